@@ -1,4 +1,4 @@
-"""Remote servers, passed on: their tools, resources, prompts and completions are served here as they are.
+"""Proxies: primitives of remote servers, served unchanged.
 
 MCP = {
     "CLIENTS": {"github": {"URL": "https://api.example.com/mcp", "AUTH": {"TYPE": "oauth"}}},

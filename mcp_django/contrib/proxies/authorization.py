@@ -1,4 +1,4 @@
-"""People who have not allowed a remote yet: how they are told, and sent there."""
+"""Authorization of a remote server by the user: prompts and placeholder tools."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -18,7 +18,7 @@ CONNECT = "connect"
 
 
 class _Nothing:
-    """Takes no arguments, and passes over those of tools that it stands in for."""
+    """Empty parameters; ignores the arguments of replaced tools."""
 
     schema: dict[str, Any] = {"type": "object", "properties": {}}
     header_params = ()
@@ -31,8 +31,9 @@ class _Nothing:
 
 
 def connect_tool(name: str, naming: Naming, terms: Terms, run: Callable[[Context], Awaitable[str]]) -> Tool:
-    """The tool that is listed in the place of a remote's, and answers for all of them, while its caller has not allowed
-    it: it sends them there.
+    """Build the tool that is listed until the caller has authorized the remote server.
+
+    It handles calls of all tools of the server, by sending the user to the authorization page.
     """
     return Tool(
         name=naming.name(CONNECT),
@@ -49,7 +50,7 @@ def connect_tool(name: str, naming: Naming, terms: Terms, run: Callable[[Context
 
 
 def absent_tool(name: str, naming: Naming, terms: Terms) -> Tool:
-    """The tool, listed nowhere, that answers for all of a remote's while nobody knows which those are."""
+    """Build the unlisted tool that handles calls while the remote tools are unknown."""
 
     async def absent() -> None:
         raise ToolError(f"The server {name!r} cannot be reached now; try again later")
@@ -66,11 +67,12 @@ def absent_tool(name: str, naming: Naming, terms: Terms) -> Tool:
 
 
 async def connected(ctx: Context, name: str, problem: AuthorizationNeeded) -> None:
-    """Send the caller to where it can be allowed. Raises ToolError, with the address, where the client cannot, or the
-    person does not want to.
+    """Send the user to the authorization page.
+
+    Raises ToolError, with the URL, if the client cannot open pages or the user declines.
     """
     if problem.url is None or not supports(ctx, {"elicitation": {"url": {}}}):
         raise ToolError(needed(problem, name, ctx))
     answer = await ctx.elicit_url(f"Allow this site to use {name} for you", problem.url, key=f"connect-{name}")
     if not answer:
-        raise ToolError(f"Without leave of yours {name} cannot be used")
+        raise ToolError(f"You declined to authorize {name}, so it cannot be used")

@@ -1,4 +1,4 @@
-"""What one event loop has of a proxy."""
+"""State of a proxy on one event loop."""
 
 import asyncio
 import contextvars
@@ -18,22 +18,22 @@ from mcp_django.contrib.proxies.options import ProxyOptions
 from mcp_django.contrib.proxies.upstream import Upstream
 
 CLIENTS = 200
-"""Connections with headers of callers."""
+"""Maximum number of connections with headers of a caller."""
 UNUSED = 600.0
-"""Seconds after which one that nobody has used gives way to the next."""
+"""Seconds without use after which a connection can be evicted."""
 FOLLOWING = 200
-"""Credentials with which resources are followed."""
+"""Maximum number of credentials with upstream subscriptions."""
 
 
 class Here:
-    """Its lists, connections, and calls that wait."""
+    """Catalogs, connections and suspended calls of a proxy on one event loop."""
 
     def __init__(self, source: Source, options: ProxyOptions) -> None:
         self._source = source
         self.shelves: dict[tuple[tuple[str, str], Askable], Shelf] = {}
-        """By whose lists they are, and by what the remote may ask who sees them."""
+        """Catalogs by owner of the lists and by capabilities of the caller."""
         self._clients: dict[tuple[str, str], tuple[Client, float]] = {}
-        """Connections with headers of a caller's, and when they were last used; the longest unused first."""
+        """Connections with a caller's headers and last use, least recently used first."""
         self._closing: set[asyncio.Task[None]] = set()
         self._upstreams: dict[tuple[str, str], Upstream] = {}
         self.followed: weakref.WeakSet[Client] = weakref.WeakSet()
@@ -42,7 +42,7 @@ class Here:
         self.relay = Relay(source.name, self.sessions, self.desk, options.timeout)
 
     def client(self, who: Credential) -> Client:
-        """The connection with a caller's headers, for what needs no session of its own."""
+        """Return the connection with a caller's headers, for requests without a session."""
         found, _ = self._clients.pop(who.lists, (None, 0.0))
         if found is None:
             self._make_room()
@@ -51,7 +51,10 @@ class Here:
         return found
 
     def upstream(self, who: Credential, client: Callable[[], Client]) -> Upstream | None:
-        """What follows resources with a credential; `client` is its connection. None when there are too many."""
+        """Return the upstream subscriptions of a credential; None if there are too many.
+
+        `client` returns the connection to use.
+        """
         found = self._upstreams.get(who.lists)
         if found is None and len(self._upstreams) < FOLLOWING:
             found = Upstream(self._source.name, client, partial(self._end_upstream, who.lists))
@@ -73,7 +76,7 @@ class Here:
             task.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
-        """The loop ends."""
+        """Close all connections at the end of the loop."""
         for shelf in self.shelves.values():
             shelf.close()
         for upstream in list(self._upstreams.values()):

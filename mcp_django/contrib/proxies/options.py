@@ -1,4 +1,4 @@
-"""What a proxy is told: the options of an entry of `PROXIES`, and how they are put to use."""
+"""Options of a proxy: an entry of `PROXIES`, with its derived values."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -17,8 +17,10 @@ from mcp_django.server.rates import Rate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxyOptions:
-    """Those of `conf.proxies.ProxySettings`, where they are described. Here `permission` and `credentials` may be
-    functions. Raises DeclarationError for a text in place of a list, and for what cannot be offered or asked.
+    """Options of a proxy, as described in `conf.proxies.ProxySettings`.
+
+    Here `permission` and `credentials` may be functions. Raises DeclarationError for a string instead of a list, and
+    for an unknown value of `offers` or `asks`.
     """
 
     prefix: str | None = None
@@ -43,21 +45,21 @@ class ProxyOptions:
         for name in ("scopes", "allow", "deny", "offers", "asks"):
             given = getattr(self, name)
             if isinstance(given, str):
-                raise DeclarationError(f"{name} is a list; write {name}=[{given!r}]")
+                raise DeclarationError(f"{name} must be a list; write {name}=[{given!r}]")
         for name, known in (("offers", OFFERS), ("asks", ASKS)):
             for one in getattr(self, name):
                 if one not in known:
-                    raise DeclarationError(f"{name} has {one!r}; there are {', '.join(known)}")
+                    raise DeclarationError(f"{name} contains {one!r}; use values of {', '.join(known)}")
 
     def lets_through(self, name: str) -> bool:
-        """Is a tool or prompt of this name, at the remote, passed on?"""
+        """Return True if the tool or prompt with this remote name is served."""
         return any(fnmatchcase(name, pattern) for pattern in self.allow) and not any(
             fnmatchcase(name, pattern) for pattern in self.deny
         )
 
     @property
     def granted(self) -> Permission | None:
-        """The permission of everything that is passed on: closed where nothing says otherwise."""
+        """Permission of all served primitives; closed by default."""
         given = self.permission
         if given is None:
             return None if self.scopes else closed
@@ -67,26 +69,26 @@ class ProxyOptions:
 
     @property
     def headers(self) -> Callable[..., Any] | None:
-        """The function that gives the headers of a caller."""
+        """Function that returns the headers of a caller."""
         given = self.credentials
         return _function(given) if isinstance(given, str) else given
 
     @property
     def frequency(self) -> Rate | None:
-        """How often one caller may call one tool."""
+        """Maximum rate of calls of one tool by one caller."""
         return Rate.parse(self.rate) if isinstance(self.rate, str) else self.rate
 
 
 def closed(principal: Any) -> bool:
-    """The permission that nobody has: only the local principal, whom no permission is asked of, gets by."""
+    """Refuse every principal; only the local principal bypasses permissions."""
     return False
 
 
 def _function(path: str) -> Callable[..., Any]:
     if not re.fullmatch(r"[\w.]+", path):
-        raise ImproperlyConfigured(f"{path!r} is no dotted path")
+        raise ImproperlyConfigured(f"{path!r} is not a dotted path")
     found: Any = import_string(path)
     if not callable(found):
-        raise ImproperlyConfigured(f"{path} is no function")
+        raise ImproperlyConfigured(f"{path} is not a function")
     function: Callable[..., Any] = found
     return function

@@ -1,4 +1,4 @@
-"""A remote server as a provider: what it lists, and calls to it."""
+"""Proxy: a remote server as a provider of its primitives."""
 
 import asyncio
 import logging
@@ -36,19 +36,19 @@ from mcp_django.signals import clients_used
 logger = logging.getLogger("mcp_django.client")
 
 SHELVES = 1000
-"""Credentials whose lists are kept on one event loop."""
+"""Maximum number of catalogs on one event loop, each for one credential."""
 FORGOTTEN = 900.0
-"""Seconds after which nobody looks whether lists have changed that nobody wants any more."""
+"""Seconds without use after which a catalog stops being checked for changes."""
 
 
 class Proxy(Provider):
-    """Another server's tools, resources, prompts and completions, passed on as they are.
+    """Provider that serves the primitives of a remote server unchanged.
 
         Server(proxies=[Proxy("github", permission="shop.use_github")])
 
     `source` is an alias of `MCP["CLIENTS"]`, or a target such as `StreamableHTTP(url)` with a `prefix`. The options are
-    those of `MCP["SERVERS"][alias]["PROXIES"]`, in small letters. Raises TypeError for an unknown one, DeclarationError
-    for a value that is none of its.
+    those of `MCP["SERVERS"][alias]["PROXIES"]`, in lower case. Raises TypeError for an unknown option, DeclarationError
+    for an invalid value.
     """
 
     follows = True
@@ -60,6 +60,7 @@ class Proxy(Provider):
         prefix = self.name if self.options.prefix is None else self.options.prefix
         self.naming = Naming(prefix, self.options.uri_prefix)
         self.offers = frozenset(self.options.offers)
+
         terms = Terms(
             permission=self.options.granted,
             scopes=tuple(self.options.scopes),
@@ -70,6 +71,7 @@ class Proxy(Provider):
         self._entries = Entries(self.name, self.naming, terms, handlers, follow=self._follow_resource)
         self._connect = connect_tool(self.name, self.naming, terms, self._check_connected)
         self._absent = absent_tool(self.name, self.naming, terms)
+
         self._headers = self.options.headers
         self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Here] = weakref.WeakKeyDictionary()
         self._mark = ""
@@ -80,7 +82,7 @@ class Proxy(Provider):
 
     @property
     def is_personal(self) -> bool:
-        """Does what it lists depend on who asks?"""
+        """True if its lists depend on the caller."""
         return self._headers is not None or self.source.per_user
 
     @property
@@ -89,7 +91,10 @@ class Proxy(Provider):
 
     @property
     def version(self) -> Hashable:
-        """What the remote lists, or, where everybody may see something else, how often that changed here."""
+        """Digests of the remote lists.
+
+        If the lists depend on the caller, a digest that counts the changes in this process.
+        """
         if self.is_personal:
             return self._mark
         kept = [item for here in list(self._loops.values()) for item in list(here.shelves.items())]
@@ -128,7 +133,7 @@ class Proxy(Provider):
         found: Tool | None = await shelf.find("tools", name)
         if found is not None or shelf.is_known("tools"):
             return found
-        # Who was told of a tool earlier is told why it is not there.
+        # A client that received a tool earlier gets the reason for its absence.
         return self._connect if shelf.needs is not None else self._absent
 
     async def prompt(self, name: str, ctx: Context) -> Prompt | None:
@@ -156,13 +161,15 @@ class Proxy(Provider):
         if found is None:
             found, kind = await shelf.find("templates", target), ("ref/resource", "uri")
         if found is None or ctx.metadata.get(REMOTE) != found.metadata[REMOTE]:
-            return None  # the caller means something of the same name that is not the remote's
+            return None  # the caller means a component of another source with the same name
+
         params: dict[str, Any] = {
             "ref": {"type": kind[0], kind[1]: found.metadata[REMOTE]},
             "argument": {"name": argument, "value": value},
         }
         if arguments:
             params["context"] = {"arguments": dict(arguments)}
+
         try:
             client = self._client(self._here(), await self._who(ctx))
             request = Request("completion/complete", params, True)
@@ -182,7 +189,7 @@ class Proxy(Provider):
         return found if shelf.needs is None or kind != "tools" else (self._connect,)
 
     async def _who(self, ctx: Context) -> Credential:
-        """The caller's credential. Raises ClientError where there is none."""
+        """Return the caller's credential. Raises ClientError if it has none."""
         return await credential_of(ctx, self.name, per_user=self.source.per_user, headers=self._headers)
 
     async def _key(self, ctx: Context) -> Credential | None:
@@ -192,20 +199,23 @@ class Proxy(Provider):
             return None
 
     def _withdraw(self, who: Credential | None) -> None:
-        """A credential is good no more: what was opened and listed with it is nobody's."""
+        """Close the idle sessions and invalidate the lists of a rejected credential."""
         here = self._here()
         if who is not None:
             here.sessions.forget(who.sessions)
             self._forget(here, who, self._collections)
 
     def _forget(self, here: Here, who: Credential, kinds: Iterable[str]) -> None:
-        """Fetch these lists anew, as everybody sees them who has this credential."""
+        """Invalidate these lists for all callers who share the credential."""
         for (lists, _), shelf in list(here.shelves.items()):
             if lists == who.lists:
                 shelf.forget(kinds)
 
     async def _shelf_of(self, ctx: Context, askable: Askable = NOTHING_ASKED) -> Shelf | Nothing:
-        """The lists that the caller sees. Of tools many servers show those that ask only to who can be asked."""
+        """Return the lists that the caller sees.
+
+        Many servers list tools that send requests only to clients that support these requests.
+        """
         try:
             return self._shelf(self._here(), await self._who(ctx), askable)
         except ClientError as problem:
@@ -242,7 +252,7 @@ class Proxy(Provider):
 
     def _note_change(self, here: Here, who: Credential, askable: Askable) -> None:
         if askable == NOTHING_ASKED:
-            # What is told of is how everybody sees it: nobody who lists then is to be given what was before.
+            # Clients are notified of changes in the common lists. A list requested then must not be older.
             for (lists, others), shelf in list(here.shelves.items()):
                 if lists == who.lists and others != askable:
                     shelf.forget(["tools"])
@@ -254,10 +264,12 @@ class Proxy(Provider):
         self._follow(here, who, client)
         wait = self.options.list_timeout * 2
         session = await self._spare(here, Kind(who.sessions, *askable), who) if askable.asks else None
+
         if session is None:
             found = await fetch(client, kind, wait)
-            # Better without the tools that ask, for a moment, than none.
+            # Prefer a list without the tools that send requests, for a moment, to an empty one.
             return found._replace(ttl=0.0) if askable.asks else found
+
         broken = True
         try:
             found = await fetch(session.client, kind, wait)
@@ -267,7 +279,7 @@ class Proxy(Provider):
             here.sessions.give_back(session, broken=broken)
 
     async def _spare(self, here: Here, kind: Kind, who: Credential) -> Session | None:
-        """A session that no call has to wait for; None where there is none now."""
+        """Return a session without waiting for one; None if all are in use."""
         if here.sessions.are_taken:
             return None
         try:
@@ -276,23 +288,23 @@ class Proxy(Provider):
             return None
 
     def _client(self, here: Here, who: Credential) -> Client:
-        """The connection for what needs no session of its own."""
+        """Return the shared connection for requests without a session of their own."""
         if who.headers is None:
             return self.source.shared(who.user)
         return here.client(who)
 
     def _follow(self, here: Here, who: Credential, client: Client) -> None:
-        """Hear of changes of the remote's lists."""
+        """Invalidate lists when the remote server reports their change."""
         if client not in here.followed:
             here.followed.add(client)
             client.on_list_changed(lambda kind: self._forget(here, who, CHANGED.get(kind, ())))
 
     async def _follow_resource(self, ctx: Context, tell: Callable[[], None]) -> Callable[[], None]:
-        """Be told of changes of the resource of `ctx`, as its caller. See `Resource.follow`."""
+        """Subscribe to the remote resource of `ctx` as its caller. See `Resource.follow`."""
         here, who = self._here(), await self._who(ctx)
         upstream = here.upstream(who, partial(self._client, here, who))
         if upstream is None:
-            logger.warning("The resources of the server %r are followed for too many; one more is not told", self.name)
+            logger.warning("Too many credentials with subscriptions to the server %r; one more was refused", self.name)
             return _nothing
         return await upstream.follow(ctx.metadata[REMOTE], who.owner, tell)
 
@@ -323,10 +335,10 @@ class Proxy(Provider):
             raise self._malformed(problem) from None
 
     def _malformed(self, problem: results.Malformed) -> ToolError:
-        return ToolError(f"The server {self.name!r} gave an answer that is none: {problem}")
+        return ToolError(f"The server {self.name!r} sent an invalid response: {problem}")
 
     async def _send(self, ctx: Context, request: Request, here_called: str) -> dict[str, Any]:
-        """One request to the remote. Raises what our client is told of failures."""
+        """Send one request to the remote server; translate its errors for the client."""
         try:
             return await self._pass_on(ctx, request)
         except AuthorizationNeeded as problem:
@@ -354,14 +366,17 @@ class Proxy(Provider):
         if level is not None and not logs(client):
             level = None
         if not askable.asks and (level is None or here.sessions.are_taken):
-            # Nobody is asked anything; and what the remote logs is not worth a wait.
+            # The caller supports no requests, and a log alone does not justify waiting for a session.
             return await here.relay.once(client, request, ctx)
         kind = Kind(who.sessions, *askable)
         manner = Manner(who.owner, level, partial(self._session, here, who, kind), attempt)
         return await here.relay.talk(ctx, request, manner)
 
     async def _session(self, here: Here, who: Credential, kind: Kind) -> Session:
-        """A connected session for one call. Raises ClientError, and ToolError when there are too many."""
+        """Return a connected session for one call.
+
+        Raises ClientError, or ToolError if too many calls use the server.
+        """
 
         def make(answering: Answering, tools: bool) -> Client:
             return self.source.own(who.user, who.headers, answering, tools)
@@ -375,7 +390,7 @@ class Proxy(Provider):
         return session
 
     async def _check_connected(self, ctx: Context) -> str:
-        """The handler of the tool that stands in while the remote may not be used."""
+        """Handle the tool that is listed while the caller has not authorized the server."""
         try:
             who = await self._who(ctx)
             await self._client(self._here(), who).connect()
@@ -385,7 +400,7 @@ class Proxy(Provider):
         except ClientError as problem:
             raise told(problem, self.name, "tools/call", self.name, ctx) from None
         self._forget(self._here(), who, self._collections)
-        return f"{self.name} may be used now. List the tools again"
+        return f"{self.name} is connected. List the tools again"
 
     async def _who_now(self, ctx: Context) -> Credential:
         try:

@@ -1,7 +1,8 @@
-"""Changes of a remote's resources: subscribed to there while somebody listens here, over the connection that all share.
+"""Subscriptions to resources of a remote server, over the shared connection.
 
-One upstream subscription for each URI and credential, however many listen. It begins with the first and ends with the
-last of them, and is made anew where the connection is. Who listens is told directly: each process listens for its own.
+Each URI has one remote subscription per credential, for all local subscribers. It starts with the first subscriber,
+ends with the last one, and is renewed after a reconnection. Subscribers are notified directly, within their own
+process.
 """
 
 import asyncio
@@ -21,35 +22,40 @@ from mcp_django.server.subscriptions.filter import covering
 logger = logging.getLogger("mcp_django.client")
 
 RESOURCES, EACH = 500, 100
-"""Resources that are followed with one credential on one event loop, and how often one caller may follow any."""
+"""Maximum resources with one credential on one event loop, and maximum per caller."""
 PATIENCE = 5.0
-"""Seconds that somebody waits at most until a subscription holds. It is tried on."""
+"""Seconds that a subscriber waits for the subscription, which continues."""
 LOOK, SELDOM = 5.0, 60.0
-"""Seconds between two looks at the connection; while it fails, up to so many."""
+"""Seconds between two checks of the connection, and the maximum while it fails."""
 REST = 0.1
-"""Seconds between two tellings of one resource. What comes meanwhile is told at their end, once."""
+"""Minimum seconds between two notifications of one resource.
+
+Changes in between are combined.
+"""
 
 Tell = Callable[[], None]
 Stop = Callable[[], None]
 
 _HELD: weakref.WeakKeyDictionary[Client, Counter[str]] = weakref.WeakKeyDictionary()
-"""How many proxies are subscribed to what through a client: those of several servers share it."""
+"""Number of proxies with a subscription, by client and URI: servers share clients."""
 
 
 class Upstream:
-    """What is followed of one remote with one credential, on one event loop."""
+    """Subscriptions to one remote server with one credential, on one event loop."""
 
     def __init__(self, name: str, client: Callable[[], Client], ended: Callable[[], None]) -> None:
-        """`client` is asked for the connection from time to time, which can become another. `ended` is called when
-        nobody follows anything any more, and all of it is taken back.
+        """Create an empty set of subscriptions.
+
+        `client` returns the current connection, which can change. `on_end` is called after the last subscription was
+        removed.
         """
         self._name, self._client, self._ended = name, client, ended
         self._tells: dict[str, dict[object, Tell]] = {}
         self._by_owner: Counter[str] = Counter()
         self._asked: dict[str, asyncio.Event] = {}
-        """Set once the remote has been asked, whatever came of it."""
+        """Events that are set after the first attempt, whatever its result."""
         self._resting: dict[str, bool] = {}
-        """What was told just now; True for what has changed since."""
+        """Recently notified resources; True if the resource has changed again."""
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._on: Client | None = None
@@ -59,20 +65,26 @@ class Upstream:
         self._complained = False
 
     async def follow(self, uri: str, owner: str, tell: Tell) -> Stop:
-        """Have `tell` called when the remote says that its resource has changed, until what is returned is called."""
+        """Call `callback` on changes of the remote resource.
+
+        Returns the function that ends the subscription.
+        """
         key, those = object(), self._tells.get(uri)
         if self._by_owner[owner] >= EACH or (those is None and len(self._tells) >= RESOURCES):
-            logger.warning("Too many resources of the server %r are followed; one more is not", self._name)
+            logger.warning("Too many subscriptions to resources of the server %r; one more was refused", self._name)
             return _nothing
+
         if those is None:
             those, self._asked[uri] = self._tells.setdefault(uri, {}), asyncio.Event()
         those[key] = tell
         self._by_owner[owner] += 1
+
         self._changed.set()
         if self._task is None:
-            # Everybody's: it belongs to no call.
+            # The task serves all callers, so it must not run in the context of one call.
             self._task = asyncio.get_running_loop().create_task(self._keep(), context=contextvars.Context())
         stop = partial(self._leave, uri, owner, key)
+
         try:
             async with asyncio.timeout(PATIENCE):
                 await self._asked[uri].wait()
@@ -84,7 +96,7 @@ class Upstream:
         return stop
 
     async def close(self) -> None:
-        """The loop ends, and its connections with it."""
+        """Cancel the task at the end of the loop, and its connections with it."""
         self._tells.clear()
         if self._task is not None:
             self._task.cancel()
@@ -120,7 +132,7 @@ class Upstream:
             self._ended()
 
     async def _bring_about(self) -> bool:
-        """Subscribe to what is followed, and to nothing else. Says whether the remote could be asked."""
+        """Synchronize the remote subscriptions; return False if the server is unreachable."""
         asked = list(self._asked.values())
         try:
             if self._tells:
@@ -131,14 +143,15 @@ class Upstream:
             await self._give_up()
             await self._take_on()
         except ClientError as problem:
-            self._complain("The resources of the server %r cannot be followed now: %s", type(problem).__name__)
+            self._complain("Subscriptions to resources of the server %r failed: %s", type(problem).__name__)
             return False
         except Exception:
-            logger.exception("The resources of the server %r cannot be followed", self._name)
+            logger.exception("Subscriptions to resources of the server %r failed", self._name)
             return False
         finally:
             for one in asked:
                 one.set()
+
         self._complained = False
         return True
 
@@ -166,6 +179,7 @@ class Upstream:
         held = _HELD.setdefault(client, Counter())
         held[uri] += 1
         self._theirs.add(uri)
+
         try:
             await client.subscribe(uri)
         except CallError as problem:
@@ -173,14 +187,14 @@ class Upstream:
             self._release(client, uri)
             if uri in self._tells:
                 self._refused.add(uri)
-            self._complain("The server %r lets nobody follow one of its resources (%d)", problem.code)
+            self._complain("Subscription to a resource refused by the server %r (%d)", problem.code)
         except BaseException:
             self._theirs.discard(uri)
             self._release(client, uri)
             raise
 
     def _release(self, client: Client, uri: str) -> bool:
-        """One proxy less is subscribed; says whether it was the last."""
+        """Release one proxy's subscription; return True if it was the last."""
         held = _HELD.get(client, Counter[str]())
         held[uri] -= 1
         if held[uri] > 0:
@@ -189,7 +203,7 @@ class Upstream:
         return True
 
     def _move(self, client: Client | None) -> None:
-        """Go on with another connection."""
+        """Switch to another connection."""
         self._unlisten()
         if self._on is not None:
             for uri in self._theirs:
@@ -200,7 +214,7 @@ class Upstream:
         self._unlisten = _nothing if client is None else client.on_resource_updated(self._hear)
 
     def _hear(self, uri: str) -> None:
-        """The remote says that a resource has changed, or a part of one."""
+        """Notify subscribers of a resource, or of the resource that contains it."""
         if len(uri) <= MAX_LENGTH:
             for under in covering(uri):
                 if under in self._tells:
@@ -220,14 +234,14 @@ class Upstream:
             self._tell(uri)
 
     def _complain(self, what: str, *about: Any) -> None:
-        """Log it, once until it is over."""
+        """Log a warning, once until the next success."""
         if not self._complained:
             self._complained = True
             logger.warning(what, self._name, *about)
 
 
 def _declares(client: Client) -> bool:
-    """Does the remote tell of changes of its resources?"""
+    """Return True if the remote server supports subscriptions."""
     return bool(getattr(getattr(client.capabilities, "resources", None), "subscribe", None))
 
 

@@ -121,8 +121,8 @@ async def test_what_one_may_use_is_unknown_to_the_other() -> None:
 async def test_who_has_no_credential_sees_what_to_do_and_nothing_else() -> None:
     eve = people(vault())["eve"]
     assert await eve.names() == ["vault__connect"]
-    assert "no credential of yours" in await eve.error("vault__connect")
-    assert "no credential of yours" in await eve.error("vault__whose", number=1)
+    assert "no credential for you" in await eve.error("vault__connect")
+    assert "no credential for you" in await eve.error("vault__whose", number=1)
     assert await eve.names("resources/list", "resources", "uri") == []
 
 
@@ -138,7 +138,7 @@ async def test_who_has_to_allow_it_first_is_sent_there() -> None:
         return {"action": "accept"}
 
     ada.answer = allow
-    assert await ada.text("vault__connect") == "vault may be used now. List the tools again"
+    assert await ada.text("vault__connect") == "vault is connected. List the tools again"
     assert asked[0]["url"] == "https://vault.example/allow"
     assert "vault__whose" in await ada.names()
 

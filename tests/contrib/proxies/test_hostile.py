@@ -140,7 +140,7 @@ async def test_a_malformed_result_is_a_tool_error(subtests: pytest.Subtests) -> 
         ]:
             with subtests.test(version=version, result=result):
                 peer = answering(result, version=version, capabilities={})
-                assert "gave an answer that is none" in await peer.error("r__good")
+                assert "sent an invalid response" in await peer.error("r__good")
 
 
 async def test_structured_content_that_breaks_the_output_schema_is_a_tool_error() -> None:
@@ -228,7 +228,7 @@ async def test_lists_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch, caplo
     tools = [{**GOOD, "name": f"t{number}", "description": "x" * 1000} for number in range(9)]
     peer = peer_of(listing(*tools))
     assert await peer.names() == [f"r__t{number}" for number in range(4)]
-    assert "are too large, and cut" in caplog.text
+    assert "List truncated, too large" in caplog.text
 
 
 async def test_several_slow_remotes_are_waited_for_at_once() -> None:

@@ -165,7 +165,7 @@ async def test_a_remote_that_takes_too_long_is_told_to_stop(clock: Clock, subtes
             call = asyncio.create_task(peer.error("r__slow"))
             await remote.reached.wait()
             await clock.advance(2)
-            assert await call == "The server 'r' gave no answer in time"
+            assert await call == "The server 'r' did not respond in time"
             await remote.cancelled.wait()
 
 

@@ -110,7 +110,7 @@ async def test_users_with_credentials_of_their_own_never_get_each_other_s() -> N
         await asyncio.gather(*(calls(number, can) for number in (1, 2) for can in ({}, {"elicitation": {}})))
         nobody = PipelineClient(server, principal=Principal(issuer="tests", subject="3", user=FakeUser(pk=3)))
         assert [name for name in await nobody.names() if name.startswith("far__")] == ["far__connect"]
-        assert "no credential of yours" in await nobody.error("far__bearer")
+        assert "no credential for you" in await nobody.error("far__bearer")
 
 
 OWN = {

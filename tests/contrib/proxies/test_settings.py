@@ -130,5 +130,5 @@ def test_a_text_is_no_list_of_its_letters(subtests: pytest.Subtests) -> None:
 
 def test_what_cannot_be_offered_or_asked_is_refused(subtests: pytest.Subtests) -> None:
     for name in ["offers", "asks"]:
-        with subtests.test(name=name), pytest.raises(DeclarationError, match=f"{name} has 'tool'; there are"):
+        with subtests.test(name=name), pytest.raises(DeclarationError, match=f"{name} contains 'tool'; use values of"):
             Proxy("weather", **{name: ["tool"]})

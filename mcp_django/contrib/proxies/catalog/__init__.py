@@ -1,1 +1,1 @@
-"""The lists of a remote server: fetched, cached, and served as components of this one."""
+"""Lists of a remote server: fetched, cached, and served as local components."""

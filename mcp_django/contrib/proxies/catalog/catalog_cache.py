@@ -1,9 +1,10 @@
-"""What one remote lists to one credential: fetched when somebody wants it, kept while it holds, asked for by all at
-once.
+"""Cache of the lists of a remote server for one credential.
 
-A list holds for as long as the remote says (`ttlMs`), a minute where it does not say, or until it says that the list
-has changed. Who wants a list waits a bounded time for the remote. While that is down or slow, its last known list
-stands in, for a bounded time; then it lists nothing. Nobody waits twice for the same silence.
+A list is fetched on demand, once for all waiting callers. It stays fresh for the time that the server states (`ttlMs`),
+else for a minute, or until the server reports a change.
+
+A caller waits a limited time for the server. If the server fails or is slow, the last list is served for a limited
+time, then an empty one. Callers do not wait twice for the same slow fetch.
 """
 
 import asyncio
@@ -21,21 +22,22 @@ from mcp_django.server.primitives.base import Primitive
 logger = logging.getLogger("mcp_django.client")
 
 HOLDS = 60.0
-"""Seconds that a list holds of which the remote does not say."""
+"""Seconds that a list stays fresh if the server states no time."""
 LEAST, MOST = 1.0, 3600.0
-"""Seconds that a list holds, whatever the remote says."""
+"""Minimum and maximum seconds that a list stays fresh, whatever the server states."""
 RETRY = 5.0
-"""Seconds after a failure in which nobody tries again."""
+"""Seconds without retries after a failure."""
 HASTE = 5
-"""How often in succession a list is fetched anew at once, because the remote says that it has changed; then it is
-fetched every LEAST seconds, however often the remote says so.
+"""Maximum number of immediate refreshes in a row after reported changes.
+
+Afterwards the list is fetched every `MIN_TTL_SECONDS`, however often the server reports changes.
 """
 BRIEFLY = 1.0
-"""Seconds to wait for a list when an older one is at hand."""
+"""Seconds to wait for a list if an older one is available."""
 
 
 class Fetched(NamedTuple):
-    """A list, and for how many seconds it holds by the remote's own word."""
+    """Fetched entries of a list, with the seconds of freshness that the server stated."""
 
     entries: list[Any]
     ttl: float | None
@@ -46,7 +48,7 @@ Make = Callable[[str, Any], Primitive | None]
 
 
 class _List:
-    """One list: tools, resources, templates or prompts."""
+    """Cached state of one list: tools, resources, templates or prompts."""
 
     __slots__ = (
         *("began_at", "by_key", "digest", "haste", "holds_until", "items", "known_at", "marked", "retry_at", "task"),
@@ -60,16 +62,16 @@ class _List:
         self.known_at: float | None = None
         self.holds_until = self.retry_at = self.began_at = 0.0
         self.haste = 0
-        """How often in succession it was fetched soon after it was fetched."""
+        """Number of refreshes in a row that followed shortly after the previous one."""
         self.task: asyncio.Task[None] | None = None
         self.tired = False
-        """Has somebody waited for the task in vain?"""
+        """True if a caller has waited for the running fetch until its timeout."""
         self.marked = False
-        """Did it change while it was being fetched?"""
+        """True if the list changed during the running fetch."""
 
 
 class Nothing:
-    """The lists of a caller who has no credential."""
+    """Empty catalog of a caller without a credential."""
 
     def __init__(self, needs: AuthorizationNeeded | None) -> None:
         self.needs = needs
@@ -88,37 +90,39 @@ class Nothing:
 
 
 class Shelf:
-    """The lists of one remote as one credential sees them, on one event loop."""
+    """Lists of one remote server for one credential, on one event loop."""
 
     def __init__(
         self, name: str, fetch: Fetch, make: Make, *, wait: float, stale: float, changed: Callable[[], None]
     ) -> None:
-        """`wait` seconds somebody waits for a list; `stale` seconds an older one stands in for it. `changed` is called
-        when a list has become another.
+        """Create an empty cache.
+
+        Callers wait `timeout` seconds for a list. An older list is served for `stale_ttl` seconds. `on_change` is
+        called when a list has changed.
         """
         self._name, self._fetch, self._make, self._changed = name, fetch, make, changed
         self._wait, self._stale = wait, stale
         self._lists: dict[str, _List] = {}
         self.needs: AuthorizationNeeded | None = None
-        """Why nothing can be listed before somebody allows it."""
+        """Error that requires the user to authorize the server first; None otherwise."""
         self.used = monotonic()
-        """When somebody last wanted one of the lists."""
+        """Time of the last use of a list."""
 
     async def items(self, kind: str) -> tuple[Any, ...]:
-        """The primitives of one list; the very same tuple as long as the remote lists the same."""
+        """Return the primitives of a list; the identical tuple until the list changes."""
         return (await self._known(kind)).items
 
     async def find(self, kind: str, key: str) -> Any:
-        """The primitive with this key; None when there is none."""
+        """Return the primitive with this key; None if it does not exist."""
         return (await self._known(kind)).by_key.get(key)
 
     def is_known(self, kind: str) -> bool:
-        """Has the remote said what it lists, lately enough?"""
+        """Return True if the list was fetched and is not too old."""
         found = self._lists.get(kind)
         return found is not None and found.known_at is not None
 
     def forget(self, kinds: Iterable[str]) -> None:
-        """The remote says that these lists have changed: fetch them anew."""
+        """Invalidate these lists after a change, and fetch them again."""
         for kind in kinds:
             found = self._lists.get(kind)
             if found is not None:
@@ -127,7 +131,7 @@ class Shelf:
                 self._begin(kind, found)
 
     def look(self, kinds: Iterable[str]) -> None:
-        """Fetch those of these lists that do not hold any more, without waiting for them."""
+        """Start to refresh those of these lists that have expired."""
         for kind in kinds:
             found = self._lists.setdefault(kind, _List())
             now = monotonic()
@@ -135,13 +139,16 @@ class Shelf:
                 self._begin(kind, found)
 
     def digests(self, kinds: Iterable[str]) -> tuple[str, ...] | None:
-        """What tells these lists from others, the same in every process; None while one of them is not known."""
+        """Return digests of these lists, equal in all processes, or None.
+
+        None while one of the lists is unknown.
+        """
         found = [self._lists[kind].digest if kind in self._lists else None for kind in kinds]
         known = [digest for digest in found if digest is not None]
         return tuple(known) if len(known) == len(found) else None
 
     def close(self) -> None:
-        """Nobody wants them any more."""
+        """Cancel all running fetches."""
         for found in self._lists.values():
             found.marked = False
             if found.task is not None:
@@ -156,10 +163,12 @@ class Shelf:
             return found
         if now >= found.retry_at:
             self._begin(kind, found)
+
         task = found.task
         if task is not None and not found.tired:
             await asyncio.wait({task}, timeout=self._wait if found.known_at is None else min(self._wait, BRIEFLY))
             found.tired = not task.done()
+
         if found.known_at is not None and monotonic() > found.known_at + self._stale and found.holds_until < now:
             self._put(found, (), "")
             found.known_at = None
@@ -169,7 +178,7 @@ class Shelf:
         if found.task is None:
             found.tired = found.marked = False
             loop = asyncio.get_running_loop()
-            # Everybody's: it belongs to no call.
+            # The fetch serves all callers, so it must not run in the context of one call.
             found.task = loop.create_task(self._refresh(kind, found), context=contextvars.Context())
 
     async def _refresh(self, kind: str, found: _List) -> None:
@@ -185,15 +194,15 @@ class Shelf:
             self._put(found, (), "")
         except (ClientError, OSError) as problem:
             found.retry_at = monotonic() + RETRY
-            logger.warning("The %s of the server %r cannot be listed now: %s", kind, self._name, type(problem).__name__)
+            logger.warning("Listing the %s of the server %r failed: %s", kind, self._name, type(problem).__name__)
         except Exception:
             found.retry_at = monotonic() + RETRY
-            logger.exception("The %s of the server %r cannot be listed", kind, self._name)
+            logger.exception("Listing the %s of the server %r failed", kind, self._name)
         else:
             self.needs = None
             self._take(kind, found, fetched)
         finally:
-            # What could not be fetched is nothing, as far as clients have been told.
+            # For clients, a list that could not be fetched is empty.
             found.digest = found.digest or ""
             found.task = None
             if found.marked:
@@ -212,7 +221,7 @@ class Shelf:
 
     def _put(self, found: _List, items: tuple[Any, ...], digest: str) -> None:
         if digest == found.digest:
-            return  # the tuple that is kept: lists are encoded once for each
+            return  # keep the tuple: lists are encoded once per tuple
         before, found.digest = found.digest, digest
         found.items, found.by_key = items, {item.key: item for item in items}
         if before is not None:

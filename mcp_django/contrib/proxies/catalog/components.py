@@ -1,8 +1,7 @@
-"""What a remote server lists, as primitives of this one.
+"""Entries of a remote server as local primitives.
 
-An entry is served as it is: its schemas, texts, icons and `_meta`. Only its name is another, and what does not have the
-form that the protocol gives it is left out: a member, or the whole entry where that cannot be. Nothing is compiled
-twice: an entry that was seen before, for whomever, is the same primitive.
+An entry is served unchanged, with its schemas, texts, icons and `_meta`, under another name. Malformed members are
+omitted; an entry with a malformed required member is skipped. Entries are compiled once and shared by all callers.
 """
 
 import logging
@@ -29,20 +28,20 @@ logger = logging.getLogger("mcp_django.client")
 
 Wire = dict[str, Any]
 REMOTE = "remote"
-"""The member of a primitive's `metadata` that is its name, or URI, at the remote."""
+"""Key of a primitive's `metadata` with its name or URI on the remote server."""
 COMPILED = 4096
-"""Entries that stay compiled."""
+"""Maximum number of entries that stay compiled."""
 ENTRY_BYTES = 512 * 1024
-"""Of JSON in one entry."""
+"""Maximum bytes of JSON in one entry."""
 TITLE, TEXT, ICON = 1000, 50_000, 100_000
-"""Characters of a title, of a description, and of an icon's address."""
+"""Maximum characters of a title, of a description, and of an icon's URL."""
 ICONS, ARGUMENTS = 20, 100
 _HINTS = {"title": str, "readOnlyHint": bool, "destructiveHint": bool, "idempotentHint": bool, "openWorldHint": bool}
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteParameters:
-    """A tool's arguments, which stay as they are."""
+    """Arguments of a remote tool, which are forwarded unchanged."""
 
     schema: Wire
     header_params: tuple[HeaderParam, ...]
@@ -58,7 +57,7 @@ class RemoteParameters:
 
 @dataclass(frozen=True, slots=True)
 class RemoteOutput:
-    """A tool's structured result, which stays as it is."""
+    """Structured result of a remote tool, which is forwarded unchanged."""
 
     schema: Wire
     _checker: Checker
@@ -72,7 +71,7 @@ class RemoteOutput:
 
 @dataclass(kw_only=True, eq=False)
 class RemoteTool(Tool):
-    """See `Tool`."""
+    """A tool of a remote server."""
 
     entry: Wire
 
@@ -81,14 +80,14 @@ class RemoteTool(Tool):
 
     @cached_property
     def repeats(self) -> bool:
-        """May it be called a second time where nobody knows what came of the first?"""
+        """True if a call with unknown outcome may be repeated."""
         hints = self.entry.get("annotations", {})
         return hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True
 
 
 @dataclass(kw_only=True, eq=False)
 class RemoteResource(Resource):
-    """See `Resource`."""
+    """A resource of a remote server."""
 
     entry: Wire = field(default_factory=dict)
 
@@ -98,7 +97,7 @@ class RemoteResource(Resource):
 
 @dataclass(kw_only=True, eq=False)
 class RemoteTemplate(ResourceTemplate):
-    """See `ResourceTemplate`."""
+    """A resource template of a remote server."""
 
     entry: Wire
 
@@ -108,7 +107,7 @@ class RemoteTemplate(ResourceTemplate):
 
 @dataclass(kw_only=True, eq=False)
 class RemotePrompt(Prompt):
-    """See `Prompt`."""
+    """A prompt of a remote server."""
 
     entry: Wire
 
@@ -118,7 +117,7 @@ class RemotePrompt(Prompt):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What holds for all primitives of a proxy."""
+    """Options of all primitives of a proxy."""
 
     permission: Permission | None
     scopes: tuple[str, ...]
@@ -127,7 +126,7 @@ class Terms:
 
 
 class Entries:
-    """Makes primitives of one remote's entries."""
+    """Builds primitives from the entries of one remote server."""
 
     def __init__(
         self,
@@ -138,8 +137,10 @@ class Entries:
         *,
         follow: Callable[..., Any],
     ) -> None:
-        """`handlers` run a tool, a resource and a prompt, by these names; each takes the Context. `follow` is that of
-        resources.
+        """Create a factory.
+
+        `handlers` run a "tool", a "resource" and a "prompt"; each takes the Context. `follow` is the `Resource.follow`
+        of all resources.
         """
         self._naming = naming
         self._common: dict[str, Any] = {"permission": terms.permission, "scopes": terms.scopes}
@@ -155,7 +156,7 @@ class Entries:
         }
 
     def make(self, kind: str, entry: Any) -> Any:
-        """The primitive that an entry of this collection describes; None for one that cannot be served."""
+        """Return the primitive of an entry of this list; None for an invalid entry."""
         try:
             content = jsonrpc.dumps_sorted(entry)
         except (TypeError, ValueError):
@@ -172,22 +173,23 @@ class Entries:
         shown = label(named) if type(named) is str else "without a name"
         if type(named) is not str or not 0 < len(content) <= ENTRY_BYTES:
             logger.warning(
-                "The server %r lists an entry of %s, %s, that is none or too large", self._alias, kind, shown
+                "Invalid or oversized entry from the server %r in its %s skipped: %s", self._alias, kind, shown
             )
             return None
+
         try:
             return self._make[kind](entry)
         except (DeclarationError, ValueError, TypeError, KeyError) as problem:
-            # The problem may repeat the remote's words.
+            # The exception may quote text of the remote server.
             said = label(str(problem))
-            logger.warning("The server %r lists %s %s, which cannot be served: %s", self._alias, kind, shown, said)
+            logger.warning("Invalid entry from the server %r skipped: %s %s: %s", self._alias, kind, shown, said)
             return None
 
     def _tool(self, entry: Wire) -> RemoteTool:
         name = self._naming.name(entry["name"], foreign=True)
         schema, output = entry.get("inputSchema"), entry.get("outputSchema")
         checker = check_schema(schema, "inputSchema")
-        assert isinstance(schema, dict)  # checked
+        assert isinstance(schema, dict)  # validated by `check_schema`
         kept = {**_texts(entry), "inputSchema": schema}
         promised = None
         if type(output) is dict:
@@ -196,6 +198,7 @@ class Entries:
         hints = entry.get("annotations")
         if type(hints) is dict:
             kept["annotations"] = {key: hints[key] for key, kind in _HINTS.items() if type(hints.get(key)) is kind}
+
         return RemoteTool(
             name=name,
             **self._shared(kept, entry["name"]),
@@ -213,7 +216,7 @@ class Entries:
         return self._at(self._naming.uri(uri), uri, entry["name"], kept)
 
     def at(self, uri: str, own: str) -> RemoteResource:
-        """The resource at `uri`, which the remote calls `own` and does not list."""
+        """Return the unlisted resource at `uri`, which the remote server knows as `own`."""
         return self._at(uri, own, own, {}, is_listed=False)
 
     def _at(self, uri: str, own: str, name: str, kept: Wire, *, is_listed: bool = True) -> RemoteResource:
@@ -236,7 +239,7 @@ class Entries:
     def _prompt(self, entry: Wire) -> RemotePrompt:
         given = entry.get("arguments", [])
         if type(given) is not list or len(given) > ARGUMENTS:
-            raise ValueError("its arguments are no list, or too many")
+            raise ValueError("its arguments are not a list, or too many")
         arguments = [_argument(one) for one in given]
         kept = _texts(entry)
         if arguments:
@@ -254,7 +257,7 @@ class Entries:
 
 
 def _texts(entry: Wire) -> Wire:
-    """What all entries have in common."""
+    """Return the valid members that all kinds of entries share."""
     kept: Wire = {"name": ""}
     for key, most in (("title", TITLE), ("description", TEXT)):
         if type(entry.get(key)) is str:
@@ -283,10 +286,11 @@ def _icon(raw: Any) -> Wire | None:
 
 
 def _media(entry: Wire) -> Wire:
-    """What resources and templates have in common."""
+    """Return the valid members that resources and templates share."""
     kept: Wire = {}
     if type(entry.get("mimeType")) is str:
         kept["mimeType"] = entry["mimeType"]
+
     hints = entry.get("annotations")
     if type(hints) is dict:
         audience, priority, modified = (hints.get(key) for key in ("audience", "priority", "lastModified"))
@@ -303,7 +307,7 @@ def _media(entry: Wire) -> Wire:
 
 
 def _argument(raw: Any) -> Wire:
-    """One argument of a prompt. Raises ValueError."""
+    """Return one argument of a prompt. Raises ValueError if it has no name."""
     if type(raw) is not dict or type(raw.get("name")) is not str:
         raise ValueError("one of its arguments has no name")
     kept: Wire = {"name": raw["name"]}

@@ -1,4 +1,4 @@
-"""The lists of a remote: which there are, and how they are fetched."""
+"""Lists of a remote server: their methods, and fetching all pages."""
 
 import logging
 from typing import Any
@@ -18,16 +18,17 @@ LISTED = {
     "templates": ("resources/templates/list", "resourceTemplates", "resources"),
     "prompts": ("prompts/list", "prompts", "prompts"),
 }
-"""Collections: the method that lists them, the member of its result, and the capability behind it."""
+"""Collections: list method, member of its result, and required capability."""
 CHANGED = {"tools": ("tools",), "resources": ("resources", "templates"), "prompts": ("prompts",)}
-"""What a change of a list means."""
+"""Collections affected by each kind of list change."""
 PAGES, ENTRIES, BYTES = 100, 2000, 8 * 1024 * 1024
-"""Of one list; the bytes are those of JSON in its entries."""
+"""Maximum pages, entries and bytes of one list; bytes of JSON in its entries."""
 
 
 async def fetch(client: Client, kind: str, timeout: float) -> Fetched:
-    """One list, by the collection's name: as many pages as there are, within bounds. Each has `timeout` seconds. Raises
-    ClientError.
+    """Fetch all pages of a list within the limits; each page has `timeout` seconds.
+
+    Raises ClientError.
     """
     method, member, capability = LISTED[kind]
     if getattr(client.capabilities, capability, None) is None:
@@ -36,20 +37,23 @@ async def fetch(client: Client, kind: str, timeout: float) -> Fetched:
     left = BYTES
     cursor: dict[str, Any] = {}
     ttl: float | None = None
+
     for _ in range(PAGES):
         try:
             page = await client.exchange(method, cursor, timeout=timeout)
         except CallError as problem:
             if problem.code != METHOD_NOT_FOUND:
                 raise
-            break  # it has the capability, and not this part of it
+            break  # the server has the capability, but not this list method
         given, told_ttl, following = page.get(member), page.get("ttlMs"), page.get("nextCursor")
+
         for entry in given if type(given) is list else ():
             left -= _size(entry)
             if left < 0:
-                logger.warning("The %s of the server %r are too large, and cut", kind, client.alias)
+                logger.warning("List truncated, too large: %s of the server %r", kind, client.alias)
                 return Fetched(entries[:ENTRIES], ttl)
             entries.append(entry)
+
         if type(told_ttl) is int:
             ttl = told_ttl / 1000 if ttl is None else min(ttl, told_ttl / 1000)
         if type(following) is not str or len(entries) >= ENTRIES:
@@ -62,4 +66,4 @@ def _size(entry: Any) -> int:
     try:
         return len(jsonrpc.dumps(entry))
     except (TypeError, ValueError):
-        return ENTRY_BYTES  # it will be left out
+        return ENTRY_BYTES  # too large, so that the entry is skipped

@@ -1,4 +1,4 @@
-"""As whom a remote is used: whose credential it is, and which."""
+"""Credentials for a remote server: the caller's own, or the project's."""
 
 import hashlib
 import logging
@@ -16,49 +16,54 @@ from mcp_django.server.ports import Overloaded
 logger = logging.getLogger("mcp_django.client")
 
 _KEY = os.urandom(32)
-"""Digests of credentials mean nothing outside of this process."""
+"""Key of credential digests, which are valid only in this process."""
 EVERYBODY = ""
-"""The owner of what a credential of the project sees."""
+"""Owner of lists fetched with a credential of the project."""
 
 Headers = Callable[[Context], Any]
-"""Takes the Context of a call and returns the headers that a remote is sent for its caller, or None where it has no
-credential there; or awaits them."""
+"""Function of the Context that returns the caller's headers for a remote server.
+
+It may be async. It returns None for a caller without a credential.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What tells the lists and the sessions of one caller from those of others."""
+    """Credential of one caller, by which lists and sessions are kept apart."""
 
     owner: str
-    """Who the caller is: sessions are never shared over callers."""
+    """Key of the caller; callers never share sessions."""
     sees: str
-    """Whose lists the caller sees: its own, or those of everybody who uses the project's credential."""
+    """Owner of the visible lists: the caller, or all users of a project credential."""
     digest: str
-    """Tells one credential from another; another one sees nothing of the first one's."""
+    """Digest of the credential; another credential does not see its data."""
     user: Any = field(default=None, repr=False)
-    """The user whose credential it is; None for the project's."""
+    """User who owns the credential; None for a credential of the project."""
     headers: Mapping[str, str] | None = field(default=None, repr=False)
 
     @property
     def lists(self) -> tuple[str, str]:
-        """What the lists are kept under."""
+        """Key of the cached lists."""
         return self.sees, self.digest
 
     @property
     def sessions(self) -> tuple[str, str]:
-        """What the sessions are kept under."""
+        """Key of the sessions."""
         return self.owner, self.digest
 
 
 def owner_of(ctx: Context) -> str:
-    """Who calls: the same through every client, where that can be said."""
+    """Return the key of the caller, the same for all of its clients if possible."""
     return ctx.principal.owner or ctx.principal.key
 
 
 async def credential_of(ctx: Context, name: str, *, per_user: bool, headers: Headers | None) -> Credential:
-    """The credential of the caller.
+    """Return the credential of the caller.
 
-    Raises AuthorizationNeeded where it has none, ClientConnectionError where that cannot be found out, Overloaded.
+    Raises:
+        AuthorizationNeeded: the caller has no credential.
+        ClientConnectionError: the credential could not be determined.
+        Overloaded: too many calls wait for a thread.
     """
     owner = owner_of(ctx)
     if headers is not None:
@@ -68,13 +73,15 @@ async def credential_of(ctx: Context, name: str, *, per_user: bool, headers: Hea
         except Overloaded:
             raise
         except Exception:
-            logger.exception("The credential of a caller for the server %r cannot be found out", name)
-            raise ClientConnectionError("There is no credential for the server") from None
+            logger.exception("Credential function of the server %r failed", name)
+            raise ClientConnectionError("The credential for the server could not be determined") from None
         if sent is None:
             raise AuthorizationNeeded(alias=name)
         return Credential(owner, owner, _digest(sent), headers=sent)
+
     if not per_user:
         return Credential(owner, EVERYBODY, "")
+
     user = ctx.user
     if user is None or getattr(user, "pk", None) is None:
         raise AuthorizationNeeded(alias=name)

@@ -1,4 +1,4 @@
-"""What a remote server asks, as a question to the client of the call that it asks it in."""
+"""Conversion of requests of a remote server to requests to the client of its call."""
 
 from typing import Any, NamedTuple
 
@@ -12,33 +12,37 @@ Wire = dict[str, Any]
 
 ELICITATION, SAMPLING, ROOTS = "elicitation/create", "sampling/createMessage", "roots/list"
 KINDS = {ELICITATION: "elicitation", SAMPLING: "sampling", ROOTS: "roots"}
-"""What may be asked, and the client capability that it takes."""
+"""Supported request methods, with the client capability that each requires."""
 BYTES = 256 * 1024
-"""Of JSON in one question."""
+"""Maximum bytes of JSON in one request."""
 PROPERTIES = 100
-"""Of one form."""
+"""Maximum properties of one form."""
 _SAID = ("systemPrompt", "temperature", "stopSequences", "modelPreferences", "metadata")
 
 
 class Asked(NamedTuple):
-    """A remote's question, in its own words."""
+    """Unchanged request of a remote server."""
 
     method: str
     params: Wire | None
 
 
 class Unaskable(ValueError):
-    """It cannot be asked here. The text says why and repeats nothing of it."""
+    """Request that cannot be forwarded.
+
+    The text gives the reason and quotes no content.
+    """
 
 
 def question_of(asked: Asked, revision: str, key: str) -> Question:
-    """The question as a client of this revision is asked. Raises Unaskable."""
+    """Return the request in the client's revision. Raises UnsupportedInputRequest."""
     if len(jsonrpc.dumps(asked.params)) > BYTES:
         raise Unaskable("it is too large")
     shape = REVISIONS[revision]
     params = asked.params or {}
     if type(params) is not dict:
-        raise Unaskable("its parameters are no object")
+        raise Unaskable("its parameters are not an object")
+
     try:
         if asked.method == ELICITATION:
             return _url(params, shape, key) if params.get("mode") == "url" else _form(params, shape, key)
@@ -46,9 +50,10 @@ def question_of(asked: Asked, revision: str, key: str) -> Question:
             return _sampling(params, shape, key)
     except (ValueError, TypeError, KeyError, AttributeError) as problem:
         raise problem if isinstance(problem, Unaskable) else Unaskable("it is malformed") from None
+
     if asked.method == ROOTS:
         return Question(ROOTS, None, {"roots": {}}, _roots, key)
-    raise Unaskable("it is no question that the protocol knows")
+    raise Unaskable("its method is unknown")
 
 
 def _form(params: Wire, revision: Revision, key: str) -> Question:
@@ -57,7 +62,8 @@ def _form(params: Wire, revision: Revision, key: str) -> Question:
     if type(message) is not str or type(schema) is not dict or type(properties) is not dict:
         raise Unaskable("its form has no message or no properties")
     if len(properties) > PROPERTIES or not all(type(field) is dict for field in properties.values()):
-        raise Unaskable("its form has too many properties, or some that are none")
+        raise Unaskable("its form has too many or invalid properties")
+
     shown = {"type": "object", "properties": properties}
     required = schema.get("required")
     if type(required) is list and all(type(name) is str for name in required):
@@ -74,7 +80,7 @@ def _form(params: Wire, revision: Revision, key: str) -> Question:
 def _url(params: Wire, revision: Revision, key: str) -> Question:
     message, url, id = params.get("message"), params.get("url"), params.get("elicitationId")
     if type(message) is not str or type(url) is not str or not is_address(url):
-        raise Unaskable("it has no message, or no page that a browser should open")
+        raise Unaskable("it has no message, or no URL that a browser may open")
     said = {"mode": "url", "message": message, "url": url}
     if revision.elicitation_id:
         said["elicitationId"] = id if type(id) is str else "1"
@@ -90,6 +96,7 @@ def _sampling(params: Wire, revision: Revision, key: str) -> Question:
     said: Wire = {"messages": [shown for one in full for shown in revision.shape_sampling_message(one)]}
     said["maxTokens"] = most
     said |= {name: params[name] for name in _SAID if params.get(name) is not None}
+
     needs: Wire = {}
     if params.get("tools"):
         needs["tools"] = {}
@@ -98,7 +105,7 @@ def _sampling(params: Wire, revision: Revision, key: str) -> Question:
             said["toolChoice"] = params["toolChoice"]
     context = params.get("includeContext")
     if context in ("thisServer", "allServers"):
-        # Of a server that the client does not know; and only those that say so can.
+        # The context would be that of another server, and only some clients support it.
         said["includeContext"] = "none"
     return Question(SAMPLING, said, {"sampling": needs}, _sample, key)
 

@@ -1,8 +1,8 @@
-"""Connections to one remote that serve one call, or one list, at a time.
+"""Sessions with a remote server that serve one call, or one list, at a time.
 
-Over most transports a question, or a log message, does not say which call it belongs to. So a call that may be asked,
-or wants to hear the log, has a session of its own while it runs. Afterwards the session waits for the next call of the
-same caller with the same credential and the same capabilities, and for nobody else's.
+On most transports, requests and log messages of the server do not identify their call. So a call that accepts requests
+or log messages has its own session while it runs. Afterwards the session is kept for the next call of the same caller
+with the same credential and capabilities.
 """
 
 import asyncio
@@ -20,25 +20,25 @@ from mcp_django.server.context.context import Context
 from mcp_django.server.context.forwarding import lasts, supports
 
 IDLE = 120.0
-"""Seconds after which a session that nobody uses is closed."""
+"""Seconds without use after which a session is closed."""
 PATIENCE = 5.0
-"""Seconds that a call waits for a session when there are as many as there may be."""
+"""Seconds that a call waits for a session at the limit."""
 
 
 class Askable(NamedTuple):
-    """What the remote may ask a caller."""
+    """Requests of the remote server that a caller supports."""
 
     asks: frozenset[str]
-    """What the remote is told that it may ask."""
+    """Capabilities that are declared to the remote server."""
     tools: bool
-    """May a sample use tools?"""
+    """True if sampling requests may contain tools."""
 
 
 NOTHING_ASKED = Askable(frozenset(), False)
 
 
 def askable_by(ctx: Context, kinds: Iterable[str]) -> Askable:
-    """Which of these kinds of questions the caller can be asked."""
+    """Return the supported ones of these kinds of requests."""
     if not lasts(ctx):
         return NOTHING_ASKED
     asks = frozenset(kind for kind in kinds if supports(ctx, {kind: {}}))
@@ -46,58 +46,61 @@ def askable_by(ctx: Context, kinds: Iterable[str]) -> Askable:
 
 
 class Kind(NamedTuple):
-    """What sessions are kept apart by."""
+    """Key of interchangeable sessions."""
 
     credential: tuple[str, str]
     asks: frozenset[str]
-    """What the remote is told that it may ask."""
+    """Capabilities that are declared to the remote server."""
     tools: bool
-    """May a sample use tools?"""
+    """True if sampling requests may contain tools."""
 
 
 Make = Callable[[Answering, bool], Client]
-"""Makes a client that has these answerers, and may be asked for samples with tools."""
+"""Creates a client with these request callbacks, with sampling tools or without."""
 
 
 class Running(Protocol):
-    """The call that has a session."""
+    """The call that uses a session."""
 
     listener: Context | None
-    """The call of ours that hears of progress and logs."""
+    """Context of the local call that receives progress and log messages."""
 
     async def ask(self, asked: Asked) -> dict[str, Any]:
-        """The answer to a question of the remote's. Raises CallError when it gets none."""
+        """Return the response to a request of the remote server. Raises CallError."""
 
 
 Heard = Callable[[Running, Any], Awaitable[None] | None]
 
 
 class Session:
-    """One connection, and the call that has it."""
+    """A connection to a remote server, with the call that uses it."""
 
     def __init__(self, kind: Kind, make: Make, heard: Heard) -> None:
         self.kind = kind
         self.call: Running | None = None
         self.level: str | None = None
-        """The level of log messages that the remote was told."""
+        """Log level that was sent to the remote server."""
         self.client = make(answering(self._ask, kind.asks), kind.tools)
         self.client.on_log(lambda message: None if self.call is None else heard(self.call, message))
 
     async def _ask(self, method: str, params: dict[str, Any] | None) -> dict[str, Any]:
         if self.call is None:
-            raise ToolError("There is no call that this question could belong to")
+            raise ToolError("No call is running that this request could belong to")
         return await self.call.ask(Asked(method, params))
 
 
 class Sessions:
-    """The sessions with one remote on one event loop."""
+    """Pool of sessions with one remote server on one event loop."""
 
     def __init__(self, name: str, most: int, heard: Heard, *, make_room: Callable[[], None] = lambda: None) -> None:
-        """`make_room` is called when somebody has to wait: a call that nobody waits for should give its session up."""
+        """Create an empty pool.
+
+        `make_room` is called when a call has to wait, to release the session of a suspended call.
+        """
         self._name, self._most, self._heard, self._make_room = name, most, heard, make_room
         self._count = 0
         self._idle: dict[Session, float] = {}
-        """Since when; the one that is idle longest first."""
+        """Idle sessions with the start of their idle time, the longest idle first."""
         self._alarm: asyncio.TimerHandle | None = None
         self._freed = asyncio.Event()
         self._closing: set[asyncio.Task[None]] = set()
@@ -107,22 +110,27 @@ class Sessions:
 
     @property
     def are_taken(self) -> bool:
-        """Would a call have to wait for one?"""
+        """True if a new call would have to wait."""
         return self._count >= self._most and not self._idle
 
     async def take(self, kind: Kind, make: Make) -> Session:
-        """A session of this kind, for one call. Raises ToolError when there are too many for too long."""
+        """Return a session with this key for one call.
+
+        Raises ToolError if no session becomes free in time.
+        """
         until = asyncio.get_running_loop().time() + PATIENCE
         while True:
             session = next((one for one in reversed(self._idle) if one.kind == kind), None)
             if session is not None:
                 del self._idle[session]
                 return session
+
             if self._count >= self._most and self._idle:
                 self._drop(next(iter(self._idle)))
             if self._count < self._most:
                 self._count += 1
                 return Session(kind, make, self._heard)
+
             self._freed.clear()
             self._make_room()
             try:
@@ -132,7 +140,7 @@ class Sessions:
                 raise ToolError(f"Too many calls use the server {self._name!r} now; try again later") from None
 
     def give_back(self, session: Session, *, broken: bool) -> None:
-        """The call is over."""
+        """Return a session to the pool after its call; close it if it is broken."""
         session.call = None
         if broken:
             self._end(session)
@@ -143,12 +151,12 @@ class Sessions:
         self._freed.set()
 
     def forget(self, credential: tuple[str, str] | None = None) -> None:
-        """Close the idle sessions of a credential, or all."""
+        """Close the idle sessions of a credential, or all idle sessions."""
         for session in [one for one in self._idle if credential in (None, one.kind.credential)]:
             self._drop(session)
 
     async def close(self) -> None:
-        """Close what is idle, and wait for what is being closed."""
+        """Close all idle sessions, and wait until all closing sessions are closed."""
         self.forget()
         if self._alarm is not None:
             self._alarm.cancel()
@@ -159,7 +167,7 @@ class Sessions:
         self._alarm = asyncio.get_running_loop().call_later(seconds, self._look, context=contextvars.Context())
 
     def _look(self) -> None:
-        """Close what nobody has used for long."""
+        """Close the sessions whose idle time has expired."""
         self._alarm, now = None, monotonic()
         for session in [one for one, since in self._idle.items() if now >= since + IDLE]:
             self._drop(session)
@@ -178,7 +186,10 @@ class Sessions:
 
 
 def logs(client: Client) -> bool:
-    """May the server log? In the stateless era none has to declare that it does, since each request asks for it."""
+    """Return True if the server may send log messages.
+
+    Servers of the stateless era need not declare logging, since each request carries a log level.
+    """
     revision = REVISIONS.get(client.protocol_version or "")
     stateless = revision is not None and revision.era is Era.STATELESS
     return stateless or getattr(client.capabilities, "logging", None) is not None

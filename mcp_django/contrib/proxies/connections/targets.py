@@ -1,4 +1,4 @@
-"""Where the clients of a proxy come from: an entry of `MCP["CLIENTS"]`, or a target that a script has at hand."""
+"""Sources of clients for a proxy: entries of `MCP["CLIENTS"]` and targets."""
 
 import asyncio
 import dataclasses
@@ -13,32 +13,32 @@ from mcp_django.client.session.passthrough import Answering
 
 
 class Source(Protocol):
-    """One remote."""
+    """Source of clients for one remote server."""
 
     name: str
-    """What the project calls it."""
+    """Name of the remote server in the project."""
 
     @property
     def per_user(self) -> bool:
-        """Has each user a credential there?"""
+        """True if each user has a credential on the remote server."""
 
     def shared(self, user: Any) -> Client:
-        """The connection of this event loop for whoever may share it: this user's, or everybody's."""
+        """Return the connection that this user, or all users, share on this event loop."""
 
     def own(self, user: Any, headers: Mapping[str, str] | None, answering: Answering, tools: bool) -> Client:
-        """A new client, which is closed by who asked for it."""
+        """Create a client that the caller must close."""
 
     async def close(self) -> None:
-        """Close what is shared on this event loop, where nobody else does."""
+        """Close the shared connections of this event loop, unless the client pool does."""
 
 
 class TargetSource:
-    """A target, used without a credential of anybody's but what it has itself."""
+    """A target object, used with its own credential only."""
 
     per_user = False
 
     def __init__(self, name: str, target: Any, **options: Any) -> None:
-        """`options` are those of `Client`."""
+        """Create a source; `options` are those of `Client`."""
         self.name = name
         self._target, self._options = target, options
         self._shared: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Client] = weakref.WeakKeyDictionary()
@@ -78,7 +78,7 @@ class SettingsSource:
         return get_client(self.name, user=user)
 
     async def close(self) -> None:
-        """`aclose_clients` does."""
+        """Leave the connections open: `aclose_clients` closes them."""
 
     def own(self, user: Any, headers: Mapping[str, str] | None, answering: Answering, tools: bool) -> Client:
         settings = client_settings(self.name)
@@ -86,11 +86,13 @@ class SettingsSource:
 
 
 def source_of(what: Any, prefix: str | None) -> Source:
-    """The remote that a proxy is given: an alias, or a target. Raises TypeError for what is neither."""
+    """Return the source for an alias or a target. Raises TypeError for other values."""
     if isinstance(what, str):
         return SettingsSource(what)
     if isinstance(what, TargetSource):
         return what
     if callable(getattr(what, "open", None)):
         return TargetSource(prefix or "remote", what)
-    raise TypeError(f"A proxy takes an alias of MCP['CLIENTS'] or a target such as StreamableHTTP(url), not {what!r}")
+    raise TypeError(
+        f"A proxy requires an alias of MCP['CLIENTS'] or a target such as StreamableHTTP(url), not {what!r}"
+    )

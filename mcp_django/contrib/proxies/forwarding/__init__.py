@@ -1,1 +1,1 @@
-"""Calls and elicitations that are forwarded between a client and a remote server."""
+"""Calls and requests that are forwarded between a client and a remote server."""

@@ -1,5 +1,7 @@
-"""What goes wrong with a remote, as the caller is told: which proxy failed and what can be done, and nothing of what is
-behind it. What the remote said goes to the log.
+"""Translation of errors of a remote server for the caller.
+
+The caller receives the name of the proxy and a remedy, but no details of the server behind it. Messages of the remote
+server go to the log.
 """
 
 import logging
@@ -31,39 +33,39 @@ logger = logging.getLogger("mcp_django.client")
 RESOURCE_NOT_FOUND, METHOD_NOT_FOUND, INVALID_PARAMS = -32002, -32601, -32602
 MISSING_CAPABILITY, PAGES_FIRST = -32021, -32042
 PAGES = 10
-"""Pages that a remote may send somebody to at once."""
+"""Maximum number of pages that a remote server may send a user to at once."""
 _KNOWN = frozenset({"elicitation", "sampling", "roots"})
 
 
 def told(problem: Exception, proxy: str, method: str, here: str, ctx: Context) -> Exception:
-    """The exception that says it to our client. `here` is what the tool, prompt or resource is called here."""
+    """Return the exception for the client; `local_name` names the target."""
     if isinstance(problem, AuthorizationNeeded):
         return ToolError(needed(problem, proxy, ctx))
     if isinstance(problem, CallTimeout):
-        return ToolError(f"The server {proxy!r} gave no answer in time")
+        return ToolError(f"The server {proxy!r} did not respond in time")
     if isinstance(problem, InvalidAnswer):
         _log(proxy, method, problem)
-        return ToolError(f"The server {proxy!r} gave an answer that is none")
+        return ToolError(f"The server {proxy!r} sent an invalid response")
     if isinstance(problem, CallError):
         return _refused(problem, proxy, method, here, ctx)
     if isinstance(problem, ClientConnectionError):
-        logger.warning("The server %r could not be used for %s: %s", proxy, method, type(problem).__name__)
+        logger.warning("Connection to the server %r failed for %s: %s", proxy, method, type(problem).__name__)
         return ToolError(f"The server {proxy!r} cannot be reached now; try again later")
     return ToolError(f"The server {proxy!r} cannot be used") if isinstance(problem, ClientError) else problem
 
 
 def needed(problem: AuthorizationNeeded, proxy: str, ctx: Context) -> str:
-    """Who has to do what."""
+    """Describe the authorization that is missing, with its URL if there is one."""
     url = problem.url
     if url is None:
-        return f"{proxy!r} cannot be used for you: this site has no credential of yours there"
+        return f"{proxy!r} cannot be used for you: this site has no credential for you there"
     if url.startswith("/") and ctx.request is not None:
         url = ctx.request.build_absolute_uri(url)
-    return f"This site may not use {proxy!r} for you yet. Open {url} to allow it, then call the tool again"
+    return f"This site is not authorized to use {proxy!r} for you. Open {url} to allow it, then call the tool again"
 
 
 def unknown(method: str, here: str) -> Exception:
-    """As for what is not there at all."""
+    """Return the same error as for a missing tool, prompt or resource."""
     if method == "resources/read":
         return ResourceNotFound(here)
     return InvalidParams(f"Unknown {'tool' if method == 'tools/call' else 'prompt'}: {here[:128]}")
@@ -79,7 +81,7 @@ def _refused(problem: CallError, proxy: str, method: str, here: str, ctx: Contex
         return MissingClientCapability(required)
     _log(proxy, method, problem)
     if code == INVALID_PARAMS:
-        return ToolError(f"The server {proxy!r} does not take these parameters")
+        return ToolError(f"The server {proxy!r} rejected the parameters")
     return ToolError(f"The server {proxy!r} answered with the error {code}")
 
 
@@ -108,4 +110,4 @@ def _required(data: Any) -> dict[str, Any]:
 
 
 def _log(proxy: str, method: str, problem: CallError) -> None:
-    logger.warning("The server %r answered %s with the error %d: %s", proxy, method, problem.code, label(str(problem)))
+    logger.warning("Error from the server %r for %s: %d: %s", proxy, method, problem.code, label(str(problem)))

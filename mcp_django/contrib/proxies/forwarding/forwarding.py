@@ -1,9 +1,13 @@
-"""One request of a client of ours, passed on to a remote, with all that is said and asked on the way.
+"""Forwarding of a client's request to a remote server, and of requests back.
 
-Three ways. Where nobody can be asked anything, one round over the connection that all share. A remote of the stateless
-era that asks ends its call; so does ours, or it asks and goes on: what the remote wants back is remembered in the
-sealed state of our call, which the client can neither read nor change. A remote of the handshake era asks while its
-call goes on: it is answered, or its call is parked until our client comes back with the answers.
+Without requests to the client, one exchange over the shared connection is enough.
+
+A remote server of the stateless era ends its call to send requests. The local call then ends as well, or sends the
+requests and continues. The data for the remote server is kept in the sealed state of the local call, which the client
+can neither read nor change.
+
+A remote server of the handshake era sends requests while its call runs. It receives the responses, or its call is
+suspended until the client returns with them.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -25,72 +29,72 @@ from mcp_django.server.context.forwarding import may_go_on, put, supports, wants
 
 Wire = dict[str, Any]
 QUESTIONS = 64
-"""Of one round of a remote of the stateless era."""
+"""Maximum requests in one round of a remote server of the stateless era."""
 ROUNDS = 32
-"""Of one call of it. A round may ask nothing and want only to be asked again."""
+"""Maximum rounds of one call; a round may only require a retry."""
 LOST = (
-    "The call waited for the answer in another process, or has waited too long for it, and what came of it is not "
-    "known. Call the tool again if that does no harm"
+    "The call is lost: it waited for the answer in another process, or for too long, and its result is unknown. Call "
+    "the tool again if repeating it is safe"
 )
 MESSAGE, LOGGER = 2000, 200
-"""Characters of a text of progress, and of a logger's name."""
+"""Maximum characters of a progress message, and of a logger name."""
 
 
 class Request(NamedTuple):
-    """What the remote is asked to do."""
+    """Request to forward."""
 
     method: str
     params: Wire
     repeats: bool
-    """May it be begun anew where nobody knows what came of it?"""
+    """True if a request with unknown outcome may be repeated."""
 
 
 class Relay:
-    """The requests of one proxy's callers on one event loop."""
+    """Forwards the requests of one proxy on one event loop."""
 
     def __init__(self, name: str, sessions: Sessions, desk: Desk, timeout: float | None) -> None:
         self._name, self._sessions, self._desk, self._timeout = name, sessions, desk, timeout
 
     async def once(self, client: Client, request: Request, ctx: Context | None) -> Wire:
-        """One round, in which nobody is asked anything."""
+        """Run one round that must not contain requests to the client."""
         progress = ctx.report_progress if ctx is not None and wants_progress(ctx) else None
         answer = await client.exchange(
             request.method, request.params, timeout=self._timeout, on_progress=progress and _cut(progress)
         )
         if _asks(answer):
-            raise ToolError(f"The server {self._name!r} asks something, which it was told that nobody answers")
+            raise ToolError(f"The server {self._name!r} sent a request to the client that the client does not support")
         return answer
 
     async def talk(self, ctx: Context, request: Request, manner: "Manner") -> Wire:
-        """As many rounds as it takes."""
+        """Run as many rounds as necessary."""
         return await _Talk(self, ctx, request, manner).run()
 
 
 class Manner(NamedTuple):
-    """How a call goes that may be asked something, or hear the log."""
+    """Options of a call that accepts requests or log messages."""
 
     owner: str
-    """Whose call it is."""
+    """Key of the caller."""
     level: str | None
-    """The least level of log messages that the caller wants and the remote knows; None for none."""
+    """Lowest level of log messages for the caller; None for no log messages."""
     open: Callable[[], Awaitable[Session]]
-    """Takes a session for it, connected."""
+    """Acquires a connected session for the call."""
     attempt: int = 0
-    """How often it was begun before, because somebody had to allow it first."""
+    """Number of earlier attempts that ended with a missing authorization."""
 
 
 class _Round:
-    """A call of a remote of the stateless era, which asks by its end and not while it runs."""
+    """Call to a server of the stateless era, which sends no requests while running."""
 
     def __init__(self, listener: Context) -> None:
         self.listener: Context | None = listener
 
     async def ask(self, asked: Asked) -> Wire:
-        raise CallError(REFUSED, "This is no question for this era")
+        raise CallError(REFUSED, "Servers of this era send no requests while a call runs")
 
 
 class _Talk:
-    """One call's conversation with a remote."""
+    """Conversation of one call with a remote server."""
 
     def __init__(self, relay: Relay, ctx: Context, request: Request, manner: Manner) -> None:
         self._relay, self._ctx, self._request, self._manner = relay, ctx, request, manner
@@ -115,10 +119,10 @@ class _Talk:
                 result: Wire = step["result"]
                 return result
             more = await self._answers(number, step["asks"])
-        raise ToolError(f"The server {self._relay._name!r} gave no answer in {ROUNDS} rounds")
+        raise ToolError(f"The server {self._relay._name!r} sent no result in {ROUNDS} rounds")
 
     async def _step(self, number: int, more: Wire) -> Wire:
-        """One round, or what came of it when an earlier round of ours went through it."""
+        """Run a round, or return its recorded outcome from an earlier local round."""
         key = f"proxy{self._manner.attempt}:{number}"
         if number or may_go_on(self._ctx):
             step: Wire = await self._ctx.once(key, lambda: self._allowed(more))
@@ -129,7 +133,10 @@ class _Talk:
         return step if "result" in step else await self._ctx.once(key, lambda: step)
 
     async def _allowed(self, more: Wire) -> Wire:
-        """As `_round`; that somebody has to allow it is remembered, so that the rounds to come go the same way."""
+        """Run a round, and record a missing authorization as its outcome.
+
+        The following local rounds then take the same path.
+        """
         try:
             return await self._round(more)
         except AuthorizationNeeded as problem:
@@ -150,7 +157,7 @@ class _Talk:
         return Held(lambda held: self._use(session, held, more), self._manner.owner)
 
     async def _use(self, session: Session, running: Running, more: Wire) -> Wire:
-        # What was given up may still ask.
+        # A cancelled call may still send requests.
         session.call, broken = running, True
         try:
             answer = await self._exchange(session, running, more)
@@ -185,7 +192,7 @@ class _Talk:
         )
 
     async def _answers(self, number: int, asks: Wire) -> Wire:
-        """What the remote is sent in its next round."""
+        """Collect the responses that the remote server receives in its next round."""
         requests = asks.get("inputRequests") or {}
         answers = await self._ctx.gather(
             *(
@@ -193,6 +200,7 @@ class _Talk:
                 for place, asked in enumerate(requests.values())
             )
         )
+
         more: Wire = {}
         if requests:
             more["inputResponses"] = dict(zip(requests, answers, strict=True))
@@ -204,18 +212,21 @@ class _Talk:
         try:
             question = question_of(asked, self._ctx.revision, f"{KINDS.get(asked.method, 'proxy')}-{key}")
         except Unaskable as problem:
-            raise ToolError(f"The server {self._relay._name!r} asks what cannot be passed on: {problem}") from None
+            raise ToolError(
+                f"The server {self._relay._name!r} sent a request that cannot be forwarded: {problem}"
+            ) from None
         answer: Wire = await put(self._ctx, question)
         return answer
 
     async def _go_on(self, id: str) -> Wire:
-        """The call that asks while it goes on: begun just now, parked, or lost."""
+        """Continue a running remote call: new, suspended or lost."""
         held = self._held or self._relay._desk.take(id, self._manner.owner)
         if held is None:
             if not self._request.repeats:
                 raise ToolError(LOST)
             held = self._hold(await self._manner.open(), {})
         self._held, held.listener = held, self._ctx
+
         number = 0
         try:
             while (asked := await held.until(number)) is not None:
@@ -229,20 +240,20 @@ class _Talk:
             raise
 
     async def _pass_on(self, pending: Pending, number: int) -> None:
-        """Ask our client what the remote asks, and tell the remote."""
+        """Forward a request to the client and send its response to the remote server."""
         asked = pending.asked
         try:
             question = question_of(asked, self._ctx.revision, f"{KINDS.get(asked.method, 'proxy')}-{number}")
         except Unaskable as problem:
-            pending.refuse(f"The client cannot be asked this: {problem}")
+            pending.refuse(f"The request cannot be forwarded to the client: {problem}")
             return
         if not supports(self._ctx, question.needs):
-            pending.refuse("The client cannot be asked this")
+            pending.refuse("The client does not support this request")
             return
         try:
             pending.give(await put(self._ctx, question))
         except Refused:
-            pending.refuse("The client refused the question")
+            pending.refuse("The client refused the request")
 
 
 def _asks(answer: Mapping[str, Any]) -> bool:
@@ -250,14 +261,14 @@ def _asks(answer: Mapping[str, Any]) -> bool:
 
 
 def _noted(answer: Wire) -> Wire:
-    """What has to be remembered of a round that ended with questions."""
+    """Return the data of a round with requests that has to be recorded."""
     requests = answer.get("inputRequests")
     if requests is not None and (
         type(requests) is not dict
         or len(requests) > QUESTIONS
         or not all(type(one) is dict and type(one.get("method")) is str for one in requests.values())
     ):
-        raise ToolError("The server asks in a way that is none")
+        raise ToolError("Malformed input request from the server")
     return {"inputRequests": requests, "requestState": answer.get("requestState")}
 
 
@@ -269,7 +280,7 @@ def _cut(report: Callable[..., Awaitable[None]]) -> Callable[[float, float | Non
 
 
 def pass_log(running: Running, message: Any) -> Awaitable[None] | None:
-    """Tell the client of a call what the remote logs. `message` is the SDK's."""
+    """Forward a log message of the remote server, in the form of the SDK."""
     if running.listener is None or message.level not in LEVELS:
         return None
     logger = message.logger

@@ -1,7 +1,7 @@
-"""What a remote server answers, checked and cut to what the protocol says before it is passed on.
+"""Validation of results of a remote server before they are forwarded.
 
-Whatever is no part of a result is left out: unknown members, the hints of caches, who the remote says it is. What is
-malformed fails the call. Contents are not copied unless something has to change.
+Other members than those of the protocol are omitted: unknown members, cache hints, server information. A malformed
+result fails the call. Contents are copied only if they change.
 """
 
 from collections.abc import Callable
@@ -15,14 +15,14 @@ from mcp_django.server.primitives.results import Relayed
 
 Wire = dict[str, Any]
 Rename = Callable[[str], str] | None
-"""What URIs become here; None where they stay as they are."""
+"""Converts a URI to its local form; None if URIs stay unchanged."""
 
 CHARACTERS = 32 * 1024 * 1024
-"""Of all texts and data of one result."""
+"""Maximum characters of all texts and data in one result."""
 BLOCKS = 10_000
-"""Content blocks, contents or messages of one result."""
+"""Maximum content blocks, contents or messages of one result."""
 META_BYTES = 64 * 1024
-"""Of JSON in one `_meta`."""
+"""Maximum bytes of JSON in one `_meta`."""
 _BLOCKS: dict[str, dict[str, type]] = {
     "text": {"text": str},
     "image": {"data": str, "mimeType": str},
@@ -30,19 +30,20 @@ _BLOCKS: dict[str, dict[str, type]] = {
     "resource_link": {"uri": str, "name": str},
     "resource": {"resource": dict},
 }
-"""The types of content blocks, and what each must hold."""
+"""Types of content blocks, with their required members."""
 
 
 class Malformed(ValueError):
-    """The remote answered something that is no result. The text is about its shape and repeats nothing of it."""
+    """Malformed result of the remote server. The text quotes no content."""
 
 
 def tool_result(raw: Wire, output: ToolOutput | None, rename: Rename) -> Relayed:
-    """The result of a tool. Raises Malformed, also where it breaks the tool's own output schema."""
+    """Validate the result of a tool against its schema. Raises MalformedResult."""
     is_error = raw.get("isError", False)
     if type(is_error) is not bool:
-        raise Malformed("isError is not true or false")
+        raise Malformed("isError must be true or false")
     body = Relayed(content=_blocks(raw.get("content", []), rename), isError=is_error)
+
     structured = raw.get("structuredContent")
     if structured is not None:
         if output is not None and not is_error:
@@ -57,13 +58,14 @@ def tool_result(raw: Wire, output: ToolOutput | None, rename: Rename) -> Relayed
 
 
 def prompt_result(raw: Wire, rename: Rename) -> Relayed:
-    """The messages of a prompt. Raises Malformed."""
+    """Validate the messages of a prompt. Raises MalformedResult."""
     given = raw.get("messages")
     if type(given) is not list or len(given) > BLOCKS:
-        raise Malformed("messages are no list, or too many")
+        raise Malformed("messages are not a list, or too many")
     for message in given:
         if type(message) is not dict or message.get("role") not in ("user", "assistant"):
             raise Malformed("a message has no role")
+
     contents = _blocks([message.get("content") for message in given], rename)
     pairs = zip(given, contents, strict=True)
     body = Relayed(messages=[{"role": message["role"], "content": content} for message, content in pairs])
@@ -73,10 +75,10 @@ def prompt_result(raw: Wire, rename: Rename) -> Relayed:
 
 
 def read_result(raw: Wire, rename: Rename) -> Relayed:
-    """The contents of a resource. Raises Malformed."""
+    """Validate the contents of a resource. Raises MalformedResult."""
     given = raw.get("contents")
     if type(given) is not list or len(given) > BLOCKS:
-        raise Malformed("contents are no list, or too many")
+        raise Malformed("contents are not a list, or too many")
     size = 0
     for contents in given:
         size += _contents_size(contents)
@@ -86,11 +88,11 @@ def read_result(raw: Wire, rename: Rename) -> Relayed:
 
 
 def completion(raw: Wire) -> Completion:
-    """Suggested values. Raises Malformed."""
+    """Validate suggested values. Raises MalformedResult."""
     found = raw.get("completion")
     values = found.get("values") if type(found) is dict else None
     if type(found) is not dict or type(values) is not list or not all(type(value) is str for value in values):
-        raise Malformed("the completion has no list of texts")
+        raise Malformed("the completion has no list of strings")
     total, has_more = found.get("total"), found.get("hasMore")
     return Completion(
         values, total if type(total) is int and total >= 0 else None, has_more if type(has_more) is bool else None
@@ -98,7 +100,7 @@ def completion(raw: Wire) -> Completion:
 
 
 def meta_of(raw: Wire) -> Wire:
-    """What a remote says beside the protocol, without what is the protocol's own; empty where that is too much."""
+    """Return the `_meta` without keys of the protocol; empty if it is too large."""
     meta = raw.get("_meta")
     if type(meta) is not dict or not meta:
         return {}
@@ -114,20 +116,22 @@ def _with_meta(body: Relayed, raw: Wire) -> Relayed:
 
 def _blocks(given: Any, rename: Rename) -> list[Wire]:
     if type(given) is not list or len(given) > BLOCKS:
-        raise Malformed("the content is no list, or holds too much")
+        raise Malformed("the content is not a list, or too long")
+
     size = 0
     for block in given:
         said = block.get("type") if type(block) is dict else None
         fields = _BLOCKS.get(said) if type(said) is str else None
         if fields is None:
-            raise Malformed("a content block is of no type that there is")
+            raise Malformed("a content block has an unknown type")
         for name, kind in fields.items():
             value: Any = block.get(name)
             if type(value) is not kind:
                 raise Malformed(f"a content block of type {block['type']} has no {name}")
             size += len(str(value)) if kind is str else _contents_size(value)
         if "annotations" in block and type(block["annotations"]) is not dict:
-            raise Malformed("annotations are no object")
+            raise Malformed("annotations are not an object")
+
     if size > CHARACTERS:
         raise Malformed("the content is too large")
     return given if rename is None else [_renamed_block(block, rename) for block in given]

@@ -1,8 +1,8 @@
-"""Calls of a remote that wait for an answer while nobody here does.
+"""Suspended calls: remote calls that wait for a response between two local rounds.
 
-A client of the stateless era is asked by the end of its call, and comes back with the answers. A remote of the
-handshake era asks while its call goes on. So that call is parked here in between, under an id that the client carries
-sealed: for a bounded time, in bounded numbers, and in this process alone.
+A client of the stateless era receives requests at the end of its call and returns with the responses. A remote server
+of the handshake era sends requests while its call runs. So the remote call is kept in between, under an id in the
+sealed state of the client. It is kept for a limited time, in limited number, and only in this process.
 """
 
 import asyncio
@@ -17,36 +17,36 @@ from mcp_django.contrib.proxies.connections.questions import Asked
 from mcp_django.server.context.context import Context
 
 QUESTIONS = 64
-"""Of one call of a remote."""
+"""Maximum number of requests in one remote call."""
 REFUSED = -32600
 
 
 class Pending(NamedTuple):
-    """A question of the remote's, and where its answer is waited for."""
+    """A request of the remote server and the future of its response."""
 
     asked: Asked
     answer: "asyncio.Future[dict[str, Any]]"
 
     def refuse(self, why: str) -> None:
-        """Tell the remote that there is no answer."""
+        """Send an error to the remote server instead of a response."""
         if not self.answer.done():
             self.answer.set_exception(CallError(REFUSED, why))
-            self.answer.exception()  # looked at, also where the remote has gone meanwhile
+            self.answer.exception()  # mark as retrieved, in case the remote call has already ended
 
     def give(self, answer: dict[str, Any]) -> None:
-        """Tell the remote the answer."""
+        """Send the response to the remote server."""
         if not self.answer.done():
             self.answer.set_result(answer)
 
 
 class Held:
-    """One call of a remote that may ask, with a session of its own."""
+    """Remote call that can send requests, in a session of its own."""
 
     def __init__(self, run: Callable[["Held"], Awaitable[Any]], owner: str) -> None:
-        """`run` makes the call, and gives the session back at its end."""
+        """Start the call; `run` makes it and releases the session at its end."""
         self.owner = owner
         self.listener: Context | None = None
-        """The call of ours that hears of progress and logs."""
+        """Context of the local call that receives progress and log messages."""
         self.questions: list[Pending] = []
         self._news = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._finish(run), context=contextvars.Context())
@@ -60,16 +60,16 @@ class Held:
                 pending.answer.cancel()
 
     async def ask(self, asked: Asked) -> dict[str, Any]:
-        """The answer to a question of the remote's. Raises CallError when it gets none."""
+        """Return the response to a request of the remote server. Raises CallError."""
         if len(self.questions) >= QUESTIONS:
-            raise CallError(REFUSED, "There were too many questions")
+            raise CallError(REFUSED, "Too many requests in one call")
         pending = Pending(asked, asyncio.get_running_loop().create_future())
         self.questions.append(pending)
         self._news.set()
         return await pending.answer
 
     async def until(self, number: int) -> list[Pending] | None:
-        """The questions from this number on, as soon as there is one; None when the call is over."""
+        """Wait for requests from this index on; None if the call has finished."""
         while len(self.questions) <= number:
             if self._task.done():
                 return None
@@ -78,11 +78,11 @@ class Held:
         return None if self._task.done() else self.questions[number:]
 
     async def result(self) -> Any:
-        """What came of the call, which is over. Raises what it raised."""
+        """Return the result of the finished call, or raise its exception."""
         return await self._task
 
     async def end(self) -> None:
-        """Give the call up; the remote is told."""
+        """Cancel the call, which notifies the remote server."""
         self._task.cancel()
         await asyncio.wait({self._task})
         if not self._task.cancelled():
@@ -94,7 +94,7 @@ class Held:
 
 
 class Desk:
-    """The parked calls of one proxy on one event loop."""
+    """Suspended calls of one proxy on one event loop."""
 
     def __init__(self, most: int, seconds: float) -> None:
         self._most, self._seconds = most, seconds
@@ -108,7 +108,7 @@ class Desk:
         return secrets.token_urlsafe(16)
 
     def park(self, id: str, held: Held) -> None:
-        """Keep a call until somebody takes it, or its time is over; another gives way where there are too many."""
+        """Keep a call until it is taken or its time expires; evict another at the limit."""
         held.listener = None
         if len(self._parked) >= self._most:
             self.give_way()
@@ -116,7 +116,7 @@ class Desk:
         self._parked[id] = held, alarm
 
     def take(self, id: str, owner: str) -> Held | None:
-        """The call of this owner's under this id, which is parked no more; None when there is none."""
+        """Remove and return the owner's suspended call with this id, else None."""
         held, alarm = self._parked.get(id, (None, None))
         if held is None or alarm is None or held.owner != owner:
             return None
@@ -125,8 +125,9 @@ class Desk:
         return held
 
     def give_way(self) -> None:
-        """Give up one call, if there is any: of those of whoever has most, the one that is parked longest. So nobody
-        costs others theirs by being asked often.
+        """Evict the oldest call of the owner with the most calls.
+
+        So a caller cannot displace calls of other callers by starting many.
         """
         owners = Counter(held.owner for held, _ in self._parked.values())
         if owners:
@@ -134,7 +135,7 @@ class Desk:
             self._drop(next(id for id, (held, _) in self._parked.items() if owners[held.owner] == most))
 
     async def close(self) -> None:
-        """Give all up, and wait until that is done."""
+        """Cancel all calls, and wait until they have ended."""
         for id in list(self._parked):
             self._drop(id)
         if self._ending:
