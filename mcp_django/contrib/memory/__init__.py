@@ -1,5 +1,5 @@
-"""An opt-in app that keeps conversations and facts of callers: add "mcp_django.contrib.memory" to INSTALLED_APPS.
+"""Opt-in app that stores conversations and facts of callers.
 
-What is kept belongs to the call's principal (`Principal.owner`), never to a user that a client names. The app is a
-guest of the package: everything in it is written against the public names of `mcp_django`.
+Add "mcp_django.contrib.memory" to INSTALLED_APPS. Stored data belongs to the principal of the call (`Principal.owner`),
+never to a user named by the client. The app uses only the public names of `mcp_django`.
 """

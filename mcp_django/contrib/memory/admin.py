@@ -1,7 +1,7 @@
-"""What is kept, in the admin: to be looked at by those who may, and deleted; nothing can be edited.
+"""Admin pages of the memory: stored data can be viewed and deleted, not edited.
 
-Titles, texts and messages are shown to those with the permission to view them alone. The permission to change, which
-stands for it elsewhere in the admin, is not enough.
+Titles, texts and messages require the view permission. The change permission, which implies it elsewhere in the admin,
+is not enough.
 """
 
 import json
@@ -23,7 +23,7 @@ from mcp_django.contrib.memory.privacy import erase
 
 
 class ExpiryFilter(admin.SimpleListFilter):
-    """What is shown to its owner, and what waits to be deleted."""
+    """Filter for entries that are live or expired."""
 
     title = _("expiry")
     parameter_name = "expiry"
@@ -43,7 +43,7 @@ class ExpiryFilter(admin.SimpleListFilter):
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none at run time
-    """Looks, and deletes."""
+    """Admin that can view and delete only."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -58,7 +58,10 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes non
 
 @admin.register(Owner)
 class OwnerAdmin(ReadOnlyAdmin):
-    """Who has a memory, and how much is in it; nothing of what. To delete one is to erase it."""
+    """Owners with the amount of their data, but not its content.
+
+    Deleting an owner erases its data.
+    """
 
     list_display = ["key", "user", "conversation_count", "fact_count", "kept", "created", "written"]
     list_select_related = ["user"]
@@ -82,17 +85,17 @@ class OwnerAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("conversations"), ordering="conversations_kept")
     def conversation_count(self, owner: Any) -> int:
-        """How many, expired ones included."""
+        """Return the number of conversations, including expired ones."""
         return int(owner.conversations_kept)
 
     @admin.display(description=_("facts"), ordering="facts_kept")
     def fact_count(self, owner: Any) -> int:
-        """How many, expired ones included."""
+        """Return the number of facts, including expired ones."""
         return int(owner.facts_kept)
 
     @admin.display(description=_("size"), ordering="bytes_kept")
     def kept(self, owner: Any) -> str:
-        """Their bytes together."""
+        """Return the total size."""
         return filesizeformat(owner.bytes_kept)
 
     def delete_model(self, request: HttpRequest, obj: Owner) -> None:
@@ -103,7 +106,7 @@ class OwnerAdmin(ReadOnlyAdmin):
 
 
 class EntryAdmin(ReadOnlyAdmin):
-    """What conversations and facts have in common."""
+    """Common base of the admins of conversations and facts."""
 
     list_select_related = ["owner", "owner__user"]
     date_hierarchy = "updated"
@@ -112,19 +115,19 @@ class EntryAdmin(ReadOnlyAdmin):
         return ["=name", "owner__key", f"owner__user__{get_user_model().USERNAME_FIELD}"]
 
     def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> tuple[Any, bool]:
-        """By owner and id, or by the words of what is kept."""
+        """Search by owner and id, or by words of the content."""
         found, repeats = super().get_search_results(request, queryset, search_term)
         return (found | queryset.with_words(search_term) if search_term else found), repeats
 
     @admin.display(description=_("owner"), ordering="owner__key")
     def whose(self, entry: Any) -> str:
-        """The user, or the key of an owner without one."""
+        """Return the user, or the key of an owner without one."""
         owner: Owner = entry.owner
         return owner.key if owner.user is None else str(owner.user.get_username())
 
     @admin.display(description=_("tags"))
     def tag_words(self, entry: Any) -> str:
-        """The tags in a row."""
+        """Return the tags as one line."""
         return ", ".join(entry.tag_list)
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
@@ -140,7 +143,7 @@ class EntryAdmin(ReadOnlyAdmin):
 
 @admin.register(Conversation)
 class ConversationAdmin(EntryAdmin):
-    """Conversations."""
+    """Admin of conversations."""
 
     list_display = ["name", "title", "whose", "message_count", "tag_words", "size", "updated", "expires"]
     list_filter = [ExpiryFilter, "updated"]
@@ -160,7 +163,7 @@ class ConversationAdmin(EntryAdmin):
 
     @admin.display(description=_("messages"))
     def transcript(self, conversation: Conversation) -> str:
-        """The messages, to be read."""
+        """Return the messages as readable text."""
         lines = [
             f"{message.get('name') or message.get('role')}: {_readable(message.get('content'))}"
             for message in conversation.messages
@@ -169,13 +172,13 @@ class ConversationAdmin(EntryAdmin):
 
     @admin.display(description=_("metadata"))
     def metadata_text(self, conversation: Conversation) -> str:
-        """The metadata as JSON."""
+        """Return the metadata as JSON."""
         return format_html("<pre>{}</pre>", _readable(conversation.metadata))
 
 
 @admin.register(Fact)
 class FactAdmin(EntryAdmin):
-    """Facts."""
+    """Admin of facts."""
 
     list_display = ["name", "text", "category", "whose", "tag_words", "size", "updated", "expires"]
     list_filter = [ExpiryFilter, "category", "updated"]

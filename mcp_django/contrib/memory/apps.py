@@ -1,4 +1,4 @@
-"""The Django app of the memory."""
+"""Django app of the memory."""
 
 from django.apps import AppConfig
 from django.contrib.auth import get_user_model
@@ -7,8 +7,9 @@ from django.utils.translation import gettext_lazy as _
 
 
 class MemoryConfig(AppConfig):
-    """Registers the system check, and erases what is kept of users who are deleted. The tools come from `mcp_tools`, as
-    those of any app do.
+    """Registers the system check and erases stored data of deleted users.
+
+    The tools are loaded from `mcp_tools`, like those of any app.
     """
 
     name = "mcp_django.contrib.memory"

@@ -1,4 +1,4 @@
-"""Can the search be done as the project wants it?"""
+"""System check of the full-text search configuration."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,16 +15,18 @@ from mcp_django.contrib.memory.options import get_settings
 def check_search_config(
     app_configs: Sequence[Any] | None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
-    """SEARCH_CONFIG must be one that the PostgreSQL database has."""
+    """Check that the PostgreSQL database has the configured SEARCH_CONFIG."""
     alias, wanted = router.db_for_write(Fact), get_settings().search_config
     if alias not in (databases or ()) or connections[alias].vendor != "postgresql":
         return []
+
     try:
         with connections[alias].cursor() as cursor:
             cursor.execute("SELECT cfgname FROM pg_ts_config ORDER BY cfgname")
             known = [name for (name,) in cursor.fetchall()]
     except DatabaseFailure:
-        return []  # others say that
+        return []  # other checks report database errors
+
     if wanted in known:
         return []
     return [

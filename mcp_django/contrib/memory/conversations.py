@@ -1,4 +1,4 @@
-"""The conversations of one owner."""
+"""Conversations of one owner."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
@@ -17,25 +17,28 @@ Mode = Literal["replace", "append"]
 
 
 class Saved(NamedTuple):
-    """What became of a conversation."""
+    """Result of saving a conversation."""
 
     row: Conversation
     created: bool
     appended: int
-    """How many messages are new at its end."""
+    """Number of messages added at the end."""
 
 
 class Page(NamedTuple):
-    """A part of a list."""
+    """Page of a list."""
 
     rows: list[Any]
     total: int
-    """How many there are in all."""
+    """Number of all matching rows."""
     next_cursor: str | None
 
 
 class Conversations(Keeper):
-    """Saves, finds and deletes conversations. An id that somebody else has is no different from one that nobody has."""
+    """Store of one owner's conversations.
+
+    An id of another owner behaves like an unknown id.
+    """
 
     def save(
         self,
@@ -48,16 +51,17 @@ class Conversations(Keeper):
         metadata: dict[str, Any] | None = None,
         days: float | None = None,
     ) -> Saved:
-        """Keep messages under an id, or under a new one.
+        """Save messages under an id, or under a new one.
 
-        "replace" puts them in the place of those that are there, "append" behind them, without those whose `id` is
-        there already: so both may be repeated. Without an id it is a new conversation each time. What is None stays as
-        it was. `days` says how long after this and any later save it is kept, at most CONVERSATION_DAYS.
+        "replace" replaces the stored messages. "append" adds messages, without those whose `id` is already present.
+        Both are idempotent. Without an id each call creates a conversation. Arguments that are None leave their value
+        unchanged. `days` is the lifetime after this and later saves, at most CONVERSATION_DAYS.
 
-        Raises ValidationError for what cannot be kept, MemoryFull at a quota.
+        Raises ValidationError for invalid values, MemoryFull at a quota.
         """
         said = validation.messages_of(messages)
         name = validation.new_name() if id is None else validation.name_of(id)
+
         given: dict[str, Any] = {}
         if title is not None:
             given["title"] = validation.title_of(title)
@@ -67,6 +71,7 @@ class Conversations(Keeper):
             given["metadata"] = validation.metadata_of(metadata)
         if days is not None:
             given["lifetime"] = validation.lifetime_of(days)
+
         with self.writing() as owner:
             row = Conversation.objects.filter(owner=owner, name=name).first() or Conversation(owner=owner, name=name)
             created = row.pk is None
@@ -85,7 +90,7 @@ class Conversations(Keeper):
         return Saved(row, created, appended)
 
     def get(self, id: str) -> Conversation | None:
-        """The conversation; None when the owner has none of that id."""
+        """Return the conversation; None if the owner has none with this id."""
         found: Conversation | None = (
             Conversation.objects.of(self.owner).filter(name=id).first() if validation.is_name(id) else None
         )
@@ -94,8 +99,10 @@ class Conversations(Keeper):
     def page(
         self, *, query: str | None = None, tag: str | None = None, size: int = 20, cursor: str | None = None
     ) -> Page:
-        """The conversations, those first in which something was saved last, without their messages; those whose title
-        and tags have the words of a query, or with a tag. Raises ValidationError for a wrong cursor.
+        """Return a page of conversations without messages, the last saved first.
+
+        The list can be restricted to a tag, and to words in title and tags. Raises ValidationError for an invalid
+        cursor.
         """
         rows = Conversation.objects.of(self.owner).defer("messages", "metadata", "words")
         tag = None if tag is None else (validation.tags_of([tag]) or [""])[0]
@@ -103,20 +110,21 @@ class Conversations(Keeper):
             rows = rows.tagged(tag)
         if query:
             rows = rows.with_words(query)
+
         cursors = Cursor(self.owner, "conversations", query, tag)
         found = rows.page(size, cursors.row(cursor))
         more = cursors.after(found[size - 1]) if len(found) > size else None
         return Page(found[:size], rows.count(), more)
 
     def delete(self, id: str) -> bool:
-        """Delete it for good. False when the owner had none of that id."""
+        """Delete a conversation permanently; False if the owner has none with this id."""
         gone = self.remove(Conversation, id)
         if gone:
             tell(self.owner, [Conversation(name=id).uri])
         return gone
 
     def suggest(self, value: str, most: int = 100) -> list[str]:
-        """Ids for what somebody has typed of an id or of a title, the latest first."""
+        """Return ids that complete the beginning of an id or title, the latest first."""
         rows = Conversation.objects.of(self.owner)
         if value:
             begins = Q(name__startswith=value) if validation.is_name(value) else Q(pk=None)
@@ -125,7 +133,7 @@ class Conversations(Keeper):
 
 
 def _put(row: Conversation, messages: list[dict[str, Any]], mode: Mode) -> int:
-    """Put messages into a conversation. Returns how many are new at its end."""
+    """Add messages to a conversation; return the number of new messages at its end."""
     if mode == "replace":
         row.messages = messages
         return len(messages)
@@ -145,6 +153,6 @@ def _check_size(row: Conversation) -> None:
     most = get_settings().bytes_per_conversation
     if row.size > most:
         raise ValidationError(
-            f"A conversation may have {most} bytes, and this one would have {row.size}. Begin another one, or keep a "
-            "summary of it."
+            f"The conversation would have {row.size} bytes, more than the maximum of {most}. Start another one, or "
+            "save a summary of it."
         )

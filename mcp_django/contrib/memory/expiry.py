@@ -1,4 +1,8 @@
-"""What has expired is shown to nobody. Here it is deleted, for owners who do not write: a write would do it."""
+"""Deletion of expired conversations and facts.
+
+Expired data is never shown. Each write deletes the expired data of its owner; this module covers owners who do not
+write.
+"""
 
 from typing import NamedTuple
 
@@ -11,7 +15,7 @@ SLICE = 500
 
 
 class Expired(NamedTuple):
-    """How much was deleted."""
+    """Numbers of deleted rows."""
 
     conversations: int
     facts: int
@@ -19,21 +23,22 @@ class Expired(NamedTuple):
 
 
 def expire(*, slice: int = SLICE) -> Expired:
-    """Delete what has expired, and the owners of whom nothing is left; `slice` rows in a transaction at most."""
+    """Delete expired data and empty owners, at most `slice` rows per transaction."""
     return Expired(_purge(Conversation, slice), _purge(Fact, slice), _forget_owners(slice))
 
 
 def _purge(model: type[Conversation] | type[Fact], slice: int) -> int:
     deleted = 0
+
     while keys := list(model.objects.all().expired().order_by("pk").values_list("pk", flat=True)[:slice]):
-        # Asked again in the statement: it may have been saved, and so renewed, meanwhile.
+        # Checked again in the statement: the row may have been saved since, and so renewed.
         gone, _ = model.objects.filter(pk__in=keys).expired().delete()
         deleted += gone
     return deleted
 
 
 def _forget_owners(slice: int) -> int:
-    """An owner's key is about somebody too."""
+    """Delete owners without data: the key of an owner is personal data too."""
     forgotten, last = 0, 0
     alias = router.db_for_write(Owner)
     empty = Owner.objects.filter(conversations=None, facts=None).order_by("pk")
@@ -41,7 +46,7 @@ def _forget_owners(slice: int) -> int:
         last = keys[-1]
         for pk in keys:
             with transaction.atomic(using=alias):
-                # Locked as writers lock it: who writes now has either written, or begins a new one.
+                # Locked like a write: a concurrent write has either finished, or will create a new owner.
                 if Owner.objects.filter(pk=pk).update(written=timezone.now()) and empty.filter(pk=pk).exists():
                     forgotten += Owner.objects.filter(pk=pk).delete()[0]
     return forgotten

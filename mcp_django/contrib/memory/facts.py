@@ -1,4 +1,4 @@
-"""The facts of one owner."""
+"""Facts of one owner."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -16,7 +16,10 @@ TEXT_LENGTH = 4000
 
 
 class Facts(Keeper):
-    """Saves, finds and deletes facts. An id that is somebody else has is no different from one that nobody has."""
+    """Store of one owner's facts.
+
+    An id of another owner behaves like an unknown id.
+    """
 
     def save(
         self,
@@ -27,13 +30,13 @@ class Facts(Keeper):
         tags: Iterable[str] | None = None,
         days: float | None = None,
     ) -> tuple[Fact, bool]:
-        """Keep a fact, and say whether it is a new one.
+        """Save a fact; return the row, and True if it is new.
 
-        With an id it takes the place of the fact with that id; without one it is the fact with the same text, if there
-        is one: so it may be repeated. What is None stays as it was. `days` says how long after this and any later save
-        it is kept, at most FACT_DAYS.
+        With an id it replaces the fact with that id. Without one it updates the fact with the same text, if any, so the
+        call is idempotent. Arguments that are None leave their value unchanged. `days` is the lifetime after this and
+        later saves, at most FACT_DAYS.
 
-        Raises ValidationError for what cannot be kept, MemoryFull at a quota.
+        Raises ValidationError for invalid values, MemoryFull at a quota.
         """
         text = validation.text_of(text, "text", TEXT_LENGTH)
         known = {"text": text} if id is None else {"name": validation.name_of(id)}
@@ -44,6 +47,7 @@ class Facts(Keeper):
             given["tag_list"] = validation.tags_of(tags)
         if days is not None:
             given["lifetime"] = validation.lifetime_of(days)
+
         with self.writing() as owner:
             row = Fact.objects.filter(owner=owner, **known).first()
             created = row is None
@@ -62,7 +66,10 @@ class Facts(Keeper):
     def page(
         self, *, category: str | None = None, tag: str | None = None, size: int = 20, cursor: str | None = None
     ) -> Page:
-        """The facts, the latest first: of a category, or with a tag. Raises ValidationError for a wrong cursor."""
+        """Return a page of facts, the latest first, optionally of a category or tag.
+
+        Raises ValidationError for an invalid cursor.
+        """
         rows, filters = self._filtered(category, tag)
         cursors = Cursor(self.owner, "facts", *filters)
         found = rows.page(size, cursors.row(cursor))
@@ -78,20 +85,23 @@ class Facts(Keeper):
         size: int = 20,
         cursor: str | None = None,
     ) -> Page:
-        """The facts that have something of the words of a query, the best first. Raises ValidationError for a wrong
-        cursor.
+        """Return a page of facts that match words of the query, the best first.
+
+        Raises ValidationError for an invalid cursor.
         """
+
         rows, filters = self._filtered(category, tag)
         cursors = Cursor(self.owner, "search", query, *filters)
         position = cursors.open(cursor)
         start = 0 if position is None else position[0]
+
         rows = ranked(rows, query)
         found = list(rows[start : start + size + 1])
         more = cursors.seal(start + size) if len(found) > size else None
         return Page(found[:size], rows.count(), more)
 
     def delete(self, id: str) -> bool:
-        """Delete it for good. False when the owner had none of that id."""
+        """Delete a fact permanently; False if the owner has no fact with this id."""
         gone = self.remove(Fact, id)
         if gone:
             tell(self.owner, [Fact.uri])

@@ -1,7 +1,7 @@
-"""What clients get: eight tools, two resources and a completion. Registered when the project starts, on the server that
-`MCP["MEMORY"]["SERVER"]` names.
+"""Tools, resources and completion of the memory.
 
-Whose memory it is, the principal of the call says. There is no argument for it.
+They are registered when the project starts, on the server in `MCP["MEMORY"]["SERVER"]`. The owner is always the
+principal of the call; no argument selects it. The docstrings of tools are descriptions for clients.
 """
 
 from collections.abc import Callable
@@ -38,13 +38,13 @@ Days = Annotated[float, Field(gt=0, le=MOST_DAYS)]
 PageSize = Annotated[int, Field(ge=1, le=100)]
 Cursor = Annotated[str, Field(max_length=1000)]
 FACTS_SHOWN = 200
-"""Facts that the resource shows, the latest."""
+"""Maximum facts in the resource, the latest ones."""
 TEMPLATE = "memory://conversations/{id}"
 _options = get_settings()
 
 
 async def is_somebody(principal: Principal) -> bool:
-    """Has this caller a memory?"""
+    """Return True if the caller has an owner key, and so a memory."""
     return principal.owner is not None
 
 
@@ -55,7 +55,7 @@ class _Rights(TypedDict):
 
 
 def _rights(*permissions: str, write: bool = False) -> _Rights:
-    """What it takes to use something: to be somebody, and what the project asks for besides."""
+    """Return the access options: an owner key, permissions and scopes of the settings."""
     names = [f"mcp_memory.{name}" for name in permissions] if _options.permissions else []
     scopes = _options.write_scopes if write else _options.read_scopes
     return {"server": _options.server, "permission": (*names, is_somebody), "scopes": scopes}
@@ -118,7 +118,7 @@ def get_conversation(
     """
     row = Conversations.for_principal(principal).get(id)
     if row is None:
-        raise ToolError("There is no such conversation. list_conversations says which there are.")
+        raise ToolError("Unknown conversation. Call list_conversations to see the saved ones.")
     return KeptConversation.of(row, last=last, skip=skip)
 
 
@@ -255,5 +255,5 @@ def facts(principal: Principal) -> FactPage | None:
 
 @completion(TEMPLATE, "id", server=_options.server)
 def conversation_id(value: str, principal: Principal) -> list[str]:
-    """Ids of conversations whose title or id begins like what was typed."""
+    """Return ids of conversations whose title or id starts with the typed text."""
     return [] if principal.owner is None else Conversations.for_principal(principal).suggest(value)

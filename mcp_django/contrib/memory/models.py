@@ -1,5 +1,6 @@
-"""What is kept: conversations and facts, each of one owner. Nothing names its content in `__str__`: the admin's log
-keeps that when the row is gone.
+"""Stored conversations and facts, each of one owner.
+
+`__str__` never contains content: the log of the admin outlives the row.
 """
 
 import hashlib
@@ -21,7 +22,10 @@ M = TypeVar("M", bound=models.Model, covariant=True)
 
 
 class PrimaryManager(models.Manager[M]):
-    """Reads from the database it writes to: what was saved a moment ago is asked for next, and a replica may lag."""
+    """Manager that reads from the primary database.
+
+    Clients read their data right after a write, and replicas may lag.
+    """
 
     def get_queryset(self) -> models.QuerySet[M]:
         queryset = super().get_queryset()
@@ -29,13 +33,17 @@ class PrimaryManager(models.Manager[M]):
 
 
 class Owner(models.Model):
-    """Whose memory it is, by `Principal.owner`. Who writes for an owner locks this row first, so that the quotas are
-    exact however many do.
+    """Owner of stored data, by `Principal.owner`.
+
+    Each write locks this row first, so that quotas are exact under concurrency.
     """
 
     key_hash = models.CharField(_("key hash"), max_length=64, unique=True, editable=False)
     key = models.TextField(_("key"), editable=False)
-    """`issuer|subject`. Found by its hash: it has no upper length, and databases differ in what they call equal."""
+    """`issuer|subject`, looked up by its hash.
+
+    The key has no maximum length, and databases compare text differently.
+    """
     user: "models.ForeignKey[Any, Any]" = models.ForeignKey(
         get_user_model(), verbose_name=_("user"), on_delete=models.CASCADE, null=True, blank=True, related_name="+"
     )
@@ -54,31 +62,34 @@ class Owner(models.Model):
 
     @classmethod
     def hash(cls, key: str) -> str:
-        """What `key_hash` holds for a `Principal.owner`: look it up by this."""
+        """Return the `key_hash` of a `Principal.owner`, for lookups."""
         return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class EntryQuerySet(models.QuerySet[M]):
-    """Sets of what is kept."""
+    """Query set of conversations or facts."""
 
     def of(self, key: str) -> Self:
-        """What belongs to a `Principal.owner`, and has not expired."""
+        """Select the live entries of a `Principal.owner`."""
         return self.filter(owner__key_hash=Owner.hash(key)).live()
 
     def live(self) -> Self:
-        """What has not expired."""
+        """Select the entries that have not expired."""
         return self.filter(models.Q(expires=None) | models.Q(expires__gt=timezone.now()))
 
     def expired(self) -> Self:
-        """What has expired, and waits to be deleted."""
+        """Select the expired entries that are still to be deleted."""
         return self.filter(expires__lte=timezone.now())
 
     def tagged(self, tag: str) -> Self:
-        """What has this tag, in the form in which tags are kept."""
+        """Select the entries with this tag, given in its stored form."""
         return self.filter(tags__contains=f"\n{tag}\n")
 
     def with_words(self, query: str) -> Self:
-        """What has, for each word of the query, one that begins so. Nothing for a query without words."""
+        """Select the entries with a word for each query word as prefix.
+
+        Empty for a query without words.
+        """
         words = query_words(query)
         if not words:
             return self.none()
@@ -87,8 +98,9 @@ class EntryQuerySet(models.QuerySet[M]):
         return self
 
     def page(self, size: int, after: tuple[Any, int] | None) -> list[M]:
-        """The first rows, `size` and one more if there is one, of those that follow the position `after` (`updated` and
-        primary key): the latest first.
+        """Return the latest `size` rows after a position, plus one if there are more.
+
+        The position is `updated` and the primary key of a row.
         """
         rows = self.order_by("-updated", "-pk")
         if after is not None:
@@ -98,20 +110,20 @@ class EntryQuerySet(models.QuerySet[M]):
 
 
 class Entry(models.Model):
-    """What conversations and facts have in common."""
+    """Common base of conversations and facts."""
 
     owner: "models.ForeignKey[Any, Any]" = models.ForeignKey(
         Owner, verbose_name=_("owner"), on_delete=models.CASCADE, related_name="%(class)ss"
     )
     name = models.CharField(_("id"), max_length=NAME_LENGTH)
-    """What the client calls it: unique for the owner, so that nobody learns from it what others have."""
+    """Id of the entry, unique per owner, so that it reveals nothing of other owners."""
     tags = models.TextField(_("tags"), blank=True, default="", editable=False)
-    """Each between line breaks."""
+    """Tags, each between line breaks."""
     words = models.TextField(_("words"), blank=True, default="", editable=False)
     size = models.PositiveIntegerField(_("bytes"), default=0, editable=False)
-    """Bytes of UTF-8, which count for the quota."""
+    """Bytes of UTF-8 that count for the quota."""
     lifetime = models.DurationField(_("lifetime"), null=True, blank=True, editable=False)
-    """How long after it was last saved it expires, if the client has said so."""
+    """Time from the last save until expiry, if the client has set one."""
     created = models.DateTimeField(_("created"), default=timezone.now, editable=False)
     updated = models.DateTimeField(_("updated"), default=timezone.now, editable=False)
     expires = models.DateTimeField(_("expires"), null=True, blank=True, editable=False, db_index=True)
@@ -124,7 +136,7 @@ class Entry(models.Model):
 
     @property
     def tag_list(self) -> list[str]:
-        """The tags, in the order in which they were given."""
+        """Tags in the given order."""
         return [tag for tag in self.tags.split("\n") if tag]
 
     @tag_list.setter
@@ -133,12 +145,13 @@ class Entry(models.Model):
 
     @property
     def is_expired(self) -> bool:
-        """Is it not to be shown any more?"""
+        """True if the entry must not be shown."""
         return self.expires is not None and self.expires <= timezone.now()
 
     def renew(self, most_days: float | None) -> None:
-        """Note that it is saved now, which begins its time anew. It is kept for `most_days` at most, None being for
-        ever.
+        """Set the time of the save to now, and the expiry accordingly.
+
+        The lifetime is at most `most_days`; None means no maximum.
         """
         self.updated = timezone.now()
         spans = [self.lifetime] if self.lifetime is not None else []
@@ -148,15 +161,15 @@ class Entry(models.Model):
 
 
 class ConversationQuerySet(EntryQuerySet["Conversation"]):
-    """Sets of conversations."""
+    """Query set of conversations."""
 
 
 class FactQuerySet(EntryQuerySet["Fact"]):
-    """Sets of facts."""
+    """Query set of facts."""
 
 
 class Conversation(Entry):
-    """A conversation that a client has kept."""
+    """A conversation saved by a client."""
 
     title = models.CharField(_("title"), max_length=TITLE_LENGTH, blank=True, default="")
     messages = models.JSONField(_("messages"), default=list, blank=True)
@@ -175,24 +188,24 @@ class Conversation(Entry):
 
     @property
     def uri(self) -> str:
-        """Of its resource, which every owner sees their own of."""
+        """URI of the resource, under which each owner sees the own conversation."""
         return f"memory://conversations/{self.name}"
 
     def index(self) -> None:
-        """Bring what it is found by up to date."""
+        """Update the search words and the number of messages."""
         self.words = indexed(self.title, *self.tag_list)
         self.message_count = len(self.messages)
 
     def renew_now(self) -> None:
-        """See `renew`."""
+        """Renew the entry with the lifetime of the settings."""
         self.renew(get_settings().conversation_days)
 
 
 class Fact(Entry):
-    """Something about its owner that a client was told to remember."""
+    """A fact about its owner, saved by a client."""
 
     uri: ClassVar[str] = "memory://facts"
-    """Of the resource that shows it."""
+    """URI of the resource that contains the fact."""
 
     text = models.TextField(_("text"))
     category = models.CharField(_("category"), max_length=CATEGORY_LENGTH, blank=True, default="")
@@ -207,9 +220,9 @@ class Fact(Entry):
         indexes = [models.Index(fields=["owner", "-updated", "-id"], name="mcp_memory_fact_list")]
 
     def index(self) -> None:
-        """Bring what it is found by up to date."""
+        """Update the search words."""
         self.words = indexed(self.text, self.category, *self.tag_list)
 
     def renew_now(self) -> None:
-        """See `renew`."""
+        """Renew the entry with the lifetime of the settings."""
         self.renew(get_settings().fact_days)

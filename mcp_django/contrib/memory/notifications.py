@@ -1,4 +1,4 @@
-"""What an owner's clients are told."""
+"""Notifications to the clients of an owner."""
 
 from collections.abc import Iterable
 
@@ -10,8 +10,9 @@ from mcp_django.contrib.memory.options import get_settings
 
 
 def tell(owner: str, uris: Iterable[str]) -> None:
-    """Tell the clients of a `Principal.owner`, and nobody else, that resources changed: when the transaction commits,
-    or at once if there is none.
+    """Notify only the clients of a `Principal.owner` of changed resources.
+
+    Notifications are sent when the transaction commits, or at once without a transaction.
     """
     server, alias = get_settings().server, router.db_for_write(Owner)
     for uri in uris:

@@ -1,4 +1,4 @@
-"""`MCP["MEMORY"]`."""
+"""Settings in `MCP["MEMORY"]`."""
 
 import math
 import re
@@ -34,40 +34,47 @@ def _matching(pattern: str, what: str) -> Callable[[Any], str]:
 
 
 MOST_DAYS = 36_500
-"""A hundred years: what a client may ask for, and short of what a date can hold."""
+"""Maximum days that a client may set: a hundred years, within the range of dates."""
 Count = Annotated[int, _count]
 Days = Annotated[float | None, _days]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemorySettings:
-    """`MCP["MEMORY"]`: who may keep what, how much, how long."""
+    """`MCP["MEMORY"]`: server, permissions, quotas and lifetimes of the memory."""
 
     server: Annotated[str, _matching(r"[a-z][a-z0-9_-]{0,63}", "the alias of a server")] = "default"
-    """The alias in `SERVERS` of the server that has the tools. Read when the project starts."""
+    """Alias in `SERVERS` of the server with the tools. Read when the project starts."""
     permissions: bool = False
-    """Do the tools take Django's permissions of this app as well (`mcp_memory.view_fact` and so on)? Otherwise
-    everybody who is somebody has a memory. Read when the project starts."""
+    """True if the tools also require Django's permissions of this app.
+
+    Examples are `mcp_memory.view_fact` and `mcp_memory.add_fact`. Otherwise every caller with an owner has a memory.
+    Read when the project starts.
+    """
     read_scopes: tuple[str, ...] = ()
-    """The OAuth scopes it takes to read. Read when the project starts."""
+    """OAuth scopes required to read. Read when the project starts."""
     write_scopes: tuple[str, ...] = ()
-    """The OAuth scopes it takes to save and delete. Read when the project starts."""
+    """OAuth scopes required to save and delete. Read when the project starts."""
     conversations_per_owner: Count = 500
-    """Conversations that one owner may keep."""
+    """Maximum conversations of one owner."""
     facts_per_owner: Count = 1000
-    """Facts that one owner may keep."""
+    """Maximum facts of one owner."""
     bytes_per_owner: Count = 10 * 1024 * 1024
-    """Bytes of UTF-8 that they may have together."""
+    """Maximum bytes of UTF-8 in all conversations and facts of one owner."""
     bytes_per_conversation: Count = 1024 * 1024
-    """Bytes that one conversation may have."""
+    """Maximum bytes of one conversation."""
     conversation_days: Days = None
-    """Days after which a conversation expires that nothing was saved in. None: never. A client may ask for less, not
-    for more."""
+    """Days after the last save until a conversation expires. None: never.
+
+    Clients may request a shorter time, but not a longer one.
+    """
     fact_days: Days = None
-    """The same for a fact."""
+    """Days after the last save until a fact expires. None: never."""
     search_config: Annotated[str, _matching(r"[a-z_][a-z0-9_]*", "the name of a text search configuration")] = "simple"
-    """PostgreSQL's text search configuration. "simple" knows no language, and has an index; "english" finds "allergies"
-    when "allergy" is asked for."""
+    """Text search configuration of PostgreSQL.
+
+    "simple" is independent of the language and has an index. "english" finds "allergies" in a search for "allergy".
+    """
 
 
 get_settings = register_settings("MEMORY", MemorySettings)

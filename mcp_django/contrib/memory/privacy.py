@@ -1,4 +1,4 @@
-"""Somebody asks what is kept of them, or to be forgotten."""
+"""Export and erasure of a user's stored data."""
 
 from typing import Any, NamedTuple
 
@@ -12,14 +12,17 @@ from mcp_django.contrib.memory.notifications import tell
 
 
 class Erased(NamedTuple):
-    """How much was erased."""
+    """Numbers of erased rows."""
 
     conversations: int
     facts: int
 
 
 def owners_of(user: Any) -> models.QuerySet[Owner]:
-    """Those whose user this is: one for each issuer that vouches for them. None for nobody."""
+    """Return the owners that belong to a user: one for each issuer of credentials.
+
+    Empty for an anonymous user.
+    """
     key = owner_of(user)
     if key is None:
         return Owner.objects.none()
@@ -27,17 +30,17 @@ def owners_of(user: Any) -> models.QuerySet[Owner]:
 
 
 def owners_with_key(key: str) -> models.QuerySet[Owner]:
-    """The one with this `Principal.owner`, if anything is kept of it: for callers who are no users here."""
+    """Return the owner with this `Principal.owner`, for callers without an account."""
     return Owner.objects.filter(key_hash=Owner.hash(key))
 
 
 def export_user(user: Any) -> dict[str, Any]:
-    """All that is kept of a user, as JSON can say it. What has expired and is not deleted yet is there too."""
+    """Export the stored data of a user as JSON values, including expired rows."""
     return {"user": user.get_username(), "owners": export(owners_of(user))}
 
 
 def export(owners: models.QuerySet[Owner]) -> list[dict[str, Any]]:
-    """All that is kept of these, as JSON can say it."""
+    """Export the stored data of these owners as JSON values."""
     return [
         {
             "owner": owner.key,
@@ -71,16 +74,19 @@ def _common(row: Conversation | Fact) -> dict[str, Any]:
 
 
 def erase_user(user: Any) -> Erased:
-    """Delete all that is kept of a user for good, and tell their clients."""
+    """Erase the stored data of a user permanently, and notify the user's clients."""
     return erase(owners_of(user))
 
 
 def erase(owners: models.QuerySet[Owner], *, announce: bool = True) -> Erased:
-    """Delete these with all that is kept of them for good; `announce` it to their clients when it is committed."""
+    """Erase these owners with all their data permanently.
+
+    With `announce`, their clients are notified when the transaction commits.
+    """
     conversations = facts = 0
     alias = router.db_for_write(Owner)
     with transaction.atomic(using=alias):
-        # Whoever writes for one of them is waited for, and comes too late afterwards.
+        # Wait for concurrent writes for these owners. Later writes find no owner.
         owners.order_by().update(written=timezone.now())
         for owner in list(owners):
             names = list(Conversation.objects.filter(owner=owner).values_list("name", flat=True))
@@ -93,8 +99,10 @@ def erase(owners: models.QuerySet[Owner], *, announce: bool = True) -> Erased:
 
 
 def erase_with_user(*, instance: Any, **kwargs: Any) -> None:
-    """A user is deleted (`pre_delete`): also what is kept under their key without a link to their row. First and under
-    the lock, so that what is being written is no reason for the deletion to fail.
+    """Erase the data of a user before the user is deleted (`pre_delete`).
+
+    This covers data under the user's key without a link to the user's row. It runs first and under the lock, so that
+    concurrent writes cannot make the deletion fail.
     """
     if isinstance(instance, get_user_model()):
         erase(owners_of(instance), announce=False)

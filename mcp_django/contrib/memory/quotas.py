@@ -1,4 +1,4 @@
-"""Who writes for an owner: one at a time, and within the quotas."""
+"""Writes for an owner: one at a time, within the quotas."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,19 +15,21 @@ from mcp_django.contrib.memory.options import get_settings
 from mcp_django.contrib.memory.validation import MemoryFull, is_name
 
 ATTEMPTS = 3
-"""Tries for an owner's row, which may be erased at the same time."""
+"""Maximum attempts to lock an owner's row, which may be erased concurrently."""
 NOBODY = (
-    "Memory belongs to somebody, and nobody is logged in here. Connect with a token; on the developer's own machine, "
-    'MCP["LOCAL_USER"] names the user to act as.'
+    "Memory requires an authenticated caller. Connect with a token; on the developer's own machine, set "
+    'MCP["LOCAL_USER"] to the user to act as.'
 )
 
 
 class Keeper:
-    """The memory of one owner; `Conversations` and `Facts` say what is in it."""
+    """Base of the stores of one owner, `ConversationStore` and `FactStore`."""
 
     def __init__(self, owner: str | None, user: Any = None) -> None:
-        """`owner` is a `Principal.owner`, or what `mcp_django.owner_of` says of a user. `user` is the Django user, if
-        there is one: with it goes what is kept. Raises ValidationError for nobody.
+        """Create a store for an owner. Raises ValidationError without an owner.
+
+        `owner` is a `Principal.owner`, or the result of `mcp_django.owner_of` for a user. `user` is the Django user, if
+        any; stored data is deleted together with it.
         """
         if owner is None:
             raise ValidationError(NOBODY)
@@ -36,13 +38,14 @@ class Keeper:
 
     @classmethod
     def for_principal(cls, principal: Principal) -> Self:
-        """The memory of who calls. Raises ValidationError for nobody."""
+        """Return the store of a principal. Raises ValidationError without an owner."""
         return cls(principal.owner, principal.user)
 
     @contextmanager
     def writing(self) -> Iterator[Owner]:
-        """A transaction in which nobody else writes for this owner, begun with a write as SQLite wants it. What has
-        expired is gone in it.
+        """Open a transaction in which no other process writes for this owner.
+
+        It starts with a write, as SQLite requires, and deletes expired data first.
         """
         alias = router.db_for_write(Owner)
         with transaction.atomic(using=alias):
@@ -57,12 +60,12 @@ class Keeper:
             yield owner
 
     def remove(self, model: type[Entry], name: str) -> bool:
-        """Delete the owner's row of that name for good. False when there is none to be seen."""
+        """Delete the owner's row with this name permanently; False if none is visible."""
         alias = router.db_for_write(Owner)
         if not is_name(name):
             return False
         with transaction.atomic(using=alias):
-            # First, so that it is not deleted while it is being written.
+            # Lock first, so that the row is not deleted during a write.
             if not self._lock(self._rows(alias)):
                 return False
             rows: Any = model._default_manager
@@ -78,21 +81,24 @@ class Keeper:
 
     def _begin(self, rows: models.QuerySet[Owner]) -> None:
         pk, users = _pk_of(self._user), get_user_model()._base_manager.using(rows.db)
-        # A credential is trusted for some seconds after its user was deleted, and erased.
+        # A credential stays valid for some seconds after its user was deleted and erased.
         if pk is not None and not users.filter(pk=pk).exists():
             raise ValidationError(NOBODY)
         try:
             with transaction.atomic(using=rows.db):
                 rows.create(key_hash=Owner.hash(self.owner), key=self.owner, user_id=pk)
         except IntegrityError:
-            pass  # somebody else was first, and is waited for at the next try
+            pass  # another process created the row first; the next attempt waits for its lock
 
 
 def claim(owner: Owner, row: Entry, most: int) -> None:
-    """Refuse what would be too much for the owner, who is locked: more than `most` rows of this kind, or too many
-    bytes. Counted anew each time, so that nothing that happens to rows spoils it. Raises MemoryFull.
+    """Check the quotas of an owner, who must be locked. Raises MemoryFull.
+
+    The owner may have `most` rows of this kind and a limited number of bytes. Both are counted each time, so that
+    direct changes of rows cannot corrupt the result.
     """
     options, bytes_kept = get_settings(), row.size
+
     for model in (Conversation, Fact):
         others = model.objects.filter(owner=owner)
         if isinstance(row, model) and row.pk is not None:
@@ -101,15 +107,16 @@ def claim(owner: Owner, row: Entry, most: int) -> None:
         bytes_kept += found["size"] or 0
         if isinstance(row, model) and found["count"] >= most:
             raise MemoryFull(
-                f"No more than {most} {model._meta.verbose_name_plural} may be kept. Delete what is not needed first."
+                f"At most {most} {model._meta.verbose_name_plural} can be saved. Delete some that are not needed first."
             )
+
     if bytes_kept > options.bytes_per_owner:
         raise MemoryFull(
-            f"All that is kept may have {options.bytes_per_owner} bytes, and would have {bytes_kept}. "
-            "Delete what is not needed, or save less."
+            f"The saved data would have {bytes_kept} bytes, more than the maximum of {options.bytes_per_owner}. "
+            "Delete data that is not needed, or save less."
         )
 
 
 def _pk_of(user: Any) -> Any:
-    """The primary key of a user of this project; None for nobody, and for the people of other systems."""
+    """Return the primary key of a user of this project; None for other principals."""
     return user.pk if isinstance(user, get_user_model()) else None

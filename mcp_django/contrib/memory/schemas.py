@@ -1,4 +1,7 @@
-"""What the tools take and give, as clients see it."""
+"""Arguments and results of the tools, as clients see them.
+
+The docstrings of the classes are descriptions for clients.
+"""
 
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -13,17 +16,17 @@ class Message:
 
     role: Literal["user", "assistant", "system", "tool"]
     content: str | list[dict[str, Any]]
-    """A text, or content blocks as the client has them."""
+    """Text, or content blocks in the form of the client."""
     id: str | None = None
-    """Its name in the conversation: what is appended twice under one id is kept once."""
+    """Id in the conversation; messages appended twice with the same id are kept once."""
     name: str | None = None
-    """Who said it, if the role does not say enough."""
+    """Name of the author, if the role is not specific enough."""
     time: str | None = None
-    """When it was said."""
+    """Time of the message."""
 
     @classmethod
     def dict_of(cls, message: "Message") -> dict[str, Any]:
-        """The mapping that is kept of it."""
+        """Return the mapping to store."""
         return asdict(message)
 
 
@@ -41,7 +44,7 @@ class ConversationEntry:
 
     @classmethod
     def of(cls, row: Conversation) -> "ConversationEntry":
-        """That of a row."""
+        """Build the entry of a row."""
         return cls(row.name, row.title, row.tag_list, row.message_count, row.created, row.updated, row.expires)
 
 
@@ -51,9 +54,9 @@ class ConversationPage:
 
     conversations: list[ConversationEntry]
     total: int
-    """How many there are in all."""
+    """Number of all conversations."""
     next_cursor: str | None
-    """Where the list goes on; null at its end."""
+    """Cursor of the next page; null on the last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +69,16 @@ class KeptConversation:
     metadata: dict[str, Any]
     message_count: int
     messages: list[Message]
-    """In order. The last ones, if these are not all."""
+    """Messages in order; the last ones, if these are not all."""
     earlier: int
-    """How many come before these."""
+    """Number of earlier messages."""
     created: datetime
     updated: datetime
     expires: datetime | None
 
     @classmethod
     def of(cls, row: Conversation, *, last: int | None = None, skip: int = 0) -> "KeptConversation":
-        """That of a row; `last` messages only of those before the `skip` last ones."""
+        """Build the result of a row, with `last` messages before the `skip` last ones."""
         end = max(len(row.messages) - skip, 0)
         start = 0 if last is None else max(end - last, 0)
         return cls(
@@ -99,10 +102,10 @@ class SavedConversation:
     id: str
     title: str
     created: bool
-    """Is it a new one?"""
+    """True for a new conversation."""
     message_count: int
     added: int
-    """How many messages of it this call has added or replaced."""
+    """Number of messages added or replaced by this call."""
     expires: datetime | None
 
 
@@ -120,7 +123,7 @@ class KeptFact:
 
     @classmethod
     def of(cls, row: Fact) -> "KeptFact":
-        """That of a row."""
+        """Build the result of a row."""
         return cls(row.name, row.text, row.category, row.tag_list, row.created, row.updated, row.expires)
 
 
@@ -130,7 +133,7 @@ class SavedFact:
 
     fact: KeptFact
     created: bool
-    """Is it a new one?"""
+    """True for a new fact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +142,9 @@ class FactPage:
 
     facts: list[KeptFact]
     total: int
-    """How many there are in all."""
+    """Number of all facts."""
     next_cursor: str | None
-    """Where they go on; null at the end."""
+    """Cursor of the next page; null on the last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,4 +152,4 @@ class Deleted:
     """What was deleted."""
 
     deleted: bool
-    """False when there was nothing of that id."""
+    """False if no entry with this id exists."""

@@ -1,6 +1,6 @@
-"""What may be kept: values that callers give, checked and brought into the form in which they are kept.
+"""Validation and normalization of values given by clients.
 
-What is wrong is a ValidationError, which a tool's caller reads as it stands.
+Invalid values raise ValidationError, whose text the caller of a tool receives.
 """
 
 import json
@@ -16,7 +16,7 @@ from mcp_django.contrib.memory.models import CATEGORY_LENGTH, NAME_LENGTH, TITLE
 from mcp_django.contrib.memory.options import MOST_DAYS
 
 NAME = rf"[A-Za-z0-9][A-Za-z0-9._~-]{{0,{NAME_LENGTH - 1}}}"
-"""What an id looks like: as it stands in a URI, and no path."""
+"""Pattern of an id, which is valid in a URI as it is and is not a path."""
 MOST_TAGS, TAG_LENGTH = 20, 50
 ROLES = ("user", "assistant", "system", "tool")
 TITLE_EXCERPT = 80
@@ -27,98 +27,102 @@ class MemoryFull(ValidationError):
 
 
 def new_name() -> str:
-    """An id for what was given none: 96 random bits."""
+    """Return a new id: 96 random bits."""
     return secrets.token_hex(12)
 
 
 def is_name(given: str) -> bool:
-    """Can it be an id? No database is asked about others, which could not take all of them."""
+    """Return True if the text can be an id. Databases do not accept all other texts."""
     return re.fullmatch(NAME, given) is not None
 
 
 def name_of(given: str) -> str:
-    """An id."""
+    """Return a valid id, or raise ValidationError."""
     if not is_name(given):
         raise ValidationError(
-            f"An id has up to {NAME_LENGTH} letters, digits, or one of . _ ~ -, and begins with a letter or digit."
+            f"An id must have 1 to {NAME_LENGTH} letters, digits, or . _ ~ -, and start with a letter or digit."
         )
     return given
 
 
 def line_of(given: str, what: str, longest: int) -> str:
-    """One line of text, without space around it."""
+    """Return text as one line, without surrounding space."""
     line = " ".join(given.split())
     if len(line) > longest:
-        raise ValidationError(f"The {what} may have {longest} characters.")
+        raise ValidationError(f"The {what} may have at most {longest} characters.")
     return _without_null(line)
 
 
 def title_of(given: str) -> str:
-    """A title."""
+    """Return a normalized title."""
     return line_of(given, "title", TITLE_LENGTH)
 
 
 def category_of(given: str) -> str:
-    """A category: its case means nothing."""
+    """Return a normalized category; case is ignored."""
     return line_of(given, "category", CATEGORY_LENGTH).casefold()[:CATEGORY_LENGTH]
 
 
 def tags_of(given: Iterable[str]) -> list[str]:
-    """Tags: their case means nothing, and each counts once."""
+    """Return normalized tags without duplicates; case is ignored."""
     if isinstance(given, str):
-        raise ValidationError("Tags are a list of words.")
+        raise ValidationError("Tags must be a list of words.")
     tags = list(dict.fromkeys(line_of(tag, "tag", TAG_LENGTH).casefold() for tag in given))
     if len(tags) > MOST_TAGS:
-        raise ValidationError(f"There may be {MOST_TAGS} tags.")
+        raise ValidationError(f"At most {MOST_TAGS} tags are possible.")
     return [tag for tag in tags if tag]
 
 
 def text_of(given: str, what: str, longest: int) -> str:
-    """A text of some lines, which says something."""
+    """Return a text of one or more lines, which must not be empty."""
     text = given.strip()
     if not text:
         raise ValidationError(f"The {what} is empty.")
     if len(text) > longest:
-        raise ValidationError(f"The {what} may have {longest} characters.")
+        raise ValidationError(f"The {what} may have at most {longest} characters.")
     return _without_null(text)
 
 
 def lifetime_of(days: float | None) -> timedelta | None:
-    """How long something is to be kept; None when nothing is said of it."""
+    """Return the lifetime for a number of days; None for None."""
     if days is None:
         return None
     if not 0 < days <= MOST_DAYS:
-        raise ValidationError(f"Something is kept for more than 0 and up to {MOST_DAYS} days.")
+        raise ValidationError(f"The lifetime must be more than 0 and at most {MOST_DAYS} days.")
     return timedelta(days=days)
 
 
 def messages_of(given: Iterable[Any]) -> list[dict[str, Any]]:
-    """Messages: mappings with `role` and `content`, and `id`, `name` and `time` if they have them."""
+    """Return normalized messages: mappings with `role` and `content`.
+
+    They may also have `id`, `name` and `time`.
+    """
     messages: list[dict[str, Any]] = []
     for number, message in enumerate(given, 1):
         kept = {key: value for key, value in dict(message).items() if value is not None}
         if unknown := kept.keys() - {"role", "content", "id", "name", "time"}:
-            raise ValidationError(f"Message {number} has {', '.join(sorted(unknown))}, which messages do not have.")
+            raise ValidationError(f"Message {number} has unknown members: {', '.join(sorted(unknown))}.")
         if kept.get("role") not in ROLES:
-            raise ValidationError(f"Message {number} has no role: {', '.join(ROLES)}.")
+            raise ValidationError(f"Message {number} has no valid role; use one of {', '.join(ROLES)}.")
         if not isinstance(kept.get("content"), str | list):
-            raise ValidationError(f"Message {number} has no content: a text, or a list of content blocks.")
+            raise ValidationError(f"Message {number} has no valid content; use a text or a list of content blocks.")
         for key in ("id", "name", "time"):
             if not isinstance(kept.get(key, ""), str):
-                raise ValidationError(f"The {key} of message {number} is no text.")
+                raise ValidationError(f"The {key} of message {number} must be a text.")
         messages.append(kept)
+
     plain: list[dict[str, Any]] = _plain(messages, "messages")
     return plain
 
 
 def metadata_of(given: dict[str, Any]) -> dict[str, Any]:
-    """Metadata: a JSON object."""
+    """Return metadata as a JSON object."""
     plain: dict[str, Any] = _plain(given, "metadata")
     return plain
 
 
 def excerpt_of(messages: list[dict[str, Any]]) -> str:
-    """A title for a conversation without one: how its user began."""
+    """Return a title for a conversation: the beginning of its first user message."""
     for message in messages:
         if message["role"] == "user" and isinstance(message["content"], str):
             line = " ".join(message["content"].split())
@@ -127,17 +131,17 @@ def excerpt_of(messages: list[dict[str, Any]]) -> str:
 
 
 def size_of(*values: Any) -> int:
-    """The bytes of UTF-8 that these take: texts as they are, the rest as JSON."""
+    """Return the UTF-8 bytes of these values: texts unchanged, other values as JSON."""
     texts = (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for value in values)
     return sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
 
 
 def _plain(value: Any, what: str) -> Any:
-    """The value as JSON keeps it."""
+    """Return the value as JSON stores it."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError):
-        raise ValidationError(f"The {what} are no JSON.") from None
+        raise ValidationError(f"The {what} must be valid JSON.") from None
     plain = json.loads(text)
     _refuse_null(plain)
     return plain
@@ -156,7 +160,7 @@ def _refuse_null(value: Any) -> None:
 
 
 def _without_null(text: str) -> str:
-    """PostgreSQL keeps no U+0000, in text and in JSON."""
+    """Return the text, or raise ValidationError: PostgreSQL cannot store U+0000."""
     if "\0" in text:
-        raise ValidationError("U+0000 cannot be kept.")
+        raise ValidationError("U+0000 cannot be stored; remove it.")
     return text

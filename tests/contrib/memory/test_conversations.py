@@ -124,7 +124,7 @@ async def test_to_delete_twice_is_no_error(ada: Client) -> None:
     assert [await ada.ok("delete_conversation", id="trip") for _ in range(2)] == [{"deleted": True}, {"deleted": False}]
     assert not await Conversation.objects.aexists()
     assert await ada.error("get_conversation", id="trip") == (
-        "There is no such conversation. list_conversations says which there are."
+        "Unknown conversation. Call list_conversations to see the saved ones."
     )
 
 
@@ -134,11 +134,11 @@ def test_invalid_values_are_refused_with_the_reason(ada: Client, subtests: pytes
         assert not await Conversation.objects.aexists()
 
     cases = (
-        ({"messages": user_messages("a\0b")}, "U+0000 cannot be kept."),
-        ({"messages": [{"role": "user", "content": [{"a\0": 1}]}]}, "U+0000 cannot be kept."),
-        ({"messages": [], "metadata": {"deep": [{"x": "\0"}]}}, "U+0000 cannot be kept."),
-        ({"messages": [], "title": "\0"}, "U+0000 cannot be kept."),
-        ({"messages": [], "tags": ["\0"]}, "U+0000 cannot be kept."),
+        ({"messages": user_messages("a\0b")}, "U+0000 cannot be stored; remove it."),
+        ({"messages": [{"role": "user", "content": [{"a\0": 1}]}]}, "U+0000 cannot be stored; remove it."),
+        ({"messages": [], "metadata": {"deep": [{"x": "\0"}]}}, "U+0000 cannot be stored; remove it."),
+        ({"messages": [], "title": "\0"}, "U+0000 cannot be stored; remove it."),
+        ({"messages": [], "tags": ["\0"]}, "U+0000 cannot be stored; remove it."),
         ({"messages": [{"role": "king", "content": "x"}]}, "role"),
         ({"messages": [{"role": "user"}]}, "content"),
         ({"messages": [{"role": "user", "content": "x", "user_id": 7}]}, "user_id"),
@@ -194,7 +194,7 @@ async def test_a_cursor_is_good_for_its_own_list_only(ada: Client) -> None:
         await ada.ok("save_conversation", id=f"c{number}", messages=user_messages("x"), tags=["t"])
         await ada.ok("save_user_fact", text=f"Fact {number}")
     cursor = (await ada.ok("list_conversations", limit=1))["next_cursor"]
-    wrong = "The cursor is of no use here. Leave it out to begin with the first page."
+    wrong = "The cursor is invalid for this list. Omit it to start with the first page."
     for tool, arguments in [
         ("list_conversations", {"tag": "t"}),
         ("list_conversations", {"query": "x"}),

@@ -35,7 +35,7 @@ async def test_what_has_expired_is_shown_nowhere(ada: Client) -> None:
     assert (await ada.ok("get_conversation", id="c"))["expires"]
     for model in (Conversation, Fact):
         await model.objects.aupdate(expires=timezone.now())
-    assert "no such conversation" in await ada.error("get_conversation", id="c")
+    assert "Unknown conversation" in await ada.error("get_conversation", id="c")
     assert (await ada.ok("list_conversations"))["total"] == 0
     assert (await ada.ok("get_user_facts"))["total"] == 0
     assert (await ada.ok("search_user_facts", query="old"))["total"] == 0
@@ -88,7 +88,7 @@ def test_the_command_deletes_what_has_expired_and_owners_without_anything(db: No
     Facts("as|3").save("later", days=1)
     out = StringIO()
     call_command("mcp_memory_expire", stdout=out)
-    assert out.getvalue() == "Deleted conversations: 1, facts: 2, owners without either: 1.\n"
+    assert out.getvalue() == "Deleted conversations: 1, facts: 2, owners without data: 1.\n"
     assert sorted(owner.key for owner in Owner.objects.all()) == ["as|2", "as|3"]
     assert sorted(fact.text for fact in Fact.objects.all()) == ["lasting", "later"]
 

@@ -152,8 +152,8 @@ def test_invalid_values_and_filters_are_refused_with_the_reason(ada: Client, sub
         ({"text": ""}, "text"),
         ({"text": " \n"}, "The text is empty."),
         ({"text": "x" * 4001}, "text"),
-        ({"text": "a\0"}, "U+0000 cannot be kept."),
-        ({"text": "a", "category": "\0"}, "U+0000 cannot be kept."),
+        ({"text": "a\0"}, "U+0000 cannot be stored; remove it."),
+        ({"text": "a", "category": "\0"}, "U+0000 cannot be stored; remove it."),
         ({"text": "a", "id": ".hidden"}, "id"),
         ({"text": "a", "user_id": "2"}, "user_id"),
     )
@@ -164,7 +164,7 @@ def test_invalid_values_and_filters_are_refused_with_the_reason(ada: Client, sub
     async def check(tool: str) -> None:
         query = {"query": "x"} if tool.startswith("search") else {}
         for name in ("category", "tag"):
-            assert await ada.error(tool, **query, **{name: "\0"}) == "U+0000 cannot be kept."
+            assert await ada.error(tool, **query, **{name: "\0"}) == "U+0000 cannot be stored; remove it."
 
     for tool in ("get_user_facts", "search_user_facts"):
         with subtests.test(tool=tool), rolled_back():

@@ -93,7 +93,7 @@ async def test_cursors_of_other_owners_are_refused(ada: Client, bob: Client) -> 
         ("search_user_facts", {"query": "fact"}),
     ):
         cursor = (await ada.ok(tool, limit=1, **arguments))["next_cursor"]
-        assert "no use here" in await bob.error(tool, cursor=cursor, **arguments)
+        assert "invalid for this list" in await bob.error(tool, cursor=cursor, **arguments)
 
 
 async def test_completions_include_the_owner_s_ids_only(ada: Client, bob: Client) -> None:
@@ -158,7 +158,7 @@ def test_anonymous_callers_get_no_rows(subtests: pytest.Subtests) -> None:
             ("search_user_facts", {"query": SECRET}),
             ("delete_user_fact", {"id": "x"}),
         ]:
-            assert "nobody is logged in" in await nobody.error(tool, **arguments)
+            assert "requires an authenticated caller" in await nobody.error(tool, **arguments)
         for uri in ("memory://facts", "memory://conversations/x"):
             with pytest.raises(ResourceNotFound):
                 await nobody.read(uri)

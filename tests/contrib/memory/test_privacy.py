@@ -104,7 +104,7 @@ def test_a_credential_that_outlives_its_user_keeps_nothing(ada: User) -> None:
     owner = owner_of(ada)
     before = User.objects.get(pk=ada.pk)
     ada.delete()
-    with pytest.raises(ValidationError, match="nobody is logged in"):
+    with pytest.raises(ValidationError, match="requires an authenticated caller"):
         Facts(owner, before).save("x")
     assert kept() == (0, 0, 0)
 
@@ -159,7 +159,7 @@ def test_to_erase_is_confirmed(ada: User, subtests: pytest.Subtests) -> None:
                 run("mcp_memory_erase", "ada")
         else:
             run("mcp_memory_erase", "ada")
-        assert asked == ["Erase the memory of ada for good? Type 'yes': "]
+        assert asked == ["Erase the memory of ada permanently? Type 'yes': "]
         assert Owner.objects.count() == left
 
     for answer, left in (("yes", 0), ("y", 1), ("", 1)):
@@ -170,7 +170,7 @@ def test_to_erase_is_confirmed(ada: User, subtests: pytest.Subtests) -> None:
 def test_the_commands_refuse_whom_they_do_not_know(subtests: pytest.Subtests) -> None:
     for command in ("mcp_memory_export", "mcp_memory_erase"):
         with subtests.test(command=command), rolled_back():
-            with pytest.raises(CommandError, match="There is no user 'nobody'"):
+            with pytest.raises(CommandError, match="Unknown user 'nobody'"):
                 call_command(command, "nobody")
             with pytest.raises(CommandError, match="required"):
                 call_command(command)

@@ -25,9 +25,9 @@ async def test_rows_of_each_kind_are_limited(ada: Client, bob: Client, options: 
     options(CONVERSATIONS_PER_OWNER=2, FACTS_PER_OWNER=1)
     for number in range(2):
         await ada.ok("save_conversation", id=f"c{number}", messages=[])
-    assert "No more than 2 conversations may be kept" in await ada.error("save_conversation", messages=[])
+    assert "At most 2 conversations can be saved" in await ada.error("save_conversation", messages=[])
     await ada.ok("save_user_fact", text="One", id="one")
-    assert "No more than 1 facts may be kept" in await ada.error("save_user_fact", text="Two")
+    assert "At most 1 facts can be saved" in await ada.error("save_user_fact", text="Two")
     await ada.ok("save_conversation", id="c1", messages=user_messages("more"))
     await ada.ok("save_user_fact", text="Two", id="one")
     await bob.ok("save_user_fact", text="Bob's")
@@ -51,7 +51,7 @@ def test_bytes_of_everything_together_are_limited(db: None, options: Options) ->
         lambda: facts.save("x"),
         lambda: facts.save("é" * 100, id="f", tags=["t"]),
     ):
-        with pytest.raises(MemoryFull, match="may have 300 bytes"):
+        with pytest.raises(MemoryFull, match="more than the maximum of 300"):
             write()
     assert kept_bytes() == 300
     facts.save("x", id="f")
@@ -62,7 +62,7 @@ def test_one_conversation_is_limited(db: None, options: Options) -> None:
     options(BYTES_PER_CONVERSATION=1000)
     conversations = Conversations("as|1")
     conversations.save(user_messages("x" * 900), id="c", title="c")
-    with pytest.raises(Exception, match="A conversation may have 1000 bytes"):
+    with pytest.raises(Exception, match="more than the maximum of 1000"):
         conversations.save(user_messages("x" * 100), id="c", mode="append")
     row = conversations.get("c")
     assert row is not None

@@ -1,4 +1,4 @@
-"""Whom a command is about."""
+"""Selection of owners by command-line arguments."""
 
 from typing import Any
 
@@ -11,19 +11,21 @@ from mcp_django.contrib.memory.privacy import owners_of, owners_with_key
 
 
 def add_arguments(parser: CommandParser) -> None:
-    """A user, or the key of an owner."""
+    """Add the arguments for a username or the key of an owner."""
     group = parser.add_mutually_exclusive_group(required=True)
     group.add_argument("user", nargs="?", help="The username.")
-    group.add_argument("--owner", help="The key of an owner who is no user, as the admin shows it: issuer|subject.")
+    group.add_argument(
+        "--owner", help="The key of an owner without a user account, as the admin shows it: issuer|subject."
+    )
 
 
 def named(options: dict[str, Any]) -> QuerySet[Owner]:
-    """Those that the arguments name. Raises CommandError for a user who does not exist."""
+    """Return the selected owners. Raises CommandError for an unknown user."""
     if options["owner"]:
         return owners_with_key(options["owner"])
     users = get_user_model()
     try:
         user = users._default_manager.get_by_natural_key(options["user"])
     except users.DoesNotExist:
-        raise CommandError(f"There is no user {options['user']!r}") from None
+        raise CommandError(f"Unknown user {options['user']!r}") from None
     return owners_of(user)

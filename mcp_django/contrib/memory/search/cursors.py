@@ -1,4 +1,4 @@
-"""Where a list goes on: signed, and good for the owner, the list and the filter that it was made for only."""
+"""Signed cursors, each valid only for its owner, list and filters."""
 
 import hashlib
 import json
@@ -9,23 +9,23 @@ from django.core import signing
 from django.core.exceptions import ValidationError
 
 SALT = "mcp_django.contrib.memory"
-INVALID = "The cursor is of no use here. Leave it out to begin with the first page."
+INVALID = "The cursor is invalid for this list. Omit it to start with the first page."
 
 
 class Cursor:
-    """The cursors of one list of one owner."""
+    """Cursors of one list of one owner."""
 
     def __init__(self, owner: str, *listed: Any) -> None:
-        """`listed` says what the list is: its kind and its filters."""
+        """Create a codec; `listed` identifies the list by its kind and filters."""
         said = json.dumps([owner, *listed])
         self._salt = f"{SALT}.{hashlib.sha256(said.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
     def seal(self, *position: Any) -> str:
-        """The cursor of a position: values that JSON can say."""
+        """Return the cursor of a position, which consists of JSON values."""
         return signing.dumps(list(position), salt=self._salt, compress=True)
 
     def open(self, cursor: str | None) -> list[Any] | None:
-        """The position of a cursor; None without one. Raises ValidationError."""
+        """Return the position of a cursor; None without one. Raises ValidationError."""
         if cursor is None:
             return None
         try:
@@ -35,10 +35,10 @@ class Cursor:
         return position
 
     def after(self, row: Any) -> str:
-        """The cursor behind a row of a list in the order of `EntryQuerySet.page`."""
+        """Return the cursor after a row in the order of `EntryQuerySet.page`."""
         return self.seal(row.updated.isoformat(), row.pk)
 
     def row(self, cursor: str | None) -> tuple[datetime, int] | None:
-        """The position of a cursor that `after` has made. Raises ValidationError."""
+        """Return the position of a cursor created by `seal_row`. Raises ValidationError."""
         position = self.open(cursor)
         return None if position is None else (datetime.fromisoformat(position[0]), position[1])

@@ -1,6 +1,7 @@
-"""Facts by words, the best first: any word of the query may be there, at least as the beginning of one.
+"""Search for facts by words, the best first; query words match as prefixes.
 
-On PostgreSQL its full-text search ranks them; elsewhere the number of words that were found does.
+A fact matches if it contains any of the words. PostgreSQL ranks with its full-text search, other databases by the
+number of matching words.
 """
 
 from functools import reduce
@@ -15,7 +16,7 @@ from mcp_django.contrib.memory.search.tokenizer import query_words
 
 
 def ranked(facts: Any, query: str) -> Any:
-    """Those of a queryset of facts that have something of the query, the best first, and among equals the latest."""
+    """Return the matching facts of a query set, the best first, then the latest."""
     words = query_words(query)
     if not words:
         return facts.none()
@@ -27,11 +28,11 @@ def ranked(facts: Any, query: str) -> Any:
 
 
 def _by_full_text(facts: Any, words: list[str], configuration: str) -> Any:
-    # Not those of django.contrib.postgres: they need psycopg to be imported, which is not there on other databases. The
-    # vector is written as the index of the migration is.
+    # Not the functions of django.contrib.postgres: importing them requires psycopg, which other databases lack. The
+    # vector must equal the index of the migration.
     config = Func(Value(configuration), template="%(expressions)s::regconfig", output_field=TextField())
     vector = Func(config, F("words"), function="to_tsvector", output_field=TextField())
-    # Words hold letters, digits and underscores only; in quotes they are no operators.
+    # Words hold only letters, digits and underscores; quoted, they cannot be operators.
     wanted = Func(config, Value(" | ".join(f"'{word}':*" for word in words)), function="to_tsquery")
     wanted.output_field = TextField()
     matches = Func(vector, wanted, template="(%(expressions)s)", arg_joiner=" @@ ", output_field=BooleanField())

@@ -1,1 +1,1 @@
-"""The commands of the memory."""
+"""Management commands of the memory."""

@@ -1,4 +1,4 @@
-"""Forgets somebody."""
+"""Command `mcp_memory_erase`: erase the stored data of a user."""
 
 from typing import Any
 
@@ -9,9 +9,9 @@ from mcp_django.contrib.memory.privacy import erase
 
 
 class Command(BaseCommand):
-    """For whoever wants to be forgotten. Deleting the user does the same."""
+    """Erase the stored data of a user; deleting the user has the same effect."""
 
-    help = "Delete all that is kept of a user for good: conversations and facts, whichever client saved them."
+    help = "Delete the stored data of a user permanently: conversations and facts of all clients."
 
     def add_arguments(self, parser: CommandParser) -> None:
         add_arguments(parser)
@@ -22,7 +22,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         owners = named(options)
         who = options["owner"] or options["user"]
-        if options["interactive"] and input(f"Erase the memory of {who} for good? Type 'yes': ") != "yes":
+        if options["interactive"] and input(f"Erase the memory of {who} permanently? Type 'yes': ") != "yes":
             raise CommandError("Nothing was erased.")
         gone = erase(owners)
         self.stdout.write(f"Erased conversations: {gone.conversations}, facts: {gone.facts}.")

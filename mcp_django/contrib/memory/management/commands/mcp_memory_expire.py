@@ -1,4 +1,4 @@
-"""Deletes what has expired."""
+"""Command `mcp_memory_expire`: delete expired data."""
 
 from typing import Any
 
@@ -8,12 +8,12 @@ from mcp_django.contrib.memory.expiry import expire
 
 
 class Command(BaseCommand):
-    """What has expired is not shown any more, and is deleted when its owner writes; this does it for everybody."""
+    """Delete expired data of all owners; a write deletes that of its owner only."""
 
-    help = "Delete the conversations and facts that have expired, and owners of whom nothing is left."
+    help = "Delete expired conversations and facts, and owners without data."
 
     def handle(self, *args: Any, **options: Any) -> None:
         gone = expire()
         self.stdout.write(
-            f"Deleted conversations: {gone.conversations}, facts: {gone.facts}, owners without either: {gone.owners}."
+            f"Deleted conversations: {gone.conversations}, facts: {gone.facts}, owners without data: {gone.owners}."
         )

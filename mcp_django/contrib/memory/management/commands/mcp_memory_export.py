@@ -1,4 +1,4 @@
-"""Says what is kept of somebody."""
+"""Command `mcp_memory_export`: print the stored data of a user."""
 
 import json
 from typing import Any
@@ -10,9 +10,9 @@ from mcp_django.contrib.memory.privacy import export
 
 
 class Command(BaseCommand):
-    """For whoever asks what is kept of them."""
+    """Print the stored data of a user as JSON."""
 
-    help = "Print all that is kept of a user as JSON: conversations and facts, whichever client saved them."
+    help = "Print the stored data of a user as JSON: conversations and facts of all clients."
 
     def add_arguments(self, parser: CommandParser) -> None:
         add_arguments(parser)
