@@ -7,7 +7,7 @@ from django.utils.translation import gettext_lazy as _
 
 
 class MemoryConfig(AppConfig):
-    """Registers the system check and erases stored data of deleted users.
+    """App configuration: registers the check, and erases data of deleted users.
 
     The tools are loaded from `mcp_tools`, like those of any app.
     """

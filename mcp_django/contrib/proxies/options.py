@@ -59,7 +59,7 @@ class ProxyOptions:
 
     @property
     def granted(self) -> Permission | None:
-        """Permission of all served primitives; closed by default."""
+        """Permission of all served primitives; closed without permission and scopes."""
         given = self.permission
         if given is None:
             return None if self.scopes else closed

@@ -32,7 +32,7 @@ class Track(Protocol):
 
 
 _COUNTING = threading.Lock()
-"""Guards the counters of scheduled messages of all queues."""
+"""Lock for the counters of scheduled messages, shared by all queues."""
 
 
 class Outbox:

@@ -8,8 +8,8 @@ responses.
 A request is identified by its key and by the number of earlier requests with that key in the same run. A response
 counts only while a digest of method and parameters is unchanged. Responses that a run did not reach are kept.
 
-A round is stale if the handler uses none of its responses. A few stale rounds in a row end the call, because the
-handler sends a different request each time. Decline and cancel are ordinary responses.
+A round is stale if the handler leaves a requested response unused. A few stale rounds in a row end the call, because
+the handler sends a different request each time. Decline and cancel are ordinary responses.
 """
 
 import asyncio
@@ -73,7 +73,7 @@ class Question(NamedTuple):
     needs: dict[str, Any]
     """Client capability that the request requires."""
     read: Callable[[Any], Any]
-    """Converts the raw response to a value or awaitable; raises InvalidInputResponse."""
+    """Parser of the raw response: a value or awaitable, or InvalidInputResponse."""
     key: str | None = None
     """Name given by the author; visible on the wire in the stateless era."""
     identity: Any = None

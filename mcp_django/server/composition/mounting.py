@@ -91,7 +91,7 @@ class Part:
         self.known: Mapping[Primitive | Completer, Primitive | Completer] = {}
         """Registered items of the mounted server, with their copies in the host."""
         self.is_plain: bool = not server.middleware and names.keeps_uris and all(part.is_plain for part in server.parts)
-        """True if calls need no conversion and no middleware of the mounted server."""
+        """True if nothing runs around handlers: no middleware, and unchanged URIs."""
 
     @property
     def rules(self) -> str | None:

@@ -88,7 +88,7 @@ class Provider:
     async def complete(
         self, target: str, argument: str, value: str, arguments: Mapping[str, str], ctx: Context
     ) -> Completion | Sequence[str] | None:
-        """Return values for a prompt argument or template variable; None for an unknown target."""
+        """Return values for a prompt argument or template variable; None if unknown."""
         return None
 
 

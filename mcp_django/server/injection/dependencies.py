@@ -30,7 +30,7 @@ class Dependencies:
     __slots__ = ("_steps", "_targets", "are_left")
 
     def __init__(self, injected: Injected, where: str) -> None:
-        """Raises DeclarationError for a circular dependency or an unfilled parameter."""
+        """Sort the dependencies; raise DeclarationError for a circular or unfilled one."""
         plan = _Plan()
         self._targets = tuple((name, plan.index(what, where)) for name, what in injected.depends)
         self._steps = tuple(plan.steps)

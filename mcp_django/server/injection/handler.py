@@ -27,7 +27,7 @@ class Handler:
     def __init__(
         self, fn: Callable[..., Any], injected: Mapping[str, Any] | None = None, *, atomic: Atomic = None
     ) -> None:
-        """Raises DeclarationError for a parameter without a value."""
+        """Compile a function; raise DeclarationError for an unfilled parameter."""
         self.fn = fn
         self.atomic = atomic
         self.is_async = is_async(fn)

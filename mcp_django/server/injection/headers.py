@@ -37,12 +37,12 @@ class Header:
 
 
 class HeaderReader:
-    """Reads and converts the header of one parameter."""
+    """Reader of the header for one parameter, with its type conversion."""
 
     __slots__ = ("_key", "_name", "_optional", "_read")
 
     def __init__(self, header: Header, parameter: str, annotation: Any, *, optional: bool, where: str) -> None:
-        """Raises DeclarationError for an invalid or forbidden header name."""
+        """Compile a reader; raise DeclarationError for an invalid or forbidden name."""
         self._name = parameter.replace("_", "-").title() if header.name is None else header.name
         where = f"{where}: parameter '{parameter}'"
         if not _TOKEN.fullmatch(self._name):

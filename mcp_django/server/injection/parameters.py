@@ -70,7 +70,7 @@ class Injected:
     __slots__ = ("contexts", "depends", "headers", "principals")
 
     def __init__(self, fn: Callable[..., Any], injected: Mapping[str, Any], where: str) -> None:
-        """Raises DeclarationError for an invalid header."""
+        """Group the parameters; raise DeclarationError for an invalid header."""
         found = {name: injection(annotation) for name, annotation in injected.items()}
         self.contexts = tuple(name for name, what in found.items() if what is Context)
         self.principals = tuple(name for name, what in found.items() if what is Principal)

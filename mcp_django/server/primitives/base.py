@@ -242,7 +242,7 @@ class ResourceTemplate(Primitive):
 
     template: UriTemplate
     convert: Callable[[dict[str, Any]], dict[str, Any]]
-    """Converts the template's variables to keyword arguments. Raises ArgumentError."""
+    """Conversion of the variables to keyword arguments. Raises ArgumentError."""
     mime_type: str | None = None
     annotations: Annotations | None = None
     probe: bool = False

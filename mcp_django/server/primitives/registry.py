@@ -306,7 +306,7 @@ class Joint(Registry):
 
 
 Take = Callable[[Any], Any]
-"""Converts an item of a source registry to its copy. Raises DeclarationError."""
+"""Function that copies an item of a source registry, or raises DeclarationError."""
 
 
 class Methods:

@@ -61,7 +61,10 @@ class ToolStream(Generic[T]):
         accumulate: Accumulate | None = None,
         limit: int = LIMIT,
     ) -> None:
-        """Raises ValueError for an unknown `accumulate`, TypeError for invalid `items`."""
+        """Create a stream.
+
+        Raises ValueError for an unknown `accumulate`, TypeError if `items` is not iterable.
+        """
         if not callable(accumulate) and accumulate not in (None, "text", "list", "last"):
             raise ValueError(f"accumulate={accumulate!r} is invalid; use 'text', 'list', 'last' or a function")
         if not isinstance(items, AsyncIterable | Iterable):
@@ -141,7 +144,7 @@ def _message(piece: Any) -> str:
 
 
 class _Pieces:
-    """Iterates over the pieces, of sync iterables on the call's thread."""
+    """Iterator over the pieces: async ones on the loop, sync ones on a thread."""
 
     def __init__(self, items: Any, executor: "Executor") -> None:
         self._executor = executor

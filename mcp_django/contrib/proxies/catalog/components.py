@@ -126,7 +126,7 @@ class Terms:
 
 
 class Entries:
-    """Builds primitives from the entries of one remote server."""
+    """Factory of primitives from the entries of one remote server."""
 
     def __init__(
         self,

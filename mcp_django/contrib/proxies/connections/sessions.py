@@ -56,7 +56,7 @@ class Kind(NamedTuple):
 
 
 Make = Callable[[Answering, bool], Client]
-"""Creates a client with these request callbacks, with sampling tools or without."""
+"""Function that creates a client with request callbacks and sampling tools."""
 
 
 class Running(Protocol):

@@ -66,7 +66,7 @@ class SettingsSource:
     """An entry of `MCP["CLIENTS"]`."""
 
     def __init__(self, alias: str) -> None:
-        """Raises ImproperlyConfigured for an unknown alias."""
+        """Check the alias; raise ImproperlyConfigured if it is unknown."""
         self.name = alias
         client_settings(alias)
 

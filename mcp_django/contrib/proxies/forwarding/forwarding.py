@@ -50,7 +50,7 @@ class Request(NamedTuple):
 
 
 class Relay:
-    """Forwards the requests of one proxy on one event loop."""
+    """Forwarder of the requests of one proxy on one event loop."""
 
     def __init__(self, name: str, sessions: Sessions, desk: Desk, timeout: float | None) -> None:
         self._name, self._sessions, self._desk, self._timeout = name, sessions, desk, timeout
@@ -78,7 +78,7 @@ class Manner(NamedTuple):
     level: str | None
     """Lowest level of log messages for the caller; None for no log messages."""
     open: Callable[[], Awaitable[Session]]
-    """Acquires a connected session for the call."""
+    """Function that acquires a connected session for the call."""
     attempt: int = 0
     """Number of earlier attempts that ended with a missing authorization."""
 

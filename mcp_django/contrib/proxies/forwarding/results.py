@@ -15,7 +15,7 @@ from mcp_django.server.primitives.results import Relayed
 
 Wire = dict[str, Any]
 Rename = Callable[[str], str] | None
-"""Converts a URI to its local form; None if URIs stay unchanged."""
+"""Function that converts a URI to its local form; None if URIs stay unchanged."""
 
 CHARACTERS = 32 * 1024 * 1024
 """Maximum characters of all texts and data in one result."""
