@@ -94,7 +94,7 @@ class Keeper:
 def claim(owner: Owner, row: Entry, most: int) -> None:
     """Check the quotas of an owner, who must be locked. Raises MemoryFull.
 
-    The owner may have `most` rows of this kind and a limited number of bytes. Both are counted each time, so that
+    The owner may have `max_rows` rows of this kind and a limited number of bytes. Both are counted each time, so that
     direct changes of rows cannot corrupt the result.
     """
     options, bytes_kept = get_settings(), row.size

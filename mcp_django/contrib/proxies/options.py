@@ -20,7 +20,7 @@ class ProxyOptions:
     """Options of a proxy, as described in `conf.proxies.ProxySettings`.
 
     Here `permission` and `credentials` may be functions. Raises DeclarationError for a string instead of a list, and
-    for an unknown value of `offers` or `asks`.
+    for an unknown value of `features` or `client_features`.
     """
 
     prefix: str | None = None

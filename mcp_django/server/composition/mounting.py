@@ -44,8 +44,8 @@ _BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri", "re
 class Names(Protocol):
     """Names of primitives in a host, and their mapping back to the mounted server.
 
-    `providers.prefixes.Naming` implements it. The methods towards the host raise DeclarationError for an invalid name.
-    The methods towards the mounted server return None for a name of another source.
+    `providers.prefixes.NamePrefixes` implements it. The methods towards the host raise DeclarationError for an invalid
+    name. The methods towards the mounted server return None for a name of another source.
     """
 
     @property

@@ -120,7 +120,7 @@ class Primitive(ABC):
 
 
 class ToolParameters(Protocol):
-    """Arguments of a tool: `schema.Parameters`, or an object with a lazy schema."""
+    """Arguments of a tool: `schema.CompiledParameters`, or a lazy object."""
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -138,7 +138,7 @@ class ToolParameters(Protocol):
 
 
 class ToolOutput(Protocol):
-    """Structured result of a tool: `schema.Output`, or an object with a lazy schema."""
+    """Structured result of a tool: `schema.CompiledOutput`, or a lazy object."""
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -203,7 +203,7 @@ class Resource(Primitive):
     size: int | None = None
     annotations: Annotations | None = None
     probe: bool = False
-    """See `ResourceTemplate.probe`."""
+    """See `ResourceTemplate.check_exists`."""
     is_listed: bool = True
     """False for a resource that a provider derives from a template.
 

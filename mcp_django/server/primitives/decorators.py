@@ -209,8 +209,8 @@ def tool(fn: Any = None, *, name: str | None = None, server: str = "default", **
 def resource(uri: str, *, server: str = "default", **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
     """Register a resource function, or a template if `uri` has variables (`{code}`).
 
-    With `probe` the function also runs before a client subscribes and before each update notification. The resource
-    does not exist for the caller if the function returns None or raises a not-found error. Without `probe`, every
+    With `check_exists` the function also runs before a client subscribes and before each update notification. The
+    resource does not exist for the caller if the function returns None or raises a not-found error. Without it, every
     matching URI is assumed to exist.
     """
     decorator: Callable[[F], F] = register_resource(registry_for(server), uri, options)
