@@ -1,5 +1,6 @@
-"""What calls have left for when they are answered (`ctx.background`): counted, run once the answer is out, and waited
-for when the process ends.
+"""Background jobs of calls (`ctx.background`), run after the answer is sent.
+
+Waiting jobs are limited per process, and shutdown waits for running ones.
 """
 
 import asyncio
@@ -13,12 +14,13 @@ from mcp_django.server.context.background import run_jobs
 from mcp_django.server.ports import Overloaded
 
 PATIENCE = 60.0
-"""Seconds after which it is run though the client has not taken its answer."""
+"""Maximum seconds to wait for the client to take its answer; the jobs run afterwards in any case."""
 
 
 class Afterwards:
-    """What the calls of one flight have left, in the air until it is done: made when they end, and told to begin when
-    they are answered.
+    """Background jobs of the calls of one `CallTask`.
+
+    Created when the calls end, started when they are answered, and registered for shutdown until all jobs are done.
     """
 
     is_call = False
@@ -28,19 +30,20 @@ class Afterwards:
         self.loop = asyncio.get_running_loop()
         self._calls, self._lifecycle = calls, lifecycle
         self._begun = asyncio.Event()
-        # In a clean context: each job has its own, and that of the call may name a lane which goes back.
+        # In a clean context: each job has its own, and the call's context may refer to a thread that returns to the
+        # pool.
         self.task: asyncio.Task[None] | None = self.loop.create_task(self._run(), context=contextvars.Context())
         lifecycle.board(self)
 
     def begin(self) -> None:
-        """The calls are answered. From any thread."""
+        """Start the jobs, because the calls are answered. Thread-safe."""
         try:
             self.loop.call_soon_threadsafe(self._begun.set)
         except RuntimeError:
             pass  # the loop is closed
 
     def shut_down(self) -> None:
-        """The process ends."""
+        """Cancel the jobs, because the process ends."""
         if self.task is not None:
             self.task.cancel()
 
@@ -57,27 +60,31 @@ class Afterwards:
 
 
 class CountedPlaces:
-    """The places of a process for such work."""
+    """Limit on waiting background jobs in this process."""
 
     def __init__(self, most: Callable[[], int]) -> None:
         self._most, self._taken, self._lock = most, 0, threading.Lock()
 
     def take(self) -> "CountedPlace":
-        """One more. Raises Overloaded."""
+        """Reserve a slot for a job.
+
+        Raises:
+            Overloaded: all slots are in use.
+        """
         with self._lock:
             if self._taken >= self._most():
-                raise Overloaded("Too much background work waits; try again later")
+                raise Overloaded("Too many background jobs are waiting; try again later")
             self._taken += 1
         return CountedPlace(self)
 
     def give_back(self) -> None:
-        """One less."""
+        """Release a slot."""
         with self._lock:
             self._taken -= 1
 
 
 class CountedPlace:
-    """One of them."""
+    """Slot of one background job."""
 
     __slots__ = ("_places",)
 
@@ -85,7 +92,7 @@ class CountedPlace:
         self._places: CountedPlaces | None = places
 
     def leave(self) -> None:
-        """It is free. May be said more than once."""
+        """Release the slot. Idempotent."""
         places, self._places = self._places, None
         if places is not None:
             places.give_back()

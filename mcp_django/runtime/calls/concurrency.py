@@ -1,13 +1,13 @@
-"""The in-flight limit: how many calls each owner may have running in this process at once."""
+"""Concurrency limit: running calls per owner in this process."""
 
 import threading
 
 
 class InFlight:
-    """How many calls each owner has running in this process: never more than `limit`, whoever is counting.
+    """Counter of running calls per owner, with a limit for each.
 
-    Counted under a lock, because under WSGI every request has a loop of its own, in a thread of its own. Calls of the
-    same owner in other processes are not seen here.
+    Protected by a lock, because each request under WSGI runs on a loop and a thread of its own. Calls of the same owner
+    in other processes are not counted.
     """
 
     def __init__(self, limit: int) -> None:
@@ -16,7 +16,7 @@ class InFlight:
         self._lock = threading.Lock()
 
     def enter(self, owner: str, calls: int = 1) -> bool:
-        """Count so many calls more, all or none; False when the owner would have too many."""
+        """Count all of these calls, or none and return False if the owner would exceed the limit."""
         if not calls:
             return True
         with self._lock:
@@ -27,7 +27,7 @@ class InFlight:
             return True
 
     def leave(self, owner: str, calls: int = 1) -> None:
-        """So many calls less, which had been counted."""
+        """Uncount calls that were counted by `acquire`."""
         if not calls:
             return
         with self._lock:

@@ -1,7 +1,7 @@
-"""What must not happen twice, as rows: steps of `ctx.once(durable=True)`, and states that are good for one use.
+"""Idempotency rows: durable steps of `ctx.once(durable=True)` and single-use states.
 
-Both are decided by a unique column, so they hold however many workers try at the same moment. Nothing here is for the
-inside of a transaction: what it rolled back would be forgotten.
+Unique columns guarantee at most one winner among concurrent workers. Do not use these operations inside a transaction:
+a rollback would delete their rows.
 """
 
 import asyncio
@@ -22,15 +22,15 @@ from mcp_django.server.ports import Executor
 logger = logging.getLogger("mcp_django.server")
 
 PURGE_EVERY = 60.0
-"""Seconds between two looks for rows that have expired."""
+"""Minimum seconds between two deletions of expired rows."""
 SLICE = 200
 
 
 class DatabaseLedger:
-    """`ports.Ledger` on OnceResult and SpentState.
+    """Implementation of `ports.IdempotencyStore` on OnceResult and SpentState.
 
-    Its SQL runs through `executor`, on the lane of the call; what is written when the call may not be waited for runs
-    through `aside`.
+    SQL runs through `executor`, on the thread of the call. Writes that must not block the call run through
+    `background_executor`.
     """
 
     def __init__(self, executor: Executor, *, aside: Executor | None = None) -> None:
@@ -39,12 +39,15 @@ class DatabaseLedger:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def claim(self, name: str, *, owner: str, ttl: float) -> bool:
-        """Take the right to do what is called `name`, for good. False when somebody has had it; kept `ttl` seconds."""
+        """Claim the right to run the step `name`; False if it was claimed before.
+
+        The claim is kept for `ttl` seconds.
+        """
         row = OnceResult(key_hash=name, owner=Session.owner_name(owner), expires=_in(ttl))
         return await self._executor.run(self._insert, row)
 
     async def record(self, name: str, outcome: dict[str, Any]) -> None:
-        """Write down what came of it. Is done also when the caller is cancelled meanwhile."""
+        """Write the outcome of a step, also if the caller is cancelled."""
         try:
             await self._executor.run(_record, name, outcome)
         except asyncio.CancelledError:
@@ -52,19 +55,19 @@ class DatabaseLedger:
             raise
 
     def give_up(self, name: str) -> None:
-        """Nobody will know what came of it. Written down without waiting for that."""
+        """Record, without waiting, that the outcome of a step is unknown."""
         self._record_later(name, {})
 
     async def outcome(self, name: str) -> dict[str, Any] | None:
-        """What came of it; None while nothing was written down."""
+        """Return the recorded outcome of a step; None if nothing is recorded yet."""
         return await self._executor.run(_outcome, name)
 
     async def spend(self, digest: str, *, ttl: float) -> bool:
-        """Use something up that is good for `ttl` seconds at most. False when it was used before."""
+        """Consume a state that is valid for at most `ttl` seconds; False if it was used before."""
         return await self._executor.run(self._insert, SpentState(digest=digest, expires=_in(ttl)))
 
     def _record_later(self, name: str, outcome: dict[str, Any]) -> None:
-        # Not on the lane of the call that is being cancelled: what it was doing there may go on for long.
+        # Not on the thread of the cancelled call: its current work may take long.
         task = asyncio.get_running_loop().create_task(run_apart(self._aside, _record, name, outcome))
         self._tasks.add(task)
         task.add_done_callback(self._recorded)
@@ -72,7 +75,7 @@ class DatabaseLedger:
     def _recorded(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            logger.error("The outcome of a step could not be written", exc_info=task.exception())
+            logger.error("Failed to record the outcome of an idempotent step", exc_info=task.exception())
 
     def _insert(self, row: OnceResult | SpentState) -> bool:
         if monotonic() >= self._next_purge:
@@ -88,7 +91,7 @@ class DatabaseLedger:
 
 
 def purge(*, most: int) -> int:
-    """Delete steps and states that have expired, `most` of each. Returns how many."""
+    """Delete expired steps and states, at most `limit` of each, and return their number."""
     now, deleted = timezone.now(), 0
     for rows in (OnceResult.objects, SpentState.objects):
         keys = list(rows.filter(expires__lte=now).order_by("expires").values_list("pk", flat=True)[:most])
@@ -97,7 +100,7 @@ def purge(*, most: int) -> int:
 
 
 def _record(name: str, outcome: dict[str, Any]) -> None:
-    # As text, because PostgreSQL's JSON has no NUL. What is known is not replaced by what is not.
+    # As text, because PostgreSQL's JSON rejects NUL. A known outcome is never overwritten.
     said = {key: jsonrpc.dumps(value).decode() for key, value in outcome.items()}
     OnceResult.objects.filter(key_hash=name, done_at=None).update(done_at=timezone.now(), result=said)
 
@@ -105,7 +108,7 @@ def _record(name: str, outcome: dict[str, Any]) -> None:
 def _outcome(name: str) -> dict[str, Any] | None:
     row = OnceResult.objects.filter(key_hash=name).first()
     if row is None:
-        return {}  # it was purged, and with it all that was known
+        return {}  # the row was purged, so the outcome is unknown
     if row.done_at is None:
         return None
     return {key: jsonrpc.loads(value) for key, value in (row.result or {}).items()}

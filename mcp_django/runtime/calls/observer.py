@@ -1,6 +1,6 @@
-"""Those who are told of calls: the log, the receivers of `call_started` and `call_finished`, and traces.
+"""Observation of calls: access log, `call_started` and `call_finished` signals, traces.
 
-While nobody listens and nothing traces, a call costs two looks at lists of receivers and one at the logger's level.
+Without receivers and tracing, a call costs two checks of receiver lists and one of the logger's level.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ calls = logging.getLogger("mcp_django.calls")
 logger = logging.getLogger("mcp_django.server")
 
 PATIENCE = 5.0
-"""Seconds that a call waits for the receivers of a signal, which are given up then."""
+"""Maximum seconds that a call waits for the receivers of a signal, which are then cancelled."""
 LEVELS = {
     Outcome.OK: logging.INFO,
     Outcome.TOOL_ERROR: logging.INFO,
@@ -40,11 +40,14 @@ _BARE = re.compile(r"[\w.,:/|@+~*%?…-]+")
 _WHAT = ("mcp_method", "mcp_name")
 _SAID = frozenset({*_WHAT, "mcp_outcome", "mcp_duration_ms"})
 _sending: set[asyncio.Task[None]] = set()
-"""The loop knows its tasks weakly."""
+"""Strong references, because the loop keeps weak ones only."""
 
 
 class CallObserver:
-    """`ports.Observer`. `executor` runs plain receivers; `tracing` is None where nothing can be traced."""
+    """Implementation of `ports.Observer`.
+
+    `executor` runs synchronous receivers. `tracer` is None if tracing is unavailable.
+    """
 
     def __init__(self, executor: Executor, tracing: Tracing | None = None) -> None:
         self._executor, self._tracing = executor, tracing
@@ -57,12 +60,13 @@ class CallObserver:
         return _Attendance(call, self._executor, span)
 
     def over(self, call: Call, outcome: Outcome, problem: MCPError | Overloaded | None) -> None:
-        """Write the line of a call on `mcp_django.calls`; that of a notification, which is no call, at DEBUG."""
+        """Log a call on `mcp_django.calls`; notifications are logged at DEBUG."""
         level = _INFO if outcome is _OK else LEVELS[outcome]
         if not calls.isEnabledFor(level):
             return
         if call.id is None:
             level = logging.DEBUG
+
         fields = {**fields_of(call), **_ending(call, outcome, problem)}
         what = " ".join(_quoted(fields[name]) for name in _WHAT if name in fields)
         rest = " ".join(f"{name[4:]}={_quoted(str(value))}" for name, value in fields.items() if name not in _SAID)
@@ -70,7 +74,7 @@ class CallObserver:
 
 
 def code_of(call: Call, problem: MCPError | Overloaded | None) -> int | None:
-    """The code of the JSON-RPC error that the client got."""
+    """Return the code of the JSON-RPC error that the client received, or None."""
     if isinstance(problem, ResourceNotFound):
         return call.revision.resource_not_found
     if isinstance(problem, Overloaded):
@@ -98,7 +102,7 @@ def _quoted(label: str) -> str:
 
 
 class _Attendance:
-    """`ports.Attendance`."""
+    """Implementation of `ports.CallObservation`."""
 
     __slots__ = ("_before", "_call", "_executor", "_span")
 
@@ -122,7 +126,7 @@ class _Attendance:
                 _try(self._span.end, outcome, code_of(self._call, problem))
 
     async def _send(self, signal: Signal, **told: Any) -> None:
-        """Send, and wait for it. Who stops waiting, because the call is cancelled, does not stop the sending."""
+        """Send a signal and wait for its receivers; cancelling the call does not stop the sending."""
         if not signal.receivers:
             return
         sending = asyncio.get_running_loop().create_task(self._deliver(signal, told, self._before))
@@ -136,12 +140,15 @@ class _Attendance:
         what = "call_started" if signal is call_started else "call_finished"
         if before is not None:
             await asyncio.wait([before])
+
         try:
             async with asyncio.timeout(PATIENCE):
-                # A lane of its own: that of the call may still be at work for a call that was given up, and what is
-                # written there may be rolled back. Only a call inside a call shares the outer one's, as always:
-                # waiting for a second lane while holding one could take for ever.
-                # What was done has to be told, however many wait for a lane; a refusal stays one at once.
+                # Run receivers on a separate thread: the thread of the call may still be busy with a cancelled call,
+                # and its transaction may be rolled back. Only a nested call shares the outer call's thread, because
+                # waiting for a second thread while holding one could deadlock.
+                #
+                # A finished call must be reported even if the thread queue is full; a rejected call stays rejected at
+                # once.
                 patient = signal is call_finished and told["outcome"] is not Outcome.OVERLOADED
                 lease = self._executor.enter(patient=patient)
                 try:
@@ -149,17 +156,17 @@ class _Attendance:
                 finally:
                     lease.close()
         except TimeoutError:
-            logger.warning("The receivers of %s took longer than %g seconds and were given up", what, PATIENCE)
+            logger.warning("Receivers of %s timed out after %g s and were cancelled", what, PATIENCE)
         except Overloaded:
-            logger.warning("The receivers of %s were not told of a call, because all threads are taken", what)
+            logger.warning("Signal %s was not sent for a call, because all threads are in use", what)
         except BaseException as problem:
             if not is_bug(problem):
                 raise
-            logger.error("%s could not be sent to all its receivers", what, exc_info=problem)
+            logger.error("Signal %s could not be sent to all receivers", what, exc_info=problem)
 
 
 def _try(act: Callable[..., None], *given: Any) -> None:
     try:
         act(*given)
     except Exception:
-        logger.exception("A call could not be traced")
+        logger.exception("Failed to trace a call")

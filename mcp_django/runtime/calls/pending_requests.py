@@ -1,8 +1,8 @@
-"""Questions of the handshake era: ids that any worker recognises, and answers that reach a worker which did not ask.
+"""Pending requests to clients of the handshake era: verifiable ids and forwarded replies.
 
-A worker that does not know a question has nothing but the id to tell a genuine answer from an invented one: so the id
-carries the moment it was made and a mark that is bound to the session. Only an answer under such an id is worth a row
-in the log, and each only once.
+A reply may reach a worker that did not send the request and has only the id to verify it. The id therefore contains its
+creation time and a signature bound to the session. Only replies with a valid id are written to the event log, once for
+each id.
 """
 
 import asyncio
@@ -30,16 +30,16 @@ from mcp_django.server.ports import Overloaded
 logger = logging.getLogger("mcp_django.sessions")
 
 REPLY = "reply"
-"""The kind of event that carries an answer."""
+"""Kind of event that carries a reply."""
 SKEW = 60.0
-"""Seconds by which the clocks of two workers may differ."""
+"""Maximum clock difference between two workers, in seconds."""
 PATIENCE = 1.0
-"""Seconds that a question waits until answers can be heard from everywhere."""
+"""Maximum seconds that a request waits for the subscription to forwarded replies."""
 MOST_REMEMBERED = 10_000
-"""Ids that were made here or passed on before, and so are not passed on (again)."""
+"""Maximum number of ids that were created or forwarded here, and so are not forwarded (again)."""
 
 _NAME = struct.Struct(">I8s")
-"""When the question was asked, in seconds, and what makes it unique."""
+"""Binary form of an id: creation time in seconds and random bytes."""
 
 
 def _stop(following: "asyncio.Task[Following]") -> None:
@@ -49,25 +49,28 @@ def _stop(following: "asyncio.Task[Following]") -> None:
     if problem is None:
         following.result().stop()
     else:
-        logger.warning("Answers that reached other processes could not be heard", exc_info=problem)
+        logger.warning("Failed to subscribe to replies that reach other processes", exc_info=problem)
 
 
 class LoggedReplies:
-    """`ports.Replies` over the log of events. `wait` is how many seconds a question waits for its answer."""
+    """Implementation of `ports.PendingRequests` on the event log.
+
+    `timeout` is the maximum number of seconds that a request waits for its reply.
+    """
 
     def __init__(self, feeds: Callable[[], Feeds], stamp: Stamp, *, wait: float) -> None:
         self._feeds, self._stamp, self._wait = feeds, stamp, wait
         self._settled: OrderedDict[tuple[Any, str], None] = OrderedDict()
 
     def new_id(self, session: Session) -> str:
-        """An id for a question, unlike any other's in any process."""
+        """Return a new request id, unique across processes."""
         name = base64.urlsafe_b64encode(_NAME.pack(int(time()) & 0xFFFFFFFF, os.urandom(8))).decode("ascii")
         id = self._stamp.mark(name, str(session.pk))
         self._remember(session, id)
         return id
 
     def is_genuine(self, session: Session, id: jsonrpc.Id) -> bool:
-        """Did another process make this id for a question to this session that may still wait?"""
+        """Return True if another process may have created this id for a pending request of the session."""
         if (session.pk, id) in self._settled:
             return False
         name = self._stamp.read(id, str(session.pk))
@@ -78,7 +81,7 @@ class LoggedReplies:
 
     @asynccontextmanager
     async def listening(self, session: Session) -> AsyncIterator[None]:
-        """While inside, answers that reached other processes come to `session.answer`."""
+        """Deliver replies that reach other processes to `session.answer` while the context is active."""
 
         def hear(event: Event) -> None:
             if event.kind == REPLY:
@@ -88,11 +91,11 @@ class LoggedReplies:
         topic, feed = session_topic(session.pk), self._feeds().here()
         following = asyncio.create_task(feed.follow(topic, hear))
         try:
-            # A call that is cancelled meanwhile must leave nobody who listens.
+            # `wait` keeps the task if the call is cancelled, so that the subscription can be stopped below.
             await asyncio.wait([following], timeout=PATIENCE)
             if not following.done():
-                # No thread is free to look into the log; perhaps this very question is what keeps one. It is asked all
-                # the same, and answers of the meantime are looked up.
+                # No free thread to read the log; perhaps this request itself blocks one. Send the request anyway, and
+                # read the replies of the past from the log later.
                 following.cancel()
                 following = asyncio.create_task(feed.follow(topic, hear, after=0))
             yield
@@ -101,19 +104,24 @@ class LoggedReplies:
             following.add_done_callback(_stop)
 
     async def forward(self, session: Session, response: jsonrpc.Response) -> None:
-        """Put an answer into the log for whoever asked, once for each id. Raises Overloaded when that fails."""
+        """Publish a reply for the worker that sent the request, once for each id.
+
+        Raises:
+            Overloaded: the event log is unavailable.
+        """
         assert isinstance(response.id, str)
         self._remember(session, response.id)
         said = {"id": response.id, "result": response.result}
         if response.error is not None:
             said = {"id": response.id, "error": response.error}
+
         try:
             await self._feeds().publish(Draft(session_topic(session.pk), REPLY, said))
         except BaseException as problem:
             self._settled.pop((session.pk, response.id), None)
             if isinstance(problem, Error):
-                logger.warning("An answer could not be passed on", exc_info=True)
-                raise Overloaded("The answer could not be passed on; send it again") from None
+                logger.warning("Failed to forward a client's reply", exc_info=True)
+                raise Overloaded("The reply could not be forwarded; send it again") from None
             raise
 
     def _remember(self, session: Session, id: str) -> None:

@@ -1,9 +1,8 @@
-"""The supervisor of calls: each is a task of its own, in a clean context, known to the in-flight table, with a
-known end.
+"""Supervision of calls: each call runs as a separate task in a clean context.
 
-Of its own, because a call may outlive its client (handshake era) and because Django cancels a view whose client
-went away; in a clean context, because one inherited from sync middleware names an executor that dies with the
-request.
+A separate task, because a call may outlive its client (handshake era) and Django cancels a view whose client
+disconnects. A clean context, because a context inherited from sync middleware refers to an executor that ends with the
+request. Running calls are registered in the table of in-flight requests.
 """
 
 import asyncio
@@ -34,21 +33,24 @@ Decline = Callable[[Work, MCPError], bytes]
 
 
 class Rings(Protocol):
-    """Where streams are opened that can be resumed."""
+    """Factory of resumable streams."""
 
     def open(self, session: Session) -> Ring:
-        """A new stream, with its first reader."""
+        """Open a stream with its first reader."""
 
 
 class Landing(NamedTuple):
-    """How a call ended: with an answer, with an error, or with nothing because it was cancelled."""
+    """Result of a call: an answer, an error, or an empty body for a cancelled call."""
 
     body: bytes
     problem: MCPError | Overloaded | None = None
 
 
 class Flight:
-    """One running call. `launch` it, wait for its `first` sign, then answer with the landing or read the outbox."""
+    """Running call of a client.
+
+    Call `start`, then `wait_for_output`. Then send the result, or read the message queue as a stream.
+    """
 
     is_call = True
     __slots__ = (
@@ -85,8 +87,10 @@ class Flight:
         *,
         rings: Callable[[], Rings] | None = None,
     ) -> None:
-        """The work's calls have been counted in `in_flight` for `owner`; the flight takes them off at its end.
-        `decline` encodes an error; `rings` gives what remembers the streams of sessions, where they can be resumed.
+        """Create the task of a call that is counted in `limiter` for `owner`.
+
+        The task releases the count at its end. `encode_error` encodes an error. `get_replay_buffers` returns the
+        factory of resumable streams, if sessions have them.
         """
         self._decline, self._lifecycle = decline, lifecycle
         self.call, self._work, self._may_stream = work.call, work, work.may_stream
@@ -96,11 +100,11 @@ class Flight:
         self.task: asyncio.Task[None] | None = None
         self.streaming = False
         self.reader: Reader | None = None
-        """The client's place on a stream that can be resumed; None where it reads the outbox."""
+        """Reader of a resumable stream; None if the client reads the message queue."""
         self.lost = False
-        """Cancelled: there will be no answer."""
+        """True after a cancellation; no answer is sent."""
         self.gone = False
-        """The client is."""
+        """True after the client disconnected."""
         self._answered = False
         self._after: Afterwards | None = None
         self._landing: Landing | None = None
@@ -108,19 +112,24 @@ class Flight:
         self._alarm: asyncio.Handle | None = None
 
     def launch(self, context: contextvars.Context | None = None) -> None:
-        """Begin, in `context` or a clean one of its own. Python 3.12 runs the first step at once, which most calls do
-        not outlast; 3.11 runs it in this turn of the loop.
+        """Start the call in `context`, or in a clean context by default.
+
+        Python 3.12 runs the first step eagerly, and most calls finish in it. Python 3.11 runs it in this iteration of
+        the loop.
         """
         call = self.call
         if self._may_stream and not self.streaming:
             self._outbox.opened = self._stream
+
         context = contextvars.Context() if context is None else context
-        loop = self.loop = self._outbox.loop = asyncio.get_running_loop()  # a system call on 3.11, so asked once
+        loop = self.loop = self._outbox.loop = asyncio.get_running_loop()  # a system call on 3.11, so called once
+
         in_flight = call.connection.in_flight
         if in_flight is not None and not self._work.in_batch:
             in_flight[cast(Request, call.message).id] = self
         self._lifecycle.board(self)
         flying = self._fly()
+
         try:
             if sys.version_info >= (3, 12):
                 self.task = asyncio.Task(flying, loop=loop, context=context, eager_start=True)
@@ -134,18 +143,21 @@ class Flight:
             raise
 
     def share(self, track: Track, *, answers: bool) -> None:
-        """Say everything on a way that is open already, the answer too if it `answers` there. Before `launch`."""
+        """Send all messages to an open sink, the answer too if `includes_answer`.
+
+        Call it before `start`.
+        """
         self._outbox.hand_over(track)
         self.streaming, self._answered = answers, True
 
     async def first(self, timeout: float, waiting: Callable[[], None] | None = None) -> Landing | None:
-        """The landing, if it comes first and within `timeout` seconds; None when the reply must be a stream.
+        """Return the result if it is the first output within `timeout` seconds; None for a stream.
 
-        The timer, and whatever `waiting` starts, begin only if the call is still in the air after its first step:
-        most have landed by then, and until the loop has turned nobody can have left.
+        The timer and `on_wait` start only if the call is still running after its first step. Most calls are done by
+        then, and a client cannot disconnect before the next iteration of the loop.
         """
         if self._landing is None and self.streaming:
-            # It spoke in its first, eager step and goes on: from now on its reader may leave.
+            # Messages were sent during the first, eager step; from now on the client may disconnect.
             if waiting is not None:
                 waiting()
         elif self._landing is None:
@@ -166,7 +178,7 @@ class Flight:
                 waiting()
 
     def _stream(self) -> None:
-        """From now on the reply is a stream."""
+        """Switch the reply to a stream."""
         if self._landing is None and not self.streaming:
             self.streaming = True
             session = self.call.connection.session
@@ -179,7 +191,7 @@ class Flight:
         self._settle()
 
     def _abandoned(self) -> None:
-        logger.info("A client has stopped reading the messages of its call, and counts as gone")
+        logger.info("Client stopped reading the messages of its call; treating it as disconnected")
         self.disconnected()
 
     def _settle(self) -> None:
@@ -192,14 +204,14 @@ class Flight:
         try:
             landing = Landing(await self._work.run)
         except (MCPError, Overloaded) as problem:
-            # After a cancellation nothing more is sent, whatever came of it.
+            # Nothing more is sent after a cancellation, whatever the error.
             landing = Landing(b"", None if self.lost else problem)
         except asyncio.CancelledError:
             if not self.lost:
                 self.lost = call.cancelled = True
             landing = Landing(b"")
         except BaseException:
-            # It is for the loop, which may live on: who waits must not wait for ever.
+            # The exception ends the loop's task; the waiting client must still get an answer.
             self._land(Landing(b"", InternalError()))
             raise
         finally:
@@ -211,7 +223,7 @@ class Flight:
         self._land(landing)
 
     async def _afterwards(self) -> None:
-        """See to what was left for when the call is answered: now, where nothing can come after the answer."""
+        """Run or schedule the background jobs; run them now where no code runs after the answer."""
         if is_inline():
             await run_jobs(self._work.calls)
             return
@@ -221,12 +233,12 @@ class Flight:
 
     @property
     def answered(self) -> bool:
-        """Has the door sent all that it will send?"""
+        """True after the transport has sent its whole response."""
         return self._answered
 
     @answered.setter
     def answered(self, answered: bool) -> None:
-        # Said from whatever thread.
+        # Set from any thread.
         self._answered = answered
         if answered and self._after is not None:
             self._after.begin()
@@ -235,36 +247,38 @@ class Flight:
         in_flight = self.call.connection.in_flight
         if in_flight is not None and not self._work.in_batch:
             in_flight.pop(cast(Request, self.call.message).id, None)
-        # No cycle may be left: collecting it would cost more than the call.
+        # Break the reference cycle: collecting it would cost more than the call.
         self._outbox.opened = self._outbox.abandoned = None
         self._in_flight.leave(self._owner, self._work.weight)
         self._lifecycle.flights.discard(self)
 
     def _land(self, landing: Landing) -> None:
         if self._landing is not None:
-            return  # it was shut down, and that was its answer
+            return  # the call was aborted, which was its answer
         self._landing = landing
         if self.streaming:
             self._outbox.finish(self.answer(landing))
         else:
-            # What the handler left running may speak on, and must not wait for a reader.
+            # Tasks left by the handler may still send messages, and must not wait for a reader.
             self._outbox.finish()
             self._settle()
 
     def answer(self, landing: Landing) -> bytes | None:
-        """The answer that a call ended with, encoded; None when it was cancelled."""
+        """Return the encoded answer of a result; None for a cancelled call."""
         problem = landing.problem
         if isinstance(problem, Overloaded):
             problem = InternalError(str(problem))
         return (landing.body or None) if problem is None else self.decline(problem)
 
     def decline(self, problem: MCPError) -> bytes:
-        """An error in place of the answer, encoded."""
+        """Return an encoded error response."""
         return self._decline(self._work, problem)
 
     def disconnected(self) -> None:
-        """The client went away: the end of a stateless call; a handshake call goes on without a reader
-        (basic/transports), and its stream remembers what it says. Without a stream nobody has an id to come back with.
+        """Handle the client's disconnection.
+
+        A stateless call is cancelled. A handshake call continues without a reader (basic/transports), and its stream
+        buffers the messages. Without a resumable stream the client has no id to reconnect with.
         """
         self.gone = self.answered = True
         if self.reader is not None:
@@ -276,13 +290,13 @@ class Flight:
         self._settle()
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
-        """The loop that it runs on."""
+        """Return the loop that the call runs on."""
         return self.loop
 
     def cancel(self) -> None:
-        """Give the call up; nothing more is sent for it."""
+        """Cancel the call; nothing more is sent."""
         if self.call.method == OPENING:
-            return  # it must not be cancelled (basic/utilities/cancellation), and nobody would end its session
+            return  # must not be cancelled (basic/utilities/cancellation), and its session would stay open
         if self.task is not None and not self.task.done() and not self.lost:
             self._outbox.cut()
             self._give_up(self.task)
@@ -290,7 +304,7 @@ class Flight:
                 self._land(Landing(b""))
 
     def shut_down(self) -> None:
-        """Give the call up because the process ends; the client is told so."""
+        """Cancel the call because the process ends, and answer with an error."""
         if self.task is not None and not self.task.done() and not self.lost:
             self._land(Landing(b"", Overloaded(CLOSING)))
             self._give_up(self.task)
@@ -299,6 +313,6 @@ class Flight:
         self.lost = self.call.cancelled = True
         task.cancel()
         if not self._begun:
-            # A task cancelled before its first step runs nothing, not even what it would do at its end.
+            # A task cancelled before its first step runs no code at all, not even its cleanup.
             self._work.close()
             self._leave()

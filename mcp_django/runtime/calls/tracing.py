@@ -1,8 +1,8 @@
-"""OpenTelemetry: a span for each call, below the span of the client that made it. The one door to the package.
+"""OpenTelemetry tracing: a span for each call, as child of the client's span.
 
-What a span holds is laid down in OpenTelemetry's semantic conventions for the Model Context Protocol
-(https://opentelemetry.io/docs/specs/semconv/gen-ai/mcp/, server spans), with attributes of our own for the principal,
-the outcome and the reference of a bug. Arguments and results, which the conventions leave to choice, are not recorded.
+This is the only module that imports OpenTelemetry. The attributes follow its semantic conventions for the Model Context
+Protocol (https://opentelemetry.io/docs/specs/semconv/gen-ai/mcp/, server spans). Further attributes hold the principal,
+the outcome and the reference of a bug. Arguments and results are optional in the conventions and are not recorded.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from mcp_django.server.calls.log_sanitizer import call_id_of, label, principal_o
 from mcp_django.server.calls.outcome import Outcome
 
 LOOK_EVERY = 1.0
-"""Seconds between two looks whether the project has set up tracing, while it has not."""
+"""Seconds between two checks for a configured tracer provider."""
 FIELD_LENGTH = 512
-"""Characters of what other propagators than W3C's read."""
+"""Maximum length of fields for propagators other than W3C's, in characters."""
 NAMES = {"tools/call": "gen_ai.tool.name", "prompts/get": "gen_ai.prompt.name", "resources/read": "mcp.resource.uri"}
 UNKNOWN_METHOD = "_OTHER"
 _W3C = frozenset({TRACEPARENT, TRACESTATE, BAGGAGE})
@@ -35,21 +35,21 @@ _FINE = frozenset({Outcome.OK, Outcome.INPUT_REQUIRED, Outcome.CANCELLED})
 
 
 def find_tracing() -> Tracing | None:
-    """What traces calls; None when OpenTelemetry is not installed."""
+    """Return the tracer of calls, or None if OpenTelemetry is not installed."""
     return Tracing() if INSTALLED else None
 
 
 class Tracing:
-    """Makes the spans of calls once a tracer provider is set; until then it makes none."""
+    """Factory of call spans, active as soon as a tracer provider is set."""
 
     def __init__(self) -> None:
         self._tracer: trace.Tracer | None = None
         self._next_look = 0.0
 
     def attend(self, call: Call) -> CallSpan | None:
-        """A span to begin, or None when nobody would record it."""
+        """Return a span that is not started, or None without a tracer provider."""
         if self._tracer is None:
-            # Asking looks into the process's environment, and the package may be here for another's sake.
+            # The check reads the process's environment, and the package may be installed for another reason.
             now = call.started
             if now < self._next_look:
                 return None
@@ -62,8 +62,10 @@ class Tracing:
 
 
 class CallSpan:
-    """The span of one call. Made in the context of the transport; begun and ended in that of the call, whose code it is
-    the current span for.
+    """Span of one call.
+
+    Created in the context of the transport. Started and finished in the context of the call, where it is the current
+    span.
     """
 
     __slots__ = ("_call", "_named", "_outer", "_span", "_token", "_tracer")
@@ -88,20 +90,22 @@ class CallSpan:
             attributes=_attributes(call),
             links=links,
         )
+
         own = span.get_span_context()
         if own.is_valid:
             call.fate.trace_id = trace.format_trace_id(own.trace_id)
         self._token = context.attach(trace.set_span_in_context(span, parent))
 
     def end(self, outcome: Outcome, code: int | None) -> None:
-        """Nothing if it never began."""
+        """End the span, if it was started."""
         call, span = self._call, self._span
         if span is None or self._token is None:
             return
+
         context.detach(self._token)
         span.set_attribute("mcp_django.outcome", outcome.value)
         if not self._named and outcome is not Outcome.ERROR:
-            # Only now is it known that there is such a thing: names of spans should be few.
+            # Only after the call is the target known to exist; the number of span names should be small.
             span.update_name(f"{call.method} {target_of(call)}")
         if call.fate.reference is not None:
             span.set_attribute("mcp_django.reference", call.fate.reference)
@@ -113,8 +117,10 @@ class CallSpan:
         span.end()
 
     def _parent(self) -> tuple[context.Context, list[trace.Link]]:
-        """The client's span if `_meta` names it, and then a link to what the transport is in; else the transport's own
-        span, or what its headers name (semantic conventions, context propagation).
+        """Return the parent context and the links of the span.
+
+        The parent is the client's span if `_meta` contains one; the transport's span is linked then. Otherwise the
+        parent is the transport's span, or the one in its headers (semantic conventions, context propagation).
         """
         call, headers = self._call, self._call.connection.own_headers
         around = trace.get_current_span(self._outer).get_span_context()
@@ -133,8 +139,9 @@ class CallSpan:
 
 
 def _carrier(valid: Mapping[str, str], other: Callable[[str], Any]) -> dict[str, str]:
-    """W3C's fields, which were checked, and what other propagators read, such as `b3`: short and printable, because
-    propagators log what they cannot read.
+    """Return the validated W3C fields and the fields of other propagators, such as `b3`.
+
+    The latter must be short and printable, because propagators log unreadable values.
     """
     found = dict(valid)
     for name in propagate.get_global_textmap().fields - _W3C:
