@@ -1,1 +1,1 @@
-"""What the engine needs from Django: threads for blocking work, sessions as rows, keys that seal."""
+"""Django side of the engine: thread pool, event log, sessions, streams, sealed tokens."""

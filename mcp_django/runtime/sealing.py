@@ -1,15 +1,16 @@
-"""Sealed payloads: what a client carries for us, so that any worker can go on where another one stopped.
+"""Sealed tokens and signed names that clients carry between workers.
 
-AES-256-GCM: a client can neither read nor change a token. What a token is bound to (who, where, which call) is the
-associated data: it is not in the token but worked out again from the request that brings it back, so a token of another
-call or another user does not open. The first secret seals and all of them open, which is how SECRET_KEY is rotated.
+Tokens are encrypted with AES-256-GCM, so a client can neither read nor change them. Each token is bound to its context
+(principal, endpoint, call). The binding is the associated data of the cipher. It is not stored in the token but
+computed from the request that returns the token, so a token of another call or user does not open. The first secret
+seals, and every secret opens: SECRET_KEY can be rotated.
 
-Every token is sealed under a key of its own, derived from the secret and a random salt. So the number of tokens under
-one SECRET_KEY is not bounded by what random nonces allow a single AES-GCM key (NIST SP 800-38D, section 8.3).
+Each token has its own key, derived from the secret and a random salt. The number of tokens under one SECRET_KEY is
+therefore not limited by the bound that random nonces set for a single AES-GCM key (NIST SP 800-38D, section 8.3).
 
-Not for what the client must not learn about itself: the length of a token tells how well its content compresses.
+Do not seal data that the client must not infer: the length of a token reveals how well its content compresses.
 
-A `Stamp` is the small brother: a name that a client may read and give back, but cannot make.
+`NameSigner` signs names instead: a client can read and return a signed name, but cannot create one.
 """
 
 import base64
@@ -35,97 +36,113 @@ from mcp_django.server.ports import StateTooLarge
 VERSION = b"\x01"
 ID, SALT, NONCE = 4, 16, 12
 MARK = 16
-"""Bytes of a mark: 128 bits, which nobody guesses."""
+"""Length of the message authentication code of a signed name: 128 bits, which cannot be guessed."""
 MARKED = 512
-"""Characters of a marked name that is worth a look."""
+"""Maximum length of a signed name in characters; longer input is rejected unread."""
 SHORT = 256
-"""Bytes of JSON that are not worth compressing."""
+"""Maximum length of JSON that is sealed without compression, in bytes."""
 INFLATES = 8
-"""A payload may be so many times as long as the longest token; what repeats itself compresses well."""
+"""Maximum ratio of the payload's length to the longest token; repetitive JSON compresses well."""
 
 _HEAD = struct.Struct(">Bd")
-"""Before the payload: whether it is compressed, and when it expires (seconds since the epoch)."""
+"""Header of the plaintext: compression flag and expiry time (seconds since the epoch)."""
 
 
 class Seal:
-    """Seals and opens tokens of one purpose; those of another purpose do not open.
+    """Authenticated encryption of tokens for one purpose.
 
-    `secrets` are SECRET_KEY and its fallbacks; `limit` is the most bytes a token may have.
+    Tokens of another purpose do not open. `secrets` are SECRET_KEY and its fallbacks. `max_token_bytes` is the maximum
+    length of a token.
     """
 
     def __init__(self, secrets: Sequence[str | bytes], *, purpose: str, limit: int = 64 * 1024) -> None:
         if not secrets or not all(secrets):
-            raise ValueError("A seal needs secrets; is SECRET_KEY empty?")
+            raise ValueError("Sealing requires secrets; check that SECRET_KEY is not empty")
         self.purpose, self.limit = purpose, limit
         label = b"mcp_django seal 1 " + purpose.encode()
         keys = [HKDF(SHA256(), 32, None, label).derive(_bytes(secret)) for secret in secrets]
-        # The id finds the key that opens; it says nothing about the key. Reversed: of equal ids the first secret wins.
+        # The key id selects the key that opens a token and reveals nothing about the key. Reversed: of equal ids the
+        # first secret wins.
         self._keys = {hashlib.sha256(b"id" + key).digest()[:ID]: key for key in reversed(keys)}
         self._id = hashlib.sha256(b"id" + keys[0]).digest()[:ID]
 
     def seal(self, payload: dict[str, Any], binding: bytes, *, ttl: float) -> str:
-        """A token that only `open` with the same `binding` reads back, for `ttl` seconds. Raises StateTooLarge."""
+        """Return a token that opens only with the same `binding`, for `ttl` seconds.
+
+        Raises:
+            StateTooLarge: the payload or the token exceeds the limit.
+        """
         data = jsonrpc.dumps(payload)
         if len(data) > INFLATES * self.limit:
-            raise StateTooLarge(f"{len(data)} bytes are more than a {self.purpose} can hold")
+            raise StateTooLarge(
+                f"The {self.purpose} payload of {len(data)} bytes exceeds the limit of {INFLATES * self.limit}"
+            )
+
         packed = len(data) > SHORT
         plain = _HEAD.pack(packed, time.time() + ttl) + (zlib.compress(data, 1) if packed else data)
         salt, nonce = os.urandom(SALT), os.urandom(NONCE)
         head = VERSION + self._id
         sealed = _cipher(self._keys[self._id], salt).encrypt(nonce, plain, head + binding)
         token = base64.urlsafe_b64encode(b"".join((head, salt, nonce, sealed))).rstrip(b"=").decode("ascii")
+
         if len(token) > self.limit:
-            raise StateTooLarge(f"A {self.purpose} of {len(token)} bytes is over the limit of {self.limit}")
+            raise StateTooLarge(f"The {self.purpose} of {len(token)} bytes exceeds the limit of {self.limit}")
         return token
 
     def open(self, token: Any, binding: bytes) -> dict[str, Any]:
-        """The payload. Raises InvalidParams, with one text for every reason: the client learns nothing from it."""
+        """Return the payload of a token.
+
+        Raises:
+            InvalidParams: the token is invalid; the text is the same for each reason, so that a client cannot infer it.
+        """
         try:
             return self._open(token, binding)
         except (ValueError, KeyError, InvalidTag, zlib.error):
             raise self.refused() from None
 
     def refused(self) -> InvalidParams:
-        """What `open` raises."""
+        """Return the exception that `unseal` raises."""
         return InvalidParams(f"Invalid or expired {self.purpose}")
 
     def _open(self, token: Any, binding: bytes) -> dict[str, Any]:
         if type(token) is not str or len(token) > self.limit:
             raise ValueError
+
         raw = _decode(token)
         head, salt, nonce, sealed = _cut(raw)
         plain = _cipher(self._keys[head[1:]], salt).decrypt(nonce, sealed, head + binding)
+
         packed, expires = _HEAD.unpack_from(plain)
         if expires < time.time():
             raise ValueError
         data = plain[_HEAD.size :]
         if packed:
-            # Ours, since it opened; bounded all the same, because an older worker may have had a larger limit.
+            # Decrypted, so created by this project. The output is limited because an older worker may have had a higher
+            # limit.
             data = zlib.decompressobj().decompress(data, INFLATES * self.limit)
         payload: dict[str, Any] = jsonrpc.loads(data)
         return payload
 
 
 class Stamp:
-    """Marks names that are sent to clients, so that any worker can tell one of ours from an invented one without
-    having heard of it.
+    """Signer of names that are sent to clients.
 
-    `secrets` are SECRET_KEY and its fallbacks: the first marks, all are recognised. The mark holds for one purpose and
-    one `binding` (a session, say).
+    Any worker can verify a signed name without shared storage. `secrets` are SECRET_KEY and its fallbacks: the first
+    one signs, all of them verify. A signature is valid for one purpose and one `binding`, such as a session.
     """
 
     def __init__(self, secrets: Sequence[str | bytes], *, purpose: str) -> None:
         if not secrets or not all(secrets):
-            raise ValueError("A stamp needs secrets; is SECRET_KEY empty?")
+            raise ValueError("Signing requires secrets; check that SECRET_KEY is not empty")
         label = b"mcp_django stamp 1 " + purpose.encode()
         self._keys = [HKDF(SHA256(), 32, None, label).derive(_bytes(secret)) for secret in secrets]
 
     def mark(self, name: str, binding: str) -> str:
-        """`<name>.<mark>`: ASCII when the name is."""
+        """Return `<name>.<mac>`, which is ASCII if the name is."""
         return f"{name}.{_mark(self._keys[0], name, binding)}"
 
     def read(self, marked: Any, binding: str) -> str | None:
-        """The name in what `mark` made with the same binding; None for anything else."""
+        """Return the name of a signed name with this binding, or None if the signature is invalid."""
         if type(marked) is not str or not marked.isascii() or len(marked) > MARKED:
             return None
         name, dot, given = marked.rpartition(".")
@@ -135,7 +152,7 @@ class Stamp:
 
 
 def _mark(key: bytes, name: str, binding: str) -> str:
-    # The length keeps a part of one from passing as a part of the other.
+    # The length prevents moving characters between the name and the binding.
     said = f"{len(name)}.{name}{binding}".encode()
     return base64.urlsafe_b64encode(hmac.digest(key, said, "sha256")[:MARK]).rstrip(b"=").decode("ascii")
 
@@ -154,7 +171,7 @@ def _decode(token: str) -> bytes:
         raw = base64.b64decode(encoded + b"=" * (-len(encoded) % 4), altchars=b"-_", validate=True)
     except (UnicodeEncodeError, binascii.Error):
         raise ValueError from None
-    # The last character has bits to spare, and padding may come twice: only our own spelling is the token.
+    # The last base64 character has unused bits, and surplus padding is accepted: allow only the canonical encoding.
     if base64.urlsafe_b64encode(raw).rstrip(b"=") != encoded:
         raise ValueError
     return raw

@@ -1,23 +1,23 @@
-"""How a process that serves calls comes to its end: no new calls, running ones finish or are told why not, lifespans
-are left, lanes end, and only then is the server let go where it would not wait by itself.
+"""Graceful shutdown: reject new calls, drain running ones, exit lifespans, stop threads.
 
-What the servers do on SIGTERM, as their sources say:
+The server's own signal handler runs last, if the server would not wait for calls by itself. Behaviour of the servers on
+SIGTERM, according to their sources:
 
 - uvicorn, also as gunicorn's worker (`uvicorn/server.py`): `signal.signal` in `capture_signals`. It closes its sockets,
-  waits for connections and tasks, without a bound unless `timeout_graceful_shutdown` gives one, and sends
-  lifespan.shutdown. Then it raises the signal again under the old handler: with SIG_DFL the process is gone before
-  `asyncio.run` has cancelled what is left. WebSockets it does not wait for: it closes each with 1012 at once
+  waits for connections and tasks (unbounded, unless `timeout_graceful_shutdown` is set) and sends lifespan.shutdown.
+  Then it raises the signal again under the old handler: with SIG_DFL the process ends before `asyncio.run` has
+  cancelled the remaining tasks. It does not wait for WebSockets: it closes each with 1012 at once
   (`uvicorn/protocols/websockets/`, `shutdown`).
 - granian (`granian/_signals.py`, `server/mp.py`): `loop.add_signal_handler` in each worker process. It waits for
-  connections, sends lifespan.shutdown and cancels nothing. Workers that are threads get no signals.
-- hypercorn (`hypercorn/run.py`, `asyncio/run.py`): the parent keeps the signals and sets an event; a worker waits
-  `graceful_timeout`, cancels, and sends lifespan.shutdown, which is all that reaches us. Without workers (`-w 0`):
-  `loop.add_signal_handler`.
+  connections, sends lifespan.shutdown and cancels nothing. Worker threads receive no signals.
+- hypercorn (`hypercorn/run.py`, `asyncio/run.py`): the parent handles the signals and sets an event; a worker waits
+  `graceful_timeout`, cancels, and sends lifespan.shutdown, the only notification that this package receives. Without
+  workers (`-w 0`): `loop.add_signal_handler`.
 - daphne (`daphne/server.py`, `twisted/internet/_signals.py`): `signal.signal`. `kill_all_applications` cancels every
-  request at once, and there is no lifespan scope.
+  request at once. The lifespan scope is not supported.
 
-Either kind of handler can be chained with `signal.signal`: asyncio and uvloop learn of signals through
-`signal.set_wakeup_fd`, behind a handler that does nothing (`asyncio/unix_events.py`, `uvloop/loop.pyx`).
+Both kinds of handlers can be chained with `signal.signal`: asyncio and uvloop receive signals through
+`signal.set_wakeup_fd`, and their own handler does nothing (`asyncio/unix_events.py`, `uvloop/loop.pyx`).
 """
 
 import asyncio
@@ -38,17 +38,17 @@ logger = logging.getLogger("mcp_django.lifecycle")
 Loop = asyncio.AbstractEventLoop
 CLOSING = "The server is shutting down"
 UNWIND = 1.0
-"""Seconds that a call gets to clean up after it was ended, and its answer to leave."""
+"""Maximum seconds for a cancelled call to clean up, and for its answer to be sent."""
 LOOKS = 100
-"""How often is looked in that time whether it has left."""
+"""Number of checks in that time for unsent answers."""
 LAST_WORK = 5.0
-"""Seconds that what is done at the very end may take."""
+"""Maximum seconds for each cleanup callback."""
 FLUSH = 0.1
-"""Seconds for the last bytes to get from the server's buffers to the socket."""
+"""Seconds for the last bytes to reach the socket from the server's buffers."""
 
 
 class Airborne(Protocol):
-    """A call in flight, or what else takes time to end, as far as its end is concerned."""
+    """Running call, or another task that shutdown waits for."""
 
     loop: Loop
     task: asyncio.Task[None] | None
@@ -56,48 +56,53 @@ class Airborne(Protocol):
 
     @property
     def is_call(self) -> bool:
-        """Is it a call?"""
+        """True for a call, False for other tasks."""
         ...
 
     def shut_down(self) -> None:
-        """End it now, with an answer that says why."""
+        """Cancel the task; a call is answered with an error."""
 
 
 class _Attended:
-    """What is known of a loop that has served a call. It must not refer to the loop, whose entry it is."""
+    """Shutdown state of a loop that has served a call. It must not refer to the loop, its weak key."""
 
     __slots__ = ("brittle", "draining", "endings", "finish", "landing", "last", "scoped")
 
     def __init__(self) -> None:
         self.draining = False
-        """Are new calls refused?"""
+        """True while new calls are rejected."""
         self.scoped = False
-        """Will the server say lifespan.shutdown?"""
+        """True if the server will send lifespan.shutdown."""
         self.brittle = 0
-        """How much is open that the server does not wait for."""
+        """Number of open connections that the server does not wait for."""
         self.endings: set[Callable[[], None]] = set()
         self.last: list[Callable[[], Awaitable[None]]] = []
-        """What is to be done when the calls have ended, while there still are lanes."""
-        # Held, because a loop keeps no tasks alive.
+        """Callbacks to await after the calls have ended and before the threads are stopped."""
+        # Strong references, because a loop keeps weak ones to its tasks only.
         self.landing: asyncio.Task[None] | None = None
         self.finish: asyncio.Task[None] | None = None
 
     def forget(self) -> None:
-        """The loop is done: its tasks know it, and would keep it."""
+        """Drop the tasks of a finished loop, because they refer to it."""
         self.landing = self.finish = None
         self.scoped = False
 
 
 class Lifecycle:
-    """What is in the air in this process, and the order in which it comes down. There is one for a process, because a
-    process has one set of signal handlers; each of its loops drains for itself.
+    """Registry of running calls and coordinator of their shutdown.
+
+    Each process has one instance, because a process has one set of signal handlers. Each loop drains separately.
     """
 
     def __init__(self, *, grace: Callable[[], float], close_lanes: Callable[[Loop], None]) -> None:
-        """`grace` gives the seconds that running calls have to end; `close_lanes` ends the lanes of a loop."""
+        """Create the registry of a process.
+
+        `get_grace_seconds` returns the seconds that running calls have to end. `close_threads` stops the threads of a
+        loop.
+        """
         self.flights: set[Airborne] = set()
         self.has_drained = False
-        """Has any loop begun to drain? While it is False, which is nearly always, nothing else need be asked."""
+        """True after any loop has started draining. Almost always False, which makes it a cheap first check."""
         self._grace, self._close_lanes = grace, close_lanes
         self._loops: weakref.WeakKeyDictionary[Loop, _Attended] = weakref.WeakKeyDictionary()
         self._servers: weakref.WeakSet[Server] = weakref.WeakSet()
@@ -105,13 +110,13 @@ class Lifecycle:
         self._chained: Callable[[], Loop | None] = _nothing
 
     def board(self, flight: Airborne) -> None:
-        """A call begins on the running loop; it takes itself out of `flights` at its end."""
+        """Register a call of the running loop; it removes itself from `active` at its end."""
         self.flights.add(flight)
         if self._latest() is not flight.loop:
             self.attend(flight.loop)
 
     def attend(self, loop: Loop) -> None:
-        """See to it that the end of a loop is noticed. Called on the loop, before anything is served there."""
+        """Track a loop, so that its shutdown is coordinated. Call it on the loop, before serving."""
         self._latest = weakref.ref(loop)
         if loop not in self._loops:
             self._loops[loop] = _Attended()
@@ -119,32 +124,36 @@ class Lifecycle:
             self._chained = weakref.ref(loop)
 
     def keep(self, server: Server) -> None:
-        """Leave the lifespan of `server` at the end."""
+        """Exit the lifespan of `server` at shutdown."""
         self._servers.add(server)
 
     def is_draining(self) -> bool:
-        """Are new calls refused on the running loop?"""
+        """Return True if new calls are rejected on the running loop."""
         if not self.has_drained:
             return False
         attended = self._loops.get(asyncio.get_running_loop())
         return attended is not None and attended.draining
 
     def on_drain(self, end: Callable[[], None]) -> Callable[[], None]:
-        """Have `end` called when the running loop begins to drain, or at once if it has: how a stream that has no end
-        of its own is ended in order. Returns what takes it back.
+        """Call `end` when the running loop starts draining, or at once if it has started.
+
+        It ends streams that would never end by themselves. Returns a function that removes the callback.
         """
         loop = asyncio.get_running_loop()
         self.attend(loop)
         attended = self._loops[loop]
+
         if attended.draining:
             end()
             return _nothing
+
         attended.endings.add(end)
         return partial(attended.endings.discard, end)
 
     def shield(self) -> Callable[[], None]:
-        """Something is open on the running loop that the server would cut at once: until it is closed, the server is
-        told to end when the calls have ended. Returns what takes it back, to be called once.
+        """Delay the server's exit until a connection is closed or all calls have ended.
+
+        For connections that the server would cut at once. Returns a function that ends the protection; call it once.
         """
         loop = asyncio.get_running_loop()
         self.attend(loop)
@@ -157,18 +166,21 @@ class Lifecycle:
         return close
 
     def at_end(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Have `work` awaited when the running loop has drained: its calls have ended, its lanes are still there."""
+        """Await `work` after the running loop has drained, while its threads still run."""
         loop = asyncio.get_running_loop()
         self.attend(loop)
         self._loops[loop].last.append(work)
 
     async def open(self, servers: Iterable[Server]) -> None:
-        """lifespan.startup: enter the lifespans of `servers`. Raises RuntimeError, which says what is wrong with which,
-        when one fails; none is entered then.
+        """Handle lifespan.startup: enter the lifespans of `servers`.
+
+        Raises:
+            RuntimeError: a lifespan failed, described in the message; no lifespan remains entered.
         """
         loop = asyncio.get_running_loop()
         self.attend(loop)
         attended = self._loops[loop]
+
         try:
             for server in servers:
                 if server.has_lifespan:
@@ -181,7 +193,10 @@ class Lifecycle:
         attended.scoped, attended.draining = True, False
 
     async def close(self) -> None:
-        """lifespan.shutdown: the server has waited for its connections, so what still runs has lost its client."""
+        """Handle lifespan.shutdown; the server has waited for its connections already.
+
+        Calls that still run have lost their client.
+        """
         loop = asyncio.get_running_loop()
         self.attend(loop)
         attended = self._loops[loop]
@@ -191,9 +206,11 @@ class Lifecycle:
         attended.forget()
 
     def hear(self, tell: Callable[[], None]) -> bool:
-        """A signal asks the process to end: drain every loop. Returns whether `tell`, which tells the server, will be
-        called later; otherwise the server is to be told now, because the signal is not the first, or because the
-        server waits for connections and will say lifespan.shutdown, and nothing is open that it would not wait for.
+        """Handle a shutdown signal: drain every loop.
+
+        Returns True if `notify_server`, which calls the server's own handler, will be called later. Returns False if it
+        must be called now: the signal is a repeated one, or the server waits for connections and will send
+        lifespan.shutdown, without open connections that need protection.
         """
         chained, held = self._chained(), False
         for reference in self._loops.keyrefs():
@@ -201,20 +218,21 @@ class Lifecycle:
             attended = None if loop is None else self._loops.get(loop)
             if loop is None or attended is None or attended.draining or not loop.is_running():
                 continue
+
             holds = loop is chained and (not attended.scoped or attended.brittle > 0)
-            # First, because another thread's loop may begin before this one goes on.
+            # Set the flag first, because the loop of another thread may start before this function continues.
             attended.draining = self.has_drained = True
             try:
                 loop.call_soon_threadsafe(self._begin, loop, attended, tell if holds else None)
             except RuntimeError:
-                continue  # another thread's, and closed just now
+                continue  # another thread's loop, closed just now
             held = held or holds
         return held
 
     def _begin(self, loop: Loop, attended: _Attended, tell: Callable[[], None] | None) -> None:
         landing = self._descend(loop, attended)
         if not attended.scoped:
-            # Nobody will say lifespan.shutdown here: daphne, or a project that serves the view only.
+            # The server will not send lifespan.shutdown: daphne, or a project that serves only the view.
             attended.finish = _task(loop, self._finish(loop, attended, landing, tell))
         elif tell is not None:
             attended.finish = _task(loop, _tell_after(landing, tell))
@@ -228,36 +246,40 @@ class Lifecycle:
         return attended.landing
 
     async def _land(self, loop: Loop) -> None:
-        """Wait for the calls of a loop; at the end of the grace end them. Never raises for what a call does."""
+        """Wait for the calls of a loop, and abort them after the grace period. Does not raise errors of calls."""
         flights = waiting = self._aboard(loop)
         if not flights:
             return
+
         grace = self._grace()
         until = loop.time() + grace
         if calls := _count(flights.values()):
             logger.info("Shutting down: %d calls have %g seconds to end", calls, grace)
+
         late: set[asyncio.Task[None]] = set()
         while waiting and not late:
             _, late = await asyncio.wait(waiting, timeout=max(0.0, until - loop.time()))
-            # What calls have left for when they are answered came into the air meanwhile.
+            # Background jobs of finished calls may have been registered in the meantime.
             waiting = self._aboard(loop)
             flights |= waiting
+
         if late:
             late |= waiting.keys()
             if calls := _count(flights[task] for task in late):
-                logger.warning("Shutting down: %d calls took longer than SHUTDOWN_GRACE and were ended", calls)
+                logger.warning("Shutting down: %d calls exceeded SHUTDOWN_GRACE and were cancelled", calls)
             else:
-                logger.warning("Shutting down: streams whose clients do not read them to the end were cut off")
+                logger.warning("Shutting down: cutting streams whose clients did not read them to the end")
             for task in late:
                 flights[task].shut_down()
             await asyncio.wait(late, timeout=UNWIND)
+
         for _ in range(LOOKS):
             if all(flight.answered for flight in flights.values()):
                 return
-            await asyncio.sleep(UNWIND / LOOKS)  # Django says so from a thread, which wakes nobody
+            await asyncio.sleep(UNWIND / LOOKS)  # poll: Django sets the flag from a thread, without waking the loop
 
     def _aboard(self, loop: Loop) -> dict[asyncio.Task[None], Airborne]:
-        """What is in the air on a loop."""
+        """Return the running tasks of a loop with their items."""
         found = [flight for flight in list(self.flights) if flight.loop is loop]
         return {flight.task: flight for flight in found if flight.task is not None and not flight.task.done()}
 
@@ -285,12 +307,12 @@ class Lifecycle:
 
 
 def _count(flights: Iterable[Airborne]) -> int:
-    """How many of them are calls."""
+    """Return the number of calls among the items."""
     return sum(flight.is_call for flight in flights)
 
 
 class _Link:
-    """Our handler of a signal, before the server's own."""
+    """Signal handler that drains the loops before it calls the server's handler."""
 
     __slots__ = ("_lifecycle", "_server")
 
@@ -303,10 +325,10 @@ class _Link:
 
 
 def _chain(lifecycle: Lifecycle) -> bool:
-    """Hear SIGTERM and SIGINT before the server does. Called on the main thread, as often as one likes.
+    """Install handlers for SIGTERM and SIGINT before the server's own. Idempotent; main thread only.
 
-    A process whose SIGTERM has no handler, or is ignored, is no server's: tests, scripts and commands keep theirs.
-    Servers set their handlers before they serve, and put back what was there before when they end.
+    A process with a default or ignored SIGTERM does not belong to a server: tests, scripts and commands keep their
+    handlers. Servers install their handlers before they serve, and restore the previous ones at their end.
     """
     for number in (signal.SIGTERM, signal.SIGINT):
         before = signal.getsignal(number)
@@ -318,7 +340,7 @@ def _chain(lifecycle: Lifecycle) -> bool:
         elif before is not signal.default_int_handler:
             signal.signal(number, _Link(lifecycle, before))
             if hasattr(signal, "siginterrupt"):
-                signal.siginterrupt(number, False)  # as asyncio does for its own
+                signal.siginterrupt(number, False)  # as asyncio does for its own handlers
     return True
 
 
@@ -339,7 +361,7 @@ async def _enter(server: Server) -> None:
 
 
 def _task(loop: Loop, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-    # In a clean context: that of a call may name a lane, which is given back when the call is over.
+    # In a clean context: a call's context may refer to a thread that returns to the pool.
     return loop.create_task(work, context=contextvars.Context())
 
 
@@ -347,15 +369,15 @@ def _call(end: Callable[[], None]) -> None:
     try:
         end()
     except Exception:
-        logger.exception("A stream could not be told that the server is shutting down")
+        logger.exception("Shutdown callback of a stream failed")
 
 
 async def _within(work: Awaitable[None]) -> None:
     try:
         await asyncio.wait_for(work, LAST_WORK)
     except Exception:
-        logger.exception("What was to be done when the server shuts down has failed")
+        logger.exception("Shutdown cleanup callback failed")
 
 
 def _nothing() -> None:
-    """Neither a loop, nor anything to take back."""
+    """Return None; used as an empty loop reference and as an empty remover."""

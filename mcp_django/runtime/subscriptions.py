@@ -1,8 +1,8 @@
-"""Subscriptions over all workers: what changed comes from the event log, what sessions want to know is in rows.
+"""Subscriptions across workers: changes from the event log, subscriptions as rows.
 
-A stream of the stateless era lives and ends in the process that has its connection, so nothing of it is written. What a
-session subscribed to is a row, because its stream may be on another worker, or be opened later; the stream learns
-through the log what is subscribed to meanwhile.
+A stream of the stateless era ends with its connection, so its subscriptions are kept in memory. Subscriptions of a
+session are rows, because its stream may be on another worker or be opened later. An open stream receives subscription
+changes through the event log.
 """
 
 import asyncio
@@ -37,39 +37,45 @@ from mcp_django.signals import subscribed, unsubscribed
 logger = logging.getLogger("mcp_django.server")
 
 RETRY_AFTER = 10.0
-"""Seconds after which a client that found no room for its stream may try again."""
+"""Seconds after which a client should retry when the stream limit is reached."""
 BUSY = 1.0
-"""Seconds after which is asked again who may read a resource, when nobody had time to say."""
+"""Seconds between two attempts to check a read permission on an overloaded server."""
 
 Sink = Callable[[int, bytes], None]
 
 
 class Listens:
-    """How many streams that have no end of their own are open in this process: `most`, and `each` of one owner, who is
-    any number of clients if it is the local principal.
+    """Limit on open subscription streams in this process, in total and per owner.
+
+    The local principal may represent many clients, so only the total limit applies to it.
     """
 
     def __init__(self, most: int, each: int) -> None:
         self._most, self._each = most, each
         self._counts: dict[str, int] = {}
         self._all = 0
-        # Servers may run a loop in each of their threads.
+        # Locked, because servers may run a loop in each of their threads.
         self._lock = threading.Lock()
 
     def enter(self, owner: str) -> None:
-        """Count one more. Raises Overloaded."""
+        """Count another open stream.
+
+        Raises:
+            Overloaded: a limit is reached.
+        """
         with self._lock:
             count = self._counts.get(owner, 0)
             if count >= self._each and owner != LOCAL_OWNER:
-                text = f"You have {self._each} streams open; close one first"
+                text = f"{self._each} streams of yours are open already; close one first"
                 raise Overloaded(text, status=429, retry_after=RETRY_AFTER)
+
             if self._all >= self._most:
-                raise Overloaded("There are too many streams; try again later", retry_after=RETRY_AFTER)
+                raise Overloaded("Too many streams are open; try again later", retry_after=RETRY_AFTER)
             self._counts[owner] = count + 1
             self._all += 1
 
     def leave(self, owner: str) -> None:
-        """One less, which had been counted."""
+        """Uncount a stream that was counted by `acquire`."""
         with self._lock:
             self._all -= 1
             left = self._counts[owner] - 1
@@ -83,10 +89,10 @@ class Listens:
 
 
 class LoggedChanges:
-    """`ports.Changes` on the event log, for the server of an alias."""
+    """Implementation of `ports.ChangeFeed` on the event log, for the server of an alias."""
 
     def __init__(self, alias: str, *, feeds: Feeds, executor: Executor, listens: Listens, most: int) -> None:
-        """`most` resources may be subscribed to by one session."""
+        """Create the feed; a session may subscribe to `max_subscriptions` resources."""
         self._alias, self._feeds, self._executor, self._most = alias, feeds, executor, most
         self.enter, self.leave = listens.enter, listens.leave
         self._tasks: set[asyncio.Task[None]] = set()
@@ -100,10 +106,10 @@ class LoggedChanges:
     async def subscribe(self, call: Call, uri: str) -> None:
         session = _session(call)
         if "\0" in uri:
-            raise ResourceNotFound(uri)  # no database keeps it, and no template matches it
+            raise ResourceNotFound(uri)  # Databases cannot store NUL, and templates never match it.
         since = await self._executor.run(self._insert, session.pk, uri)
         if since is not None:
-            # After the row: who opens the stream in between has read it.
+            # Publish after the row is written: a stream opened in between has read the row.
             await self._feeds.publish(Draft(session_topic(session), "subscribed", {"uri": uri, "since": since}))
             self.announce(call, [uri], opened=True)
 
@@ -118,7 +124,7 @@ class LoggedChanges:
         if not signal.receivers or not uris:
             return
         told = {"server": self._alias, "owner": call.principal.key, "session": call.session and call.session.pk}
-        # In a clean context, and on a lane of its own: the call, or its connection, may be over.
+        # In a clean context and on a separate thread: the call, or its connection, may have ended.
         sending = self._send(signal, uris, told)
         task = asyncio.get_running_loop().create_task(sending, context=contextvars.Context())
         self._tasks.add(task)
@@ -130,12 +136,12 @@ class LoggedChanges:
             for uri in uris:
                 await signal.asend_robust(sender=None, uri=uri, **told)
         except Exception:
-            logger.exception("Not all receivers could be told of a subscription")
+            logger.exception("Subscription signal could not be sent to all receivers")
         finally:
             lease.close()
 
     def _insert(self, session: int, uri: str) -> int | None:
-        """Write the row; returns the number of the event after which it holds, None when it was there."""
+        """Insert the row; return the number of the last event before it, or None if the row existed."""
         since = EventLog().head()
         try:
             if not ResourceSubscription.objects.add(session, uri, since=since, most=self._most):
@@ -143,32 +149,34 @@ class LoggedChanges:
         except IntegrityError:
             raise InvalidRequest("This session has ended") from None
         except OverflowError:
-            text = f"A session may subscribe to {self._most} resources at most; unsubscribe from one first"
+            text = (
+                f"This session has reached its limit of {self._most} subscriptions; unsubscribe from a resource first"
+            )
             raise InvalidParams(text) from None
         return since
 
 
 def changes_topic(alias: str) -> str:
-    """Where it is said what changed on a server."""
+    """Return the topic of changes on a server."""
     return f"changes:{alias}"
 
 
 def session_topic(session: Session) -> str:
-    """Where it is said what concerns one session."""
+    """Return the topic of events for one session."""
     return f"session:{session.pk}"
 
 
 def _session(call: Call) -> Session:
     if call.session is None:
-        raise InvalidRequest("Say initialize first")
+        raise InvalidRequest("The session is not initialized; send initialize first")
     return call.session
 
 
 class SessionView:
-    """What the stream of a session carries: the log, seen as the session may see it.
+    """Event log filtered for one session.
 
-    Nothing is copied for a session, so what it missed is found as long as the log has it: the messages of its own
-    topic, updates of what it subscribed to, and changes of lists that its revision knows.
+    Events are not copied per session. A session can therefore read missed events as long as the log has them: messages
+    of its own topic, updates of subscribed resources, and list changes that its revision supports.
     """
 
     def __init__(self, server: Server, *, feeds: Feeds, executor: Executor) -> None:
@@ -176,17 +184,21 @@ class SessionView:
         self._era = HandshakeEra(server)
 
     async def open(self, session: Session, after: int, sink: Sink, *, connection: Connection, fresh: bool) -> "View":
-        """Have `sink` called on the running loop with the number and the encoded JSON-RPC message of each event that
-        the session is told of, in their order, from the one after number `after` on. It must neither block nor raise.
+        """Open a stream of the session's events from number `after` + 1 on.
 
-        Returns when nothing can be missed any more; what is in the log by then has been given to `sink`. The principal
-        of `connection` is asked for permission. A `fresh` stream, which continues no other, says first which lists are
-        not what the session was given last. Raises django.db.Error when the log cannot be read.
+        `handler` is called on the running loop, in order, with the number and the encoded JSON-RPC message of each
+        event. It must neither block nor raise. On return, all past events have been passed to `handler` and no future
+        event is missed. The principal of `connection` must have permission to read updated resources. A `is_new`
+        stream, which continues no other, first reports the lists that changed since the session received them.
+
+        Raises:
+            django.db.Error: the event log cannot be read.
         """
         message = jsonrpc.Notification(RESOURCE_UPDATED, None)
         call = self._era.open(message, connection, Outbox(interactive=False))
         view = View(call, sink)
         feed = self._feeds.here()
+
         try:
             await view.follow(feed, session_topic(session), after)
             await view.follow(feed, changes_topic(self._server.alias), after)
@@ -200,7 +212,7 @@ class SessionView:
 
 
 class View:
-    """A session's open stream, until `stop`."""
+    """Open event stream of a session, until `stop`."""
 
     __slots__ = (
         "_call",
@@ -221,27 +233,27 @@ class View:
         self._notified = call.server.notified(call.revision)
         self._following: list[Following] = []
         self._subscribed: dict[str, int] = {}
-        """URI → number of the event after which it is told of."""
+        """Resource URI → number of the event after which updates are sent."""
         self._early: list[Event] | None = []
-        """What comes before both topics are followed, whose events would not be in order."""
+        """Events received before both topics are subscribed, sorted later; None afterwards."""
         self._queue: deque[Event] = deque()
-        """What waits behind an event about which somebody has to be asked."""
+        """Events queued behind one that needs a permission check."""
         self._task: asyncio.Task[None] | None = None
         self._followed = Followed(call, self._changed_elsewhere) if may_follow(call.server) else None
-        """The resources of other servers, whose changes are in no log."""
+        """Subscriptions to resources of other servers, whose changes are not in the log."""
         self._elsewhere: dict[str, None] = {}
-        """Those that have changed, and of which is to be told."""
+        """URIs of changed upstream resources whose notifications are pending."""
         self._telling: asyncio.Task[None] | None = None
 
     @property
     def position(self) -> int:
-        """The number up to which the sink has been given all that the session is told."""
+        """Number up to which all events of the session have been passed to the handler."""
         if self._early or self._queue:
             return (self._early or self._queue)[0].seq - 1
         return min(following.position for following in self._following)
 
     def stop(self) -> None:
-        """Give the sink nothing more. May be called more than once."""
+        """Stop calling the handler. Idempotent."""
         for following in self._following:
             following.stop()
         self._early = []
@@ -253,17 +265,20 @@ class View:
             self._followed.close()
 
     async def follow(self, feed: Feed, topic: str, after: int) -> None:
-        """Hear of a topic too."""
+        """Subscribe to a topic."""
         self._following.append(await feed.follow(topic, self._hear, after=after))
 
     def go_live(self, subscribed: Mapping[str, int], stale: Iterable[str], after: int) -> None:
-        """All topics are followed. These URIs were subscribed to after these events, and these kinds of lists had
-        changed before the one after which the stream begins.
+        """Start delivery after all topics are subscribed.
+
+        `subscribed_uris` maps URIs to the event after which their updates are sent. `stale_lists` are kinds of lists
+        that changed before event `after`.
         """
         self._subscribed.update(subscribed)
         for kind in stale:
             if kind in self._notified.lists:
                 self._say(after, LISTS[kind], None)
+
         early, self._early = self._early or [], None
         if self._followed is not None:
             for uri in subscribed:
@@ -280,7 +295,7 @@ class View:
                 self._task = asyncio.get_running_loop().create_task(self._work_off(), context=contextvars.Context())
 
     def _pass(self, event: Event) -> bool:
-        """Give the sink what it should have of an event; False when somebody has to be asked first."""
+        """Deliver an event if it concerns the session; return False if permission must be checked first."""
         match event.kind:
             case "message":
                 self._sink(event.seq, jsonrpc.dumps(event.payload))
@@ -331,7 +346,10 @@ class View:
                 self._telling = asyncio.get_running_loop().create_task(work, context=contextvars.Context())
 
     async def _tell_of_elsewhere(self) -> None:
-        """It has the number of what was last said: it is in no log, and who comes back for more is told anew."""
+        """Send notifications of upstream changes under the number of the last delivered event.
+
+        These changes are not in the log. A client that resumes is notified again.
+        """
         try:
             while self._elsewhere:
                 uri = next(iter(self._elsewhere))

@@ -1,9 +1,9 @@
-"""Pages of the site that people are sent to by a question, and come back from (client/elicitation, URL mode).
+"""URL-mode elicitation: links to pages of the site and back (client/elicitation).
 
-Two sealed tokens stand for a visit. The one that opens the page goes through the client; the one that ends the visit
-only the browser sees, so that who knows the first cannot say that the page is done. Both name the user, and open for
-nobody else: the link may have been sent to somebody else (client/elicitation, Phishing). That a visit is over is a row,
-made once; the event log tells the worker that waits for it.
+Two sealed tokens represent a visit. The client receives the token that opens the page. Only the browser receives the
+token that finishes the visit, so the holder of the first token cannot mark the page as done. Both tokens contain the
+user and are valid for this user only, because the link may have been forwarded (client/elicitation, Phishing). A
+finished visit is a row that is inserted once. The event log notifies the worker that waits for it.
 """
 
 import asyncio
@@ -28,27 +28,30 @@ from mcp_django.server.client_requests.conversation import Unanswered
 from mcp_django.server.ports import Executor, StateTooLarge
 
 OPEN, DONE = "page", "page_done"
-"""The names of the views in `mcp_django.urls`, and what their tokens are bound to."""
+"""Names of the views in `mcp_django.urls`, and the bindings of their tokens."""
 NEXT = "next"
-"""The query parameter that tells a page where to send the user, as in Django's own views."""
+"""Query parameter that holds the return URL of a page, as in Django's own views."""
 LONGEST = 6000
-"""Characters of a token; browsers and proxies take URLs of 8 KB."""
+"""Maximum length of a token in characters; browsers and proxies accept URLs of 8 KB."""
 
 
 class Visit(NamedTuple):
-    """What a token stands for."""
+    """Content of a sealed token."""
 
     id: str
     user: str
-    """The primary key of the only user it is for."""
+    """Primary key of the only user that the visit is valid for."""
     target: str
-    """Where the user goes next."""
+    """URL that the user is redirected to."""
     expires: float
-    """Seconds since the epoch."""
+    """Expiry time in seconds since the epoch."""
 
 
 class SitePages:
-    """See `server.ports.Pages`. `open`, `finish` and `is_finished` may ask the database, and belong into views."""
+    """Implementation of `server.ports.ElicitationPages` with sealed tokens.
+
+    `unseal_visit`, `mark_finished` and `is_finished` may query the database. Call them from views.
+    """
 
     def __init__(
         self, secrets: Sequence[str | bytes], *, executor: Callable[[], Executor], feeds: Callable[[], Feeds]
@@ -59,9 +62,10 @@ class SitePages:
     def address(self, call: Call, target: Any, id: str, *, ttl: float) -> str:
         request, user = call.request, getattr(call.principal.user, "pk", None)
         if request is None:
-            raise Unanswered("The page has no address here: this call did not come over HTTP")
+            raise Unanswered("Cannot build the URL of the page: the call was not received over HTTP")
         if user is None:
-            raise Unanswered("Only a user of this site can be sent to a page of it, and the caller is none")
+            raise Unanswered("Cannot open a page of this site: the caller has no user account here")
+
         expires = timezone.now().timestamp() + ttl
         done = self.link(request, DONE, Visit(id, str(user), "", expires), ttl=ttl)
         if callable(target):
@@ -71,11 +75,11 @@ class SitePages:
         return str(request.build_absolute_uri(self.link(request, OPEN, Visit(id, str(user), page, expires), ttl=ttl)))
 
     def link(self, request: Any, purpose: str, visit: Visit, *, ttl: float) -> str:
-        """The path of one of the two views, below the prefix that the request came through."""
+        """Return the path of one of the two views, below the prefix of the request."""
         try:
             token = self._seal.seal(visit._asdict(), purpose.encode(), ttl=ttl)
         except StateTooLarge:
-            raise Unanswered("The address of the page is too long") from None
+            raise Unanswered("The URL of the page is too long") from None
         return _reversed(request, purpose, token)
 
     async def returned(self, id: str, *, within: float) -> bool:
@@ -83,10 +87,11 @@ class SitePages:
             return True
         if within <= 0:
             return False
+
         over = asyncio.Event()
         following = await self._feeds().here().follow(_topic(id), lambda event: over.set())
         try:
-            # Somebody may have come back before it was followed.
+            # The user may have returned before the subscription was active.
             if await run_apart(self._executor(), self.is_finished, id):
                 return True
             async with asyncio.timeout(within) as scope:
@@ -100,17 +105,21 @@ class SitePages:
         return True
 
     def open(self, token: str, purpose: str) -> Visit:
-        """What a token of this purpose stands for. Raises InvalidParams when it is none, or no longer."""
+        """Return the visit of a token of this purpose.
+
+        Raises:
+            InvalidParams: the token is invalid or expired.
+        """
         found = self._seal.open(token, purpose.encode())
         return Visit(found["id"], found["user"], found["target"], found["expires"])
 
     def is_finished(self, id: str) -> bool:
-        """Has the user come back?"""
+        """Return True if the user has returned from the page."""
         return SpentState.objects.filter(digest=_digest(id)).exists()
 
     def finish(self, visit: Visit) -> bool:
-        """The user has come back: whoever waits for it is told. False when this was said before."""
-        # Kept as long as somebody may still ask: a round that was answered late can be repeated.
+        """Record the user's return and notify the waiting worker; False if it was recorded before."""
+        # Keep the row for another day: a round that was answered late can be repeated.
         expires = dt.datetime.fromtimestamp(visit.expires, dt.UTC) + dt.timedelta(days=1)
         rows = SpentState.objects.all()
         try:
@@ -118,6 +127,7 @@ class SitePages:
                 rows.create(digest=_digest(visit.id), expires=expires)
         except IntegrityError:
             return False
+
         self._feeds().publish_on_commit(Draft(_topic(visit.id), "returned"), using=rows.db)
         return True
 
@@ -125,15 +135,15 @@ class SitePages:
 def _reversed(request: Any, name: str, token: str) -> str:
     match = request.resolver_match
     namespace = ":".join(match.namespaces) or "mcp_django"
-    # What the endpoint's own pattern captured is none of the prefix.
+    # Exclude the parameters that the endpoint's own pattern captured; the rest belongs to the prefix.
     own = {*(match.captured_kwargs or ()), *(match.extra_kwargs or ())}
     prefix = {name: value for name, value in match.kwargs.items() if name not in own}
     try:
         return reverse(f"{namespace}:{name}", kwargs={**prefix, "token": token})
     except NoReverseMatch:
         raise RuntimeError(
-            "A page that people are sent to takes the views of mcp_django.urls: include it in the URLconf, beside "
-            "asgi.mount too"
+            "URL elicitation requires the views of mcp_django.urls: include them in the URLconf, even if you use "
+            "asgi.mount"
         ) from None
 
 

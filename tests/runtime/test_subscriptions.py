@@ -352,7 +352,7 @@ def test_a_session_may_subscribe_to_so_many_resources_and_no_more() -> None:
         call = stage.call(await stage.session())
         await stage.changes.subscribe(call, "note://open")
         await stage.changes.subscribe(call, "note://secret")
-        with pytest.raises(InvalidParams, match="2 resources at most"):
+        with pytest.raises(InvalidParams, match="limit of 2 subscriptions"):
             await stage.changes.subscribe(call, "note://open/a")
         await stage.changes.unsubscribe(call, "note://open")
         await stage.changes.subscribe(call, "note://open/a")
