@@ -170,7 +170,7 @@ def test_a_version_that_cannot_be_read_is_read_again(clock: Clock, caplog: pytes
         await process.listen()
         await process.until_looked()
         process.stock.broken = True
-        await clock.advance_until(lambda: "could not be noticed" in caplog.text)
+        await clock.advance_until(lambda: "Failed to detect" in caplog.text)
         process.stock.number, process.stock.broken = 2, False
         await clock.advance_until(lambda: len(process.heard) == 2)
 

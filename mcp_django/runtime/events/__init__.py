@@ -1,1 +1,1 @@
-"""The event log: publishing, following, and the channel layer that wakes the followers."""
+"""Event log: publishing, following, and wake-ups over the channel layer."""

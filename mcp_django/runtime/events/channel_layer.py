@@ -1,9 +1,10 @@
-"""The one door to the channel layer: how a process tells others what it has appended to the log.
+"""Channel layer access: wake-ups notify other processes of appended events.
 
-A wake carries the events themselves if they are small, so that nobody has to read them. Nothing rests on it: who
-misses one reads the log a little later. So what goes wrong here is logged, tried again, and fails nobody.
+A wake-up contains the events themselves if they are small, which saves a query. Delivery does not depend on wake-ups: a
+process that misses one reads the log a little later. Errors of the layer are therefore logged and retried, and never
+raised to callers.
 
-The layer in memory reaches this process only, where events are handed over without it: it is left alone.
+The in-memory layer reaches this process only, where events are passed on directly. It is not used.
 """
 
 import asyncio
@@ -31,54 +32,60 @@ logger = logging.getLogger("mcp_django.events")
 GROUP = "mcp_django.events"
 TYPE = "mcp_django.wake"
 WAKE_BYTES = 8 * 1024
-"""Of payload in one wake. What is larger is read from the log."""
+"""Maximum bytes of payload in a wake-up; larger payloads are read from the log."""
 MOST_UNSENT = 1000
-"""Events that wait to be sent. Of the rest others learn by the next wake, or when they next look."""
+"""Maximum number of events waiting to be sent.
+
+Other processes detect the rest by the next wake-up or poll.
+"""
 SEND_WITHIN = 2.0
 JOIN_EVERY = 30.0
-"""Seconds between two times the group is joined: Redis forgets groups when it restarts, and when they are old."""
+"""Seconds between two joins of the group.
+
+Redis drops groups when it restarts, and when they expire.
+"""
 RETRY = 1.0
 COMPLAIN_EVERY = 60.0
 
 Hear = Callable[[Sequence[Event], int], None]
-"""Called with the events of a wake and the number up to which there are events."""
+"""Callback for the events of a wake-up and the number of the latest event."""
 
 
 class _Complaints:
-    """Tells the log of an outage once a minute, not once an event."""
+    """Log of layer failures, limited to one record a minute."""
 
     def __init__(self) -> None:
         self._next = 0.0
 
     def note(self, what: str) -> None:
-        """Log the exception that is being handled."""
+        """Log the current exception, at most once a minute."""
         now = monotonic()
         if now >= self._next:
             self._next = now + COMPLAIN_EVERY
-            logger.warning("The channel layer failed: %s. Events arrive late until it works", what, exc_info=True)
+            logger.warning("Channel layer failed: %s. Events are delayed until it works again", what, exc_info=True)
 
 
 _complaints = _Complaints()
 
 
 def find_layer(alias: str | None) -> Any:
-    """The channel layer of an alias if it reaches other processes, else None."""
+    """Return the channel layer of an alias if it reaches other processes, else None."""
     if not alias:
         return None
     try:
         layer = get_channel_layer(alias)
     except Exception:
-        _complaints.note(f'CHANNEL_LAYERS["{alias}"] cannot be made')
+        _complaints.note(f'cannot create CHANNEL_LAYERS["{alias}"]')
         return None
     return None if isinstance(layer, InMemoryChannelLayer) else layer
 
 
 def group() -> str:
-    """Where wakes about the log of this project are sent.
+    """Return the group that receives wake-ups of this project's event log.
 
-    Projects share a Redis, whose PubSub knows no databases, and mostly the prefix of channels_redis too; but a number
-    means nothing in another log. Who cannot be sure to have the same one hears nothing: where processes name a database
-    differently, or not all have the new SECRET_KEY yet, they look for themselves.
+    Projects may share a Redis, whose PubSub ignores databases, and often the prefix of channels_redis. An event number
+    is valid in one log only, so the name contains a digest of the database settings and the first secret. Processes
+    with other settings, or without the new SECRET_KEY yet, receive no wake-ups and poll the log instead.
     """
     settings = connections.databases[router.db_for_write(StreamEvent)]
     log = [str(settings.get(name) or "") for name in ("ENGINE", "HOST", "PORT", "NAME")]
@@ -86,15 +93,15 @@ def group() -> str:
 
 
 class Ear:
-    """Hears on one event loop what other processes append."""
+    """Receiver of wake-ups on one event loop."""
 
     def __init__(self, layer: Any, hear: Hear) -> None:
         self._layer, self._hear, self._group = layer, hear, group()
         self.joined = asyncio.Event()
-        """Set when wakes can arrive."""
+        """Event that is set as soon as wake-ups can arrive."""
 
     async def listen(self) -> None:
-        """Until it is cancelled; then the group is left."""
+        """Receive wake-ups until cancelled; then leave the group."""
         channel: str | None = None
         joining: asyncio.Task[None] | None = None
         try:
@@ -103,10 +110,10 @@ class Ear:
                     if channel is None:
                         channel = await self._layer.new_channel()
                         joining = asyncio.create_task(self._stay_joined(channel))
-                    # Without a timeout: layers take a cancelled `receive` for the end of the channel.
+                    # No timeout: layers treat a cancelled `receive` as the end of the channel.
                     message = await self._layer.receive(channel)
                 except Exception:
-                    _complaints.note("it could not be listened to")
+                    _complaints.note("cannot receive")
                     await asyncio.sleep(RETRY)
                 else:
                     self._read(message)
@@ -122,7 +129,7 @@ class Ear:
                 async with asyncio.timeout(SEND_WITHIN):
                     await self._layer.group_add(self._group, channel)
             except Exception:
-                _complaints.note("its group could not be joined")
+                _complaints.note("cannot join its group")
                 await asyncio.sleep(RETRY)
             else:
                 self.joined.set()
@@ -133,22 +140,29 @@ class Ear:
             async with asyncio.timeout(SEND_WITHIN):
                 await self._layer.group_discard(self._group, channel)
         except Exception:
-            logger.debug("The group of the channel layer could not be left", exc_info=True)
+            logger.debug("Failed to leave the group of the channel layer", exc_info=True)
 
     def _read(self, message: Any) -> None:
         try:
             head = int(message["head"])
             events = [Event(int(seq), topic, kind, loads(payload)) for seq, topic, kind, payload in message["events"]]
         except (KeyError, TypeError, ValueError):
-            return  # not one of ours, or of a release to come
+            return  # sent by a foreign or a newer release
         self._hear(events, head)
 
 
 class Voice:
-    """Sends wakes, on the event loop that it is used on; in order, one at a time, as many events in one as fit."""
+    """Sender of wake-ups on one event loop.
+
+    Wake-ups are sent in order, one at a time, each with as many events as fit.
+    """
 
     def __init__(self, layer: Callable[[], Any], left: Callable[[Sequence[Event]], None] | None = None) -> None:
-        """`layer` gives the channel layer, or None; `left` is given what could not be sent because the loop ended."""
+        """Create the sender.
+
+        `get_layer` returns the channel layer, or None. `on_unsent` is called with the events that were not sent because
+        the loop ended.
+        """
         self.layer, self._left = layer, left
         self._unsent: deque[Event] = deque(maxlen=MOST_UNSENT)
         self._task: asyncio.Task[None] | None = None
@@ -156,7 +170,7 @@ class Voice:
         self.idle.set()
 
     def say(self, events: Sequence[Event]) -> None:
-        """Send these soon."""
+        """Send a wake-up for these events soon."""
         self._unsent.extend(events)
         if self._task is None:
             self.idle.clear()
@@ -172,7 +186,7 @@ class Voice:
                     async with asyncio.timeout(SEND_WITHIN):
                         await layer.group_send(group(), message)
                 except Exception:
-                    _complaints.note("a wake could not be sent")
+                    _complaints.note("cannot send a wake-up")
         except asyncio.CancelledError:
             if self._left is not None and self._unsent:
                 self._left(tuple(self._unsent))
@@ -199,8 +213,10 @@ class Voice:
 
 
 class Crier:
-    """Sends wakes from where there is no event loop that lasts: a request under WSGI, a task of Celery's, a command. It
-    has a thread and a loop of its own, from its first use to the end of the process.
+    """Sender of wake-ups from code without a long-lived event loop.
+
+    For requests under WSGI, Celery tasks and commands. It has a thread and a loop of its own, from its first use to the
+    end of the process.
     """
 
     def __init__(self, layer: Callable[[], Any]) -> None:
@@ -210,7 +226,7 @@ class Crier:
         self._pid = 0
 
     def say(self, events: Sequence[Event]) -> None:
-        """Send these soon. Called on any thread."""
+        """Send a wake-up for these events soon. Thread-safe."""
         with self._lock:
             if self._loop is None or self._pid != os.getpid():
                 self._start()
@@ -220,7 +236,7 @@ class Crier:
             loop.call_soon_threadsafe(self._voice.say, events)
 
     def finish(self, within: float = 1.0) -> None:
-        """Wait until everything is sent, or so many seconds, and end the thread."""
+        """Wait until all events are sent, at most `timeout` seconds, and stop the thread."""
         with self._lock:
             loop, self._loop = self._loop, None
         if loop is not None and self._pid == os.getpid():
@@ -229,7 +245,7 @@ class Crier:
 
     def _start(self) -> None:
         if self._pid != os.getpid():
-            # After a fork the thread is the parent's.
+            # After a fork the thread exists in the parent only.
             self._voice = Voice(self._voice.layer)
             self._pid = os.getpid()
             atexit.register(self.finish)

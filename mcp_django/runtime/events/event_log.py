@@ -1,4 +1,4 @@
-"""The event log as the runtime uses it: payloads are JSON, and numbers come back with them."""
+"""Event log as the runtime uses it: JSON payloads and numbered events."""
 
 import secrets
 import time
@@ -12,25 +12,31 @@ from mcp_django.models.stream_event import NewEvent
 from mcp_django.protocol.jsonrpc import dumps, loads
 
 ATTEMPTS = 10
-"""Tries of an append whose transaction the database gives up for another's sake."""
+"""Maximum number of attempts to append when the database aborts the transaction."""
 GIVEN_UP = {"40001", "40P01", 1205, 1213}
-"""PostgreSQL's serialization failure and deadlock (SQLSTATE), MySQL's lock wait timeout and deadlock."""
+"""Error codes of aborted transactions that can be retried.
+
+PostgreSQL's serialization failure and deadlock (SQLSTATE), MySQL's lock wait timeout and deadlock.
+"""
 
 
 class Event(NamedTuple):
-    """One entry of the log."""
+    """Entry of the log."""
 
     seq: int
-    """Its number: without gaps, in the order of the commits."""
+    """Number of the event: without gaps, in commit order."""
     topic: str
-    """For whom it is: `session:<pk>`, `stream:<session pk>:<token>`, `posts:<loop>` or `changes:<server alias>`."""
+    """Topic of the event.
+
+    One of `session:<pk>`, `stream:<session pk>:<token>`, `posts:<loop>` and `changes:<server alias>`.
+    """
     kind: str
     payload: Any
-    """The decoded JSON."""
+    """Decoded JSON."""
 
 
 class Draft(NamedTuple):
-    """An event that is not in the log yet; `payload` is whatever JSON can say."""
+    """Event that is not in the log yet; `payload` is any JSON value."""
 
     topic: str
     kind: str
@@ -38,13 +44,16 @@ class Draft(NamedTuple):
 
 
 class EventLog:
-    """Reads and writes the log. It blocks, so it belongs on a lane."""
+    """Reader and writer of the log. Its methods block, so call them on a pool thread."""
 
     def append(self, drafts: Sequence[Draft]) -> list[Event]:
-        """Write these in order and return them with their numbers, which follow one another.
+        """Append events in order and return them with their consecutive numbers.
 
-        One short transaction, or part of the one that surrounds it: then everybody else who appends waits for its end,
-        and nobody may be told before. Raises django.db.Error when the database cannot.
+        Runs in a short transaction, or as part of the surrounding one. In the latter case all other writers wait for
+        the end of that transaction, and followers must not be notified before.
+
+        Raises:
+            django.db.Error: the database failed.
         """
         if not drafts:
             return []
@@ -53,7 +62,7 @@ class EventLog:
         return [Event(seq, *draft) for seq, draft in enumerate(drafts, first)]
 
     def read(self, after: int, *, topic: str | None = None, most: int = 1000) -> list[Event]:
-        """The first `most` events with numbers above `after`, in order; those of one topic, when it is given."""
+        """Return up to `limit` events above number `after`, optionally of one topic."""
         rows = StreamEvent.objects.filter(seq__gt=after)
         if topic is not None:
             rows = rows.filter(topic=topic)
@@ -61,15 +70,18 @@ class EventLog:
         return [Event(seq, name, kind, loads(payload)) for seq, name, kind, payload in found]
 
     def head(self) -> int:
-        """The number of the latest event; 0 when there has been none."""
+        """Return the number of the latest event; 0 for an empty log."""
         return StreamEvent.objects.all().head()
 
     def blank(self, seqs: Sequence[int]) -> None:
-        """Empty these events, whose payload nobody needs any more. They stay, because numbers have no gaps."""
+        """Clear the payloads of consumed events.
+
+        The rows stay, because numbers have no gaps.
+        """
         StreamEvent.objects.filter(seq__in=seqs).update(payload="null")
 
     def purge(self, *, seconds: float, most: int = 1000) -> int:
-        """Delete events that were written more than so many seconds ago, `most` at most. Returns how many."""
+        """Delete up to `limit` events older than `max_age_seconds`; return their number."""
         return StreamEvent.objects.all().older(seconds=seconds, most=most).delete()[0]
 
     def _append(self, new: Sequence[NewEvent]) -> int:
@@ -78,7 +90,7 @@ class EventLog:
             try:
                 return rows.append(new)
             except OperationalError as problem:
-                # With an isolation level above READ COMMITTED, two appends at once are one too many.
+                # Two concurrent appends conflict under an isolation level above READ COMMITTED.
                 attempts += 1
                 if attempts == ATTEMPTS or not _is_given_up(problem) or connections[rows.db].in_atomic_block:
                     raise

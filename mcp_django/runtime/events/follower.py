@@ -1,8 +1,8 @@
-"""How a process follows the event log: one feed for each of its event loops that has something open.
+"""Followers of the event log: one per event loop with subscriptions.
 
-Events come to a feed from three sides: handed over by whoever appends them in this process, in the wakes of other
-processes, and from the log itself, which is looked at when a number is missing and once a second in any case. All that
-is told follows the numbers: each event once, in order, whichever side was first.
+A follower receives events from three sources: publishers in this process, wake-ups of other processes, and the log. The
+log is polled when a number is missing, and once a second in any case. Subscribers receive each event once and in order,
+whichever source was first.
 """
 
 import asyncio
@@ -19,37 +19,46 @@ logger = logging.getLogger("mcp_django.events")
 T = TypeVar("T")
 
 POLL = 1.0
-"""Seconds between two looks at the log."""
+"""Seconds between two polls of the log."""
 PATIENCE = 0.01
-"""Seconds in which a missing number may still arrive by itself: two processes that append at once wake crosswise."""
+"""Seconds to wait for a missing number.
+
+The wake-ups of concurrent processes may arrive in reverse order.
+"""
 JOIN_WITHIN = 0.5
-"""Seconds that a feed waits at its start until wakes can reach it."""
+"""Maximum seconds that a starting follower waits until it can receive wake-ups."""
 LINGER = 1.0
-"""Seconds that a feed stays when nobody follows anything any more."""
+"""Seconds that a follower without subscriptions keeps running."""
 PAGE = 1000
 MOST_HELD = 10_000
-"""Events that wait for a missing one."""
+"""Maximum number of events that wait for a missing one."""
 LIST_CHANGED = "list_changed"
 
 Sink = Callable[[Event], None]
-"""Called on the loop, in the order of the numbers. It must neither block nor raise."""
+"""Callback of a subscription, called on the loop in order of the numbers.
+
+It must neither block nor raise.
+"""
 
 
 class Watch(Protocol):
-    """What looks, while something is followed, for changes that nobody tells of. `ListWatch` is one."""
+    """Detector of unpublished changes, active while a follower runs.
+
+    `ListChangeDetector` implements it.
+    """
 
     def look(self, topics: Collection[str]) -> None:
-        """These topics are followed. Called once every POLL seconds."""
+        """Check for changes; called every `POLL_INTERVAL_SECONDS` with the topics."""
 
     def hear(self, event: Event) -> None:
-        """Somebody says `list_changed`."""
+        """Process a `list_changed` event."""
 
     def close(self) -> None:
-        """Nothing is followed any more."""
+        """Stop, because the follower has stopped."""
 
 
 class Following:
-    """Somebody's interest in a topic, until `stop`."""
+    """Subscription to a topic, until `stop`."""
 
     __slots__ = ("_feed", "_held", "_live", "_position", "_sink", "stopped", "topic")
 
@@ -58,16 +67,16 @@ class Following:
         self._position = 0
         self._live = False
         self._held: list[Event] = []
-        """What came while it was being told of the past."""
+        """Events received while past events are delivered."""
         self.stopped = False
 
     @property
     def position(self) -> int:
-        """The number up to which the sink has seen all that concerns it."""
+        """Number up to which the handler has received all events of the topic."""
         return max(self._position, self._feed.position) if self._live else self._position
 
     def stop(self) -> None:
-        """Hear nothing more. May be called at any time on the feed's loop, and more than once."""
+        """End the subscription. Idempotent; call it on the follower's loop."""
         if not self.stopped:
             self._position, self._live, self.stopped = self.position, False, True
             self._held.clear()
@@ -85,10 +94,10 @@ class Following:
             try:
                 self._sink(event)
             except Exception:
-                logger.exception("An event could not be passed on")
+                logger.exception("Event handler failed")
 
     def _go_live(self, position: int) -> None:
-        """Everything up to `position` has been told, or is of no interest; what came meanwhile comes next."""
+        """Deliver the buffered events; those up to `position` have been delivered."""
         if self.stopped:
             return
         held, self._held = self._held, []
@@ -97,12 +106,12 @@ class Following:
             self._tell(event)
 
     def _go_back(self, position: int) -> None:
-        """Numbers above `position` will be used again."""
+        """Reset the position, because numbers above `position` will be used again."""
         self._position = min(self._position, position)
 
 
 class Feed:
-    """Follows the log on one event loop while somebody follows a topic."""
+    """Follower of the log on one event loop, running while topics are subscribed."""
 
     def __init__(
         self,
@@ -112,46 +121,54 @@ class Feed:
         voice: Voice,
         watch: Watch | None = None,
     ) -> None:
-        """`layer` gives the channel layer over which other processes are heard, or None; to them speaks `voice`."""
+        """Create the follower.
+
+        `get_layer` returns the channel layer that delivers wake-ups, or None. `wake_publisher` sends them.
+        """
         self._log, self._executor, self._layer, self.voice = log, executor, layer, voice
         self._watch = watch
         self.position = 0
-        """The number up to which everything has been told."""
+        """Number up to which all events have been delivered."""
         self._topics: dict[str, tuple[Following, ...]] = {}
         self._held: dict[int, Event] = {}
         self._head = 0
-        """The highest number heard of."""
+        """Highest known event number."""
         self._live = False
-        """Is the position known?"""
+        """True if the position is known."""
         self._asked = asyncio.Event()
-        # None of these while nothing is followed: they know the loop, which must not live by its feed.
+        # None while the follower is stopped: these objects refer to the loop, which the follower must not keep alive.
         self._ready: asyncio.Future[None] | None = None
         self._tail: asyncio.Task[None] | None = None
         self._alarm: asyncio.TimerHandle | None = None
 
     @property
     def active(self) -> bool:
-        """Does it follow the log?"""
+        """True while the follower runs."""
         return self._tail is not None
 
     async def follow(self, topic: str, sink: Sink, *, after: int | None = None) -> Following:
-        """Have `sink` called for each event of `topic` from now on; with `after`, a number, for those that came after
-        it and are still in the log, first. Returns when nothing can be missed any more.
+        """Subscribe to the events of a topic from now on, or from number `after` + 1 on.
 
-        "Now" is where the feed stands. It may be POLL seconds behind, so what was appended just before may come too.
+        With `after`, past events that are still in the log are delivered first. On return no future event can be
+        missed. "Now" is the follower's position, which may lag `POLL_INTERVAL_SECONDS` behind. Events appended just
+        before may be delivered.
 
-        Raises django.db.Error when the log cannot be read.
+        Raises:
+            django.db.Error: the log cannot be read.
         """
         following = Following(self, topic, sink)
         self._topics[topic] = (*self._topics.get(topic, ()), following)
+
         try:
             await self._started()
             if after is None:
                 following._go_live(self.position)
                 return following
+
             if after > self.position:
-                # Heard of elsewhere, and not here yet; or of a log that has gone back since.
+                # The number was received elsewhere and is not known here yet, or belongs to a log that was reset.
                 after = min(after, await self._run(self._log.head))
+
             following._position, upto = after, self.position
             while following._position < upto and not following.stopped:
                 page = await self._run(self._log.read, following._position, topic=topic, most=PAGE)
@@ -160,6 +177,7 @@ class Feed:
                         following._tell(event)
                 if len(page) < PAGE or page[-1].seq > upto:
                     break
+
             following._go_live(max(after, upto))
         except BaseException:
             following.stop()
@@ -167,7 +185,10 @@ class Feed:
         return following
 
     def take(self, events: Sequence[Event], head: int = 0) -> None:
-        """There are these events, and others up to `head`. Called on the loop, in any order."""
+        """Receive events in any order, and the number of the latest event.
+
+        Call it on the loop.
+        """
         if self._tail is None:
             return
         for event in events:
@@ -175,6 +196,7 @@ class Feed:
                 self._held[event.seq] = event
             head = max(head, event.seq)
         self._head = max(self._head, head)
+
         if self._live:
             self._tell_held()
             if self.position < self._head and self._alarm is None:
@@ -183,7 +205,7 @@ class Feed:
             self._held.clear()
 
     async def close(self) -> None:
-        """End it, whoever follows what. It starts again when something is followed."""
+        """Stop the follower; the next subscription starts it again."""
         tail = self._tail
         if tail is not None:
             tail.cancel()
@@ -244,11 +266,12 @@ class Feed:
                 await self._read_news()
             except Exception as problem:
                 if not complained:
-                    logger.warning("The event log could not be read; it is tried again every second", exc_info=True)
+                    logger.warning("Failed to read the event log; retrying every second", exc_info=True)
                 complained = True
                 self._fail(problem)
             else:
                 complained = False
+
             if self._topics:
                 alone_since = None
                 if self._watch is not None:
@@ -257,6 +280,7 @@ class Feed:
                 alone_since = loop.time()
             elif loop.time() - alone_since >= LINGER:
                 return
+
             try:
                 async with asyncio.timeout(POLL):
                     await self._asked.wait()
@@ -264,16 +288,19 @@ class Feed:
                 pass
 
     def _fail(self, problem: Exception) -> None:
-        """Those who wait for the start are told; others see later what they miss now."""
+        """Raise an error in callers that wait for the start.
+
+        Running subscriptions catch up later.
+        """
         ready, self._ready = self._ready, None
         if ready is not None:
             ready.set_exception(problem)
-            ready.exception()  # there may be nobody left who waits
+            ready.exception()  # retrieve it, because the waiting callers may have been cancelled
 
     async def _read_news(self) -> None:
         more = True
         while more:
-            # By the time of the answer others may have told of more than it knows.
+            # While the query runs, other sources may deliver events beyond the queried position.
             asked = self.position if self._live else None
             head, events = await self._run(self._news, asked)
             if asked is None or head < asked:
@@ -283,14 +310,14 @@ class Feed:
                 self._tell(event)
             more = len(events) == PAGE
             if not more:
-                # Numbers have no gaps, so what is not in the log any more was deleted.
+                # Numbers have no gaps, so missing events have been deleted.
                 self.position = max(self.position, head)
             self._tell_held()
 
     def _begin(self, head: int) -> None:
         if self._live:
-            # A database that crashed or was restored: numbers are used again.
-            logger.warning("The event log has gone back from %d to %d", self.position, head)
+            # The database crashed or was restored: numbers are used again.
+            logger.warning("Event log was reset from number %d to %d", self.position, head)
             self._held.clear()
             for followings in self._topics.values():
                 for following in followings:
@@ -330,9 +357,10 @@ class Feed:
 
 
 async def run_apart(executor: Executor, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
-    """Run a function on a lane and a connection of its own, not on those of the call that needs it, however many wait.
+    """Run a function on a separate pool thread and database connection.
 
-    It runs to its end even if the caller is cancelled.
+    It ignores the queue limit, never uses the thread of the current call, and completes even if the caller is
+    cancelled.
     """
 
     async def run() -> T:

@@ -1,8 +1,8 @@
-"""What processes tell each other about what each of them knows for a moment: that it holds no more.
+"""Cross-process cache invalidation over the event log.
 
-One topic of the event log for a subject, followed by a process while it trusts what it knows of it. So what is known
-costs nothing, and is yet gone everywhere when it ends. Under WSGI a loop lasts for a request, and nothing is followed:
-there it is looked up again when it is trusted no more.
+Each kind of cache has one topic. A process subscribes to it while it trusts its cached entries. Reading a cached entry
+is therefore free, and an entry is discarded in all processes when it becomes invalid. Under WSGI a loop lasts for one
+request, so topics are not subscribed there: entries are read again when they expire.
 """
 
 import asyncio
@@ -21,26 +21,30 @@ from mcp_django.runtime.threads.executor import is_inline
 logger = logging.getLogger("mcp_django.events")
 
 LOOK_EVERY = 10.0
-"""Seconds between two looks whether following is still needed."""
+"""Seconds between two checks whether the subscription is still needed."""
 PATIENCE = 1.0
-"""Seconds that a request waits for the news to be followed; then it goes on without."""
+"""Maximum seconds that a request waits for the subscription to start."""
 
 Loop = asyncio.AbstractEventLoop
 
 
 class News:
-    """The news of one topic. `hear` is told of what others say; `is_needed` is asked now and then."""
+    """Invalidation events of one topic.
+
+    `handler` is called with the events of other processes. `is_needed` is called periodically; the subscription ends
+    when it returns False.
+    """
 
     def __init__(self, feeds: Callable[[], Feeds], topic: str, *, hear: Sink, is_needed: Callable[[], bool]) -> None:
         self._feeds, self._topic, self._hear, self._is_needed = feeds, topic, hear, is_needed
         self._ears: weakref.WeakKeyDictionary[Loop, Following | asyncio.Task[None]] = weakref.WeakKeyDictionary()
         self._entered: set[object] = set()
         self.name = secrets.token_hex(6)
-        """Who we are, to know our own words again."""
+        """Identifier of this process in events, used to ignore its own."""
 
     @asynccontextmanager
     async def attended(self) -> AsyncIterator[None]:
-        """From when this is entered nothing is missed on this loop, and for as long afterwards as it is needed."""
+        """Subscribe the running loop on entry; stay subscribed as long as needed."""
         somebody = object()
         self._entered.add(somebody)
         try:
@@ -53,6 +57,7 @@ class News:
         if is_inline():
             return
         loop = asyncio.get_running_loop()
+
         ear = self._ears.get(loop)
         if isinstance(ear, Following):
             return
@@ -61,11 +66,15 @@ class News:
         await asyncio.wait([ear], timeout=PATIENCE)
 
     async def tell(self, kind: str, **said: Any) -> None:
-        """Tell the others. Raises django.db.Error."""
+        """Publish an event to the other processes.
+
+        Raises:
+            django.db.Error: the event cannot be written.
+        """
         await self._feeds().publish(self.draft(kind, **said))
 
     def draft(self, kind: str, **said: Any) -> Draft:
-        """The event that tells the others, and that is not heard here."""
+        """Return an event for the other processes, which this process ignores."""
         return Draft(self._topic, kind, {**said, "by": self.name})
 
     async def _follow(self, loop: Loop) -> None:
@@ -73,7 +82,7 @@ class News:
             self._ears[loop] = await self._feeds().here().follow(self._topic, self._heard)
         except Exception:
             self._ears.pop(loop, None)
-            logger.warning("What other processes say about %s cannot be heard now", self._topic, exc_info=True)
+            logger.warning("Failed to subscribe to invalidation topic %s", self._topic, exc_info=True)
         except BaseException:
             self._ears.pop(loop, None)
             raise

@@ -1,9 +1,9 @@
-"""Notices that what servers list has changed, while somebody in this process wants to know.
+"""Detection of changed lists, while a client subscribes.
 
-Looked at once a second: the version of the registry, where code registers at run time, and those of the providers. What
-one process has noticed of a provider others need not say again, so it carries the provider's version. Permissions are
-told by signals where they change (`notifications.rights`); other processes believe the old ones for some seconds, so
-that this is said a second time when none does any more.
+Lists are those of tools, resources and prompts. Checked once a second: the version of the registry (code may register at run time) and the versions of providers. An
+event contains the provider's version, so that each change is published by one process only. Signals report changes of
+permissions (`notifications.permission_signals`). Other processes cache permissions for some seconds, so the change is
+published again after all caches have expired.
 """
 
 import asyncio
@@ -23,19 +23,19 @@ from mcp_django.server.server import Server
 logger = logging.getLogger("mcp_django.events")
 
 CHANGES = "changes:"
-"""What the topics of servers begin with."""
+"""Prefix of the change topics of servers."""
 KINDS = {"tools": ("tools",), "resources": ("resources", "templates"), "prompts": ("prompts",)}
-"""Kinds of lists, and the registry's collections that are in them."""
+"""Kinds of lists, and the registry's collections of each kind."""
 COMPLAIN_EVERY = 60.0
-"""Seconds between two complaints."""
+"""Minimum seconds between two log records of failures."""
 SPREAD = 2000
-"""Milliseconds over which processes spread what they would otherwise say at the same moment."""
+"""Maximum random delay in milliseconds between processes that publish a change."""
 
 Publish = Callable[..., Awaitable[Any]]
 
 
 class _Seen:
-    """What a server listed when it was last looked at."""
+    """Lists of a server at the time of the last check."""
 
     __slots__ = ("collections", "provided", "version")
 
@@ -46,7 +46,7 @@ class _Seen:
 
 
 class ListWatch:
-    """The watch of one feed."""
+    """Change detector of one follower."""
 
     def __init__(
         self,
@@ -57,19 +57,22 @@ class ListWatch:
         forget_rights: Callable[[], None],
         settled_after: float,
     ) -> None:
-        """`server` finds a server by its alias; `settled_after` seconds no process believes in old permissions."""
+        """Create the detector.
+
+        `get_server` returns the server of an alias. Permission caches of all processes expire within `settle_seconds`.
+        """
         self._publish, self._server, self._executor = publish, server, executor
         self._forget_rights, self._settled_after = forget_rights, settled_after
         self._seen: dict[str, _Seen] = {}
         self._heard: dict[str, str] = {}
-        """Alias → versions of its providers that somebody has told of."""
+        """Alias → provider versions that a process has published."""
         self._settling: dict[tuple[str, str, Any], asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._reading: set[str] = set()
         self._quiet_until = 0.0
 
     def look(self, topics: Collection[str]) -> None:
-        """Look at the servers whose changes are followed; these are the topics that are. Called on the loop."""
+        """Check the servers of the subscribed topics for changes. Call it on the loop."""
         aliases = {topic.removeprefix(CHANGES) for topic in topics if topic.startswith(CHANGES)}
         for alias in self._seen.keys() - aliases:
             del self._seen[alias]
@@ -77,20 +80,22 @@ class ListWatch:
             try:
                 self._look_at(alias, self._server(alias))
             except Exception:
-                self._complain("Whether the lists of the server %r have changed could not be found out", alias)
+                self._complain("Failed to check the lists of server %r for changes", alias)
 
     def hear(self, event: Event) -> None:
-        """A list changed, says somebody. Called on the loop."""
+        """Process a `list_changed` event. Call it on the loop."""
         alias, said = event.topic.removeprefix(CHANGES), event.payload
         version, rights = said.get("version"), said.get("rights")
         if version is not None:
             self._heard[alias] = version
+
         if rights is None:
             return
         key = alias, said["kind"], said.get("user")
         alarm = self._settling.pop(key, None)
         if alarm is not None:
             alarm.cancel()
+
         if rights == "changed":
             self._forget_rights()
             later = self._settled_after + secrets.randbelow(SPREAD) / 1000
@@ -98,7 +103,7 @@ class ListWatch:
             self._settling[key] = loop.call_later(later, self._settle, key, context=contextvars.Context())
 
     def close(self) -> None:
-        """Nobody listens any more."""
+        """Cancel the timers and discard the snapshots, because the follower stops."""
         for alarm in self._settling.values():
             alarm.cancel()
         self._settling.clear()
@@ -127,20 +132,22 @@ class ListWatch:
         try:
             for provider in watched:
                 provider.look()
-            # A version may be read from the database.
+            # Reading a version may query the database.
             found = await run_apart(self._executor(), _versions, watched)
         finally:
             self._reading.discard(alias)
+
         known = seen.provided
         are_others = known is not None and len(known) != len(found)
         before: list[str | None] = [None] * len(found) if known is None or are_others else known
-        # What is not known now is taken for what it was.
+        # An unknown version counts as unchanged.
         seen.provided = [old if new is None else new for old, new in zip(before, found, strict=True)]
         version = _word(seen.provided)
         pairs = zip(watched, before, seen.provided, strict=True)
         changed = {
             name for one, old, new in pairs if are_others or (old is not None and old != new) for name in one.offers
         }
+
         if changed and self._heard.get(alias) != version:
             await self._say(alias, *({"kind": kind, "version": version} for kind in KINDS if kind in changed))
 
@@ -156,10 +163,10 @@ class ListWatch:
         try:
             await work
         except Exception:
-            self._complain("A change of lists could not be noticed or told")
+            self._complain("Failed to detect or publish a list change")
 
     def _complain(self, what: str, *about: str) -> None:
-        """Log the exception that is being handled; of an outage, once a minute."""
+        """Log the current exception, at most once a minute."""
         now = asyncio.get_running_loop().time()
         if now >= self._quiet_until:
             self._quiet_until = now + COMPLAIN_EVERY
@@ -172,10 +179,10 @@ def _collections(server: Server) -> dict[str, tuple[Any, ...]]:
 
 
 def _versions(providers: list[Provider]) -> list[str | None]:
-    """What versions are called in every process."""
+    """Return the versions in a form that is equal in all processes."""
     return [None if (version := provider.version) is None else repr(version) for provider in providers]
 
 
 def _word(versions: list[str | None]) -> str:
-    """All of them, in one word."""
+    """Return a digest of all versions."""
     return blake2b(repr(versions).encode(), digest_size=8).hexdigest()

@@ -1,6 +1,6 @@
-"""Publishing: into the log, to those in this process who follow it, and to other processes.
+"""Event publisher: append to the log, notify followers, wake other processes.
 
-From anywhere: an event loop that lasts, one that is gone with its request, or a thread without any.
+Works from a long-lived event loop, from a loop that ends with its request, and from a thread without a loop.
 """
 
 import asyncio
@@ -26,22 +26,22 @@ logger = logging.getLogger("mcp_django.events")
 
 Loop = asyncio.AbstractEventLoop
 PURGE_EVERY = 60.0
-"""Seconds, at most, between two looks for events that are too old, in a process that appends any."""
+"""Minimum seconds between two deletions of old events in one process."""
 PURGE_AFTER = 1000
-"""Events it appends until the next."""
+"""Number of appended events after which old events are deleted earlier."""
 LOOK_BACK = 16
-"""Hooks of a transaction among which its batch is looked for; behind more of them it gets another."""
+"""Number of recent transaction hooks that are searched for an existing batch."""
 CHANGES = frozenset({"updated", "list_changed"})
-"""Kinds that say the same when they are said twice."""
+"""Kinds of events that can be deduplicated."""
 
 
 class _Batch:
-    """What one transaction, or one savepoint of it, publishes when it commits."""
+    """Events that one transaction, or one of its savepoints, publishes on commit."""
 
     __slots__ = ("_drafts", "_said", "block", "publish")
 
     def __init__(self, publish: Callable[[Sequence[Draft]], Any], block: Atomic | None) -> None:
-        """`block` is the outermost that commits."""
+        """Create an empty batch; `block` is the outermost atomic block that commits."""
         self.publish, self.block = publish, block
         self._drafts: list[Draft] = []
         self._said: set[tuple[str, str, bytes]] = set()
@@ -56,18 +56,24 @@ class _Batch:
             self._drafts.append(draft)
 
     def commit(self) -> None:
-        """The transaction has been committed."""
+        """Publish the events after the commit."""
         self.publish(self._drafts)
 
 
 def _committing_block(alias: str) -> Atomic | None:
-    """The outermost atomic block that this thread is in. What Django's TestCase wraps around a test never commits."""
+    """Return the outermost atomic block of this thread.
+
+    The blocks of Django's TestCase are ignored, because they never commit.
+    """
     blocks = connections[alias].atomic_blocks
     return next((block for block in blocks if not getattr(block, "_from_testcase", False)), None)
 
 
 class Feeds:
-    """The feeds of this process, one for each event loop, and the way into the log. There is one for a process."""
+    """Publisher of events and owner of the followers, one for each event loop.
+
+    Each process has one instance.
+    """
 
     def __init__(
         self,
@@ -77,9 +83,12 @@ class Feeds:
         keep: Callable[[], float],
         watch: Callable[["Feeds"], Watch] | None = None,
     ) -> None:
-        """`executor` gives lanes that no handler can hold: calls wait for what is published while they have one.
-        `layer` gives the channel layer that wakes other processes, or None; `keep` the seconds that events stay;
-        `watch` makes what looks for changes while a feed is followed.
+        """Create the publisher of a process.
+
+        `get_executor` returns an executor whose threads are reserved: calls wait for events to be published while they
+        occupy their own thread. `get_layer` returns the channel layer that wakes other processes, or None.
+        `get_retention_seconds` returns the seconds that events are kept. `create_detector` returns a detector of list
+        changes for a follower.
         """
         self._executor, self._layer, self._keep, self._watch = executor, layer, keep, watch
         self._appended, self._next_purge = 0, 0.0
@@ -88,13 +97,16 @@ class Feeds:
         _all.add(self)
 
     def _begin(self) -> None:
-        """Also in the child of a fork, whose parent's loops do not run there, and whose locks nobody gives back."""
+        """Create the state of a process.
+
+        Repeated in a forked child, which inherits locks that are never released.
+        """
         self._crier = Crier(self._layer)
         self._lock = threading.Lock()
         self._feeds: weakref.WeakKeyDictionary[Loop, Feed] = weakref.WeakKeyDictionary()
 
     def here(self) -> Feed:
-        """The feed of the running loop."""
+        """Return the follower of the running loop."""
         loop = asyncio.get_running_loop()
         with self._lock:
             feed = self._feeds.get(loop)
@@ -105,37 +117,41 @@ class Feeds:
             return feed
 
     async def publish(self, *drafts: Draft) -> list[Event]:
-        """Append these and have everybody told who follows them, in this process and in others. They are in the log on
-        return, whatever becomes of the caller.
+        """Append events, notify followers in all processes, and return the events.
 
-        Not part of a transaction of the call that publishes, which has a connection of its own; on the thread of a
-        caller that is inside one they are part of it, and told when it commits. Raises django.db.Error.
+        The events are in the log on return, and are written even if the caller is cancelled. They are not part of the
+        caller's transaction, because they use a separate connection. Exception: on the thread of a caller inside a
+        transaction they are part of it, and followers are notified when it commits.
+
+        Raises:
+            django.db.Error: the events cannot be written.
         """
         return await run_apart(self._executor(), self._publish, drafts)
 
     def publish_on_commit(self, *drafts: Draft, using: str | None = None) -> None:
-        """The same from sync code, when the transaction that surrounds it commits, or at once if there is none. What
-        one transaction publishes is appended at once, and what it repeats about a change is said once.
+        """Publish events from sync code when the current transaction commits.
 
-        `using` is the alias of that transaction's database, by default the log's own. What goes wrong is logged by
-        Django, and fails nobody.
+        Without a transaction they are published at once. All events of a transaction are appended together, and repeated changes are published once. `using` is the
+        database alias of the transaction, by default that of the log. Django logs errors; they are not raised to the
+        caller.
         """
         alias = router.db_for_write(StreamEvent) if using is None else using
         block = _committing_block(alias)
         batch = None if block is None else self._open_batch(alias, block)
         if batch is not None:
             batch.add(drafts)
+
             return
         batch = _Batch(self._publish, block)
         batch.add(drafts)
         try:
             transaction.on_commit(batch.commit, using=alias, robust=True)
         except transaction.TransactionManagementError:
-            # Autocommit was turned off by hand, so nobody will say when: others find it when they look.
+            # Autocommit is off, so a commit cannot be detected: followers find the events at their next poll.
             self._log.append(drafts)
 
     def close(self, loop: Loop, *, wait: float = 1.0) -> None:
-        """End the feed of a loop, within `wait` seconds. Called on another thread."""
+        """Stop the follower of a loop within `timeout` seconds. Call it on another thread."""
         with self._lock:
             feed = self._feeds.get(loop)
         if feed is not None and feed.active and loop.is_running():
@@ -145,12 +161,12 @@ class Feeds:
                 pass
 
     def _open_batch(self, alias: str, block: Atomic) -> "_Batch | None":
-        """The one that shares the fate of what is done now on a database."""
+        """Return the batch of the current transaction and savepoints, or None."""
         connection = connections[alias]
         savepoints = set(connection.savepoint_ids)
         for known, hook, *_ in reversed(connection.run_on_commit[-LOOK_BACK:]):
             batch = getattr(hook, "__self__", None)
-            # The block, because in a TestCase the hooks of earlier ones are still there.
+            # Compare the block, because hooks of earlier blocks remain in a TestCase.
             if (
                 type(batch) is _Batch
                 and batch.block is block
@@ -164,7 +180,7 @@ class Feeds:
         events = self._log.append(drafts)
         alias = router.db_for_write(StreamEvent)
         if _committing_block(alias) is not None:
-            # No partial: Django wants a name to log.
+            # a lambda instead of a partial: Django logs the name of the function
             transaction.on_commit(lambda: self._tell(events), using=alias, robust=True)
         else:
             self._tell(events)
@@ -172,7 +188,7 @@ class Feeds:
         return events
 
     def _purge(self, appended: int) -> None:
-        """Now and then, delete more than was appended since."""
+        """Delete more events than were appended since the last deletion, when it is due."""
         self._appended += appended
         now = monotonic()
         if now < self._next_purge and self._appended < PURGE_AFTER:
@@ -181,13 +197,14 @@ class Feeds:
         try:
             self._log.purge(seconds=self._keep(), most=2 * PURGE_AFTER)
         except Error:
-            logger.warning("Old events could not be deleted; it is tried again later", exc_info=True)
+            logger.warning("Failed to delete old events; retrying later", exc_info=True)
 
     def _tell(self, events: Sequence[Event]) -> None:
         if not events:
             return
         with self._lock:
             feeds = [(loop, feed) for loop, feed in self._feeds.items() if feed.active]
+
         say = self._crier.say if self._layer() is not None else None
         for loop, feed in feeds:
             try:
@@ -195,8 +212,8 @@ class Feeds:
                 if say is not None:
                     loop.call_soon_threadsafe(feed.voice.say, events)
             except RuntimeError:
-                continue  # it was closed just now
-            # One of them tells the other processes.
+                continue  # the loop was closed just now
+            # One follower is enough to wake the other processes.
             say = None
         if say is not None:
             say(events)
