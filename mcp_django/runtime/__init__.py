@@ -1,1 +1,1 @@
-"""Django side of the engine: thread pool, event log, sessions, streams, sealed tokens."""
+"""Django side of the engine: threads, event log, sessions, streams, sealed tokens."""

@@ -36,16 +36,16 @@ from mcp_django.server.ports import StateTooLarge
 VERSION = b"\x01"
 ID, SALT, NONCE = 4, 16, 12
 MARK = 16
-"""Length of the message authentication code of a signed name: 128 bits, which cannot be guessed."""
+"""Length of a name's authentication code in bytes: 128 bits cannot be guessed."""
 MARKED = 512
 """Maximum length of a signed name in characters; longer input is rejected unread."""
 SHORT = 256
 """Maximum length of JSON that is sealed without compression, in bytes."""
 INFLATES = 8
-"""Maximum ratio of the payload's length to the longest token; repetitive JSON compresses well."""
+"""Maximum ratio of payload to token length; repetitive JSON compresses well."""
 
 _HEAD = struct.Struct(">Bd")
-"""Header of the plaintext: compression flag and expiry time (seconds since the epoch)."""
+"""Header of the plaintext: compression flag, expiry in seconds since the epoch."""
 
 
 class Seal:
@@ -142,7 +142,7 @@ class Stamp:
         return f"{name}.{_mark(self._keys[0], name, binding)}"
 
     def read(self, marked: Any, binding: str) -> str | None:
-        """Return the name of a signed name with this binding, or None if the signature is invalid."""
+        """Return the name of a signed name, or None if the signature is invalid."""
         if type(marked) is not str or not marked.isascii() or len(marked) > MARKED:
             return None
         name, dot, given = marked.rpartition(".")

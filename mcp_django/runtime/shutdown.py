@@ -1,6 +1,6 @@
-"""Graceful shutdown: reject new calls, drain running ones, exit lifespans, stop threads.
+"""Graceful shutdown: drain running calls, exit lifespans, stop threads.
 
-The server's own signal handler runs last, if the server would not wait for calls by itself. Behaviour of the servers on
+New calls are rejected. The server's own signal handler runs last, if the server would not wait for calls by itself. Behaviour of the servers on
 SIGTERM, according to their sources:
 
 - uvicorn, also as gunicorn's worker (`uvicorn/server.py`): `signal.signal` in `capture_signals`. It closes its sockets,
@@ -64,7 +64,10 @@ class Airborne(Protocol):
 
 
 class _Attended:
-    """Shutdown state of a loop that has served a call. It must not refer to the loop, its weak key."""
+    """Shutdown state of a loop that has served a call.
+
+    It must not refer to the loop, its weak key.
+    """
 
     __slots__ = ("brittle", "draining", "endings", "finish", "landing", "last", "scoped")
 
@@ -77,7 +80,7 @@ class _Attended:
         """Number of open connections that the server does not wait for."""
         self.endings: set[Callable[[], None]] = set()
         self.last: list[Callable[[], Awaitable[None]]] = []
-        """Callbacks to await after the calls have ended and before the threads are stopped."""
+        """Callbacks to await after the calls have ended, before the threads are stopped."""
         # Strong references, because a loop keeps weak ones to its tasks only.
         self.landing: asyncio.Task[None] | None = None
         self.finish: asyncio.Task[None] | None = None
@@ -102,7 +105,10 @@ class Lifecycle:
         """
         self.flights: set[Airborne] = set()
         self.has_drained = False
-        """True after any loop has started draining. Almost always False, which makes it a cheap first check."""
+        """True after any loop has started draining.
+
+        Almost always False, which makes it a cheap first check.
+        """
         self._grace, self._close_lanes = grace, close_lanes
         self._loops: weakref.WeakKeyDictionary[Loop, _Attended] = weakref.WeakKeyDictionary()
         self._servers: weakref.WeakSet[Server] = weakref.WeakSet()
@@ -116,7 +122,10 @@ class Lifecycle:
             self.attend(flight.loop)
 
     def attend(self, loop: Loop) -> None:
-        """Track a loop, so that its shutdown is coordinated. Call it on the loop, before serving."""
+        """Track a loop, so that its shutdown is coordinated.
+
+        Call it on the loop before serving.
+        """
         self._latest = weakref.ref(loop)
         if loop not in self._loops:
             self._loops[loop] = _Attended()
@@ -246,7 +255,10 @@ class Lifecycle:
         return attended.landing
 
     async def _land(self, loop: Loop) -> None:
-        """Wait for the calls of a loop, and abort them after the grace period. Does not raise errors of calls."""
+        """Wait for the calls of a loop, and abort them after the grace period.
+
+        Errors of calls are not raised.
+        """
         flights = waiting = self._aboard(loop)
         if not flights:
             return
@@ -325,7 +337,9 @@ class _Link:
 
 
 def _chain(lifecycle: Lifecycle) -> bool:
-    """Install handlers for SIGTERM and SIGINT before the server's own. Idempotent; main thread only.
+    """Install handlers for SIGTERM and SIGINT before the server's own.
+
+    Idempotent; call it on the main thread only. Return False if the process does not belong to a server.
 
     A process with a default or ignored SIGTERM does not belong to a server: tests, scripts and commands keep their
     handlers. Servers install their handlers before they serve, and restore the previous ones at their end.

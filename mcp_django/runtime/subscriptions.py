@@ -89,7 +89,7 @@ class Listens:
 
 
 class LoggedChanges:
-    """Implementation of `ports.ChangeFeed` on the event log, for the server of an alias."""
+    """Implementation of `ports.ChangeFeed` on the event log, for one server alias."""
 
     def __init__(self, alias: str, *, feeds: Feeds, executor: Executor, listens: Listens, most: int) -> None:
         """Create the feed; a session may subscribe to `max_subscriptions` resources."""
@@ -141,7 +141,7 @@ class LoggedChanges:
             lease.close()
 
     def _insert(self, session: int, uri: str) -> int | None:
-        """Insert the row; return the number of the last event before it, or None if the row existed."""
+        """Insert the row; return the last event's number, or None if the row existed."""
         since = EventLog().head()
         try:
             if not ResourceSubscription.objects.add(session, uri, since=since, most=self._most):
@@ -235,7 +235,7 @@ class View:
         self._subscribed: dict[str, int] = {}
         """Resource URI → number of the event after which updates are sent."""
         self._early: list[Event] | None = []
-        """Events received before both topics are subscribed, sorted later; None afterwards."""
+        """Events received before both topics are subscribed; None afterwards."""
         self._queue: deque[Event] = deque()
         """Events queued behind one that needs a permission check."""
         self._task: asyncio.Task[None] | None = None
@@ -295,7 +295,10 @@ class View:
                 self._task = asyncio.get_running_loop().create_task(self._work_off(), context=contextvars.Context())
 
     def _pass(self, event: Event) -> bool:
-        """Deliver an event if it concerns the session; return False if permission must be checked first."""
+        """Deliver an event if it concerns the session.
+
+        Return False if permission must be checked first.
+        """
         match event.kind:
             case "message":
                 self._sink(event.seq, jsonrpc.dumps(event.payload))
@@ -346,7 +349,7 @@ class View:
                 self._telling = asyncio.get_running_loop().create_task(work, context=contextvars.Context())
 
     async def _tell_of_elsewhere(self) -> None:
-        """Send notifications of upstream changes under the number of the last delivered event.
+        """Send notifications of upstream changes under the last delivered event's number.
 
         These changes are not in the log. A client that resumes is notified again.
         """

@@ -32,7 +32,7 @@ OPEN, DONE = "page", "page_done"
 NEXT = "next"
 """Query parameter that holds the return URL of a page, as in Django's own views."""
 LONGEST = 6000
-"""Maximum length of a token in characters; browsers and proxies accept URLs of 8 KB."""
+"""Maximum length of a token; browsers and proxies accept URLs of 8 KB."""
 
 
 class Visit(NamedTuple):
@@ -118,7 +118,10 @@ class SitePages:
         return SpentState.objects.filter(digest=_digest(id)).exists()
 
     def finish(self, visit: Visit) -> bool:
-        """Record the user's return and notify the waiting worker; False if it was recorded before."""
+        """Record the user's return and notify the waiting worker.
+
+        Return False if it was recorded before.
+        """
         # Keep the row for another day: a round that was answered late can be repeated.
         expires = dt.datetime.fromtimestamp(visit.expires, dt.UTC) + dt.timedelta(days=1)
         rows = SpentState.objects.all()

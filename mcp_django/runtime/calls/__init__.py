@@ -1,1 +1,1 @@
-"""Calls as tasks: concurrency, background jobs, tracing, idempotency and pending requests."""
+"""Calls: tasks, limits, background jobs, tracing, idempotency, pending requests."""

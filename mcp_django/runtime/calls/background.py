@@ -14,7 +14,7 @@ from mcp_django.server.context.background import run_jobs
 from mcp_django.server.ports import Overloaded
 
 PATIENCE = 60.0
-"""Maximum seconds to wait for the client to take its answer; the jobs run afterwards in any case."""
+"""Maximum seconds to wait for the answer to be sent before the jobs run."""
 
 
 class Afterwards:

@@ -16,7 +16,7 @@ class InFlight:
         self._lock = threading.Lock()
 
     def enter(self, owner: str, calls: int = 1) -> bool:
-        """Count all of these calls, or none and return False if the owner would exceed the limit."""
+        """Count all of these calls, or none and return False above the owner's limit."""
         if not calls:
             return True
         with self._lock:

@@ -1,4 +1,4 @@
-"""Idempotency rows: durable steps of `ctx.once(durable=True)` and single-use states.
+"""Idempotency rows: steps of `ctx.once(durable=True)` and single-use states.
 
 Unique columns guarantee at most one winner among concurrent workers. Do not use these operations inside a transaction:
 a rollback would delete their rows.
@@ -63,7 +63,7 @@ class DatabaseLedger:
         return await self._executor.run(_outcome, name)
 
     async def spend(self, digest: str, *, ttl: float) -> bool:
-        """Consume a state that is valid for at most `ttl` seconds; False if it was used before."""
+        """Consume a state valid for at most `ttl` seconds; False if it was used before."""
         return await self._executor.run(self._insert, SpentState(digest=digest, expires=_in(ttl)))
 
     def _record_later(self, name: str, outcome: dict[str, Any]) -> None:
@@ -91,7 +91,7 @@ class DatabaseLedger:
 
 
 def purge(*, most: int) -> int:
-    """Delete expired steps and states, at most `limit` of each, and return their number."""
+    """Delete expired steps and states, at most `limit` of each; return their number."""
     now, deleted = timezone.now(), 0
     for rows in (OnceResult.objects, SpentState.objects):
         keys = list(rows.filter(expires__lte=now).order_by("expires").values_list("pk", flat=True)[:most])

@@ -1,6 +1,6 @@
-"""Observation of calls: access log, `call_started` and `call_finished` signals, traces.
+"""Observation of calls: access log, signals and traces.
 
-Without receivers and tracing, a call costs two checks of receiver lists and one of the logger's level.
+Signals are `call_started` and `call_finished`. Without receivers and tracing, a call costs two checks of receiver lists and one of the logger's level.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ calls = logging.getLogger("mcp_django.calls")
 logger = logging.getLogger("mcp_django.server")
 
 PATIENCE = 5.0
-"""Maximum seconds that a call waits for the receivers of a signal, which are then cancelled."""
+"""Maximum seconds that a call waits for the receivers of a signal."""
 LEVELS = {
     Outcome.OK: logging.INFO,
     Outcome.TOOL_ERROR: logging.INFO,
@@ -126,7 +126,10 @@ class _Attendance:
                 _try(self._span.end, outcome, code_of(self._call, problem))
 
     async def _send(self, signal: Signal, **told: Any) -> None:
-        """Send a signal and wait for its receivers; cancelling the call does not stop the sending."""
+        """Send a signal and wait for its receivers.
+
+        Cancelling the call does not stop the sending.
+        """
         if not signal.receivers:
             return
         sending = asyncio.get_running_loop().create_task(self._deliver(signal, told, self._before))

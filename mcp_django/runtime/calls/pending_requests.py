@@ -1,6 +1,6 @@
-"""Pending requests to clients of the handshake era: verifiable ids and forwarded replies.
+"""Pending requests to clients: verifiable ids and forwarded replies.
 
-A reply may reach a worker that did not send the request and has only the id to verify it. The id therefore contains its
+Used in the handshake era. A reply may reach a worker that did not send the request and has only the id to verify it. The id therefore contains its
 creation time and a signature bound to the session. Only replies with a valid id are written to the event log, once for
 each id.
 """
@@ -36,7 +36,7 @@ SKEW = 60.0
 PATIENCE = 1.0
 """Maximum seconds that a request waits for the subscription to forwarded replies."""
 MOST_REMEMBERED = 10_000
-"""Maximum number of ids that were created or forwarded here, and so are not forwarded (again)."""
+"""Maximum number of remembered ids that must not be forwarded (again)."""
 
 _NAME = struct.Struct(">I8s")
 """Binary form of an id: creation time in seconds and random bytes."""
@@ -70,7 +70,7 @@ class LoggedReplies:
         return id
 
     def is_genuine(self, session: Session, id: jsonrpc.Id) -> bool:
-        """Return True if another process may have created this id for a pending request of the session."""
+        """Return True if another process may have a pending request with this id."""
         if (session.pk, id) in self._settled:
             return False
         name = self._stamp.read(id, str(session.pk))
@@ -81,7 +81,7 @@ class LoggedReplies:
 
     @asynccontextmanager
     async def listening(self, session: Session) -> AsyncIterator[None]:
-        """Deliver replies that reach other processes to `session.answer` while the context is active."""
+        """Deliver replies that reach other processes to `session.answer` inside the block."""
 
         def hear(event: Event) -> None:
             if event.kind == REPLY:

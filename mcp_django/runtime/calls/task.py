@@ -151,7 +151,7 @@ class Flight:
         self.streaming, self._answered = answers, True
 
     async def first(self, timeout: float, waiting: Callable[[], None] | None = None) -> Landing | None:
-        """Return the result if it is the first output within `timeout` seconds; None for a stream.
+        """Return the result if it arrives within `timeout` seconds; None for a stream.
 
         The timer and `on_wait` start only if the call is still running after its first step. Most calls are done by
         then, and a client cannot disconnect before the next iteration of the loop.
@@ -223,7 +223,7 @@ class Flight:
         self._land(landing)
 
     async def _afterwards(self) -> None:
-        """Run or schedule the background jobs; run them now where no code runs after the answer."""
+        """Run the background jobs under `async_to_sync`; otherwise schedule them."""
         if is_inline():
             await run_jobs(self._work.calls)
             return

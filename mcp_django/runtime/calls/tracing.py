@@ -139,7 +139,7 @@ class CallSpan:
 
 
 def _carrier(valid: Mapping[str, str], other: Callable[[str], Any]) -> dict[str, str]:
-    """Return the validated W3C fields and the fields of other propagators, such as `b3`.
+    """Return the validated W3C fields and those of other propagators, such as `b3`.
 
     The latter must be short and printable, because propagators log unreadable values.
     """
