@@ -1,7 +1,7 @@
 """Graceful shutdown: drain running calls, exit lifespans, stop threads.
 
-New calls are rejected. The server's own signal handler runs last, if the server would not wait for calls by itself. Behaviour of the servers on
-SIGTERM, according to their sources:
+New calls are rejected. The server's own signal handler runs last, if the server would not wait for calls by itself.
+Behaviour of the servers on SIGTERM, according to their sources:
 
 - uvicorn, also as gunicorn's worker (`uvicorn/server.py`): `signal.signal` in `capture_signals`. It closes its sockets,
   waits for connections and tasks (unbounded, unless `timeout_graceful_shutdown` is set) and sends lifespan.shutdown.

@@ -436,7 +436,7 @@ def test_a_database_that_is_down_for_a_moment_delays_and_loses_nothing(
         await clock.advance_until(lambda: heard == [1])
 
     run(main)
-    assert caplog.text.count("could not be read") == 2
+    assert caplog.text.count("Failed to read the event log") == 2
 
 
 def test_a_feed_whose_start_failed_can_be_followed_later(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -564,7 +564,7 @@ class TestTouching:
         store.touch(session)
         await settle(store)
         assert session.key in store._known
-        assert "could not be written" in caplog.text
+        assert "Failed to write" in caplog.text
         assert session.key not in caplog.text
 
     @override_settings(MCP={"LIMITS": {"SESSION_IDLE": 20}})

@@ -1,6 +1,7 @@
 """Observation of calls: access log, signals and traces.
 
-Signals are `call_started` and `call_finished`. Without receivers and tracing, a call costs two checks of receiver lists and one of the logger's level.
+Signals are `call_started` and `call_finished`. Without receivers and tracing, a call costs two checks of receiver lists
+and one of the logger's level.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """Pending requests to clients: verifiable ids and forwarded replies.
 
-Used in the handshake era. A reply may reach a worker that did not send the request and has only the id to verify it. The id therefore contains its
-creation time and a signature bound to the session. Only replies with a valid id are written to the event log, once for
-each id.
+Used in the handshake era. A reply may reach a worker that did not send the request and has only the id to verify it.
+The id therefore contains its creation time and a signature bound to the session. Only replies with a valid id are
+written to the event log, once for each id.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
 """Detection of changed lists, while a client subscribes.
 
-Lists are those of tools, resources and prompts. Checked once a second: the version of the registry (code may register at run time) and the versions of providers. An
-event contains the provider's version, so that each change is published by one process only. Signals report changes of
-permissions (`notifications.permission_signals`). Other processes cache permissions for some seconds, so the change is
-published again after all caches have expired.
+Lists are those of tools, resources and prompts. Checked once a second: the version of the registry (code may register
+at run time) and the versions of providers. An event contains the provider's version, so that each change is published
+by one process only. Signals report changes of permissions (`notifications.permission_signals`). Other processes cache
+permissions for some seconds, so the change is published again after all caches have expired.
 """
 
 import asyncio

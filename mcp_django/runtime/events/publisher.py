@@ -131,9 +131,9 @@ class Feeds:
     def publish_on_commit(self, *drafts: Draft, using: str | None = None) -> None:
         """Publish events from sync code when the current transaction commits.
 
-        Without a transaction they are published at once. All events of a transaction are appended together, and repeated changes are published once. `using` is the
-        database alias of the transaction, by default that of the log. Django logs errors; they are not raised to the
-        caller.
+        Without a transaction they are published at once. All events of a transaction are appended together, and
+        repeated changes are published once. `using` is the database alias of the transaction, by default that of the
+        log. Django logs errors; they are not raised to the caller.
         """
         alias = router.db_for_write(StreamEvent) if using is None else using
         block = _committing_block(alias)

@@ -1,1 +1,1 @@
-"""Sessions as rows: their cache, their expiry and reports of their activity."""
+"""Sessions as rows: store, cache, expiry and activity reports."""

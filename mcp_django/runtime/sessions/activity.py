@@ -1,8 +1,7 @@
-"""What is going on in sessions over all processes: calls in flight and open streams, for people who look.
+"""Activity of sessions across processes: running calls and open streams.
 
-A process with anything open says so in the log every few seconds, in one event for all its sessions; nothing is counted
-in the database while calls come and go. What was not repeated lately is not believed, so a process that was killed
-counts no longer than that.
+Each process reports the activity of its sessions every few seconds, in one event of the event log. Calls and streams do
+not write to the database when they start and end. Reports expire, so those of a killed process soon stop counting.
 """
 
 import asyncio
@@ -23,20 +22,20 @@ from mcp_django.server.ports import Overloaded
 TOPIC = "activity"
 KIND = "open"
 BELIEVED = 2.5 * LOOK_EVERY
-"""Seconds for which a report counts."""
+"""Seconds after which a report expires."""
 
 
 class Activity(NamedTuple):
-    """What one session has open."""
+    """Activity of one session."""
 
     calls: int = 0
-    """In flight."""
+    """Number of running calls."""
     streams: int = 0
-    """Of its own, without a call."""
+    """Number of open streams that do not belong to a call."""
 
 
 class Reports:
-    """What one process says. `name` tells it from others."""
+    """Activity reporter of one process, which `sender_id` identifies."""
 
     def __init__(self, feeds: Callable[[], Feeds], name: str) -> None:
         self._feeds, self._name = feeds, name
@@ -44,7 +43,7 @@ class Reports:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def say(self, found: Mapping[Any, Activity]) -> None:
-        """Report this, in a task of its own; nothing once, and then no more."""
+        """Publish the activity in a background task; an empty report is sent once."""
         if found or self._said:
             self._said = bool(found)
             task = asyncio.get_running_loop().create_task(self._publish(dict(found)))
@@ -56,11 +55,11 @@ class Reports:
         try:
             await self._feeds().publish(Draft(TOPIC, KIND, {"by": self._name, "sessions": sessions}))
         except (Error, Overloaded):
-            pass  # the next one follows soon, and the log of events complains for itself
+            pass  # the next report follows soon, and the event log records its own failures
 
 
 def reported() -> dict[int, Activity]:
-    """What sessions have open, by their primary keys, as processes last said. It blocks."""
+    """Return the last reported activity by session primary key. Blocks."""
     since = timezone.now() - timedelta(seconds=BELIEVED)
     said = StreamEvent.objects.filter(topic=TOPIC, created__gt=since).order_by("seq").values_list("payload", flat=True)
     latest = {report["by"]: report["sessions"] for report in map(jsonrpc.loads, said)}

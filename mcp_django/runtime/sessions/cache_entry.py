@@ -1,4 +1,4 @@
-"""A session as one process remembers it, around the Session that calls see."""
+"""Cache entry of a session in one process, around the Session that calls use."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ from mcp_django.server.calls.session import Session
 
 
 class Known:
-    """What this process knows of a session. The store guards it."""
+    """Cached session; the store synchronizes access."""
 
     __slots__ = (
         "__weakref__",
@@ -25,11 +25,11 @@ class Known:
         self.session, self.hash, self.opened_here = session, key_hash, opened_here
         self.loop = asyncio.get_running_loop()
         self.log_level = session.log_level
-        """The row's."""
+        """Log level stored in the row."""
         self.writes = 0
-        """Grows around every write, so that a read that crossed one is not taken for news."""
+        """Counter that grows before and after each write, to detect outdated reads."""
         self.fresh_until = 0.0
         self.alarm: asyncio.TimerHandle | None = None
-        """When to look whether it has something open."""
+        """Timer of the next check for activity."""
         self.cancels = 0.0, 0
-        """Since when, and how many cancellations were passed on."""
+        """Start of the current minute, and the number of cancellations forwarded in it."""

@@ -1,6 +1,6 @@
-"""What processes tell each other about sessions: that one has ended or changed, or that a call is taken back.
+"""Events about sessions between processes: ended, renewed, call cancelled.
 
-One topic for all of them, so that a request of a session is a dictionary lookup (`news`).
+All sessions share one topic, so a request of a session needs no subscription of its own: see `invalidation`.
 """
 
 from collections.abc import Callable
@@ -18,19 +18,22 @@ ENDED, RENEWED, CANCEL = "ended", "renewed", "cancel"
 
 
 def session_topic(pk: Any) -> str:
-    """Where the log keeps what concerns one session."""
+    """Return the topic of events for one session."""
     return f"session:{pk}"
 
 
 def call_topics(pk: Any) -> str:
-    """What the topics of a session's calls begin with, whose streams were left and are kept in the log."""
+    """Return the prefix of the topics of a session's call streams.
+
+    These streams were left by their clients and are stored in the log.
+    """
     return f"stream:{pk}:"
 
 
 def announce_end(feeds: Feeds, row: SessionRow) -> None:
-    """Tell every process that a session is over, once that is committed. From any thread of any process."""
+    """Publish the end of a session to every process on commit. Thread-safe."""
     if row.end_reason == EndReason.IDLE:
-        return  # nobody has used it for long, so nobody has anything of it open, or trusts it
+        return  # expired sessions are idle, so they have no open calls or cache entries
     reason = row.end_reason
     feeds.publish_on_commit(
         Draft(session_topic(row.pk), ENDED, {"reason": reason}),
@@ -40,7 +43,7 @@ def announce_end(feeds: Feeds, row: SessionRow) -> None:
 
 
 class SessionNews(News):
-    """The news that concern one store."""
+    """Invalidation events for one session store."""
 
     def __init__(self, feeds: Callable[[], Feeds], hear: Sink, is_needed: Callable[[], bool]) -> None:
         super().__init__(feeds, TOPIC, hear=hear, is_needed=is_needed)

@@ -1,5 +1,6 @@
-"""What lists sessions were given, in their rows: so that a worker of a newer release can tell the sessions of the older
-one what changed.
+"""Digests of the lists that sessions received, stored in their rows.
+
+A worker of a newer release uses them to notify sessions of the older release about changed lists.
 """
 
 import asyncio
@@ -17,11 +18,11 @@ from mcp_django.server.ports import Executor, Overloaded
 logger = logging.getLogger("mcp_django.sessions")
 
 AFTER = 1.0
-"""Seconds in which more lists may be asked for: clients ask for all of them when they begin."""
+"""Seconds to wait for further lists: clients request all lists when they start."""
 
 
 class SessionLists:
-    """`ports.ListMemory` on the Session model."""
+    """Implementation of `ports.ListDigestStore` on the Session model."""
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
@@ -30,7 +31,7 @@ class SessionLists:
 
     def keep(self, session: Session) -> None:
         if session not in self._waiting:
-            # What waits on a loop that has ended waits for nothing.
+            # Timers of a closed loop never fire.
             for other, theirs in list(self._waiting.items()):
                 if theirs.is_closed():
                     self._waiting.pop(other, None)
@@ -47,7 +48,7 @@ class SessionLists:
         try:
             await run_apart(self._executor, _merge, session.pk, dict(session.lists))
         except (Error, Overloaded):
-            logger.warning("What lists a session was given could not be written", exc_info=True)
+            logger.warning("Failed to write the list digests of a session", exc_info=True)
 
     async def given(self, session: Session) -> Mapping[str, str]:
         return await self._executor.run(_read, session.pk)
@@ -58,11 +59,11 @@ def _read(pk: int) -> dict[str, str]:
 
 
 def _merge(pk: int, lists: dict[str, str]) -> None:
-    """Write these kinds, and leave what other processes wrote of others. Nothing is written that is there."""
+    """Write the digests of these lists, keep those of others, skip unchanged ones."""
     if _read(pk).items() >= lists.items():
         return
     rows = SessionRow.objects.filter(pk=pk, terminated_at=None)
     with transaction.atomic(using=rows.db):
-        # Changes nothing, but whoever else merges waits from here on.
+        # Changes no value, but locks the row against concurrent merges.
         if rows.update(terminated_at=None):
             rows.update(lists={**_read(pk), **lists})

@@ -1,9 +1,9 @@
-"""Sessions of the handshake era: rows that every worker sees, and what this process knows of them.
+"""Session store of the handshake era: shared rows with a local cache.
 
-A request of a session that was checked less than TRUST seconds ago costs a dictionary lookup. Then the row is
-read again, into the same object, because calls in flight and questions that wait for an answer hang on it. What happens
-to the session in other processes is followed meanwhile (`session_news`); where it cannot be, under WSGI or when nobody
-could tell, it is noticed within TRUST seconds.
+A request costs a dictionary lookup if the session's row was read less than `TRUST_SECONDS` ago. Otherwise the row is
+read into the same object, which running calls and pending requests refer to. The store subscribes to changes by other
+processes (`SessionInvalidation`). Without a subscription (under WSGI, or if the log fails) it detects them within
+`TRUST_SECONDS`.
 """
 
 import asyncio
@@ -41,24 +41,27 @@ from mcp_django.signals import session_closed, session_opened
 logger = logging.getLogger("mcp_django.sessions")
 
 TRUST = 10.0
-"""Seconds for which a row that was read is believed."""
+"""Seconds for which a row is trusted after it was read."""
 TOUCH_EVERY = 60.0
-"""Seconds between two writes of `last_seen`."""
+"""Minimum seconds between two writes of `last_seen`."""
 CANCELS = 64
-"""Cancellations of one session that are passed on to other processes, a minute: nobody can fill the log with them."""
+"""Maximum forwarded cancellations per minute and session, to protect the log."""
 MOST_KNOWN = 10_000
-"""Sessions this process remembers; those that have something open come on top."""
+"""Maximum number of cached sessions; busy sessions are kept in addition."""
 KEY_LENGTH = 128
-"""Characters of an id that is worth looking for elsewhere. Those of our sessions have 32; of requests clients say."""
+"""Maximum length of an accepted id in characters.
+
+The keys of sessions have 32 characters; clients choose the ids of requests.
+"""
 LOCAL_OWNER = "local"
-"""The key of the local principal: many clients of one machine, so without a quota."""
+"""Key of the local principal: many clients, therefore without a session quota."""
 
 
 class DatabaseSessions:
-    """`ports.SessionStore` on the Session model.
+    """Implementation of `ports.SessionStore` on the Session model.
 
-    Its SQL runs through `executor`. `server` is the alias whose sessions it knows; None: those of every server.
-    `feeds` leads to other processes; None: there are none.
+    SQL runs through `executor`. `server` restricts the store to the sessions of one alias. `get_publisher` returns the
+    event publisher; None disables communication with other processes.
     """
 
     def __init__(
@@ -69,7 +72,7 @@ class DatabaseSessions:
         self._reports = None if feeds is None or self._news is None else Reports(feeds, self._news.name)
         self._known: dict[str, Known] = {}
         self._keys: dict[Any, str] = {}
-        """Of the known ones, by the primary keys of their rows."""
+        """Session keys by the primary keys of the cached rows."""
         self._lock = threading.Lock()
         self._endings = 0
         self._next_reap = 0.0
@@ -79,10 +82,10 @@ class DatabaseSessions:
         session_closed.connect(self._on_closed, sender=SessionRow)
 
     def peek(self, key: str, owner: str) -> Session | None:
-        """The session, if its row was read less than TRUST seconds ago; no I/O. A foreign owner's session is none.
+        """Return the cached session of this owner if it is fresh, without I/O.
 
-        Before `initialized` it is None: another worker may hear that word, and until then questions are forbidden
-        here.
+        Returns None before `initialized`: another worker may receive that notification, and until then requests to the
+        client are forbidden here.
         """
         known = self._known.get(key)
         if known is None or known.fresh_until <= monotonic():
@@ -91,7 +94,7 @@ class DatabaseSessions:
         return session if session.owner == owner else None
 
     async def load(self, key: str, owner: str) -> Session | None:
-        """The session, or None when it is unknown, foreign, ended or expired."""
+        """Return the session, or None if it is unknown, foreign, ended or expired."""
         if len(key) > KEY_LENGTH:
             return None
         limits, key_hash = self._limits(), SessionRow.hash(key)
@@ -104,13 +107,14 @@ class DatabaseSessions:
             known, endings = self._known.get(key), self._endings
             mine = known is not None and known.session.owner == owner
             writes = known.writes if known is not None else 0
+
             busy = known is not None and mine and known.session.is_busy
             row = await self._executor.run(self._find, key_hash, owner_name, limits, busy=busy)
             if row is None:
                 if mine and known is not None:
                     self._forget(known.session.pk)
                 return None
-            # A session may have ended after its row was read; then it must not be remembered as live.
+            # The session may have ended after its row was read; then it must not be cached as live.
             if endings == self._endings:
                 return self._remember(row, key, owner, writes)
 
@@ -124,14 +128,16 @@ class DatabaseSessions:
         server: str,
         user_id: Any = None,
     ) -> Session:
-        """A new session. An owner at the quota loses the session that was idle longest.
+        """Open a session; above its quota the owner loses the longest idle session.
 
-        Raises Overloaded when the server has `MCP["LIMITS"]["SESSIONS"]` already, and InvalidParams when the client
-        says more about itself than is worth keeping.
+        Raises:
+            Overloaded: the server has reached `MCP["LIMITS"]["SESSIONS"]`.
+            InvalidParams: `client_info` and `capabilities` are too large.
         """
         limits, now = self._limits(), timezone.now()
         if len(jsonrpc.dumps([client_info, capabilities])) > limits.client_bytes:
-            raise InvalidParams(f"clientInfo and capabilities may have {limits.client_bytes} bytes together")
+            raise InvalidParams(f"clientInfo and capabilities exceed the limit of {limits.client_bytes} bytes together")
+
         row = SessionRow(
             server=server,
             revision=revision.version,
@@ -143,33 +149,35 @@ class DatabaseSessions:
             last_seen=now,
             expires=now + timedelta(seconds=limits.session_lifetime),
         )
+
         key = row.mint()
         self._opened += 1
         due = monotonic() >= self._next_reap or self._opened >= expiry.AFTER
         if due:
             self._next_reap, self._opened = monotonic() + expiry.EVERY, 0
         quota = None if owner == LOCAL_OWNER else limits.sessions_per_owner
+
         async with self._attending():
             await self._executor.run(self._insert, row, limits, quota=quota, reap=due)
             session = self._remember(row, key, owner, 0, opened_here=True)
         if session is None:
-            raise LookupError(f"{revision!r} is not a revision that can be looked up again")
+            raise LookupError(f"Cannot open a session: {revision!r} is missing in REVISIONS")
         return session
 
     async def save(self, session: Session) -> None:
-        """Write the log level and whether the client has said `initialized`, where they changed here, and tell the
-        processes that know it otherwise.
-        """
+        """Write the changed log level and `initialized`; notify other processes."""
         known = self._known.get(session.key)
         level = session.log_level
         changes: dict[str, Any] = {"initialized": True} if session.initialized else {}
         if known is None or known.log_level != level:
             changes["log_level"] = level or ""
+
         if not changes:
             return
+
         if known is not None:
             known.writes += 1
-        async with self._attending():  # it may be trusted from now on
+        async with self._attending():  # other processes may trust the row from now on
             await self._executor.run(_update, SessionRow.hash(session.key), changes)
             if known is not None:
                 known.writes += 1
@@ -177,21 +185,25 @@ class DatabaseSessions:
                 if session.initialized:
                     known.fresh_until = max(known.fresh_until, monotonic() + TRUST)
                     self._watch(known)
-        # Until `initialized` nobody trusts what he knows, and mostly nobody knows it but who opened it.
+        # An uninitialized session is not trusted by any process, and is usually cached only where it was opened.
         if "log_level" in changes or known is None or not known.opened_here:
             await self._tell(RENEWED, session)
 
     async def end(self, session: Session, reason: str) -> None:
-        """End it here at once, in the database, and then in other processes, with the calls it has in flight."""
+        """End the session here at once, in the database and in other processes.
+
+        Running calls are cancelled.
+        """
         self._forget(session.pk)
         session.cancel_all()
         await self._executor.run(_end, SessionRow.hash(session.key), reason)
 
     async def cancel(self, session: Session, id: jsonrpc.Id) -> None:
-        """Cancel the call with this id, here or, of so many a minute, wherever it runs."""
+        """Cancel the call with this id here, or forward it to other processes."""
         known = self._known.get(session.key)
         if session.cancel(id) or known is None or (isinstance(id, str) and len(id) > KEY_LENGTH):
             return
+
         since, told = known.cancels
         if monotonic() - since >= 60:
             since, told = monotonic(), 0
@@ -207,10 +219,10 @@ class DatabaseSessions:
             try:
                 await self._news.tell(kind, session=session.pk, **more)
             except (Error, Overloaded):
-                logger.warning("Other processes could not be told about a session", exc_info=True)
+                logger.warning("Failed to notify other processes about a session", exc_info=True)
 
     def _hear(self, event: Event) -> None:
-        """Something was done to a session in another process, or by somebody in this one."""
+        """Process an event about a session from this or another process."""
         said = event.payload
         if event.kind == ENDED:
             self._forget(said["session"])
@@ -226,11 +238,11 @@ class DatabaseSessions:
                 self._in_background(self._renew(known.session))
 
     async def _renew(self, session: Session) -> None:
-        with suppress(Error, Overloaded):  # its next request reads it
+        with suppress(Error, Overloaded):  # the next request of the session reads the row
             await self.load(session.key, session.owner)
 
     def _look_around(self) -> bool:
-        """Report what is open. Does anything depend on what other processes say?"""
+        """Report busy sessions; return True if the subscription is still needed."""
         now = monotonic()
         with self._lock:
             known = list(self._known.values())
@@ -240,14 +252,14 @@ class DatabaseSessions:
         return bool(busy) or any(one.fresh_until > now for one in known)
 
     def touch(self, session: Session) -> None:
-        """It was used just now. Writes at most once a minute, in a task of its own."""
+        """Record the use of a session; writes at most once a minute, in a background task."""
         now = monotonic()
         if now - session.touched >= self._touch_every:
             session.touched = now
             self._in_background(self._write_touch(session))
 
     def _in_background(self, work: Coroutine[Any, Any, Any]) -> None:
-        # In a clean context: the caller's may name a thread that ends with its request.
+        # In a clean context: the caller's may refer to a thread that ends with its request.
         task = asyncio.get_running_loop().create_task(work, context=contextvars.Context())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -257,19 +269,19 @@ class DatabaseSessions:
         try:
             alive = await self._executor.run(_touch, key_hash, self._touch_every)
         except (Error, Overloaded):
-            logger.warning("The time a session was last used could not be written", exc_info=True)
+            logger.warning("Failed to write last_seen of a session", exc_info=True)
             alive = True
         if not alive:
             self._forget(session.pk)
 
     def _watch(self, known: Known) -> None:
-        """See to it that a call which takes long, or a stream, keeps its session alive without any further message."""
+        """Keep a session alive during a long call or an idle stream."""
         loop = asyncio.get_running_loop()
         if known.loop is not loop and not known.session.is_busy:
-            # Under WSGI every request has a loop of its own, and an alarm ends with its loop.
+            # Under WSGI each request has its own loop, and a timer ends with its loop.
             known.loop, known.alarm = loop, None
         if known.alarm is None:
-            # By a weak reference, so that a session that ends is gone at once and not when its alarm is due.
+            # A weak reference frees an ended session at once instead of when its timer fires.
             alarm = loop.call_later(self._touch_every, self._look, weakref.ref(known), context=contextvars.Context())
             known.alarm = alarm
 
@@ -283,7 +295,7 @@ class DatabaseSessions:
             return
         if session.is_busy:
             self.touch(session)
-        # While the session is trusted a call can begin without the row being read, which would set the next alarm.
+        # A trusted session can start a call without reading the row, which would start the timer.
         if session.is_busy or known.fresh_until > monotonic():
             self._watch(known)
 
@@ -295,10 +307,11 @@ class DatabaseSessions:
     def _remember(
         self, row: SessionRow, key: str, owner: str, writes: int, *, opened_here: bool = False
     ) -> Session | None:
-        """The one Session object of this row in this process, up to date; None for a revision served no more."""
+        """Cache the session of a row; return None if its revision is unsupported."""
         revision = REVISIONS.get(row.revision)
         if revision is None:
             return None
+
         level = row.log_level or None
         with self._lock:
             known = self._known.pop(key, None)
@@ -316,9 +329,10 @@ class DatabaseSessions:
                 known = Known(session, row.key_hash, opened_here=opened_here)
             elif known.writes == writes:
                 known.session.log_level = known.log_level = level
-            # Popped and put back, it is the last in line for being dropped.
+            # Reinsert at the end, so that this entry is evicted last.
             self._known[key], self._keys[row.pk] = known, key
             self._drop_surplus()
+
         session = known.session
         session.initialized = session.initialized or row.initialized
         session.touched = monotonic() - (timezone.now() - row.last_seen).total_seconds()
@@ -335,11 +349,11 @@ class DatabaseSessions:
                 known.session.leave()
 
     def _on_closed(self, *, session: SessionRow, **kwargs: Any) -> None:
-        """An ending anywhere in this process: the admin, the quota, expiry. May come from any thread."""
+        """Process a session end in this process: admin, quota, expiry. Thread-safe."""
         self._forget(session.pk)
 
     def _forget(self, pk: Any) -> None:
-        """The session is over: it is not known any more, and what it has in flight is cancelled."""
+        """Discard an ended session from the cache and cancel its running calls."""
         with self._lock:
             self._endings += 1
             key = self._keys.pop(pk, None)
@@ -358,7 +372,7 @@ class DatabaseSessions:
             return None
         if not row.is_live(idle=limits.session_idle) and not (busy and row.terminated_at is None):
             return None
-        # Under WSGI no task outlives its request, so the row must not depend on `touch` alone.
+        # Under WSGI no task outlives its request, so `touch` alone is not sufficient.
         if row.last_seen <= timezone.now() - timedelta(seconds=self._touch_every):
             SessionRow.objects.filter(pk=row.pk).touch(every=self._touch_every)
         return row
@@ -371,7 +385,7 @@ class DatabaseSessions:
         try:
             SessionRow.objects.admit(row, quota=quota, cap=Cap(limits.sessions, limits.session_idle), spare=busy)
         except TooManySessions:
-            raise Overloaded("There are too many sessions; try again later", retry_after=expiry.EVERY) from None
+            raise Overloaded("Too many sessions are open; try again later", retry_after=expiry.EVERY) from None
         except SlotContention:
             raise Overloaded("Too many sessions are being opened at once; try again", retry_after=1.0) from None
         session_opened.send_robust(sender=SessionRow, session=row)
@@ -386,13 +400,13 @@ def _end(key_hash: str, reason: str) -> None:
 
 
 def _touch(key_hash: str, every: float) -> bool:
-    """Touch the row; False when there is no live one."""
+    """Touch the row; return False if no live row exists."""
     row = SessionRow.objects.filter(key_hash=key_hash, terminated_at=None)
     return bool(row.touch(every=every)) or row.exists()
 
 
 def _storable(value: Any) -> Any:
-    """The JSON value without NUL characters, which PostgreSQL keeps in no text."""
+    """Return a JSON value without NUL characters, which PostgreSQL rejects in text."""
     if isinstance(value, str):
         return value.replace("\0", "\N{REPLACEMENT CHARACTER}")
     if isinstance(value, dict):
