@@ -198,7 +198,7 @@ class TestAsyncHandlers:
                 await executor.run(threading.current_thread)
                 task = asyncio.create_task(late(over))
             over.set()
-            with pytest.raises(RuntimeError, match="is over"):
+            with pytest.raises(RuntimeError, match="has ended"):
                 await task
 
         serve(main)
@@ -571,7 +571,7 @@ class TestConnections:
             return await executor.run(spoil), await executor.run(Group.objects.count)
 
         assert serve(main, lanes=1) == ("result", 0)
-        assert "could not be closed" in caplog.text
+        assert "Failed to close" in caplog.text
         with pytest.raises(Exception, match="closed"):
             drivers[0].cursor()
 

@@ -139,7 +139,7 @@ def test_a_task_that_a_handler_left_behind_is_cancelled_with_its_sql(caplog: Any
     with caplog.at_level(logging.DEBUG):
         assert serve(main, lanes=1) == ("done", [True, True])
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
-    assert "its SQL has been stopped" in caplog.text
+    assert "SQL of a finished call was cancelled" in caplog.text
 
 
 def test_nothing_is_interrupted_when_the_call_has_waited_for_all_it_began() -> None:

@@ -95,7 +95,7 @@ def test_one_too_many_is_refused_at_once_and_the_others_are_left_alone() -> None
         functions = WaitingFunctions(executor)
         calls = [in_flight(functions.call()) for _ in range(2)]
         await eventually(lambda: functions.waiting == 2)
-        with pytest.raises(Overloaded, match="Too many threads wait"):
+        with pytest.raises(Overloaded, match="Too many threads are waiting"):
             await in_flight(functions.call())
         assert await executor.run(Book.objects.count) == 0
         functions.answered.set()

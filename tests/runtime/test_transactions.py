@@ -493,7 +493,7 @@ class TestCancelling:
 
     def test_outside_of_a_call_there_is_no_transaction_to_be_had(self) -> None:
         async def main(executor: LaneExecutor) -> None:
-            with pytest.raises(RuntimeError, match="enter"):
+            with pytest.raises(RuntimeError, match="acquire a lease"):
                 executor.atomic(["default"])
 
         serve(main)

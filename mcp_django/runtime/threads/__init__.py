@@ -1,1 +1,1 @@
-"""The thread pool for blocking code, and the SQL and transactions of its threads."""
+"""Thread pool for blocking work: leases, database connections, SQL cancellation."""

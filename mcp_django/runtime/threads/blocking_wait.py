@@ -1,7 +1,7 @@
-"""Plain functions that wait for somebody: their thread has to stay, its place among the lanes need not.
+"""Blocking waits: plain functions that wait for a client on their own thread.
 
-Such a thread gives up its connections and its place before it waits, and takes a place again before it goes on. So
-however many people think, as many functions run as there are lanes.
+Before the wait the thread gives up its connections and its place in the pool. Afterwards it waits for a free place.
+However many functions wait for users, the pool can run its full number of threads.
 """
 
 import contextlib
@@ -11,14 +11,18 @@ from mcp_django.runtime.threads.pool import Lane, LanePool, end, here
 
 
 class Parking:
-    """One wait of one lane's thread. Everything here is for that thread."""
+    """Blocking wait of one pool thread. Use it on that thread only."""
 
     def __init__(self, pool: LanePool, lane: Lane) -> None:
         self._pool, self._lane = pool, lane
 
     @contextlib.contextmanager
     def wait(self) -> Iterator[None]:
-        """Around the wait. Raises Overloaded when too many wait already."""
+        """Wrap the wait.
+
+        Raises:
+            Overloaded: too many threads are waiting.
+        """
         self._pool.park(self._lane)
         end(drop=True)
         here.parking = self
@@ -30,7 +34,7 @@ class Parking:
 
     @contextlib.contextmanager
     def interrupted(self) -> Iterator[None]:
-        """Around something that has to be done in the middle of the wait."""
+        """Wrap work that must be done in the middle of the wait."""
         here.parking = None
         self._pool.unpark(self._lane)
         try:
@@ -42,5 +46,5 @@ class Parking:
 
 
 def current() -> Parking | None:
-    """The wait that the current thread is in."""
+    """Return the blocking wait of the current thread, or None."""
     return getattr(here, "parking", None)

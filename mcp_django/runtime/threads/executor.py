@@ -1,11 +1,10 @@
-"""Where the engine's blocking work runs: on lanes, or on the caller's own thread when the loop belongs to
-`async_to_sync`.
+"""Executor of blocking work, on pool threads or inline on the caller's thread.
 
-That second, inline mode is what Django's tests, WSGI and management commands get: their code runs on one thread,
-so the ORM sees their connection and their transaction.
+Inline mode applies when the loop belongs to `async_to_sync`: in Django's tests, WSGI and management commands. Their
+code runs on one thread, so the ORM uses their connection and their transaction.
 
-What needs a lane waits in line for it; a line that is too long is `Overloaded` at once. An async handler that
-never touches the ORM takes none.
+Calls queue for a pool thread; a full queue raises `Overloaded` at once. An async handler that never uses the ORM needs
+no thread.
 """
 
 import asyncio
@@ -31,11 +30,11 @@ T = TypeVar("T")
 
 
 class LaneExecutor:
-    """Runs blocking work of many calls on at most `lanes` threads for each event loop.
+    """Executor of blocking work with a thread pool per event loop.
 
-    `queue` is how many calls may wait for a lane, `parked` how many plain functions for a client. The threads start
-    when they are first needed, are called `name` with a number, and end with their loop. `interrupt` says whether SQL
-    that runs on when its call is over is interrupted.
+    Each pool has at most `max_threads` threads. At most `max_queued` calls wait for a thread, and at most `max_blocked`
+    functions wait for a client. Threads start on demand, are named `name` with a number, and end with their loop.
+    `interrupts_sql` enables the cancellation of SQL that outlasts its call.
     """
 
     def __init__(
@@ -52,10 +51,11 @@ class LaneExecutor:
         self._lock = threading.Lock()
 
     def enter(self, *, patient: bool = False) -> "CallLease | BorrowedLease":
-        """Make thread-sensitive work of the current context (the async ORM, `sync_to_async`) land on one lane.
+        """Run thread-sensitive work of the current context on one thread.
 
-        The lane is leased at the first use. `close` the result when the call is over, in the context that
-        entered. A call inside a call shares the outer one's lane. What is `patient` is never Overloaded.
+        Such work is the async ORM and `sync_to_async`. The thread is leased at the first use. Close the lease when the
+        call ends, in the same context. A nested call shares the lease of the outer call. An `unbounded` lease never
+        raises Overloaded.
         """
         if is_inline() or _current() is not None:
             return _BORROWED
@@ -66,7 +66,7 @@ class LaneExecutor:
 
     @contextlib.contextmanager
     def context(self) -> "Iterator[CallLease | BorrowedLease]":
-        """`enter` and `close` around a block."""
+        """Acquire a lease for a block and close it afterwards."""
         lease = self.enter()
         try:
             yield lease
@@ -74,11 +74,14 @@ class LaneExecutor:
             lease.close()
 
     async def run(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
-        """Run the plain function `fn` on a lane, in a copy of the caller's context variables, and return its result;
-        a queryset comes back as a list.
+        """Run a plain function on a thread and return its result.
 
-        Inside a call that has entered it is that call's lane. A caller that is cancelled is free at once; `fn`
-        runs to its end. Raises what `fn` raises, and Overloaded at once when too many wait.
+        The function receives a copy of the context variables. A queryset is returned as a list. Inside a call with a
+        lease, the function runs on that call's thread. A cancelled caller continues at once, and `fn` runs to its end.
+        Exceptions of `fn` are raised.
+
+        Raises:
+            Overloaded: the queue is full.
         """
         if self.interrupt and is_inline():
             visit = Visit()
@@ -86,6 +89,7 @@ class LaneExecutor:
                 return cast(T, await _visit(visit, fn, args, kwargs))
             finally:
                 visit.close()
+
         lease = _BORROWED if is_inline() or _current() is not None else CallLease(self._pool, single=True)
         try:
             return cast(T, await _hop(lease.finish, fn, args, kwargs))
@@ -93,18 +97,21 @@ class LaneExecutor:
             lease.close()
 
     def rest(self) -> None:
-        """Give the current call's lane back while it waits for somebody; its next thread-sensitive use leases
-        another.
+        """Return the current call's thread during a wait; the next use leases another one.
 
-        A plain function keeps its thread, and says `parking` around the wait.
+        A plain function keeps its thread and uses `blocking_wait` instead.
         """
         lease = _current()
         if lease is not None:
             lease.rest()
 
     def parking(self) -> AbstractContextManager[None]:
-        """Around the wait of a plain function in its own thread: the thread stays, another may use its place among the
-        lanes. Raises Overloaded when too many wait so. In a transaction it keeps both.
+        """Mark a blocking wait of a plain function, whose place in the pool becomes free.
+
+        The thread itself is kept. Inside a transaction the place is kept, too.
+
+        Raises:
+            Overloaded: too many threads are waiting.
         """
         lease = _current()
         lane = None if lease is None or parking.current() is not None else lease.lane_here()
@@ -113,28 +120,33 @@ class LaneExecutor:
         return parking.Parking(lease.pool, lane).wait()
 
     async def attend(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
-        """As `run`. In a plain function that waits (`parking`) it runs on its thread, which takes part again for the
-        time.
+        """Run a function as `run` does, on the thread of a plain function in a wait.
+
+        The thread takes a place in the pool for that time.
         """
         return await self.run(_attending, fn, args, kwargs)
 
     def atomic(self, databases: Sequence[str]) -> CallTransaction:
-        """A transaction on each of `databases` around an `async with` block, and around all that the current call
-        does with the ORM in it, in whatever tasks and plain functions.
+        """Return an `async with` transaction of the call on each database.
 
-        Raises RuntimeError outside of a call: without its lane there is nothing that holds the block together.
+        It covers all ORM work of the call inside the block, in any task and plain function.
+
+        Raises:
+            RuntimeError: outside of a call, because the block would have no single thread.
         """
         lease = None if is_inline() else _current()
         if lease is None and not is_inline():
-            raise RuntimeError("atomic() is for the inside of a call; enter() it first")
+            raise RuntimeError("atomic() was used outside of a call; acquire a lease first")
         return CallTransaction(self.run, lease, databases)
 
     def asking_is_unsafe(self) -> bool:
-        """Is the caller inside a transaction, which a question to a human would hold open?
+        """Return True if the caller is in a transaction.
 
-        Asked in a handler's thread, it looks at that thread's connections; asked on the event loop, at those of
-        the call's lane. The transaction that Django's TestCase wraps around a test does not count.
+        A request to a user would hold it open. In a handler's thread it checks the connections of that thread; on the
+        event loop, those of the call's thread. The transaction that Django's TestCase wraps around a test does not
+        count.
         """
+
         try:
             asyncio.get_running_loop()
         except RuntimeError:
@@ -142,6 +154,7 @@ class LaneExecutor:
         else:
             lease = _current()
             opened = [] if lease is None else lease.connections()
+
         return any(
             not getattr(block, "_from_testcase", False)
             for connection in opened
@@ -149,8 +162,9 @@ class LaneExecutor:
         )
 
     def close(self, loop: asyncio.AbstractEventLoop | None = None, *, wait: float = 1.0) -> None:
-        """End the lanes of a loop, or all of them: idle ones now, within `wait` seconds each, busy ones when their
-        work is done.
+        """Stop the threads of a loop, or of all loops.
+
+        Idle threads are stopped now, within `timeout` seconds each, busy ones after their work.
         """
         with self._lock:
             loops = list(self._pools) if loop is None else [loop]
@@ -170,11 +184,10 @@ class LaneExecutor:
 
 
 class _CallContext(ThreadSensitiveContext):
-    """asgiref's name for "this code shares one thread", with the lease behind it.
+    """asgiref's context for code that shares one thread, with its lease.
 
-    It is installed by hand, because entering it the documented way costs four times as much: that also hides the
-    executor of a surrounding `async_to_sync`, which a call in a context of its own never has, and elsewhere is
-    the right one to use.
+    It is set by hand, because entering it the documented way costs four times as much. This also hides the executor of
+    a surrounding `async_to_sync`. A call in a context of its own has none; elsewhere it is the correct executor.
     """
 
     def __init__(self, lease: Lease) -> None:
@@ -182,8 +195,10 @@ class _CallContext(ThreadSensitiveContext):
         self.lease = lease
 
     def __bool__(self) -> bool:
-        """asgiref asks this before it looks for the executor of the context. To be registered only then halves the
-        price of a call that never gets there, which most do not.
+        """Register the lease as executor and return True.
+
+        asgiref evaluates this before it searches the executor of the context. Registering the lease only then halves
+        the cost of calls that never need a thread, which are the majority.
         """
         executors = SyncToAsync.context_to_thread_executor
         if self not in executors:
@@ -192,7 +207,7 @@ class _CallContext(ThreadSensitiveContext):
 
 
 class CallLease(Lease):
-    """The lease of one call, which the call's context knows of until it is closed."""
+    """Lease of one call, referenced by the call's context until it is closed."""
 
     def __init__(self, find_pool: Callable[[], LanePool], single: bool = False) -> None:
         self._find_pool, self._single = find_pool, single
@@ -200,23 +215,23 @@ class CallLease(Lease):
         self._token: Token[ThreadSensitiveContext] | None = _VARIABLE.set(context)
 
     def close(self) -> None:
-        """The call is over: its lane goes back when the thread is idle."""
+        """Close the lease; the thread returns to the pool when it is idle."""
         super().close()
         token, self._token = self._token, None
         if token is not None:
             try:
                 _VARIABLE.reset(token)
             except ValueError:
-                pass  # closed by the garbage collector, in another context: ours is gone
+                pass  # closed by the garbage collector in another context; the variable's context is gone
 
 
 class BorrowedLease:
-    """The lease of what needs none: the thread is the caller's, or the surrounding call's."""
+    """Lease without a thread: for the caller's thread, or inside another call."""
 
     __slots__ = ()
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Release nothing, because no thread was leased."""
 
     finish = close
 
@@ -233,7 +248,10 @@ def _current() -> Lease | None:
 
 
 def is_inline() -> bool:
-    """Does the running loop belong to `async_to_sync`, and end with what a caller's thread waits for?"""
+    """Return True if the running loop belongs to `async_to_sync`.
+
+    Such a loop ends with the code that waits for it.
+    """
     loops = AsyncToSync.loop_thread_executors
     return bool(loops) and asyncio.get_running_loop() in loops
 
@@ -241,7 +259,7 @@ def is_inline() -> bool:
 def _work(finish: Callable[[], None], fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     try:
         value = fn(*args, **kwargs)
-        # A queryset is read where it may be: on the event loop the ORM refuses it.
+        # Evaluate the queryset here: the ORM rejects it on the event loop.
         return list(value) if isinstance(value, QuerySet) else value
     except (StopIteration, SystemExit, GeneratorExit) as problem:
         raise presentable(problem) from problem

@@ -1,8 +1,8 @@
-"""Leases: one call's claim to a lane.
+"""Thread leases: the claim of one call to a pool thread.
 
-A call that needs a thread takes a lane at its first use and keeps it, so that everything it does with the ORM
-happens on one connection. A lane goes back when its thread is idle again, not when the caller gives up: a
-cancelled caller is free at once, its lane finishes first, with its SQL interrupted.
+A call takes a thread at its first use and keeps it, so that all its ORM work uses one connection. The thread returns to
+the pool when it is idle, not when the caller stops waiting: a cancelled caller continues at once, while its SQL is
+cancelled and the thread finishes.
 """
 
 import logging
@@ -19,7 +19,7 @@ logger = logging.getLogger("mcp_django.lanes")
 
 
 class Stay:
-    """One lease's time on one lane, which ends when the lane's thread has done all that was put."""
+    """Assignment of a thread to a lease, until its submitted jobs are done."""
 
     __slots__ = ("_done", "_pool", "_put", "dropped", "lane")
 
@@ -27,106 +27,114 @@ class Stay:
         self._pool, self.lane = pool, lane
         self._put = self._done = 0
         self.dropped = False
-        """Nobody wants what still runs or waits here."""
+        """True if the caller no longer waits for the remaining jobs."""
 
     @property
     def busy(self) -> bool:
-        """Is the thread still at it? What has an outcome is done."""
+        """True while jobs without a result exist."""
         return self._put != self._done
 
     def put(self, job: "_Job") -> None:
-        """Queue `job`. Call it with the pool's lock."""
+        """Queue a job. Call it with the pool's lock."""
         job.stay = self
         self._put += 1
         self.lane.put(job.run)
 
     def done(self) -> None:
-        """One job is done, says the lane's thread; only then is there an outcome to be seen."""
+        """Count a finished job, before its result becomes visible."""
         self._done += 1
 
     def drop(self) -> None:
-        """Nobody waits any more for what runs here: its SQL is interrupted, and the connections are closed when the
-        thread is done. Call it with the pool's lock.
+        """Cancel the running SQL; connections are closed when the thread is done.
+
+        Call it with the pool's lock.
         """
         self.dropped = True
         if self._pool.interrupt and self.busy:
             self.lane.gate.stop()
 
     def leave(self) -> None:
-        """Clean the lane and give it back; run by its own thread, as the last work of the stay."""
+        """Clean the thread and return it to the pool, as its last job."""
         with self._pool.lock:
-            # Whoever found it busy has dropped it by now, and nobody will again: nothing is left to do.
+            # A caller that finds it busy has cancelled it by now; the flag does not change any more.
             dropped = self.dropped
         gate = self.lane.gate
         gate.settle()
         if gate.shut:
-            logger.info("A call was over before its thread; its SQL has been stopped and its connections closed")
+            logger.info("SQL of a finished call was cancelled and its connections were closed")
         end(dropped)
         gate.open()
-        # asgiref notes in the thread which loop it worked for: that would keep the loop alive, and with it the pool.
+        # asgiref stores the loop in the thread: this would keep the loop alive, and with it the pool.
         vars(SyncToAsync.threadlocal).clear()
         self._pool.release(self.lane)
 
 
 class Lease(Executor):
-    """One call's claim to a lane, in the shape asgiref wants: an executor that runs everything on one thread.
+    """Claim of one call to a thread, as a single-thread executor for asgiref.
 
-    A `single` lease is that of a plain function, whose thread is its own until it returns.
+    An `is_single` lease belongs to a plain function, which owns its thread until it returns.
     """
 
-    # On the class, because most calls need none of them: making a lease costs every call.
+    # Class-level defaults, because most calls never set them, and each call creates a lease.
     closed: bool = False
-    """Is the call over?"""
+    """True after the call has ended."""
     patient: bool = False
-    """Does it wait in line however long the line is?"""
+    """True if the lease may wait in the queue beyond its limit."""
     stay: Stay | None = None
-    """Its time on the lane it has now."""
+    """Assignment of the current thread."""
     _pool: LanePool | None = None
     _pending: "list[_Job] | None" = None
     _rested: tuple[Stay, ...] = ()
-    """The stays that a question ended, where a task of the call may be at work still."""
+    """Assignments that ended with a wait; tasks of the call may still run there."""
 
     def __init__(self, find_pool: Callable[[], LanePool], single: bool = False) -> None:
         self._find_pool, self._single = find_pool, single
 
     @property
     def pool(self) -> LanePool | None:
-        """Where its lanes come from; None before the first."""
+        """Pool of the threads; None before the first use."""
         return self._pool
 
     @property
     def busy(self) -> bool:
-        """Does something of the call run, or wait to be run, on the lane it has now?"""
+        """True while jobs run or wait on the current thread."""
         stay = self.stay
         return stay is not None and stay.busy
 
     def connections(self) -> list[BaseDatabaseWrapper]:
-        """Those of the lane it has now, to be looked at only."""
+        """Return the connections of the current thread, for inspection only."""
         stay = self.stay
         return [] if stay is None else list(stay.lane.gate.connections.values())
 
     def lane_here(self) -> Lane | None:
-        """The lane whose thread this is, if the call is on it."""
+        """Return the calling pool thread if it belongs to the call, else None."""
         gate = getattr(here, "gate", None)
         stays = self._rested if self.stay is None else (self.stay, *self._rested)
         return next((stay.lane for stay in stays if stay.lane.gate is gate), None)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
-        """Run `fn` on the call's lane. Raises Overloaded when there is none and too many wait, unless it is patient;
-        RuntimeError after `close`.
+        """Run `fn` on the call's thread.
+
+        Raises:
+            Overloaded: all threads are in use and the queue is full.
+            RuntimeError: the lease is closed.
         """
         pool = self._pool
         if pool is None:
             pool = self._pool = self._find_pool()
+
         job = _Job(fn, args, kwargs)
         with pool.lock:
             if self.closed:
                 raise RuntimeError(
-                    "The call that this task was started in is over; what outlives a call cannot use its thread"
+                    "The call that started this task has ended; a task cannot use the thread of a finished call"
                 )
             if self._single and (self.stay is not None or self._pending is not None):
-                # Its thread may be waiting for this very work, and would wait for ever.
-                raise RuntimeError("A plain function must wait for async code with asgiref's async_to_sync")
+                # The thread may be waiting for this very job, which would be a deadlock.
+                raise RuntimeError(
+                    "A plain function waited for async code without asgiref's async_to_sync; use async_to_sync"
+                )
+
             if self.stay is not None:
                 self.stay.put(job)
             elif self._pending is not None:
@@ -143,7 +151,7 @@ class Lease(Executor):
         return job.future
 
     def grant(self, lane: Lane) -> bool:
-        """Use `lane`; False when nothing is left to do on it. Called with the pool's lock."""
+        """Use a thread; return False if no jobs are left. Call it with the pool's lock."""
         jobs, self._pending = [job for job in self._pending or () if not job.future.cancelled()], None
         if not jobs or self._pool is None:
             return False
@@ -154,7 +162,7 @@ class Lease(Executor):
         return True
 
     def rest(self) -> None:
-        """Give the lane back while the call waits for somebody; its next use leases another."""
+        """Return the thread during a wait; the next use leases another one."""
         if self._single or self._pool is None:
             return
         with self._pool.lock:
@@ -165,8 +173,9 @@ class Lease(Executor):
             stay.lane.put(stay.leave)
 
     def part(self, *, drop: bool) -> None:
-        """Give the lane up in the middle of the call, whose next use leases another. What runs on it is dropped, or
-        left alone even when the call ends.
+        """Detach the thread in the middle of a call; the next use leases another one.
+
+        Running jobs are cancelled, or left alone even when the call ends.
         """
         if self._pool is None:
             return
@@ -178,8 +187,9 @@ class Lease(Executor):
             stay.lane.put(stay.leave)
 
     def finish(self) -> None:
-        """`close`, said by the lane's own thread as the last thing it does for the call: it is clean and free on
-        return.
+        """Close the lease on its own thread, as the last action for the call.
+
+        The thread is clean and free on return.
         """
         if self._pool is not None:
             with self._pool.lock:
@@ -189,13 +199,15 @@ class Lease(Executor):
                 stay.leave()
 
     def close(self) -> None:
-        """The call is over: nothing that still waits is started, what runs is interrupted, and the lane goes back
-        when its thread is idle.
+        """Close the lease at the end of the call.
+
+        Queued jobs are dropped, running SQL is cancelled, and the thread returns to the pool when it is idle.
         """
         pool = self._pool
         if pool is None:
             self.closed = True
             return
+
         with pool.lock:
             self.closed = True
             jobs, self._pending = self._pending, None
@@ -207,6 +219,7 @@ class Lease(Executor):
                 for left in rested if stay is None else (*rested, stay):
                     if left.busy:
                         left.drop()
+
         for job in jobs or ():
             job.future.cancel()
         if stay is not None:
@@ -214,7 +227,7 @@ class Lease(Executor):
 
 
 class _Job:
-    """A function and the future of its outcome."""
+    """Function with the future of its result."""
 
     __slots__ = ("_args", "_fn", "_kwargs", "future", "stay")
 
@@ -230,13 +243,14 @@ class _Job:
         if not future.set_running_or_notify_cancel():
             stay.done()
             return
+
         try:
             result = self._fn(*self._args, **self._kwargs)
         except BaseException as problem:
             stay.done()
-            # What comes of an interruption is no failure of whoever still waits for it: their call is over.
+            # An error caused by cancellation is reported as such: the call of the waiting task has ended.
             future.set_exception(CancelledError() if stay.dropped else presentable(problem))
-            # The traceback holds this frame, which must not hold the future that holds the traceback.
+            # The traceback refers to this frame, which must not refer to the future that holds the traceback.
             del future, self
         else:
             stay.done()
@@ -244,11 +258,13 @@ class _Job:
 
 
 def presentable(problem: BaseException) -> BaseException:
-    """The exception as asyncio can carry it: StopIteration would leave the waiting task hanging, SystemExit and
-    KeyboardInterrupt (a thread's own: signals go to the main thread) end the event loop.
+    """Return an exception that asyncio can raise in the waiting task.
+
+    StopIteration would block that task forever. SystemExit and KeyboardInterrupt end the event loop; they come from the
+    pool thread itself, because signals go to the main thread.
     """
     if isinstance(problem, StopIteration | SystemExit | KeyboardInterrupt | GeneratorExit):
-        stand_in = RuntimeError(f"{type(problem).__name__} left the function that was run")
+        stand_in = RuntimeError(f"The function that was run raised {type(problem).__name__}")
         stand_in.__cause__ = problem
         return stand_in
     return problem

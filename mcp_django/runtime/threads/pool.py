@@ -1,7 +1,7 @@
-"""Lanes: a bounded number of threads, each with database connections of its own, leased to one call at a time.
+"""Thread pool: bounded threads with database connections, leased to calls.
 
-Between two calls a lane is cleaned as Django cleans a thread between two requests. Everything here may be called from
-any thread; `LanePool.lock` guards the pool and the leases on it.
+Between two calls a thread is cleaned as Django cleans a thread between two requests. All functions are thread-safe;
+`ThreadPool.lock` guards the pool and its leases.
 """
 
 import contextlib
@@ -27,7 +27,10 @@ logger = logging.getLogger("mcp_django.lanes")
 
 Work = Callable[[], None]
 here = threading.local()
-"""`gate`: what stands between the current thread and the databases, if anything does; `parking`: the wait it is in."""
+"""State of the current thread.
+
+`gate`: the `StatementGuard` of its database connections, if any; `parking`: its current `BlockingWait`.
+"""
 
 
 def _remember(*, connection: BaseDatabaseWrapper, **_: Any) -> None:
@@ -40,8 +43,9 @@ connection_created.connect(_remember, dispatch_uid="mcp_django.runtime.threads.p
 
 
 class Lane:
-    """One thread, started at once. It ends when the lane is stopped or garbage collected; it never keeps the
-    process alive.
+    """Pool thread, started at once.
+
+    It ends when it is stopped or garbage collected, and never keeps the process alive.
     """
 
     __slots__ = ("__weakref__", "_work", "gate", "thread")
@@ -49,17 +53,17 @@ class Lane:
     def __init__(self, name: str) -> None:
         self._work: SimpleQueue[Work | None] = SimpleQueue()
         self.gate = Gate()
-        # The thread knows the queue, not the lane: otherwise the lane could never be collected.
+        # The thread refers to the queue only: a reference to this object would prevent its collection.
         self.thread = threading.Thread(target=_serve, args=(self._work, self.gate), name=name, daemon=True)
         self.thread.start()
         weakref.finalize(self, self._work.put, None).atexit = False
 
     def put(self, work: Work) -> None:
-        """Queue `work`; what is put first runs first."""
+        """Queue a function; functions run in order."""
         self._work.put(work)
 
     def stop(self) -> None:
-        """End the thread once it has done what is queued."""
+        """End the thread after the queued functions."""
         self._work.put(None)
 
 
@@ -67,30 +71,32 @@ def _serve(queue: "SimpleQueue[Work | None]", gate: Gate) -> None:
     here.gate = gate
     while (work := queue.get()) is not None:
         work()
-        # Nothing may be kept alive while the thread waits for its next call.
+        # Drop the reference, so that nothing is kept alive while the thread waits.
         del work
     connections.close_all()
 
 
 def begin() -> None:
-    """Make the current thread ready for a call, as `request_started` does."""
+    """Prepare the current thread for a call, as `request_started` does."""
     reset_queries()
     end()
 
 
 def end(drop: bool = False) -> None:
-    """Clean the current thread after a call, as `request_finished` does, and close connections left inside a
-    transaction; with `drop` all of them.
+    """Clean the current thread after a call, as `request_finished` does.
+
+    Connections inside a transaction are closed; with `close_all` every connection is.
     """
     for connection in connections.all(initialized_only=True):
         # Django keeps the last error of a transaction, and with it the frames of the call that it ended.
-        vars(connection)["rollback_exc"] = None  # not in the type stubs
+        # Django keeps the last error of a transaction, and with it the frames of the finished call.
+        vars(connection)["rollback_exc"] = None
         driver = connection.connection
         try:
             _settle(connection, drop)
         except Exception:
-            # Neither the call that is over nor the next one is to blame for a connection that cannot even be closed.
-            logger.exception("The connection %r could not be closed; it is dropped", connection.alias)
+            # The error concerns neither the finished call nor the next one, so log it only.
+            logger.exception("Failed to close connection %r; dropping it", connection.alias)
             if driver is not None:
                 with contextlib.suppress(Exception):
                     driver.close()
@@ -103,7 +109,7 @@ def _settle(connection: BaseDatabaseWrapper, drop: bool) -> None:
         return
     if not drop:
         logger.warning(
-            "A call ended inside a transaction on %r, which is rolled back; leave atomic() where it was entered",
+            "Call ended inside a transaction on %r; rolling back. Leave atomic() in the function that entered it",
             connection.alias,
         )
     # Otherwise close() would keep the wrapper in its broken transaction.
@@ -113,21 +119,24 @@ def _settle(connection: BaseDatabaseWrapper, drop: bool) -> None:
 
 
 def _forget(connection: BaseDatabaseWrapper) -> None:
-    """Leave nothing of a closed connection in its wrapper; connect() resets what is not reset here."""
+    """Reset the wrapper of a closed connection; connect() resets the other attributes."""
     connection.connection, connection.in_atomic_block, connection.atomic_blocks = None, False, []
 
 
 class LanePool:
-    """At most `size` lanes, made when first needed, and the leases that wait for one: first come, first served,
-    `queue` at most and those that are patient. `interrupt` says whether the SQL of calls that are over is interrupted.
+    """Pool of at most `max_threads` threads and a queue of leases that wait for one.
 
-    A lane whose thread waits for somebody (`parking`) is none of them until it is back: `parked` at most.
+    Threads are started on demand. Leases are served in order. At most `max_queued` leases wait, plus unbounded ones.
+    `interrupts_sql` enables the cancellation of SQL after a call has ended.
+
+    A thread in a blocking wait (`blocking_wait`) does not count as one of the pool until it returns. At most
+    `max_blocked` threads may wait at a time.
     """
 
     def __init__(
         self, size: int, queue: int, *, parked: int = 256, interrupt: bool = True, name: str = "mcp-lane"
     ) -> None:
-        """The threads are called `name`, with a number."""
+        """Create the pool; threads are named `name` with a number."""
         self.size, self.queue, self.interrupt, self.name = size, queue, interrupt, name
         self.lock = threading.Lock()
         self.free: list[Lane] = []
@@ -135,18 +144,23 @@ class LanePool:
         self.waiting: deque[Lease] = deque()
         self.most_parked = parked
         self.parked: set[Lane] = set()
-        """Those that are out, and those that want to come back."""
+        """Threads in a blocking wait, and threads that are waiting to return."""
         self.returning: deque[tuple[Lane, threading.Event]] = deque()
         self.closed = False
 
     def take(self, lease: "Lease") -> Lane | None:
-        """A lane, or None when `lease` has to wait for its grant. Raises Overloaded when too many wait. Call it
-        with the lock.
+        """Return a thread, or None if `lease` is queued until it is assigned one.
+
+        Call it with the lock.
+
+        Raises:
+            Overloaded: the queue is full.
         """
         if self.closed:
-            raise RuntimeError("The lanes are closed; this server is shutting down")
+            raise RuntimeError("The thread pool is closed; this server is shutting down")
+
         if self.free:
-            # The one used last: its connections are open.
+            # The most recently used thread, because its connections are open.
             lane = self.free.pop()
         elif len(self.busy) < self.size:
             lane = Lane(f"{self.name}-{len(self.busy)}")
@@ -154,12 +168,12 @@ class LanePool:
             self.waiting.append(lease)
             return None
         else:
-            raise Overloaded("All threads for blocking work are taken; try again later")
+            raise Overloaded("All threads for blocking work are in use; try again later")
         self.busy.add(lane)
         return lane
 
     def release(self, lane: Lane) -> None:
-        """Take back a lane whose thread is clean and idle, or hand it on."""
+        """Return a clean, idle thread to the pool, or assign it to a waiting lease."""
         with self.lock:
             if self.returning:
                 self.busy.discard(lane)
@@ -176,17 +190,21 @@ class LanePool:
                 self.free.append(lane)
 
     def park(self, lane: Lane, *, again: bool = False) -> None:
-        """The thread of a busy lane is about to wait: its place is somebody else's. Raises Overloaded when too many
-        wait, unless it is out `again`.
+        """Free the place of a busy thread that starts a blocking wait.
+
+        Raises:
+            Overloaded: too many threads are waiting, unless the thread interrupted its wait (`is_reentry`).
         """
         with self.lock:
             if len(self.parked) >= self.most_parked and not again:
-                raise Overloaded("Too many threads wait for answers of clients; try again later")
+                raise Overloaded("Too many threads are waiting for clients; try again later")
+
             self.parked.add(lane)
             self.busy.discard(lane)
             if self.returning:
                 self._admit()
                 return
+
             spare: Lane | None = None
             while self.waiting:
                 spare = spare or Lane(f"{self.name}-{len(self.busy)}")
@@ -197,14 +215,14 @@ class LanePool:
                 self.free.append(spare)
 
     def unpark(self, lane: Lane) -> None:
-        """The wait is over: go on when there is a place again. For the thread of the lane."""
+        """End the wait of the calling thread; block until a place is free."""
         with self.lock:
             back = threading.Event()
             self.returning.append((lane, back))
             if self.closed or len(self.busy) + len(self.free) < self.size:
                 self._admit()
             elif self.free:
-                # The one that was idle longest.
+                # The thread that was idle longest.
                 self.free.pop(0).stop()
                 self._admit()
         back.wait()
@@ -216,7 +234,10 @@ class LanePool:
         back.set()
 
     def close(self, wait: float) -> None:
-        """End idle lanes now, busy ones when their work ends; wait for the idle ones, `wait` seconds each at most."""
+        """Stop idle threads now and busy ones after their work.
+
+        Waits at most `timeout` seconds for each idle thread.
+        """
         with self.lock:
             self.closed = True
             while self.returning:

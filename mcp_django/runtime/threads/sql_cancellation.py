@@ -1,17 +1,17 @@
-"""Stopping the SQL of a call that is over while its thread is not.
+"""Cancellation of SQL statements that outlast their call.
 
-A thread cannot be stopped, but the statement it waits for can, and the next one can be refused. Both are the work of
-a `Gate`: a lane's, or that of a visit to the caller's thread. An interruption must never hit another call, so:
+A thread cannot be stopped, but its running statement can be cancelled and the next one rejected. A `StatementGuard`
+does both, for a pool thread or for the caller's thread. A cancellation must never hit another call. Therefore:
 
-- the lane goes back to its pool only after `settle`, when the gate's interrupter has ended;
-- the interrupter looks at the connections of its own lane only, and none of them can be closed under its hands: with
-  Django's `OPTIONS["pool"]` (`django/db/backends/postgresql/base.py`, `DatabaseWrapper._close`) closing gives the raw
-  connection to whoever waits for one;
-- a connection of a shut gate is closed for good before it is given back. PostgreSQL handles a cancellation
-  asynchronously, so that one may arrive late; psycopg's pool throws a closed connection away
-  (`psycopg_pool/pool.py`, `ConnectionPool._return_connection`).
+- A thread returns to its pool only after `wait_for_cancellation`, when the cancelling thread has ended.
+- The cancelling thread accesses the connections of its own pool thread only, and none of them can be closed
+  concurrently. With Django's `OPTIONS["pool"]` (`django/db/backends/postgresql/base.py`, `DatabaseWrapper._close`)
+  closing passes the raw connection to another thread.
+- A connection of a closed guard is closed permanently before it is returned. PostgreSQL processes a cancellation
+  asynchronously, so it may arrive late. psycopg's pool discards closed connections (`psycopg_pool/pool.py`,
+  `ConnectionPool._return_connection`).
 
-psycopg's `cancel_safe` may be called from any thread and lets others run while it waits, unless libpq is older than 17
+psycopg's `cancel_safe` is thread-safe and lets other threads run while it waits, unless libpq is older than 17
 (`psycopg/connection.py`). `sqlite3.Connection.interrupt` only sets a flag.
 """
 
@@ -28,84 +28,103 @@ from django.db.utils import OperationalError
 logger = logging.getLogger("mcp_django.lanes")
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.01, 0.08
-"""Seconds between two attempts: the first may come before the statement has reached the database, which then has
-nothing to interrupt. Each pause is twice the one before.
+"""Minimum and maximum seconds between two attempts; the pause doubles each time.
+
+The first attempt may come before the statement reaches the database, which then has nothing to cancel.
 """
 CANCEL_TIMEOUT = 2.0
-"""Seconds that a server may take to accept a cancellation."""
+"""Maximum seconds for a database server to accept a cancellation."""
 _ACTIVE: Final = 1
-"""libpq's PQTRANS_ACTIVE, the `info.transaction_status` of psycopg and psycopg2 while a command runs."""
+"""Value of `info.transaction_status` in psycopg and psycopg2 while a command runs.
+
+It is libpq's PQTRANS_ACTIVE.
+"""
 
 
 class CallOver(OperationalError):
-    """The call that this statement belongs to is over; it was not run.
+    """Error of a statement that was rejected because its call has ended.
 
-    A database error, so that `atomic()` and whoever else cleans up after one do the right thing.
+    A database error, so that `atomic()` and other cleanup code handle it correctly.
     """
 
 
 class Gate:
-    """Between a thread and its databases: open while a call uses the thread, shut when that call is over before the
-    thread is. A lane has one for good, a visit to the caller's thread one of its own.
+    """Guard between a thread and its database connections.
+
+    It is open while a call uses the thread, and closed when the call ends before the thread is done. A pool thread has
+    a permanent guard; each use of a caller's thread has its own.
     """
 
     __slots__ = ("_interrupter", "_lock", "_over", "connections", "shut")
 
     def __init__(self) -> None:
         self.connections: dict[str, BaseDatabaseWrapper] = {}
-        """The connections that the thread has opened, by alias. Other threads may look at them, never use them."""
+        """Connections opened by the thread, by alias.
+
+        Other threads may inspect them, but never use them.
+        """
         self.shut = False
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._interrupter: threading.Thread | None = None
 
     def watch(self, connection: BaseDatabaseWrapper) -> None:
-        """Stand before a connection that the lane's thread has just opened."""
+        """Guard a connection that the thread has just opened."""
         if self.connections.get(connection.alias) is connection or not _is_own(connection):
-            return  # known, or a copy that somebody made for a purpose of their own
+            return  # guarded already, or a copy for another purpose
         self.connections[connection.alias] = connection
-        # First, so outermost; and `with connection.execute_wrapper()` takes away the last.
+        # Insert it first, as outermost wrapper; `with connection.execute_wrapper()` removes the last one.
         connection.execute_wrappers.insert(0, self)
         close: Callable[[], None] = getattr(connection, "_close")  # noqa: B009 - not in the type stubs
         vars(connection)["_close"] = functools.partial(self._close, connection, close)
 
     def unwatch(self, connection: BaseDatabaseWrapper) -> None:
-        """Step aside. For a thread that is not a lane's, when it is done with the call."""
+        """Stop guarding a connection, after a call on the caller's thread."""
         connection.execute_wrappers.remove(self)
         del vars(connection)["_close"]
 
     def __call__(self, execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]) -> Any:
-        """Let a statement pass (Django's database instrumentation); raises CallOver when the gate is shut."""
+        """Execute a statement (Django's database instrumentation).
+
+        Raises:
+            CallEndedError: the guard is closed.
+        """
         if self.shut:
             connection = context["connection"]
-            # Whoever swallows the error must not commit the half that came before.
+            # Code that ignores the error must not commit the first half of the transaction.
             connection.needs_rollback = connection.in_atomic_block
-            raise CallOver("The call is over, so this statement was not run")
+            raise CallOver("The statement was not run: its call has ended")
         return execute(sql, params, many, context)
 
     def stop(self) -> None:
-        """Shut the gate, and interrupt what runs behind it until `settle`. Does not wait for any of it."""
+        """Close the guard and cancel running statements until `wait_for_cancellation`.
+
+        Returns at once.
+        """
         self.shut = True
         if not any(_is_open(connection) for connection in list(self.connections.values())):
-            return  # nothing runs, and what comes is refused
+            return  # no statement is running, and new ones are rejected
         self._over.clear()
         interrupter = threading.Thread(target=self._interrupt, name="mcp-interrupt", daemon=True)
         try:
             interrupter.start()
         except RuntimeError as problem:
-            logger.warning("The SQL of a call that is over runs to its end: %s", problem)
+            logger.warning("Failed to start the cancellation of SQL; it runs to its end: %s", problem)
         else:
             self._interrupter = interrupter
 
     def settle(self) -> None:
-        """Wait until no interruption can come any more. For the lane's thread, when it is done with the call."""
+        """Wait until no further cancellation can occur.
+
+        Call it on the guarded thread after the call.
+        """
         if self._interrupter is not None:
             self._over.set()
             self._interrupter.join()
             self._interrupter = None
 
     def open(self) -> None:
-        """Let the next call's statements pass."""
+        """Allow the statements of the next call."""
         self.shut = False
 
     def _interrupt(self) -> None:
@@ -121,7 +140,7 @@ class Gate:
             pause = min(2 * pause, LONGEST_PAUSE)
 
     def _close(self, connection: BaseDatabaseWrapper, close: Callable[[], None]) -> None:
-        """In place of a connection's `_close`, through which every way of closing it leads."""
+        """Replacement of a connection's `_close`, which every way of closing it calls."""
         with self._lock:
             if self.shut and connection.connection is not None:
                 _close_for_good(connection.connection)
@@ -129,7 +148,7 @@ class Gate:
 
 
 def _close_for_good(raw: Any) -> None:
-    # psycopg's own close() gives a connection alive to a pool with `close_returns` (`psycopg/connection.py`).
+    # psycopg's own close() returns a live connection to a pool with `close_returns` (`psycopg/connection.py`).
     libpq = getattr(raw, "pgconn", None)
     if libpq is None:
         raw.close()
@@ -146,7 +165,10 @@ def _is_open(connection: BaseDatabaseWrapper) -> bool:
 
 
 def _interrupt(connection: BaseDatabaseWrapper) -> None:
-    """Interrupt what a connection is doing, if its engine can. Harmless when it does nothing."""
+    """Cancel the running statement of a connection, if its engine can.
+
+    Harmless when idle.
+    """
     raw: Any = connection.connection
     if raw is None:
         return
@@ -159,5 +181,5 @@ def _interrupt(connection: BaseDatabaseWrapper) -> None:
             else:  # psycopg2, and psycopg before 3.2
                 raw.cancel()
     except Exception as problem:
-        # It is tried again as long as the statement runs.
-        logger.info("SQL on %r could not be interrupted: %s", connection.alias, problem)
+        # The next attempt follows while the statement runs.
+        logger.info("Failed to cancel SQL on %r: %s", connection.alias, problem)

@@ -1,6 +1,6 @@
-"""One transaction around everything that a call does, whether it is written with `def` or `async def`.
+"""Transaction around all work of a call, for `def` and `async def` handlers.
 
-The blocks are Django's own `atomic()`, entered and left on the call's lane, where all its ORM work happens.
+It uses Django's own `atomic()` blocks, entered and left on the call's thread, where all its ORM work runs.
 """
 
 import asyncio
@@ -18,22 +18,22 @@ Run = Callable[..., Awaitable[Any]]
 
 
 class _RolledBack(Exception):
-    """What the blocks are told when they must not commit."""
+    """Exception passed to the atomic blocks to roll them back."""
 
 
 class CallTransaction:
-    """`async with` around a handler: commits when it returns, rolls back whatever else happens.
+    """Transaction of a handler: commit on return, roll back on any exception.
 
-    `lease` is the call's; None on a thread of the caller's own. A cancellation waits for nothing: SQL that still runs
-    is interrupted and its connection closed, which rolls back too, and a commit that has begun goes on to its end, the
-    `on_commit` hooks included.
+    `lease` is the call's lease; None on the caller's own thread. A cancellation does not wait: running SQL is
+    interrupted and its connection closed, which rolls back. A commit that has started runs to its end, including the
+    `on_commit` hooks.
     """
 
     def __init__(self, run: Run, lease: Lease | None, databases: Sequence[str]) -> None:
         self._run, self._lease, self._databases = run, lease, databases
         self._blocks: contextlib.ExitStack | None = None
         self._stay: Stay | None = None
-        # Whoever takes it decides: the thread, which begins to commit, or the loop, where the call was cancelled.
+        # The first to acquire it decides: the thread that starts the commit, or the loop where the call was cancelled.
         self._decision = threading.Lock()
 
     async def __aenter__(self) -> None:
@@ -51,7 +51,7 @@ class CallTransaction:
             return
         lease = self._lease
         if lease is not None and lease.stay is not self._stay:
-            raise RuntimeError("This transaction is lost: a call inside it was given up, and its thread with it")
+            raise RuntimeError("This transaction is lost: work inside it was cancelled together with its thread")
         try:
             await self._run(self._commit)
         except BaseException as problem:
