@@ -232,7 +232,7 @@ def test_a_log_that_is_down_is_said_to_be(monkeypatch: pytest.MonkeyPatch, caplo
                 await gets.posts.post(name, b"{}", NOBODY)
 
     workers(main, FakeLayer())
-    assert "could not be passed on" in caplog.text
+    assert "Failed to forward a message" in caplog.text
 
 
 @real_threads

@@ -1,1 +1,1 @@
-"""Streams of calls and sessions: replay buffers, relays between workers, and event ids."""
+"""Streams of calls and sessions: replay buffers, relays between workers, ids."""

@@ -1,7 +1,7 @@
-"""The ids of events on the streams of a session: `<stream>.<n>.<mac>`.
+"""Ids of events on the streams of a session: `<stream>.<number>.<mac>`.
 
-The code at the end is bound to the session, under a key that comes of SECRET_KEY. So an id that was changed, made up or
-taken from another session is refused before anything is looked up, on any worker.
+The authentication code is bound to the session, with a key derived from SECRET_KEY. Any worker can reject an id that
+was changed, invented or taken from another session, without a lookup.
 """
 
 import re
@@ -11,33 +11,36 @@ from typing import NamedTuple
 from mcp_django.runtime.sealing import Stamp
 
 OWN = "s"
-"""The name of a session's own stream, whose numbers are those of the event log. A call's stream has a longer name."""
+"""Name of a session's own stream, which uses the numbers of the event log.
+
+The names of call streams are longer.
+"""
 _NAME = re.compile(r"([A-Za-z0-9_-]{1,32})\.(0|[1-9][0-9]{0,18})")
 
 Ids = Callable[[int], bytes]
-"""Gives the id of the event with a number, on one stream of one session."""
+"""Function that returns the id of an event number, for one stream of one session."""
 
 
 class EventId(NamedTuple):
-    """An event of ours: of which stream, and its number there."""
+    """Verified event id: stream name and number."""
 
     stream: str
     n: int
 
 
 class EventIds:
-    """Makes and reads the ids of a project's events."""
+    """Encoder and parser of event ids."""
 
     def __init__(self, stamp: Stamp) -> None:
         self._stamp = stamp
 
     def of(self, session: str, stream: str) -> Ids:
-        """What gives the ids of a stream of the session with this key."""
+        """Return a function that creates the ids of one stream of a session."""
         mark = self._stamp.mark
         return lambda n: mark(f"{stream}.{n}", session).encode()
 
     def read(self, session: str, id: bytes) -> EventId | None:
-        """What an id names; None unless it was made for this session."""
+        """Return the content of an id; None unless it was created for this session."""
         name = self._stamp.read(id.decode("latin-1"), session)
         found = None if name is None else _NAME.fullmatch(name)
         return None if found is None else EventId(found[1], int(found[2]))

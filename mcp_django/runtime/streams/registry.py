@@ -1,4 +1,4 @@
-"""The streams of calls of a process: those of each of its event loops."""
+"""Registry of the call streams of a process, by event loop."""
 
 import asyncio
 import threading
@@ -15,7 +15,10 @@ from mcp_django.signals import session_closed
 
 
 class ProcessStreams:
-    """There is one for a process. A stream belongs to the loop of its call; to other loops it is another process's."""
+    """Registry of call streams; each process has one instance.
+
+    A stream belongs to the loop of its call. Other loops treat it like a stream of another process.
+    """
 
     def __init__(self, feeds: Feeds, lifecycle: Lifecycle, bounds: Callable[[], Bounds]) -> None:
         self._feeds, self._lifecycle, self._bounds = feeds, lifecycle, bounds
@@ -24,7 +27,7 @@ class ProcessStreams:
         session_closed.connect(self._on_closed, sender=SessionRow)
 
     def here(self) -> CallStreams:
-        """Those of the running loop."""
+        """Return the call streams of the running loop."""
         loop = asyncio.get_running_loop()
         streams = self._loops.get(loop)
         if streams is None:
@@ -34,7 +37,7 @@ class ProcessStreams:
         return streams
 
     def _on_closed(self, *, session: SessionRow, **kwargs: Any) -> None:
-        """An ending anywhere in this process. May come from any thread."""
+        """End the streams of a session that ended in this process. Thread-safe."""
         with self._lock:
             loops = list(self._loops.items())
         for loop, streams in loops:
@@ -42,4 +45,4 @@ class ProcessStreams:
                 try:
                     loop.call_soon_threadsafe(streams.end, session.pk)
                 except RuntimeError:
-                    continue  # it was closed, and what ran on it is gone with it
+                    continue  # the loop was closed, and its streams ended with it

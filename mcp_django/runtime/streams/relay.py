@@ -1,9 +1,9 @@
-"""The way of a call's stream to a client that comes back to another worker.
+"""Relay of call streams to clients that reconnect to another worker.
 
-Who serves the client asks, in the event log, for what comes after the last message it has; whose call it is answers
-with that, writes through from then on, and stops writing to whoever read before. Each such reader has a topic of its
-own, so what was written for an earlier one is never taken for its own. When a process ends it leaves in the log what
-its clients have not heard, for whoever serves them next.
+The worker that serves the client requests the messages after the last one received, through the event log. The worker
+of the call answers with these messages, writes further ones to the log, and disconnects the previous reader. Each
+remote reader has its own topic, so it cannot receive messages for an earlier one. A process that ends writes
+undelivered messages to the log, for the worker that serves their clients next.
 """
 
 import asyncio
@@ -23,33 +23,34 @@ from mcp_django.server.calls.session import Session
 logger = logging.getLogger("mcp_django.events")
 
 LAST_READ = 1.0
-"""Seconds at the end of the process that clients have to take the ends of their streams."""
+"""Seconds at shutdown for clients to read the ends of their streams."""
 LOOKS = 20
 RELAY_SILENCE = 3600.0
 REPEATED_BYTES = 4 * RING_BYTES
-"""Of one stream that are written into the log more than once, which a client has done by asking for the same again at
-another worker. Then it is refused there.
+"""Maximum bytes of a stream that are logged repeatedly.
+
+A client causes this by requesting the same messages again at another worker. Further requests are rejected.
 """
 ROW_BYTES = 256
-"""What a row takes besides its message, about."""
+"""Approximate bytes of a log row in addition to its message."""
 
 
 class Endable(Protocol):
-    """A stream that somebody reads."""
+    """Stream with a reader."""
 
     def end(self) -> None:
-        """Nothing comes after what waits."""
+        """End the stream after the waiting messages."""
 
 
 class CallStreams:
-    """The streams of calls on one event loop, and who else reads a stream of a session there."""
+    """Call streams of one event loop, and the other open streams of its sessions."""
 
     def __init__(self, feeds: Feeds, bounds: Callable[[], Bounds], at_end: Callable[[Any], None]) -> None:
-        """`at_end` is told what to await when the loop is about to end."""
+        """Create an empty registry; `add_cleanup` registers a shutdown callback."""
         self._feeds, self._bounds, self._at_end = feeds, bounds, at_end
         self.rings = Rings(bounds, on_empty=self._part)
         self.own: dict[Any, set[Endable]] = {}
-        """The streams that are no call's here, by the primary keys of their sessions."""
+        """Open streams that belong to no call here, by session primary key."""
         self._attended = False
         self._following: Following | None = None
         self._joining: asyncio.Task[None] | None = None
@@ -57,35 +58,41 @@ class CallStreams:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def open(self, session: Session) -> Ring:
-        """A new stream of a session, with its first reader."""
+        """Open a stream of a session with its first reader."""
         if self._following is None and self._joining is None:
             self._join()
         return self.rings.open(session)
 
     async def resume(self, session: Session, token: str, after: int) -> "Reader | RemoteReader":
-        """A reader of a stream of the session, from after its message `after`. Raises Gone."""
+        """Return a reader of a session's stream after message `after`.
+
+        Raises:
+            StreamGoneError: the stream, or some of these messages, are gone.
+        """
         ring = self.rings.find(session.pk, token)
+
         if ring is not None:
             reader = ring.attach(after)
             if reader is None:
                 raise Gone
             return reader
+
         remote = RemoteReader(self._feeds, self._spawn, self._bounds().events)
         await remote.open(session.pk, token, after)
         return remote
 
     def has(self, session: Any) -> bool:
-        """Is there a stream of the session with this primary key? May be asked from any thread."""
+        """Return True if the session has a stream here. Thread-safe."""
         return session in self.own or self.rings.has(session)
 
     def end(self, session: Any) -> None:
-        """A session is over, and so are its streams."""
+        """End all streams of an ended session."""
         self.rings.end(session)
         for stream in list(self.own.get(session, ())):
             stream.end()
 
     def keep(self, session: Any, stream: Endable) -> Callable[[], None]:
-        """A stream of the session that is no call's is open; returns what says that it is not any more."""
+        """Register a stream that belongs to no call; return a function that removes it."""
         self.own.setdefault(session, set()).add(stream)
 
         def gone() -> None:
@@ -106,7 +113,10 @@ class CallStreams:
         try:
             following = await self._feeds.here().follow(CONTROL, self._on_event)
         except Exception:
-            logger.warning("Streams of this process cannot be resumed elsewhere for now", exc_info=True)
+            logger.warning(
+                "Failed to subscribe to stream requests; clients cannot resume streams of this process elsewhere",
+                exc_info=True,
+            )
             return
         finally:
             self._joining = None
@@ -132,6 +142,7 @@ class CallStreams:
         if ring is None:
             return
         reader, name = ring.reader, wanted["reader"]
+
         current = reader is not None and reader.relayed == name
         if event.kind == "detach":
             if current:
@@ -145,7 +156,7 @@ class CallStreams:
         try:
             await self._feeds.publish(Draft(topic_of(ring.session, ring.token, name), "attached"))
         except Exception:
-            logger.warning("A client on another worker could not be told that its call goes on", exc_info=True)
+            logger.warning("Failed to confirm a running call to another worker", exc_info=True)
 
     async def _relay(self, ring: Ring, name: str, after: int) -> None:
         topic, reader = topic_of(ring.session, ring.token, name), None
@@ -163,16 +174,17 @@ class CallStreams:
                     await self._feeds.publish(*_drafts(topic, said))
             await self._feeds.publish(_end(topic, reader))
         except Exception:
-            logger.warning("What a call says could not be passed on to its client on another worker", exc_info=True)
+            logger.warning("Failed to relay the messages of a call to another worker", exc_info=True)
             if reader is not None:
                 reader.leave()
 
     async def _keep_for_others(self) -> None:
-        """The process ends: what has not been heard waits in the log."""
+        """Write undelivered messages to the log, because the process ends."""
         for _ in range(LOOKS):
             if not self._relays and not any(ring.reader is not None for ring in self.rings.unheard()):
                 break
             await asyncio.sleep(LAST_READ / LOOKS)
+
         for ring in self.rings.unheard():
             topic = topic_of(ring.session, ring.token)
             said = ring.since(ring.first - 1)
@@ -182,7 +194,7 @@ class CallStreams:
 
 
 def _drafts(topic: str, said: list[Said]) -> list[Draft]:
-    # As text: a message is sent as it was written, to the byte.
+    # As text, so that a message is sent unchanged to the byte.
     return [Draft(topic, "message", {"n": n, "text": message.decode()}) for n, message in said]
 
 

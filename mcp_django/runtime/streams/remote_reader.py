@@ -1,4 +1,4 @@
-"""A client's place on the stream of a call that another worker has, or had; the other side is in `relays`."""
+"""Reader of a call stream of another worker; `relay` is the other end."""
 
 import asyncio
 import logging
@@ -14,21 +14,26 @@ from mcp_django.runtime.streams.replay_buffer import Said
 logger = logging.getLogger("mcp_django.events")
 
 CONTROL = "streams"
-"""The topic that every process with calls on streams follows: `attach` and `detach`."""
+"""Topic of `attach` and `detach` events, for all processes with call streams."""
 ASK_EVERY, ASKS = 1.0, 6
-"""Seconds between asking whose call it is, and how often. Without an answer the call is gone with its worker. Where
-no wake comes, an answer takes two looks at the log, a second each, and longer on a machine that has too much to do."""
+"""Seconds between two `attach` requests, and their maximum number.
+
+Without an answer the call has ended with its worker. Without wake-ups an answer takes two polls of the log, a second
+each, and longer on an overloaded machine.
+"""
 SILENCES = 3
-"""Silences, each as long as a stream may be silent, after which the worker of a call counts as gone. After the ones
-before it is asked whether the call goes on."""
+"""Number of silent reads after which the worker of a call counts as ended.
+
+Each lasts as long as a stream may be silent. After each earlier one a request checks that the call still runs.
+"""
 
 
 class Gone(Exception):
-    """The stream, or what the client has missed of it, is not remembered."""
+    """Error: the stream, or the messages that the client missed, are gone."""
 
 
 class RemoteReader:
-    """A place on the stream of a call that another worker has, or had."""
+    """Reader of a call stream that another worker has, or had."""
 
     def __init__(self, feeds: Feeds, spawn: Callable[[Coroutine[Any, Any, None]], object], most: int) -> None:
         self._feeds, self._spawn, self._most = feeds, spawn, most
@@ -38,7 +43,7 @@ class RemoteReader:
         self._waiting: list[Said] = []
         self._over = False
         self._ended = False
-        """Did whose call it is say so?"""
+        """True if the worker of the call has ended the stream."""
         self._asks: Draft | None = None
         self._followings: list[Following] = []
         self._accepted = self._refused = False
@@ -46,7 +51,11 @@ class RemoteReader:
         self._silences = 0
 
     async def open(self, session: Any, token: str, after: int) -> None:
-        """Find whoever has the stream. Raises Gone when nobody has, or not from there on."""
+        """Find the worker, or the log entries, of a stream.
+
+        Raises:
+            StreamGoneError: the stream does not exist, or lacks messages after `after`.
+        """
         self.position = self._last = after
         feed, name = self._feeds.here(), secrets.token_urlsafe(9)
         try:
@@ -78,7 +87,7 @@ class RemoteReader:
         return self._accepted or self._refused
 
     async def read(self, patience: float) -> list[Said] | None:
-        """What waits; an empty list after `patience` seconds of silence; None at the end."""
+        """Return waiting messages; an empty list after `timeout` seconds, None at the end."""
         if not self._waiting and not self._over:
             self._news.clear()
             try:
@@ -86,6 +95,7 @@ class RemoteReader:
                     await self._news.wait()
             except TimeoutError:
                 self._doubt()
+
         if not self._waiting:
             return None if self._over else []
         said, self._waiting = self._waiting, []
@@ -93,7 +103,10 @@ class RemoteReader:
         return said
 
     def _doubt(self) -> None:
-        """Whose call it is may have been killed: ask, and end after a while, so that the client asks as well."""
+        """Check that the worker of the call is alive.
+
+        After several silent reads end the stream, so that the client reconnects.
+        """
         self._silences += 1
         if self._silences >= SILENCES:
             self._over = True
@@ -101,18 +114,18 @@ class RemoteReader:
             self._spawn(self._tell(self._asks))
 
     def leave(self) -> None:
-        """Nobody reads here any more."""
+        """Close the reader and detach it from the worker of the call."""
         followings, self._followings = self._followings, []
         for following in followings:
             following.stop()
         asked, self._asks = self._asks, None
         if asked is not None and not self._ended:
-            # Also when it was given up here: whose call it is would write on for nobody, and take it for heard.
+            # Also after a failed start: the worker would continue to write, and count the messages as delivered.
             self._spawn(self._tell(asked._replace(kind="detach")))
         self.end()
 
     def end(self) -> None:
-        """Nothing comes after what waits."""
+        """End the stream after the waiting messages."""
         self._over = True
         self._news.set()
 
@@ -120,7 +133,7 @@ class RemoteReader:
         try:
             await self._feeds.publish(draft)
         except Exception:
-            logger.warning("Whose call it is could not be told of a client on another worker", exc_info=True)
+            logger.warning("Failed to send a request to the worker of a call", exc_info=True)
 
     def _on_event(self, event: Event) -> None:
         self._silences = 0
@@ -128,7 +141,7 @@ class RemoteReader:
             case "attached":
                 self._accepted = True
             case "kept":
-                # From a process that has ended; until then it may have answered by itself.
+                # Written by a process that has ended; it may have answered before.
                 fits = event.payload["first"] - 1 <= self.position
                 self._accepted, self._refused = self._accepted or fits, self._refused or not fits
             case "dropped":
@@ -146,9 +159,9 @@ class RemoteReader:
             self._last = n
             self._waiting.append(Said(n, message))
             if len(self._waiting) >= self._most:
-                self._over = True  # the client is behind; it can come back for the rest
+                self._over = True  # too many unread messages; the client can resume for the rest
 
 
 def topic_of(session: Any, token: str, reader: str | None = None) -> str:
-    """Where a call's stream is in the log: for one reader, or what its process left behind."""
+    """Return the topic of a call's stream, for one reader or for any later one."""
     return f"stream:{session}:{token}" if reader is None else f"stream:{session}:{token}:{reader}"

@@ -1,8 +1,7 @@
-"""What the streams of calls remember, so that a client that lost its connection hears the rest (basic/transports,
-resumability; handshake era).
+"""Replay buffers of call streams, for clients that reconnect (handshake era).
 
-While the client reads, this is a list in memory and nothing else. A stream has one reader at a time: the newest. What
-takes a stream to another worker is in `relays`, and how long one is kept in `kept_rings`.
+See basic/transports, resumability. While the client reads, a buffer is a list in memory. A stream has one reader at a
+time, the newest. `relay` transfers streams to other workers; `replay_store` decides how long a buffer is kept.
 """
 
 import asyncio
@@ -16,33 +15,36 @@ from mcp_django.protocol.jsonrpc import compact
 logger = logging.getLogger("mcp_django.server")
 
 RING_BYTES = 4 * 1024 * 1024
-"""Bytes of messages that one stream remembers; the last message is remembered whatever its length."""
+"""Maximum bytes of messages in one buffer; the last message is always kept."""
 HEARD_TTL = 60.0
-"""Seconds for which a stream that was sent to its end is kept: bytes that went out have not always arrived."""
+"""Seconds to keep a completely sent stream: sent bytes may not have arrived."""
 
 
 class Bounds(NamedTuple):
-    """How much a stream may be ahead of whom."""
+    """Limits of replay buffers."""
 
     events: int = 1000
-    """Messages that are remembered."""
+    """Maximum number of buffered messages."""
     unsent: int = 64
-    """Messages that may wait for a reader. Then the call waits for it, and for nobody who is not there."""
+    """Maximum number of unread messages; the call waits while its reader has more.
+
+    A call without a reader does not wait.
+    """
     patience: float = 60.0
-    """Seconds that it does so; a reader that takes none meanwhile counts as gone."""
+    """Maximum seconds that a call waits for its reader, which is then disconnected."""
     ttl: float = 600.0
-    """Seconds for which a stream that was not heard to its end is kept after its call."""
+    """Seconds to keep an incompletely read stream after its call."""
 
 
 class Said(NamedTuple):
-    """A message of a stream, and its number there."""
+    """Message of a stream with its number."""
 
     n: int
     message: bytes
 
 
 class Reader:
-    """One client's place on a stream."""
+    """Position of one client on a stream."""
 
     __slots__ = ("_ring", "_waiter", "over", "position", "relayed", "retry", "waiting")
 
@@ -50,18 +52,18 @@ class Reader:
         self._ring, self.position, self.relayed = ring, after, relayed
         self.waiting: list[Said] = []
         self.over = False
-        """Will there be nothing after what waits?"""
+        """True if no messages follow the waiting ones."""
         self.retry: float | None = None
-        """Seconds after which the client is asked to come back, when it was sent away."""
+        """Seconds after which the client should reconnect, if the server disconnected it."""
         self._waiter: asyncio.Future[None] | None = None
 
     @property
     def token(self) -> str:
-        """The name of the stream."""
+        """Name of the stream."""
         return self._ring.token
 
     async def read(self, patience: float) -> list[Said] | None:
-        """What waits; an empty list after `patience` seconds of silence; None at the end."""
+        """Return waiting messages; an empty list after `timeout` seconds, None at the end."""
         if not self.waiting and not self.over:
             loop = asyncio.get_running_loop()
             waiter = self._waiter = loop.create_future()
@@ -71,18 +73,20 @@ class Reader:
             finally:
                 alarm.cancel()
                 self._waiter = None
+
         if not self.waiting:
             if not self.over:
                 return []
             self._ring.heard_by(self)
             return None
+
         said, self.waiting = self.waiting, []
         self.position = said[-1].n
         self._ring.make_room()
         return said
 
     def leave(self) -> None:
-        """Nobody reads here any more. What is said goes on to be remembered."""
+        """Close the reader; the stream continues to buffer messages."""
         self.waiting.clear()
         self.over = True
         self.wake()
@@ -95,7 +99,7 @@ class Reader:
 
 
 class Ring:
-    """The messages of one call's stream, numbered from 1."""
+    """Messages of one call's stream, numbered from 1."""
 
     __slots__ = (
         "_bounds",
@@ -116,8 +120,9 @@ class Ring:
     )
 
     def __init__(self, session: Any, token: str, bounds: Bounds, on_end: Callable[["Ring"], None]) -> None:
-        """`session` is the primary key of its session; `on_end` is called when the call is over, and when what was
-        kept after that has been heard.
+        """Create an empty buffer of a session, given by primary key.
+
+        `on_end` is called when the call ends, and when a kept stream has been sent completely.
         """
         self.session, self.token = session, token
         self._bounds = bounds
@@ -125,29 +130,29 @@ class Ring:
         self._messages: deque[bytes] = deque()
         self._size = 0
         self.first, self.last = 1, 0
-        """The numbers of the first message that is remembered and of the last one."""
+        """Numbers of the first and the last buffered message."""
         self._writers: list[asyncio.Future[None]] = []
         self._finished = False
         self.heard = False
-        """Has somebody been sent everything, to the end?"""
+        """True after a reader has received everything up to the end."""
         self.cut_off = False
-        """Did the call end without an answer?"""
+        """True if the call ended without an answer."""
         self.reader: Reader | None = None
         self.written = self.repeated = 0
-        """The last message that was written into the log, and how many bytes were more than once."""
+        """Number of the last logged message, and bytes that were logged repeatedly."""
 
     @property
     def size(self) -> int:
-        """Bytes that are remembered."""
+        """Total length of the buffered messages in bytes."""
         return self._size
 
     @property
     def ttl(self) -> float:
-        """Seconds for which it is kept when its call is over."""
+        """Seconds for which the buffer is kept after its call."""
         return HEARD_TTL if self.heard else self._bounds.ttl
 
     async def put(self, message: bytes) -> None:
-        """Say something; waits while there is a reader that is too far behind."""
+        """Add a message; wait while the reader has too many unread ones."""
         while self._is_full():
             loop = asyncio.get_running_loop()
             room = loop.create_future()
@@ -164,15 +169,16 @@ class Ring:
         return reader is not None and len(reader.waiting) >= self._bounds.unsent and not self._finished
 
     def has_room(self) -> bool:
-        """Can something more be said that neither makes the call wait nor, while nobody reads, takes the place of what
-        is remembered?
+        """Return True if a message can be added without waiting.
+
+        Without a reader: without displacing buffered messages, either.
         """
         if self.reader is None:
             return len(self._messages) < self._bounds.events // 2
         return not self._is_full()
 
     def put_nowait(self, message: bytes) -> None:
-        """Say something, whatever the reader does."""
+        """Add a message without waiting."""
         if self._finished:
             return
         message = compact(message)
@@ -183,24 +189,25 @@ class Ring:
         while len(messages) > 1 and (len(messages) > bounds.events or self._size > RING_BYTES):
             self._size -= len(messages.popleft())
             self.first += 1
+
         reader = self.reader
         if reader is not None:
             reader.waiting.append(Said(self.last, message))
             reader.wake()
 
     def finish(self, message: bytes | None = None) -> None:
-        """Say the last thing, if there is one."""
+        """Add the last message, if any, and end the stream."""
         if message is not None:
             self.put_nowait(message)
         if not self._finished:
             self._finish()
 
     def take_back(self, message: bytes) -> None:
-        """As any other message: after a cut nobody reads here."""
+        """Add a cancellation like any other message: an aborted stream has no reader."""
         self.put_nowait(message)
 
     def cut(self) -> None:
-        """The call was given up: nothing more is sent, also nothing of what waits."""
+        """Abort the stream of a cancelled call and discard all messages."""
         self._messages.clear()
         self._size, self.first = 0, self.last + 1
         reader = self.reader
@@ -224,26 +231,30 @@ class Ring:
             self._on_end(self)
 
     def forget(self) -> None:
-        """Nobody keeps it."""
+        """Remove the end callback, because the store discards the buffer."""
         self._on_end = None
 
     def attach(self, after: int, *, relayed: str | None = None) -> Reader | None:
-        """A reader of what comes after message `after`, in place of the one before; None when some of that is not
-        remembered any more. `relayed` names the client that reads through another worker.
+        """Return a reader of the messages after `after`, in place of the current reader.
+
+        Return None if some of them have been discarded. `relay_name` identifies a client that reads through another
+        worker.
         """
         if not self.first - 1 <= after <= self.last:
             return None
+
         self.replace()
         reader = Reader(self, after, relayed)
         skip = after - self.first + 1
         reader.waiting = [Said(self.first + k, m) for k, m in enumerate(self._messages) if k >= skip]
+
         if self._finished:
             reader.over = True
         self.reader, self.heard = reader, False
         return reader
 
     def replace(self) -> None:
-        """Whoever reads here is cut off."""
+        """Disconnect the current reader at once."""
         reader, self.reader = self.reader, None
         if reader is not None:
             reader.waiting.clear()
@@ -252,7 +263,7 @@ class Ring:
         self.make_room()
 
     def release(self, retry: float | None) -> bool:
-        """Send the reader away when it has read what waits; False when there is none."""
+        """Disconnect the reader after the waiting messages; return False without a reader."""
         reader, self.reader = self.reader, None
         if reader is None:
             return False
@@ -262,7 +273,7 @@ class Ring:
         return True
 
     def heard_by(self, reader: Reader) -> None:
-        """A reader has come to its end."""
+        """Record that a reader has reached its end."""
         if self.reader is reader:
             self.reader = None
             if self._finished:
@@ -270,13 +281,13 @@ class Ring:
                 self._tell()
 
     def part(self, reader: Reader) -> None:
-        """A reader has gone."""
+        """Remove a closed reader."""
         if self.reader is reader:
             self.reader = None
             self.make_room()
 
     def make_room(self) -> None:
-        """Let those who wait for a reader look again."""
+        """Wake the writers that wait for the reader."""
         writers, self._writers = self._writers, []
         for room in writers:
             if not room.done():
@@ -284,9 +295,9 @@ class Ring:
 
     def _abandon(self, reader: Reader | None) -> None:
         if reader is not None and self.reader is reader:
-            logger.info("A client has stopped reading the messages of its call, and counts as gone")
+            logger.info("Client stopped reading the messages of its call; treating it as disconnected")
             self.replace()
 
     def since(self, after: int) -> list[Said]:
-        """What is remembered of the messages after number `after`."""
+        """Return the buffered messages after number `after`."""
         return [Said(n, message) for n, message in enumerate(self._messages, self.first) if n > after]

@@ -1,7 +1,8 @@
-"""A session's own stream: what concerns the session and no call of it (basic/transports, listening for messages).
+"""Stream of a session: messages that belong to no call.
 
-It is the event log seen through a filter (`SessionView`), so any worker can serve it, from any event on.
-A session has one, wherever it is served: the newest. Each says in the log that it opens, and ends the others by that.
+See basic/transports, listening for messages. The stream is the event log filtered for the session
+(`SessionEventSource`), so any worker can serve it from any event on. A session has at most one such stream in all
+processes: the newest. An opening stream writes an event that ends the others.
 """
 
 import asyncio
@@ -18,19 +19,19 @@ from mcp_django.server.ports import Executor
 
 
 class Missed(Exception):
-    """What the client has missed is not in the log any more."""
+    """Error: the events that the client missed have been deleted from the log."""
 
 
 class OwnStream:
-    """One client's place on a session's own stream."""
+    """Reader of a session's own stream."""
 
     def __init__(self, session: Session, *, feeds: Feeds, view: SessionView, executor: Executor, most: int) -> None:
-        """With `most` messages that wait the client is behind, and has to come back for more."""
+        """Create a reader that ends with `max_waiting` unread messages."""
         self._session, self._feeds, self._view, self._most = session, feeds, view, most
         self._executor = executor
         self.retry: float | None = None
         self.was_full = False
-        """Has it ended because too many messages waited? There is more in the log."""
+        """True if the stream ended because of too many unread messages; the log has more."""
         self._read = 0
         self._waiting: list[Said] = []
         self._over = False
@@ -39,15 +40,21 @@ class OwnStream:
         self._news = asyncio.Event()
 
     async def open(self, after: int | None, connection: Connection) -> None:
-        """Begin after event `after`; None: now. Ends the session's other one. The principal of `connection` is asked
-        for permission. Raises Missed.
+        """Open the stream after event `after`, by default now.
+
+        The session's other stream ends. The principal of `connection` must have permission for the events.
+
+        Raises:
+            EventsExpiredError: the log no longer has all events after `after`.
         """
         if after is not None and not await run_apart(self._executor, _is_kept, after):
             raise Missed
+
         topic = f"session:{self._session.pk}"
         name = secrets.token_urlsafe(9)
         (opened,) = await self._feeds.publish(Draft(topic, "opened", {"reader": name}))
         self._read = opened.seq if after is None else after
+
         try:
             self._following = await self._feeds.here().follow(topic, self._on_event, after=opened.seq)
             self._handle = await self._view.open(
@@ -59,13 +66,13 @@ class OwnStream:
 
     @property
     def position(self) -> int:
-        """The number up to which everything has been read."""
+        """Number up to which all events have been read."""
         if self._waiting or self._over or self._handle is None:
             return self._read
         return max(self._read, self._handle.position)
 
     async def read(self, patience: float) -> list[Said] | None:
-        """What waits; an empty list after `patience` seconds of silence; None at the end."""
+        """Return waiting messages; an empty list after `timeout` seconds, None at the end."""
         if not self._waiting and not self._over:
             self._news.clear()
             try:
@@ -80,13 +87,13 @@ class OwnStream:
         return said
 
     def end(self) -> None:
-        """Nothing comes after what waits."""
+        """End the stream after the waiting messages."""
         self._stop()
         self._over = True
         self._news.set()
 
     def leave(self) -> None:
-        """Nobody reads here any more."""
+        """End the stream and discard the waiting messages."""
         self._waiting.clear()
         self.end()
 
@@ -115,6 +122,9 @@ class OwnStream:
 
 
 def _is_kept(after: int) -> bool:
-    """Is everything in the log that came after this number? Numbers have no gaps: the next one, if any, tells."""
+    """Return True if the log has all events after this number.
+
+    Numbers have no gaps, so checking the next event is sufficient.
+    """
     log = EventLog()
     return log.head() <= after or [event.seq for event in log.read(after, most=1)] == [after + 1]

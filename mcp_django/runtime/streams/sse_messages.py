@@ -1,9 +1,9 @@
-"""The POSTs of HTTP+SSE (2024-11-05, basic/transports): whichever worker gets one, its message comes to the client's
-stream.
+"""Routing of POSTs for HTTP+SSE streams (2024-11-05, basic/transports).
 
-The name of a stream says which event loop has it. On that loop the message is handed over; elsewhere it is appended to
-the event log under the topic of that loop, and what became of it comes back under the topic of the loop that has the
-POST. So a loop follows one topic, for its streams and for its POSTs.
+A message reaches the client's stream whichever worker receives it. The stream's name contains its event loop. On that
+loop the message is delivered directly. On other loops it is appended to the event log under the topic of the stream's
+loop. The delivery status is published under the topic of the loop that received the POST. A loop thus has one topic for
+its streams and its POSTs.
 """
 
 import asyncio
@@ -30,43 +30,44 @@ logger = logging.getLogger("mcp_django.events")
 
 POST, WITHDRAWN = "post", "withdrawn"
 ANSWER_WITHIN = 5.0
-"""Seconds in which another worker has to say what became of a message. Then the stream counts as gone with its worker.
-Where no wake comes, an answer takes two looks at the log, a second each.
+"""Maximum seconds for another worker to answer, before the stream counts as gone.
+
+Without wake-ups an answer takes two polls of the log, a second each.
 """
 DOUBTED_FOR = 5.0
-"""Seconds for which a stream whose worker said nothing is not asked for again."""
+"""Seconds for which messages to a stream of an unresponsive worker are rejected."""
 MOST_REMEMBERED = 10_000
-"""Streams that are known to be gone."""
+"""Maximum number of streams that are remembered as gone."""
 LOOK_EVERY = 30.0
-"""Seconds between two looks whether following is still needed."""
+"""Seconds between two checks whether the subscription is still needed."""
 UNBLANKED, UNBLANKED_ROWS = 256 * 1024, 500
-"""Bytes, and rows, of messages that stay in the log although they have been taken."""
+"""Maximum bytes and rows of delivered messages that remain in the log."""
 
 
 class Fate(enum.StrEnum):
-    """What became of a message."""
+    """Delivery status of a message."""
 
     TAKEN = "taken"
     GONE = "gone"
-    """There is no such stream, or not any more."""
+    """The stream does not exist, or has ended."""
     REFUSED = "refused"
-    """The stream is not for whoever sent it."""
+    """The sender has no access to the stream."""
     BUSY = "busy"
-    """The client has not read enough of its stream to send more."""
+    """The client must read more of its stream before sending."""
 
 
 class Inlet(Protocol):
-    """A stream, as far as messages come in."""
+    """Receiving side of a stream."""
 
     async def take(self, body: bytes, scopes: frozenset[str]) -> Fate:
-        """Take a message, sent by somebody with these scopes. Ends soon, and raises nothing."""
+        """Receive a message from a sender with these scopes; never block or raise."""
 
 
 class Posts:
-    """The streams of one event loop, and the POSTs that it has got, for any stream."""
+    """Router of one event loop: its streams, and POSTs for any stream."""
 
     def __init__(self, feeds: Feeds, executor: Executor) -> None:
-        """`executor` has the lanes of the log."""
+        """Create the router; `executor` has the threads of the event log."""
         self._feeds, self._executor = feeds, executor
         self.name = secrets.token_urlsafe(9)
         self._streams: dict[str, Inlet] = {}
@@ -74,7 +75,7 @@ class Posts:
         self._taking: dict[tuple[str, int], asyncio.Task[None]] = {}
         self._numbers = itertools.count()
         self._gone: OrderedDict[str, float] = OrderedDict()
-        """Stream → until when that is believed, on the monotonic clock."""
+        """Stream → monotonic time until which it counts as gone."""
         self._answers: list[Draft] = []
         self._answering: asyncio.Task[None] | None = None
         self._following: Following | None = None
@@ -85,7 +86,11 @@ class Posts:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def add(self, inlet: Inlet) -> str:
-        """The name of a new stream, which messages reach from now on, whichever worker gets them. Raises Overloaded."""
+        """Register a stream and return its name, which is valid on every worker.
+
+        Raises:
+            Overloaded: the event log is unavailable.
+        """
         try:
             async with asyncio.timeout(ANSWER_WITHIN):
                 await self._attend()
@@ -96,12 +101,14 @@ class Posts:
         return name
 
     def discard(self, name: str) -> None:
-        """The stream is over."""
+        """Remove an ended stream."""
         self._streams.pop(name, None)
 
     async def post(self, stream: str, body: bytes, scopes: frozenset[str]) -> Fate:
-        """Bring a message, UTF-8, to the stream of a name that `add` gave on some worker. Raises Overloaded when the
-        log does not serve.
+        """Deliver a UTF-8 message to a stream that was added on any worker.
+
+        Raises:
+            Overloaded: the event log is unavailable.
         """
         inlet = self._streams.get(stream)
         if inlet is not None:
@@ -116,13 +123,14 @@ class Posts:
         said = {"stream": stream, "from": self.name, "n": number, "scopes": sorted(scopes), "text": body.decode()}
         writing: asyncio.Task[list[Event]] | None = None
         self._asked[number] = answer
+
         try:
             async with asyncio.timeout(ANSWER_WITHIN) as patience:
                 await self._attend()
-                # To its end, whoever leaves meanwhile: only then is known what is to be taken back.
+                # Shield the write from cancellation: its events must be known to be withdrawn.
                 writing = self._spawn(self._feeds.publish(Draft(_topic(whose), POST, said)))
                 await asyncio.shield(writing)
-                # What is large takes a while to write, which says nothing of the other worker.
+                # Restart the timeout: a large message takes long to write, independently of the other worker.
                 patience.reschedule(asyncio.get_running_loop().time() + ANSWER_WITHIN)
                 fate: Fate = await answer
         except Error as problem:
@@ -138,18 +146,19 @@ class Posts:
             return Fate.GONE
         finally:
             del self._asked[number]
+
         self._blank(writing.result(), len(body))
         if fate is Fate.GONE:
             self._remember(stream, float("inf"))
         return fate
 
     async def _withdraw(self, whose: str, number: int, writing: "asyncio.Task[list[Event]]", size: int) -> None:
-        """Nobody waits for the answer any more: a worker that was only slow is not to act on the message."""
+        """Withdraw a message after a timeout, so that a slow worker does not process it."""
         try:
             written = await writing
             await self._feeds.publish(Draft(_topic(whose), WITHDRAWN, {"from": self.name, "n": number}))
         except Error:
-            return  # it is not in the log
+            return  # the message is not in the log
         self._blank(written, size)
 
     def _remember(self, stream: str, until: float) -> None:
@@ -158,8 +167,9 @@ class Posts:
             self._gone.popitem(last=False)
 
     def _blank(self, written: list[Event], size: int) -> None:
-        """Take messages that were heard out of the log now and then: a row has to stay, because numbers have no gaps,
-        but a client may send megabytes at a time.
+        """Clear the payloads of delivered messages in batches.
+
+        The rows must stay, because numbers have no gaps, but a message may have megabytes.
         """
         self._spent += [event.seq for event in written]
         self._spent_bytes += size
@@ -171,10 +181,16 @@ class Posts:
         try:
             await run_apart(self._executor, EventLog().blank, spent)
         except Error:
-            logger.warning("Messages that were heard stay in the event log until they are too old", exc_info=True)
+            logger.warning(
+                "Failed to clear delivered messages; they stay in the event log until they expire", exc_info=True
+            )
 
     async def _attend(self) -> None:
-        """Have this loop's topic followed. Raises django.db.Error."""
+        """Ensure that this loop's topic is subscribed.
+
+        Raises:
+            django.db.Error: the event log is unavailable.
+        """
         self._used = monotonic()
         if self._following is not None and self._feeds.here().active:
             return
@@ -185,7 +201,7 @@ class Posts:
     async def _join(self) -> None:
         earlier, self._following = self._following, None
         if earlier is not None:
-            earlier.stop()  # its feed has ended
+            earlier.stop()  # its follower has stopped
         try:
             self._following = await self._feeds.here().follow(_topic(self.name), self._hear)
         finally:
@@ -207,7 +223,7 @@ class Posts:
     def _hear(self, event: Event) -> None:
         said = event.payload
         if said is None:
-            return  # blanked, so nobody waits for an answer
+            return  # cleared, so the sender no longer waits for an answer
         if event.kind == POST:
             key = said["from"], said["n"]
             self._taking[key] = self._spawn(self._take(key, said))
@@ -233,19 +249,19 @@ class Posts:
             self._taking.pop(key, None)
 
     async def _answer(self) -> None:
-        """As many at once as there are: the log takes them one after the other."""
+        """Publish the waiting answers in batches, one after the other."""
         try:
             while self._answers:
                 answers, self._answers = self._answers, []
                 try:
                     await self._feeds.publish(*answers)
                 except Error:
-                    logger.warning("Other workers could not be told that messages were taken", exc_info=True)
+                    logger.warning("Failed to publish the delivery status of messages", exc_info=True)
         finally:
             self._answering = None
 
     def _spawn(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
-        # In a clean context: that of an event is of whoever appended it.
+        # In a clean context: an event's context is that of its publisher.
         task = asyncio.get_running_loop().create_task(work, context=contextvars.Context())
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -255,11 +271,14 @@ class Posts:
         self._tasks.discard(task)
         problem = None if task.cancelled() else task.exception()
         if problem is not None and not isinstance(problem, Error):
-            logger.error("A message for a stream failed", exc_info=problem)
+            logger.error("Failed to process a message for a stream", exc_info=problem)
 
 
 class ProcessPosts:
-    """There is one for a process. A stream belongs to the loop that serves it; to other loops it is another's."""
+    """Routers of a process, one for each event loop.
+
+    A stream belongs to the loop that serves it. Other loops treat it like a stream of another process.
+    """
 
     def __init__(self, feeds: Feeds, executor: Executor) -> None:
         self._feeds, self._executor = feeds, executor
@@ -267,7 +286,7 @@ class ProcessPosts:
         self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Posts] = weakref.WeakKeyDictionary()
 
     def here(self) -> Posts:
-        """Those of the running loop."""
+        """Return the router of the running loop."""
         loop = asyncio.get_running_loop()
         with self._lock:
             found = self._loops.get(loop)
@@ -281,5 +300,5 @@ def _topic(whose: str) -> str:
 
 
 def _down(problem: BaseException) -> Overloaded:
-    logger.warning("A message for a stream of another worker could not be passed on", exc_info=problem)
-    return Overloaded("The event log does not answer; try again later")
+    logger.warning("Failed to forward a message to the stream of another worker", exc_info=problem)
+    return Overloaded("The event log is unavailable; try again later")

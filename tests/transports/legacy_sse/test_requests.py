@@ -83,11 +83,11 @@ class TestTheStream:
         self, client: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         async def fail(*_: Any) -> None:
-            raise Overloaded("The event log does not answer; try again later")
+            raise Overloaded("The event log is unavailable; try again later")
 
         monkeypatch.setattr("mcp_django.runtime.streams.sse_messages.Posts.add", fail)
         reply = await client.get().reply()
-        assert (reply.status, reply.error["message"]) == (503, "The event log does not answer; try again later")
+        assert (reply.status, reply.error["message"]) == (503, "The event log is unavailable; try again later")
         await eventually(lambda: not len(wiring.listens()))
 
 
