@@ -1,1 +1,1 @@
-"""Tools for asyncio and time that know neither Django nor MCP."""
+"""asyncio and time helpers, independent of Django and MCP."""

@@ -1,5 +1,6 @@
-"""What is open on a loop, visited in turns: all of it every so many seconds, a part at a time and with one timer, so
-that the loop never is held up for long.
+"""Periodic visits to many items of a loop, spread over time with one timer.
+
+Each tick visits a part of the items, so that the loop is never blocked for long.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ T = TypeVar("T")
 
 
 class Rounds(Generic[T]):
-    """Things of the running loop, each of which is visited once in `every` seconds."""
+    """Items of the running loop, each of which is visited once per interval."""
 
     def __init__(self, every: float, visit: Callable[[T], None]) -> None:
         self._pause, self._visit = every / PARTS, visit
@@ -28,13 +29,13 @@ class Rounds(Generic[T]):
         return iter([thing for part in self._parts for thing in part])
 
     def add(self, thing: T) -> None:
-        """Visit it from now on."""
+        """Visit an item from now on."""
         min(self._parts, key=len).add(thing)
         if self._timer is None:
             self._wait()
 
     def discard(self, thing: T) -> None:
-        """Visit it no more. May be called more than once."""
+        """Stop visiting an item. Idempotent."""
         for part in self._parts:
             part.discard(thing)
         if self._timer is not None and not len(self):

@@ -1,4 +1,4 @@
-"""Work beside whatever is being answered."""
+"""Background tasks that outlive their caller."""
 
 import asyncio
 import contextvars
@@ -6,10 +6,10 @@ from collections.abc import Coroutine
 from typing import Any
 
 _running: set[asyncio.Task[None]] = set()
-"""The loop knows its tasks weakly."""
+"""Strong references, because the loop keeps weak ones only."""
 
 
 def run_aside(work: Coroutine[Any, Any, None]) -> None:
-    """Run it in a task of its own, in a clean context."""
+    """Run a coroutine in a background task with a clean context."""
     _running.add(task := asyncio.get_running_loop().create_task(work, context=contextvars.Context()))
     task.add_done_callback(_running.discard)
