@@ -1,6 +1,6 @@
-"""For `LOGGING`: what a project's log records have to do with calls.
+"""Classes for `LOGGING` that connect a project's log records with calls.
 
-`CallFilter` says which call a record belongs to, `ClientHandler` forwards records to the client of their call.
+`CallFilter` adds the attributes of the current call; `ClientHandler` forwards records to the call's client.
 """
 
 from mcp_django.logs.call_filter import ABSENT, FIELDS, CallFilter

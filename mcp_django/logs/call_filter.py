@@ -1,4 +1,4 @@
-"""Which call a log record belongs to."""
+"""Logging filter that adds the attributes of the current call."""
 
 import logging
 
@@ -10,9 +10,10 @@ ABSENT = "-"
 
 
 class CallFilter(logging.Filter):
-    """Gives every record the attributes FIELDS, of the call during which it was made; "-" where there is none.
+    """Filter that sets the attributes FIELDS of each record from the current call.
 
-    It lets everything pass. Put it on a handler: a logger's filters see only what is logged on that very logger.
+    The value is "-" without a call. All records pass. Add it to a handler: a logger's filters apply to records of that
+    very logger only.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:

@@ -1,4 +1,4 @@
-"""Log records of a call, for the client of that call."""
+"""Logging handler that forwards records of a call to its client."""
 
 import logging
 import threading
@@ -18,21 +18,30 @@ from mcp_django.server.context.notifications import LOGGED, log_params
 
 Redact = Callable[[str, logging.LogRecord], str | None]
 EXCLUDED = ("asyncio", "django.db.backends", "mcp_django")
-"""Loggers that are for operators: ours, which would speak of what the handler itself does, and SQL with its values."""
+"""Loggers for operators only: this package's own, and SQL with its values.
+
+Own records would describe the forwarding itself.
+"""
 MOST = 1000
-"""Records of one call that are forwarded."""
+"""Maximum number of records that are forwarded per call."""
 _STEPS = (20, 25, 30, 40, 50, 60, 70)
-"""Where Python's levels become the protocol's: notice begins at 25, alert at 60, emergency at 70."""
+"""Python levels at which the protocol's next level starts.
+
+Notice starts at 25, alert at 60, emergency at 70.
+"""
 
 
 class _Busy(threading.local):
-    """Is this thread forwarding a record? What is logged on the way there is not forwarded."""
+    """Flag of the current thread: True while it forwards a record.
+
+    Nested records are not forwarded.
+    """
 
     here = False
 
 
 class _NoLock:
-    """A lock that nobody has to wait for."""
+    """Lock that never blocks."""
 
     def acquire(self) -> None: ...
 
@@ -44,15 +53,15 @@ class _NoLock:
 
 
 class ClientHandler(logging.Handler):
-    """Forwards log records to the client of the call that they are made in, if it wants their level.
+    """Handler that forwards log records to the client of the current call.
 
-    Silent outside of calls. It never waits and never fails what logs: a record for which there is no room is left out,
-    and so are those beyond MOST of a call. Exception and stack texts are never sent, an exception among the arguments
-    of a record is named by its type, and `redacted` takes out what looks like a secret. Then `redact`, a function or
-    its dotted path, is given the text and the record, and returns what may be sent, or None for nothing.
+    The client chooses the level. Outside of calls the handler does nothing. It neither blocks nor raises: records are
+    dropped if the client's queue is full, or after `MAX_FORWARDED_RECORDS` of a call. Tracebacks and stack texts are
+    never sent. Exceptions among the arguments are replaced by their type names, and `redacted` removes secrets. Then
+    `redact`, a function or its dotted path, receives the text and the record. It returns the text to send, or None.
 
-    `exclude` names loggers whose records, and whose children's, stay here; giving it replaces EXCLUDED, except for our
-    own. A formatter, if there is one, makes the text.
+    `exclude` names loggers that are not forwarded, with their children. It replaces `EXCLUDED_LOGGERS`, except for this
+    package's loggers. The handler's formatter, if any, creates the text.
     """
 
     def __init__(
@@ -68,8 +77,8 @@ class ClientHandler(logging.Handler):
         self._busy = _Busy()
 
     def createLock(self) -> None:  # noqa: N802
-        """None: nothing is shared between threads that would need one, and so no thread waits for another."""
-        # From Python 3.13 on a handler without a lock is no handler (`logging.Handler.handle`).
+        """Set a lock that never blocks, because the handler has no shared state."""
+        # Python 3.13 requires a lock object (`logging.Handler.handle`).
         self.lock = _NoLock()  # type: ignore[assignment]
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -89,7 +98,7 @@ class ClientHandler(logging.Handler):
 
     def _forward(self, call: Call, level: str, record: logging.LogRecord) -> None:
         if isinstance(self._redact, str):
-            # Not before: LOGGING is read before there are apps, whose modules it may be in.
+            # Imported on first use: LOGGING is configured before the app registry is ready.
             self._redact = cast(Redact, import_string(self._redact))
         clean = redacted(self._text(record), call)
         text = clean if self._redact is None else self._redact(clean, record)
@@ -103,7 +112,7 @@ class ClientHandler(logging.Handler):
             call.outbox.offer(jsonrpc.notification(LOGGED, params))
 
     def _text(self, record: logging.LogRecord) -> str:
-        """What the record says, without tracebacks."""
+        """Return the text of a record without tracebacks."""
         record = copy(record)
         record.exc_info = record.exc_text = record.stack_info = None
         record.args = _harmless(record.args)
@@ -114,7 +123,10 @@ class ClientHandler(logging.Handler):
 
 
 def _harmless(args: Any) -> Any:
-    """Arguments of a record, with exceptions named by their types: their texts may quote anything."""
+    """Return the arguments of a record with exceptions replaced by their type names.
+
+    Their texts may contain anything.
+    """
     if isinstance(args, tuple):
         return tuple(_named(value) for value in args)
     return {name: _named(value) for name, value in args.items()} if isinstance(args, dict) else args

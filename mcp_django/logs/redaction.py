@@ -1,7 +1,8 @@
-"""Taking secrets out of log lines before a client sees them (server/utilities/logging, security: no credentials).
+"""Redaction of secrets in log lines for clients.
 
-What is known to be secret goes wherever it stands: what the call's own headers prove identity with. What looks like a
-secret goes as well: values named password, token, key and the like, credentials in URLs, JSON web tokens, private keys.
+See server/utilities/logging, security: credentials must not be sent. Known secrets are the credentials in the call's
+own headers. Likely secrets are values named password, token, key and the like, credentials in URLs, JSON web tokens and
+private keys.
 """
 
 import re
@@ -10,11 +11,17 @@ from mcp_django.server.calls.call import Call, credentials
 
 REDACTED = "[redacted]"
 LONGEST = 4096
-"""Characters of a line that are sent."""
+"""Maximum length of a sent line in characters."""
 _SCANNED, _EDGE = 4 * LONGEST, 512
-"""Characters that are looked at, and how many at their end may be half of a secret and are never sent."""
+"""Number of scanned characters, and of those at their end that are never sent.
+
+The end may contain one half of a secret.
+"""
 _SHORTEST = 6
-"""Characters that a value must have to be known again; a shorter one stands in ordinary words."""
+"""Minimum length of a known secret in characters.
+
+Shorter ones occur in ordinary words.
+"""
 
 _NAMED = (
     r"(?i)(passw(?:or)?d|passphrase|pwd|secret|token|credential|api[_-]?key|access[_-]?key|private[_-]?key"
@@ -36,7 +43,7 @@ _PATTERNS = tuple(
 
 
 def redacted(text: str, call: Call) -> str:
-    """The text without what looks like a secret or is one of the call's, cut to LONGEST characters."""
+    """Return the text without secrets, cut to `MAX_TEXT_CHARACTERS`."""
     for secret in sorted(credentials(call.connection.headers), key=len, reverse=True):
         if len(secret) >= _SHORTEST:
             text = text.replace(secret, REDACTED)
