@@ -1,4 +1,4 @@
-"""For the tests of a project: a client that calls a server in the test's own process.
+"""Test client for projects: calls a server in the test's own process.
 
 from mcp_django.testing import Client
 

@@ -1,5 +1,7 @@
-"""A client without a transport: each request goes through the whole pipeline of a server, middleware, permissions,
-checks and handlers included, and its result comes back as it would be sent.
+"""Test client without a transport.
+
+Each request passes through the whole pipeline of a server: middleware, permissions, checks and handlers. Its result is
+returned as it would be sent.
 """
 
 import inspect
@@ -28,18 +30,19 @@ INFO = {"name": "mcp_django.testing", "version": "1"}
 
 
 class Client:
-    """One caller of one server: `Client()`, `Client("staff", user=alice)`, or with a Server of the test's own.
+    """Client of one server: `Client()`, `Client("staff", user=alice)`.
 
-    Without `user` and `principal` it is the local principal, who may do everything. A `user` has their Django
-    permissions, and `scopes` (None: all that anything asks for). `revision` is one of the protocol's, the latest by
-    default; for those with a handshake `initialize` is said before the first request.
+    `server` is an alias or a Server instance. Without `user` and `principal` the caller is the local principal, who has
+    all permissions. A `user` has their Django permissions and `scopes` (None: every scope). `revision` is a protocol
+    revision, by default the latest. In revisions with a handshake, `initialize` is sent before the first request.
 
-    `elicit` is a function of the params of an `elicitation/create` that returns an ElicitResult (`accept`, `decline`,
-    `cancel`), `sample` one of those of a `sampling/createMessage` that returns a text or a CreateMessageResult; both
-    may be async. `roots` are URIs. What is given is declared as a capability, and `capabilities` besides.
+    `elicit` receives the params of an `elicitation/create` and returns an ElicitResult (`accept`, `decline`, `cancel`).
+    `sample` receives the params of a `sampling/createMessage` and returns a text or a CreateMessageResult. Both may be
+    async. `roots` are URIs. Each of them is declared as a capability, in addition to `capabilities`.
 
-    A bug of a handler, whose text no client is ever sent, is raised as it is. With `raise_exceptions=False` there is
-    the result that clients get. An MCPError is always raised, and a tool's error is a result.
+    Bugs in handlers are raised unchanged, although a real client never receives their text. With
+    `raise_exceptions=False` the result for real clients is returned. An MCPError is always raised; an error of a tool
+    is a result.
     """
 
     def __init__(
@@ -59,9 +62,13 @@ class Client:
         log_level: str | None = "info",
         raise_exceptions: bool = True,
     ) -> None:
-        """Raises ValueError for a revision that there is none of, and for scopes without a user."""
+        """Create a client.
+
+        Raises:
+            ValueError: the revision is unknown, or scopes are given without a user.
+        """
         if revision is not None and revision not in REVISIONS:
-            raise ValueError(f"There is no revision {revision!r}; there are {', '.join(REVISIONS)}")
+            raise ValueError(f"Unknown revision {revision!r}; use one of {', '.join(REVISIONS)}")
         found = get_server(server) if isinstance(server, str) else server
         if not found.is_bound:
             found.bind(ports(found.alias))
@@ -75,9 +82,9 @@ class Client:
             **(capabilities or {}),
         }
         self.notifications: list[Wire] = []
-        """What the server said while requests ran: `{"method": …, "params": …}`, in order."""
+        """Received notifications in order: `{"method": …, "params": …}`."""
         self.session: Session | None = None
-        """As the server has it; None before `initialize`, and in the stateless era."""
+        """Session of the server; None before `initialize` and in the stateless era."""
         self._answering = {
             "elicitation/create": elicit,
             "sampling/createMessage": None if sample is None else lambda params: _sampled(sample, params),
@@ -101,7 +108,10 @@ class Client:
         return self.revision.era is Era.HANDSHAKE
 
     async def initialize(self) -> Wire:
-        """The InitializeResult; opens the session. In the stateless era the result of `server/discover`."""
+        """Open the session and return the InitializeResult.
+
+        In the stateless era, return the result of `server/discover`.
+        """
         if not self._shakes_hands:
             return await self.request("server/discover")
         said = {"protocolVersion": self.revision.version, "capabilities": self.capabilities, "clientInfo": INFO}
@@ -112,16 +122,20 @@ class Client:
         return result
 
     async def close(self) -> None:
-        """End the session, as a client that leaves does."""
+        """End the session, as a client that disconnects does."""
         session, self.session = self.session, None
         if session is not None:
             await self.server.sessions.end(session, "client")
 
     async def request(self, method: str, params: Mapping[str, Any] | None = None) -> Wire:
-        """The result of any request, after as many rounds of questions as it takes. Its `_meta` has what the client
-        says besides, a `progressToken` too; None in the `_meta` of `params` leaves an entry out.
+        """Return the result of a request, after all rounds of input requests.
 
-        Raises MCPError, Overloaded; what the answering functions raise; and bugs.
+        The client adds its entries to `_meta`, including a `progressToken`. A None value in the `_meta` of `params`
+        removes an entry.
+
+        Raises:
+            MCPError, Overloaded: the request failed.
+            Exception: any exception of `elicit` and `sample`, and bugs in handlers.
         """
         if self._shakes_hands and self.session is None and self.server.options.require_session:
             await self.initialize()
@@ -130,6 +144,7 @@ class Client:
             result = await self._exchange(method, given, self._connection())
             if result.get("resultType") != INPUT_REQUIRED:
                 return result
+
             given = dict(params or {})
             asked = result.get("inputRequests", {})
             if asked:
@@ -138,29 +153,32 @@ class Client:
                 given["requestState"] = result["requestState"]
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
-        """Send a notification, and wait until the server has acted on it."""
+        """Send a notification and wait until the server has processed it."""
         message = {"jsonrpc": "2.0", "method": method, "params": self._params(dict(params or {}))}
         handled = self._pipeline.handle(self._era, jsonrpc.loads(jsonrpc.dumps(message)), self._connection(), Outbox())
         if isinstance(handled, Receipt) and handled.run is not None:
             await handled.run
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None) -> Wire:
-        """The CallToolResult, which may have `isError`."""
+        """Return the CallToolResult, which may have `isError`."""
         return await self.request("tools/call", {"name": name, "arguments": dict(arguments or {})})
 
     async def read_resource(self, uri: str) -> list[Wire]:
-        """The contents of a resource."""
+        """Return the contents of a resource."""
         contents: list[Wire] = (await self.request("resources/read", {"uri": uri}))["contents"]
         return contents
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> Wire:
-        """The GetPromptResult."""
+        """Return the GetPromptResult."""
         return await self.request("prompts/get", {"name": name, "arguments": dict(arguments or {})})
 
     async def complete(
         self, target: str, argument: str, value: str, arguments: Mapping[str, str] | None = None
     ) -> list[str]:
-        """What completes `value`, for an argument of the prompt `target`, or a variable of the template `target`."""
+        """Return completions of `value` for a prompt argument or a template variable.
+
+        `target` is the name of the prompt or the URI template.
+        """
         ref = {"type": "ref/resource", "uri": target} if "{" in target else {"type": "ref/prompt", "name": target}
         params: Wire = {"ref": ref, "argument": {"name": argument, "value": value}}
         if arguments:
@@ -169,19 +187,19 @@ class Client:
         return values
 
     async def list_tools(self) -> list[Wire]:
-        """All the tools that the caller sees."""
+        """Return all tools visible to the caller."""
         return await self._all("tools/list", "tools")
 
     async def list_resources(self) -> list[Wire]:
-        """All the resources that the caller sees."""
+        """Return all resources visible to the caller."""
         return await self._all("resources/list", "resources")
 
     async def list_resource_templates(self) -> list[Wire]:
-        """All the templates that the caller sees."""
+        """Return all resource templates visible to the caller."""
         return await self._all("resources/templates/list", "resourceTemplates")
 
     async def list_prompts(self) -> list[Wire]:
-        """All the prompts that the caller sees."""
+        """Return all prompts visible to the caller."""
         return await self._all("prompts/list", "prompts")
 
     async def _all(self, method: str, field: str) -> list[Wire]:
@@ -227,39 +245,44 @@ class Client:
         return result
 
     async def _hear(self, said: Wire) -> None:
-        """Keep a notification; answer a question of a session."""
+        """Store a notification, or answer a request of the server."""
         if "id" not in said:
             self.notifications.append({"method": said["method"], "params": said.get("params", {})})
         elif self.session is not None:
             try:
                 answer = jsonrpc.Response(said["id"], await self._answer(said), None)
             except Exception as problem:
-                # The handler must not wait for what will not come.
+                # Answer the handler in any case, so that it does not wait forever.
                 self._failed = problem
-                error = {"code": InternalError.code, "message": "The test's answer failed"}
+                error = {"code": InternalError.code, "message": "The callback of the test failed"}
                 answer = jsonrpc.Response(said["id"], None, error)
             self.session.answer(answer)
 
     async def _answer(self, asked: Wire) -> Any:
         answering = self._answering.get(asked["method"])
         if answering is None:
-            raise AssertionError(f"The server asks {asked['method']}, and the client was given no answer to it")
+            raise AssertionError(
+                f"Unexpected request {asked['method']} of the server; pass a callback for it to Client"
+            )
         found = answering(asked.get("params", {}))
         return await found if inspect.isawaitable(found) else found
 
 
 def accept(**content: Any) -> Wire:
-    """An ElicitResult of somebody who fills in the form. A single value, such as that of a `bool`, is `value`."""
+    """Return an ElicitResult of a user who submits the form.
+
+    A single value, such as that of a `bool`, is named `value`.
+    """
     return {"action": "accept", "content": content}
 
 
 def decline() -> Wire:
-    """An ElicitResult of somebody who says no."""
+    """Return an ElicitResult of a user who declines."""
     return {"action": "decline"}
 
 
 def cancel() -> Wire:
-    """An ElicitResult of somebody who closes the dialog."""
+    """Return an ElicitResult of a user who closes the dialog."""
     return {"action": "cancel"}
 
 
@@ -274,7 +297,7 @@ async def _sampled(sample: Answering, params: Wire) -> Wire:
 def _principal(user: Any, scopes: Iterable[str] | None) -> Principal:
     if user is None:
         if scopes is not None:
-            raise ValueError("scopes are what a user's client holds; say which user, or give a principal")
+            raise ValueError("scopes were given without a user; pass user or principal")
         return local_principal()
     held = EVERY_SCOPE if scopes is None else frozenset(scopes)
     return Principal(issuer=ISSUER, subject=str(user.pk), client_id="testing", user=user, scopes=held, kind="testing")
