@@ -5,8 +5,8 @@
     @tool(permission="shop.view_order")
     def order_status(number: int) -> str: ...
 
-These names are the public API; importing them needs neither Django's settings nor its app registry. The notifications
-and ModelToolset, which need both, `owner_of` and `register_settings` are imported at their first use.
+These names are the public API. Importing them requires neither Django's settings nor its app registry. Some names are
+imported at their first use: notifications and ModelToolset, which require both, `owner_of` and `register_settings`.
 """
 
 from importlib import import_module

@@ -1,7 +1,7 @@
-"""`python -m mcp_django`: `manage.py mcp_stdio` for a project without its manage.py.
+"""Command `python -m mcp_django`: `manage.py mcp_stdio` without a manage.py.
 
-stdin and stdout are taken before settings and apps are imported, so that whatever those print is no message to the
-client.
+stdin and stdout are redirected before settings and apps are imported, so that their output cannot corrupt the messages
+to the client.
 """
 
 import os
@@ -18,19 +18,22 @@ SETTINGS = "DJANGO_SETTINGS_MODULE"
 
 
 def main(arguments: list[str]) -> None:
-    """Serve, with the options of mcp_stdio, under the settings that the environment or `--settings` names."""
+    """Serve over stdio with the options of mcp_stdio.
+
+    The settings module is that of the environment or of `--settings`.
+    """
     try:
         take()
     except OSError:
-        sys.exit("stdin and stdout must be open; MCP clients open them")
-    # As django-admin does: these two count before there are settings.
+        sys.exit("stdin and stdout must be open; start this command from an MCP client")
+    # As django-admin does: these two options apply before the settings are loaded.
     parser = ArgumentParser(prog="python -m mcp_django", add_help=False, allow_abbrev=False)
     parser.add_argument("--settings")
     parser.add_argument("--pythonpath")
     options, _ = parser.parse_known_args(arguments)
     handle_default_options(options)
     if not os.environ.get(SETTINGS):
-        sys.exit(f"Name the project's settings: {SETTINGS}=project.settings python -m mcp_django, or --settings")
+        sys.exit(f"{SETTINGS} is not set; use {SETTINGS}=project.settings python -m mcp_django, or --settings")
     django.setup()
     if not apps.is_installed("mcp_django"):
         sys.exit(f'Add "mcp_django" to INSTALLED_APPS of {os.environ[SETTINGS]}')

@@ -1,4 +1,4 @@
-"""The Django app: one line in INSTALLED_APPS."""
+"""Django app of the package: one line in INSTALLED_APPS."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from mcp_django import signals
 
 
 class MCPConfig(AppConfig):
-    """Registers the system checks, listens for permissions that change, and imports what the project's apps serve."""
+    """App configuration: checks, signal receivers and autodiscovery."""
 
     name = "mcp_django"
     label = "mcp_django"
@@ -17,7 +17,7 @@ class MCPConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        # The checks register themselves when they are imported, which needs the app registry, as the others do.
+        # Importing these modules registers the checks, and requires the app registry.
         from mcp_django import checks, conf, discovery  # noqa: F401
         from mcp_django.notifications import (
             credential_signals,
@@ -38,8 +38,8 @@ class MCPConfig(AppConfig):
 
 
 def _tell_other_processes(*, session: Any, **kwargs: Any) -> None:
-    """A session ended, by whatever hand: a client, the quota, the admin, a command."""
-    # Here, because a process that ends no session needs none of what serves them.
+    """Publish the end of a session by a client, the quota, the admin or a command."""
+    # Imported here, because a process that ends no session does not need these modules.
     from mcp_django.runtime.sessions.events import announce_end
     from mcp_django.wiring import feeds
 
@@ -47,7 +47,7 @@ def _tell_other_processes(*, session: Any, **kwargs: Any) -> None:
 
 
 def _close_clients_at_end(*, close: Any, **kwargs: Any) -> None:
-    """The running loop uses other servers, which are to be left in order when it ends."""
+    """Close the clients of the running loop when it shuts down."""
     from mcp_django.wiring import lifecycle
 
     lifecycle().at_end(close)

@@ -1,8 +1,8 @@
-"""The ASGI door: `application = mcp_django.asgi.mount(get_asgi_application())`.
+"""ASGI entry point: `application = mcp_django.asgi.mount(get_asgi_application())`.
 
-Requests to an endpoint, and its sockets, go straight to it; everything else goes to the application. MIDDLEWARE is not
-run, which is what makes this the fast path: authentication, permissions, Host and Origin checks are the endpoint's
-own on both doors.
+Requests and WebSockets for an endpoint go straight to it, all others to the application. MIDDLEWARE does not run, which
+makes this the fast path. Authentication, permissions, Host and Origin checks belong to the endpoint itself, here and in
+the Django view.
 """
 
 import logging
@@ -44,9 +44,9 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Application = Callable[[Any, Any, Any], Awaitable[None]]
-"""Any ASGI application; libraries type its three parameters in as many ways as there are."""
+"""Any ASGI application; libraries type its three parameters in different ways."""
 Endpoint = Callable[[Scope, Receive, Send, Mapping[str, Any] | None], Awaitable[None]]
-"""An application that is also given what the URL captured."""
+"""Application that also receives the values captured from the URL."""
 
 logger = logging.getLogger("mcp_django.server")
 
@@ -54,15 +54,15 @@ logger = logging.getLogger("mcp_django.server")
 def mount(application: Application, *, servers: Mapping[str, Server] | None = None) -> Application:
     """Serve the MCP endpoints beside `application`.
 
-    `servers` maps paths such as `"mcp"` to servers of your own making; without it, those of `MCP["SERVERS"]` are
-    served at their paths. The result also answers the server's lifespan messages, which Django does not: the servers'
-    lifespans are entered before the first request, and one that fails keeps the process from starting.
+    `servers` maps paths such as `"mcp"` to Server instances. By default, the servers of `MCP["SERVERS"]` are served at
+    their paths. The result also handles the lifespan messages, which Django does not: the servers' lifespans are
+    entered before the first request. If one fails, the process does not start.
     """
     return _Mount(application, servers)
 
 
 class _Served(NamedTuple):
-    """A server, and the ways to it."""
+    """Server with its handlers for each transport."""
 
     server: Server
     exchange: Side
@@ -81,7 +81,7 @@ def _of_the_setting() -> dict[str, _Served]:
 def _of_one_s_own(servers: Mapping[str, Server]) -> dict[str, _Served]:
     shared = [server.alias for server in servers.values()]
     if len(set(shared)) < len(shared):
-        raise ImproperlyConfigured("Servers that are mounted together need aliases of their own: Server(alias=)")
+        raise ImproperlyConfigured("Servers mounted together have the same alias; give each its own: Server(alias=)")
     found = {}
     for written, server in servers.items():
         path = written.strip("/")
@@ -106,12 +106,13 @@ class _Mount:
         self._well_known = WellKnown(resources)
         self._http = _Routes(surroundings.prefix)
         self._sockets = _Routes(surroundings.prefix)
+
         for path, (server, exchange, sockets, _) in found.items():
             if "http" in server.options.transports:
                 self._http.add(path, _door(exchange, server, path, surroundings))
             if "websocket" in server.options.transports:
                 self._sockets.add(f"{path}/{WS}", _Socket(sockets))
-        # A server may have a path below another's, which counts before what another adds to its own.
+        # The path of a server takes precedence over the subpaths of other servers.
         for path, (server, _, _, legacy) in found.items():
             if serves_legacy_sse(server) and f"/{path}/{SSE}" not in self._http.static:
                 self._http.add(f"{path}/{SSE}", _door(legacy, server, f"{path}/{SSE}", surroundings))
@@ -153,7 +154,7 @@ class _Mount:
             try:
                 await lifecycle().open(self._servers)
             except RuntimeError as problem:
-                logger.exception("This process cannot serve")
+                logger.exception("Startup failed; this process cannot serve")
                 await send({"type": "lifespan.startup.failed", "message": str(problem)})
                 return
             await send({"type": "lifespan.startup.complete"})
@@ -163,7 +164,7 @@ class _Routes:
     """Endpoints by path."""
 
     def __init__(self, root: str) -> None:
-        """`root` stands before all paths, whatever the server says."""
+        """Create an empty table; `root` overrides the scope's `root_path`."""
         self._root = root
         self.static: dict[str, Endpoint] = {}
         self._dynamic: list[tuple[RoutePattern, Endpoint]] = []
@@ -176,18 +177,20 @@ class _Routes:
             self.static[f"/{path}"] = self.static[f"/{path}/"] = door
 
     def root_of(self, scope: Scope) -> str:
-        """What stands before all paths of a request."""
+        """Return the prefix of all paths of a request."""
         return self._root or scope.get("root_path", "")
 
     def find(self, scope: Scope) -> tuple[Endpoint, Mapping[str, Any] | None] | None:
-        """The endpoint of a path, and what its pattern captured."""
+        """Return the endpoint of a path with the captured values, or None."""
         path = scope["path"]
         door = self.static.get(path)
         if door is not None:
             return door, None
+
         root = self.root_of(scope)
         if not (root or self._dynamic):
             return None
+
         path = _below(root, path)
         door = self.static.get(path)
         if door is not None:
@@ -200,7 +203,10 @@ class _Routes:
 
 
 class _Socket:
-    """The sockets of a server as an endpoint: what the URL captured is where Channels' URLRouter puts it."""
+    """WebSockets of a server as an endpoint.
+
+    The captured values are passed as Channels' URLRouter does.
+    """
 
     def __init__(self, sockets: Sockets) -> None:
         self._sockets = sockets
@@ -211,8 +217,10 @@ class _Socket:
 
 
 def _is_django(application: Any) -> bool:
-    """Is it Django itself, which raises ValueError for whatever is not HTTP? The handler that serves static files may
-    stand before it, and passes on all else.
+    """Return True for Django's own ASGI handler.
+
+    It raises ValueError for protocols other than HTTP. A handler for static files may wrap it, and passes all other
+    requests on.
     """
     while isinstance(application, ASGIHandler) and hasattr(application, "application"):
         application = application.application
@@ -229,6 +237,6 @@ def _the(side: Side) -> Side:
 
 
 def _below(root: str, path: str) -> str:
-    """The path as the project writes it; some servers have `root` left off already."""
+    """Return the path without `root`, which some servers have removed already."""
     rest = path.removeprefix(root.rstrip("/"))
     return rest if rest.startswith("/") else path

@@ -1,4 +1,4 @@
-"""Finds what a project serves: imports a module such as `mcp_tools.py` of every installed app, as the admin does."""
+"""Autodiscovery of modules such as `mcp_tools.py`, as in Django's admin."""
 
 from collections.abc import Iterable
 
@@ -6,9 +6,9 @@ from django.utils.module_loading import autodiscover_modules
 
 
 def autodiscover(modules: Iterable[str] = ("mcp_tools",)) -> None:
-    """Import the submodules of that name of every installed app. An app without them is passed over.
+    """Import the submodules with these names of every installed app.
 
-    Raises whatever an existing module raises while it is imported: a tool that silently is not there is worse than a
-    project that does not start.
+    Apps without such a module are skipped. Errors raised during the import of an existing module are raised: a silently
+    missing tool is worse than a project that does not start.
     """
     autodiscover_modules(*modules)

@@ -1,4 +1,4 @@
-"""Django's exceptions as the engine's: what a handler may raise and the model may read."""
+"""Translation of Django's exceptions into errors that a model may read."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,7 +13,7 @@ __all__ = ["MCPError", "OutcomeUnknown", "ToolError", "URLElicitationRequired", 
 
 
 def translate(problem: Exception) -> Exception | None:
-    """The ToolError that an exception of Django's means, with a text for the model; None when it is a bug."""
+    """Return the ToolError for an exception of Django's; None for a bug."""
     match problem:
         case ValidationError():
             return invalid(errors_of(problem))
@@ -25,12 +25,15 @@ def translate(problem: Exception) -> Exception | None:
 
 
 def errors_of(problem: ValidationError) -> dict[str, list[str]]:
-    """What is wrong, by field; under `"__all__"` what concerns no single one."""
+    """Return the messages by field; those without a field are under `"__all__"`."""
     return problem.message_dict if hasattr(problem, "error_dict") else {NON_FIELD_ERRORS: problem.messages}
 
 
 def invalid(errors: Mapping[str, Sequence[str]]) -> ToolError:
-    """The ToolError that says what is wrong with each field: a line for each, and the same as `_meta` for programs."""
+    """Return a ToolError with one line for each invalid field.
+
+    Programs find the same messages in `_meta`.
+    """
     told = {field: [str(text) for text in texts] for field, texts in errors.items()}
     lines = [
         " ".join(texts) if field == NON_FIELD_ERRORS else f"{field}: {' '.join(texts)}" for field, texts in told.items()

@@ -1,9 +1,8 @@
-"""What pages for people have in common, those of the authorization server and those where services are connected.
+"""HTML pages for users: the authorization server, and connecting services.
 
-They hold no script and no style of their own, so that their Content-Security-Policy can forbid both. The policy names
-where forms may lead, because browsers apply that to the redirect after a form too (CSP3, section 6.4.2). The referrer
-stays on this site, and is not left out altogether: browsers send `Origin: null` then, which the protection against
-forged requests refuses.
+The pages contain no scripts or inline styles, so their Content-Security-Policy forbids both. The policy lists the
+targets of forms, because browsers apply it to the redirect after a form, too (CSP3, section 6.4.2). The referrer policy
+is `same-origin` instead of `no-referrer`: otherwise browsers send `Origin: null`, which the CSRF protection rejects.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,14 +21,17 @@ from mcp_django import conf
 def shown(
     request: HttpRequest, template: str, context: Mapping[str, Any], *, status: int = 200, leads_to: Iterable[str] = ()
 ) -> HttpResponse:
-    """A page. `leads_to` are sources of a Content-Security-Policy that its forms may lead to, besides this site."""
+    """Return a rendered page.
+
+    `form_targets` are Content-Security-Policy sources that its forms may lead to, in addition to this site.
+    """
     response = render(request, template, dict(context), status=status)
     response["Content-Security-Policy"] = _policy(leads_to)
     return guarded(response)
 
 
 def guarded(response: HttpResponse) -> HttpResponse:
-    """`response` with what keeps it out of caches, frames and the logs of other sites."""
+    """Add headers that keep a response out of caches, frames and foreign logs."""
     response["Cache-Control"] = "no-store"
     response["Referrer-Policy"] = "same-origin"
     response["X-Content-Type-Options"] = "nosniff"
@@ -38,7 +40,7 @@ def guarded(response: HttpResponse) -> HttpResponse:
 
 
 def login_url(request: HttpRequest, path: str) -> str:
-    """Where to log in and come back to `path`, a path of this site with its query."""
+    """Return the login URL that leads back to `path` (with query) of this site."""
     place = resolve_url(conf.login_url())
     there, here = urlsplit(place), urlsplit(request.build_absolute_uri(path))
     elsewhere = (there.scheme or here.scheme, there.netloc or here.netloc) != (here.scheme, here.netloc)

@@ -1,9 +1,9 @@
-"""The Django request that a view of the project is given by a call: a real one, as a server would make it of HTTP.
+"""Internal Django requests: how a call invokes a view of the project.
 
-Address, host and headers are those of the call, so that throttles count, links point and languages are chosen as for a
-request of the same client over HTTP. What proves who asks is left out, because it was meant for this server and not for
-the view. In its place stand values that tell callers apart and open nothing: views that are cached with
-`Vary: Authorization` or `Vary: Cookie` keep a copy for each.
+Such a request equals one that a server would create from HTTP. Address, host and headers are those of the call, so that
+throttling, links and languages work as for an HTTP request of the same client. The client's credentials are left out:
+they were issued for this server, not for the view. Surrogate values that distinguish callers but grant no access
+replace them, so that views cached with `Vary: Authorization` or `Vary: Cookie` keep one copy per caller.
 """
 
 import copy
@@ -26,7 +26,7 @@ from mcp_django import conf
 from mcp_django.server.context.context import Context
 
 PRINCIPAL = "mcp_django.principal"
-"""The key of `request.META` under which a view finds the principal. No header has such a key."""
+"""Key of the principal in `request.META`. Header names cannot produce this key."""
 _REMEMBERED = ("_perm_cache", "_user_perm_cache", "_group_perm_cache")
 _NOT_PASSED_ON = frozenset(
     f"HTTP_{name}"
@@ -37,21 +37,21 @@ _NOT_PASSED_ON = frozenset(
     )
 )
 _FAMILIES = ("HTTP_CONTENT_", "HTTP_IF_", "HTTP_MCP_", "HTTP_SEC_")
-"""Headers about the message that carried the call, which the view's request is not."""
+"""Prefixes of excluded headers, which describe the message of the call."""
 _ADDRESS = ("REMOTE_ADDR", "REMOTE_HOST", "REMOTE_PORT", "SERVER_NAME", "SERVER_PORT")
 _SECURE = frozenset({"https", "wss"})
 _OWN = frozenset({"auser", "body_receive_timeout", "path", "path_info", "resolver_match", "scope", "session", "user"})
-"""What a call's request has for itself."""
+"""Attributes that each request sets itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """What a request carries."""
+    """Body of a request with its headers."""
 
     content: bytes = b""
     content_type: str = ""
     disposition: str = ""
-    """The header Content-Disposition, where a file is the whole body."""
+    """Value of the Content-Disposition header, if the whole body is a file."""
 
 
 def make_request(
@@ -66,9 +66,10 @@ def make_request(
     match: ResolverMatch | None = None,
     headers: Iterable[tuple[str, str]] = (),
 ) -> HttpRequest:
-    """A request for `path`, which stands below the script's prefix, by whoever the call is from.
+    """Return a request of the caller for `path`.
 
-    `query` is a query string, or its pairs before they are encoded. `headers` take the place of those of the call.
+    `path` is relative to the script prefix. `query` is a query string, or its pairs before encoding. `headers` override
+    those of the call.
     """
     outer = context.request
     principal: Any = context.principal
@@ -88,6 +89,7 @@ def make_request(
     }
     if body.disposition:
         environ["HTTP_CONTENT_DISPOSITION"] = body.disposition
+
     request = WSGIRequest(environ)
     if match is not None:
         request.resolver_match = match
@@ -97,7 +99,7 @@ def make_request(
 
 
 def _surroundings(outer: HttpRequest | None, host: str | None) -> dict[str, Any]:
-    """What a server knows of a connection; of this machine where the call came without HTTP."""
+    """Return the WSGI environ of the call's connection; of this machine without HTTP."""
     environ: dict[str, Any] = {
         "SERVER_NAME": _known_host(),
         "SERVER_PORT": "80",
@@ -110,6 +112,7 @@ def _surroundings(outer: HttpRequest | None, host: str | None) -> dict[str, Any]
         "wsgi.multiprocess": True,
         "wsgi.run_once": False,
     }
+
     if outer is not None:
         meta: Mapping[str, Any] = outer.META
         environ |= {name: meta[name] for name in _ADDRESS if name in meta}
@@ -126,22 +129,23 @@ def _is_passed_on(name: str) -> bool:
 
 
 def _known_host() -> str:
-    """A host that the project answers to."""
+    """Return a host name that the project accepts."""
     plain = [host.lstrip(".") for host in conf.allowed_hosts()]
     return next((host for host in plain if host and "*" not in host and ":" not in host), "localhost")
 
 
 def _surrogates(key: str) -> dict[str, str]:
-    """What stands for credentials: the same for the same caller, and of no use anywhere."""
-    mark = salted_hmac("mcp_django.subrequests", key, algorithm="sha256").hexdigest()[:32]  # the salt outlives the name
+    """Return surrogate credentials: constant for each caller, without any access."""
+    # the salt keeps its former module name
+    mark = salted_hmac("mcp_django.subrequests", key, algorithm="sha256").hexdigest()[:32]
     return {"HTTP_AUTHORIZATION": f"MCP {mark}", "HTTP_COOKIE": f"mcp={mark}"}
 
 
 def _take_over(outer: HttpRequest | None, request: HttpRequest) -> None:
-    """Put on the request what MIDDLEWARE put on the call's: a tenant, a site."""
+    """Copy the attributes set by MIDDLEWARE, such as a tenant or a site."""
     known = vars(request).keys() | _OWN
     for name, value in {} if outer is None else vars(outer).items():
-        # What a class computes once (headers, COOKIES, GET) stands among the attributes, too, credentials included.
+        # Exclude cached properties (headers, COOKIES, GET): they are attributes too, and contain credentials.
         computed = hasattr(type(request), name) or hasattr(type(outer), name)
         if name not in known and not computed and not name.startswith("_"):
             setattr(request, name, value)
@@ -155,7 +159,7 @@ def _belongs_to(request: HttpRequest, user: Any) -> None:
 
 
 def fresh(user: Any) -> Any:
-    """The user as a request over HTTP would have it: nobody else's object, and without permissions remembered."""
+    """Return a copy of the user without cached permissions, as in an HTTP request."""
     own = copy.copy(user)
     for name in _REMEMBERED:
         getattr(own, "__dict__", {}).pop(name, None)
@@ -163,10 +167,9 @@ def fresh(user: Any) -> Any:
 
 
 def refusal(problem: Exception) -> tuple[int, str] | None:
-    """The status that Django itself answers to an exception that leaves a view (`django.core.handlers.exception`), and
-    words; None for a bug.
+    """Return Django's status and a text for an exception of a view; None for a bug.
 
-    The texts of what is suspicious are for the log.
+    The status is that of `django.core.handlers.exception`. The texts of suspicious operations are for the log only.
     """
     match problem:
         case Http404():
@@ -179,8 +182,10 @@ def refusal(problem: Exception) -> tuple[int, str] | None:
 
 
 def close(response: HttpResponseBase | None, request: HttpRequest) -> None:
-    """Close files. `response.close()` would also tell Django that a request of the server's is finished, and with that
-    close connections of a thread that is not through with its call.
+    """Close the files of a response and its request.
+
+    `response.close()` would also send `request_finished`, and thereby close database connections of a thread that is
+    still in use by its call.
     """
     for closer in getattr(response, "_resource_closers", ()):
         closer()

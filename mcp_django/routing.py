@@ -1,7 +1,7 @@
-"""Channels' `URLRouter(websocket_urlpatterns)` serves the sockets of every server of `MCP["SERVERS"]` below the path of
-its endpoint: `/mcp/ws`, unless it says otherwise. `asgi.mount` serves them without that.
+"""WebSocket routes for Channels: `URLRouter(websocket_urlpatterns)`.
 
-Each path works with and without a slash at its end.
+Each server of `MCP["SERVERS"]` is served below the path of its endpoint: `/mcp/ws` by default. `asgi.mount` serves
+WebSockets without these routes. Each path works with and without a slash at its end.
 """
 
 from typing import Any
@@ -28,7 +28,7 @@ websocket_urlpatterns = _patterns()
 
 @receiver(setting_changed)
 def _renew(*, setting: str, **kwargs: Any) -> None:
-    """Tests that override MCP get its servers, as they do through `mount`."""
+    """Rebuild the routes in tests that override MCP, as `mount` does."""
     if setting == "MCP":
         websocket_urlpatterns[:] = _patterns()
-        forget()  # a test may go on to change the setting by hand, without a signal
+        forget()  # a test may change the setting later without a signal

@@ -1,15 +1,14 @@
-"""`path("", include("mcp_django.urls"))` serves every server of `MCP["SERVERS"]` at its path: `/mcp`, unless it says
-otherwise.
+"""URLconf of all endpoints: `path("", include("mcp_django.urls"))`.
 
-Beside them stand the two views around pages that people are sent to (`ctx.elicit_url`), below `mcp/page/`.
+Each server of `MCP["SERVERS"]` is served at its path: `/mcp` by default.
 
-The metadata that clients look for at the root of the origin is served here too; where this is included below a path,
-include `mcp_django.well_known` at the root besides.
+The URLconf also contains the two views for URL-mode elicitation (`ctx.elicit_url`), below `mcp/page/`, and the metadata
+at the root of the origin. If it is included below a path, include `mcp_django.well_known` at the root, too.
 
 Each path works with and without a slash at its end: a redirect would turn the POST into a GET.
 
-A setting that cannot be used does not break the URLconf, where the traceback would hide what the system checks say of
-it; but nothing is served then: each request raises ImproperlyConfigured.
+An invalid setting does not break the URLconf, whose traceback would hide the messages of the system checks. Endpoints
+are not served then: each request raises ImproperlyConfigured.
 """
 
 import functools
@@ -49,7 +48,7 @@ def _patterns() -> list[URLPattern]:
         if server.healthz and is_usable():
             below += [path(f"{server.path}/{HEALTHZ}{slash}", Health(lifecycle).view) for slash in ("", "/")]
     return [
-        # As behind the other door, a path without parameters comes before those in which it could be a value.
+        # As in `asgi.mount`, a static path precedes patterns that it would match.
         *sorted(patterns + below, key=lambda pattern: "<" in str(pattern.pattern)),
         path("mcp/page/<str:token>", open_page, name=OPEN),
         path("mcp/page/<str:token>/done", page_done, name=DONE),
@@ -62,9 +61,9 @@ urlpatterns = _patterns()
 
 @receiver(setting_changed)
 def _renew(*, setting: str, **kwargs: Any) -> None:
-    """Tests that override MCP get its servers, as they do through the other door."""
+    """Rebuild the URL patterns in tests that override MCP, as `asgi.mount` does."""
     if setting != "MCP":
         return
     urlpatterns[:] = _patterns()
     clear_url_caches()
-    forget()  # a test may go on to change the setting by hand, without a signal
+    forget()  # a test may change the setting later without a signal

@@ -1,8 +1,7 @@
-"""`path("", include("mcp_django.well_known"))` at the root of the URLconf serves what clients look for at the root of
-the origin: the metadata of the endpoints as protected resources (RFC 9728).
+"""URLconf of the protected resource metadata (RFC 9728) at the origin's root.
 
-`mcp_django.urls` serves the same, so that this is needed only where that is included below a path of its own.
-`asgi.mount` serves it without either.
+Use it as `path("", include("mcp_django.well_known"))`. `mcp_django.urls` contains the same view, so this is necessary
+only if `mcp_django.urls` is included below a path. `asgi.mount` serves the metadata by itself.
 """
 
 from django.urls import re_path

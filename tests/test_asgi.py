@@ -299,7 +299,7 @@ async def test_given_servers_replace_the_servers_of_the_setting() -> None:
 
 
 async def test_servers_that_share_an_alias_are_not_mounted_together() -> None:
-    with pytest.raises(ImproperlyConfigured, match="aliases of their own"):
+    with pytest.raises(ImproperlyConfigured, match="have the same alias"):
         mount(inner, servers={"mcp": a_server("one"), "mcp/two": a_server("two")})
 
 

@@ -281,7 +281,7 @@ def test_missing_settings_are_reported(project: Project) -> None:
         timeout=WAIT_SECONDS,
     )
     assert (ran.returncode, ran.stdout) == (1, "")
-    assert ran.stderr.startswith("Name the project's settings: DJANGO_SETTINGS_MODULE=")
+    assert ran.stderr.startswith("DJANGO_SETTINGS_MODULE is not set")
 
 
 @pytest.mark.parametrize("module", [[], ["--module"]], ids=["manage.py", "python -m"])
