@@ -26,14 +26,17 @@ def main(arguments: list[str]) -> None:
         take()
     except OSError:
         sys.exit("stdin and stdout must be open; start this command from an MCP client")
+
     # As django-admin does: these two options apply before the settings are loaded.
     parser = ArgumentParser(prog="python -m mcp_django", add_help=False, allow_abbrev=False)
     parser.add_argument("--settings")
     parser.add_argument("--pythonpath")
     options, _ = parser.parse_known_args(arguments)
     handle_default_options(options)
+
     if not os.environ.get(SETTINGS):
         sys.exit(f"{SETTINGS} is not set; use {SETTINGS}=project.settings python -m mcp_django, or --settings")
+
     django.setup()
     if not apps.is_installed("mcp_django"):
         sys.exit(f'Add "mcp_django" to INSTALLED_APPS of {os.environ[SETTINGS]}')

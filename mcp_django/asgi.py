@@ -82,6 +82,7 @@ def _of_one_s_own(servers: Mapping[str, Server]) -> dict[str, _Served]:
     shared = [server.alias for server in servers.values()]
     if len(set(shared)) < len(shared):
         raise ImproperlyConfigured("Servers mounted together have the same alias; give each its own: Server(alias=)")
+
     found = {}
     for written, server in servers.items():
         path = written.strip("/")
@@ -128,9 +129,11 @@ class _Mount:
             door = self._http.static.get(scope["path"])
             if door is not None:
                 return await door(scope, receive, send, None)
+
             found = self._http.find(scope)
             if found is not None:
                 return await found[0](scope, receive, send, found[1])
+
             asked = below(_below(self._http.root_of(scope), scope["path"]))
             if asked is not None and await self._well_known.door(scope, asked, send):
                 return None
@@ -142,6 +145,7 @@ class _Mount:
                 return await deny(scope, send, TransportRefusal(404, body=NO_SOCKET))
         elif kind == "lifespan":
             return await self._lifespan(receive, send)
+
         await self._application(scope, receive, send)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:

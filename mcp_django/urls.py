@@ -47,6 +47,7 @@ def _patterns() -> list[URLPattern]:
             below += [path(f"{server.path}/{TICKET}{slash}", view) for slash in ("", "/")]
         if server.healthz and is_usable():
             below += [path(f"{server.path}/{HEALTHZ}{slash}", Health(lifecycle).view) for slash in ("", "/")]
+
     return [
         # As in `asgi.mount`, a static path precedes patterns that it would match.
         *sorted(patterns + below, key=lambda pattern: "<" in str(pattern.pattern)),

@@ -231,14 +231,17 @@ class View:
     def __init__(self, call: Call, sink: Sink) -> None:
         self._call, self._sink = call, sink
         self._notified = call.server.notified(call.revision)
+
         self._following: list[Following] = []
         self._subscribed: dict[str, int] = {}
         """Resource URI → number of the event after which updates are sent."""
+
         self._early: list[Event] | None = []
         """Events received before both topics are subscribed; None afterwards."""
         self._queue: deque[Event] = deque()
         """Events queued behind one that needs a permission check."""
         self._task: asyncio.Task[None] | None = None
+
         self._followed = Followed(call, self._changed_elsewhere) if may_follow(call.server) else None
         """Subscriptions to resources of other servers, whose changes are not in the log."""
         self._elsewhere: dict[str, None] = {}

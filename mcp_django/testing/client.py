@@ -69,9 +69,11 @@ class Client:
         """
         if revision is not None and revision not in REVISIONS:
             raise ValueError(f"Unknown revision {revision!r}; use one of {', '.join(REVISIONS)}")
+
         found = get_server(server) if isinstance(server, str) else server
         if not found.is_bound:
             found.bind(ports(found.alias))
+
         self.server = found.variant(raise_bugs=raise_exceptions)
         self.principal = principal or _principal(user, scopes)
         self.revision = LATEST if revision is None else REVISIONS[revision]
@@ -81,6 +83,7 @@ class Client:
             **({} if roots is None else {"roots": {"listChanged": True}}),
             **(capabilities or {}),
         }
+
         self.notifications: list[Wire] = []
         """Received notifications in order: `{"method": …, "params": …}`."""
         self.session: Session | None = None
@@ -90,6 +93,7 @@ class Client:
             "sampling/createMessage": None if sample is None else lambda params: _sampled(sample, params),
             "roots/list": None if roots is None else lambda params: {"roots": [{"uri": uri} for uri in roots]},
         }
+
         self._headers, self._kwargs, self._log_level = headers, kwargs, log_level
         self._pipeline = Pipeline(self.server)
         self._ids = itertools.count(1)

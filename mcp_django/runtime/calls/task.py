@@ -94,6 +94,7 @@ class Flight:
         """
         self._decline, self._lifecycle = decline, lifecycle
         self.call, self._work, self._may_stream = work.call, work, work.may_stream
+
         self._begun = False
         self._outbox: Outbox = self.call.outbox
         self._in_flight, self._owner, self._rings = in_flight, owner, rings
@@ -101,10 +102,12 @@ class Flight:
         self.streaming = False
         self.reader: Reader | None = None
         """Reader of a resumable stream; None if the client reads the message queue."""
+
         self.lost = False
         """True after a cancellation; no answer is sent."""
         self.gone = False
         """True after the client disconnected."""
+
         self._answered = False
         self._after: Afterwards | None = None
         self._landing: Landing | None = None
@@ -201,6 +204,7 @@ class Flight:
     async def _fly(self) -> None:
         self._begun = True
         call = self.call
+
         try:
             landing = Landing(await self._work.run)
         except (MCPError, Overloaded) as problem:
@@ -220,6 +224,7 @@ class Flight:
                     await self._afterwards()
                     break
             self._leave()
+
         self._land(landing)
 
     async def _afterwards(self) -> None:

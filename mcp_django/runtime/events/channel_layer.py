@@ -104,6 +104,7 @@ class Ear:
         """Receive wake-ups until cancelled; then leave the group."""
         channel: str | None = None
         joining: asyncio.Task[None] | None = None
+
         try:
             while True:
                 try:

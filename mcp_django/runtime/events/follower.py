@@ -127,6 +127,7 @@ class Feed:
         """
         self._log, self._executor, self._layer, self.voice = log, executor, layer, voice
         self._watch = watch
+
         self.position = 0
         """Number up to which all events have been delivered."""
         self._topics: dict[str, tuple[Following, ...]] = {}
@@ -135,6 +136,7 @@ class Feed:
         """Highest known event number."""
         self._live = False
         """True if the position is known."""
+
         self._asked = asyncio.Event()
         # None while the follower is stopped: these objects refer to the loop, which the follower must not keep alive.
         self._ready: asyncio.Future[None] | None = None
@@ -238,6 +240,7 @@ class Feed:
                         await ear.joined.wait()
                 except TimeoutError:
                     pass
+
             await self._look_now_and_then()
         finally:
             self._ended()
@@ -306,12 +309,14 @@ class Feed:
             if asked is None or head < asked:
                 self._begin(head)
                 return
+
             for event in events:
                 self._tell(event)
             more = len(events) == PAGE
             if not more:
                 # Numbers have no gaps, so missing events have been deleted.
                 self.position = max(self.position, head)
+
             self._tell_held()
 
     def _begin(self, head: int) -> None:

@@ -120,6 +120,7 @@ class CallStreams:
             return
         finally:
             self._joining = None
+
         if len(self.rings):
             self._following = following
         else:
@@ -162,6 +163,7 @@ class CallStreams:
         topic, reader = topic_of(ring.session, ring.token, name), None
         if ring.repeated <= REPEATED_BYTES:
             reader = ring.attach(after, relayed=name)
+
         try:
             if reader is None:
                 await self._feeds.publish(Draft(topic, "dropped"))

@@ -65,6 +65,7 @@ class RemoteReader:
                 wanted = {"session": session, "stream": token, "after": after, "reader": name}
                 self._asks = Draft(CONTROL, "attach", wanted)
                 await self._ask(self._asks)
+
             if not self._accepted:
                 raise Gone
         except BaseException:
@@ -137,6 +138,7 @@ class RemoteReader:
 
     def _on_event(self, event: Event) -> None:
         self._silences = 0
+
         match event.kind:
             case "attached":
                 self._accepted = True
@@ -152,6 +154,7 @@ class RemoteReader:
                 self.retry, self._over, self._ended = event.payload["retry"], True, True
             case "end":
                 self._over = self._ended = True
+
         self._news.set()
 
     def _take(self, n: int, message: bytes) -> None:

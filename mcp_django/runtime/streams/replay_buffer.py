@@ -127,16 +127,19 @@ class Ring:
         self.session, self.token = session, token
         self._bounds = bounds
         self._on_end: Callable[[Ring], None] | None = on_end
+
         self._messages: deque[bytes] = deque()
         self._size = 0
         self.first, self.last = 1, 0
         """Numbers of the first and the last buffered message."""
+
         self._writers: list[asyncio.Future[None]] = []
         self._finished = False
         self.heard = False
         """True after a reader has received everything up to the end."""
         self.cut_off = False
         """True if the call ended without an answer."""
+
         self.reader: Reader | None = None
         self.written = self.repeated = 0
         """Number of the last logged message, and bytes that were logged repeatedly."""

@@ -70,16 +70,19 @@ class Posts:
         """Create the router; `executor` has the threads of the event log."""
         self._feeds, self._executor = feeds, executor
         self.name = secrets.token_urlsafe(9)
+
         self._streams: dict[str, Inlet] = {}
         self._asked: dict[int, asyncio.Future[Fate]] = {}
         self._taking: dict[tuple[str, int], asyncio.Task[None]] = {}
         self._numbers = itertools.count()
         self._gone: OrderedDict[str, float] = OrderedDict()
         """Stream → monotonic time until which it counts as gone."""
+
         self._answers: list[Draft] = []
         self._answering: asyncio.Task[None] | None = None
         self._following: Following | None = None
         self._joining: asyncio.Task[None] | None = None
+
         self._used = 0.0
         self._spent: list[int] = []
         self._spent_bytes = 0
@@ -224,6 +227,7 @@ class Posts:
         said = event.payload
         if said is None:
             return  # cleared, so the sender no longer waits for an answer
+
         if event.kind == POST:
             key = said["from"], said["n"]
             self._taking[key] = self._spawn(self._take(key, said))

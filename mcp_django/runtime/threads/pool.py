@@ -88,9 +88,9 @@ def end(drop: bool = False) -> None:
     Connections inside a transaction are closed; with `close_all` every connection is.
     """
     for connection in connections.all(initialized_only=True):
-        # Django keeps the last error of a transaction, and with it the frames of the call that it ended.
         # Django keeps the last error of a transaction, and with it the frames of the finished call.
-        vars(connection)["rollback_exc"] = None
+        vars(connection)["rollback_exc"] = None  # not in the type stubs
+
         driver = connection.connection
         try:
             _settle(connection, drop)
@@ -180,9 +180,11 @@ class LanePool:
                 lane.stop()
                 self._admit()
                 return
+
             while self.waiting:
                 if self.waiting.popleft().grant(lane):
                     return
+
             self.busy.discard(lane)
             if self.closed:
                 lane.stop()

@@ -172,6 +172,7 @@ def _interrupt(connection: BaseDatabaseWrapper) -> None:
     raw: Any = connection.connection
     if raw is None:
         return
+
     try:
         if connection.vendor == "sqlite":
             raw.interrupt()

@@ -49,9 +49,11 @@ class CallTransaction:
         if kind is not None:
             await self._roll_back()
             return
+
         lease = self._lease
         if lease is not None and lease.stay is not self._stay:
             raise RuntimeError("This transaction is lost: work inside it was cancelled together with its thread")
+
         try:
             await self._run(self._commit)
         except BaseException as problem:
