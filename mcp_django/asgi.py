@@ -1,8 +1,8 @@
 """ASGI entry point: `application = mcp_django.asgi.mount(get_asgi_application())`.
 
-Requests and WebSockets for an endpoint go straight to it, all others to the application. MIDDLEWARE does not run, which
-makes this the fast path. Authentication, permissions, Host and Origin checks belong to the endpoint itself, here and in
-the Django view.
+Requests and WebSockets for an endpoint go straight to it, all other ones to the application. MIDDLEWARE does not run,
+which makes this the fast path. Authentication, permissions, Host and Origin checks belong to the endpoint itself, here
+and in the Django view.
 """
 
 import logging

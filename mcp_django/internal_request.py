@@ -2,8 +2,8 @@
 
 Such a request equals one that a server would create from HTTP. Address, host and headers are those of the call, so that
 throttling, links and languages work as for an HTTP request of the same client. The client's credentials are left out:
-they were issued for this server, not for the view. Surrogate values that distinguish callers but grant no access
-replace them, so that views cached with `Vary: Authorization` or `Vary: Cookie` keep one copy per caller.
+they were issued for this server, not for the view. Surrogate values replace them; they distinguish callers but grant no
+access. Views cached with `Vary: Authorization` or `Vary: Cookie` thus keep one copy per caller.
 """
 
 import copy

@@ -2,11 +2,11 @@
 
 Tokens are encrypted with AES-256-GCM, so a client can neither read nor change them. Each token is bound to its context
 (principal, endpoint, call). The binding is the associated data of the cipher. It is not stored in the token but
-computed from the request that returns the token, so a token of another call or user does not open. The first secret
-seals, and every secret opens: SECRET_KEY can be rotated.
+computed from the request that returns the token. A token of another call or user therefore does not open. The first
+secret seals, and every secret opens: SECRET_KEY can be rotated.
 
-Each token has its own key, derived from the secret and a random salt. The number of tokens under one SECRET_KEY is
-therefore not limited by the bound that random nonces set for a single AES-GCM key (NIST SP 800-38D, section 8.3).
+Each token has its own key, derived from the secret and a random salt. Random nonces limit the number of tokens under a
+single AES-GCM key (NIST SP 800-38D, section 8.3). This limit does not apply to the tokens under one SECRET_KEY.
 
 Do not seal data that the client must not infer: the length of a token reveals how well its content compresses.
 

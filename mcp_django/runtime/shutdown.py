@@ -218,8 +218,8 @@ class Lifecycle:
         """Handle a shutdown signal: drain every loop.
 
         Returns True if `notify_server`, which calls the server's own handler, will be called later. Returns False if it
-        must be called now: the signal is a repeated one, or the server waits for connections and will send
-        lifespan.shutdown, without open connections that need protection.
+        must be called now, for one of two reasons. The signal is a repeated one. Or the server waits for its
+        connections by itself and will send lifespan.shutdown, and none of its connections needs protection.
         """
         chained, held = self._chained(), False
         for reference in self._loops.keyrefs():

@@ -175,8 +175,8 @@ def _session(call: Call) -> Session:
 class SessionView:
     """Event log filtered for one session.
 
-    Events are not copied per session. A session can therefore read missed events as long as the log has them: messages
-    of its own topic, updates of subscribed resources, and list changes that its revision supports.
+    Events are not copied per session. A session can therefore read missed events as long as the log has them. They are
+    the messages of its own topic, updates of subscribed resources, and list changes that its revision supports.
     """
 
     def __init__(self, server: Server, *, feeds: Feeds, executor: Executor) -> None:

@@ -147,9 +147,9 @@ class _Attendance:
 
         try:
             async with asyncio.timeout(PATIENCE):
-                # Run receivers on a separate thread: the thread of the call may still be busy with a cancelled call,
-                # and its transaction may be rolled back. Only a nested call shares the outer call's thread, because
-                # waiting for a second thread while holding one could deadlock.
+                # Run receivers on a separate thread: the thread of the call may still be busy with a cancelled call.
+                # Rows written in its transaction may be rolled back. Only a nested call shares the outer call's thread,
+                # because waiting for a second thread while holding one could deadlock.
                 #
                 # A finished call must be reported even if the thread queue is full; a rejected call stays rejected at
                 # once.

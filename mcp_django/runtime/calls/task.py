@@ -301,7 +301,7 @@ class Flight:
     def cancel(self) -> None:
         """Cancel the call; nothing more is sent."""
         if self.call.method == OPENING:
-            return  # must not be cancelled (basic/utilities/cancellation), and its session would stay open
+            return  # must not be cancelled (basic/utilities/cancellation), and its session would remain open
         if self.task is not None and not self.task.done() and not self.lost:
             self._outbox.cut()
             self._give_up(self.task)

@@ -59,7 +59,10 @@ def _read(pk: int) -> dict[str, str]:
 
 
 def _merge(pk: int, lists: dict[str, str]) -> None:
-    """Write the digests of these lists, keep those of others, skip unchanged ones."""
+    """Write the digests of these lists, unless unchanged.
+
+    Digests of other lists, written by other processes, are kept.
+    """
     if _read(pk).items() >= lists.items():
         return
     rows = SessionRow.objects.filter(pk=pk, terminated_at=None)

@@ -2,7 +2,7 @@
 
 See basic/transports, listening for messages. The stream is the event log filtered for the session
 (`SessionEventSource`), so any worker can serve it from any event on. A session has at most one such stream in all
-processes: the newest. An opening stream writes an event that ends the others.
+processes: the newest. An opening stream writes an event that ends an earlier one.
 """
 
 import asyncio

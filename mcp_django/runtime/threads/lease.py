@@ -1,7 +1,7 @@
 """Thread leases: the claim of one call to a pool thread.
 
 A call takes a thread at its first use and keeps it, so that all its ORM work uses one connection. The thread returns to
-the pool when it is idle, not when the caller stops waiting: a cancelled caller continues at once, while its SQL is
+the pool when it is idle, not when the caller stops waiting. A cancelled caller continues at once, while its SQL is
 cancelled and the thread finishes.
 """
 
