@@ -144,7 +144,7 @@ class Lifecycle:
         return attended is not None and attended.draining
 
     def on_drain(self, end: Callable[[], None]) -> Callable[[], None]:
-        """Call `end` when the running loop starts draining, or at once if it has started.
+        """Call `callback` when the running loop starts draining, or at once if it has.
 
         It ends streams that would never end by themselves. Returns a function that removes the callback.
         """
@@ -175,7 +175,7 @@ class Lifecycle:
         return close
 
     def at_end(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Await `work` after the running loop has drained, while its threads still run."""
+        """Await `callback` after the running loop has drained, before its threads stop."""
         loop = asyncio.get_running_loop()
         self.attend(loop)
         self._loops[loop].last.append(work)

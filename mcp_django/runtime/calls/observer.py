@@ -25,7 +25,10 @@ calls = logging.getLogger("mcp_django.calls")
 logger = logging.getLogger("mcp_django.server")
 
 PATIENCE = 5.0
-"""Maximum seconds that a call waits for the receivers of a signal."""
+"""Maximum seconds that a call waits for the receivers of a signal.
+
+They are cancelled afterwards.
+"""
 LEVELS = {
     Outcome.OK: logging.INFO,
     Outcome.TOOL_ERROR: logging.INFO,

@@ -91,7 +91,7 @@ class LoggedReplies:
         topic, feed = session_topic(session.pk), self._feeds().here()
         following = asyncio.create_task(feed.follow(topic, hear))
         try:
-            # `wait` keeps the task if the call is cancelled, so that the subscription can be stopped below.
+            # `asyncio.wait` keeps the task if the call is cancelled, so that the subscription can be stopped below.
             await asyncio.wait([following], timeout=PATIENCE)
             if not following.done():
                 # No free thread to read the log; perhaps this request itself blocks one. Send the request anyway, and

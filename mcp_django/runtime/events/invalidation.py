@@ -23,7 +23,10 @@ logger = logging.getLogger("mcp_django.events")
 LOOK_EVERY = 10.0
 """Seconds between two checks whether the subscription is still needed."""
 PATIENCE = 1.0
-"""Maximum seconds that a request waits for the subscription to start."""
+"""Maximum seconds that a request waits for the subscription to start.
+
+The request continues without it afterwards.
+"""
 
 Loop = asyncio.AbstractEventLoop
 

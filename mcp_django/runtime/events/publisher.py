@@ -30,7 +30,10 @@ PURGE_EVERY = 60.0
 PURGE_AFTER = 1000
 """Number of appended events after which old events are deleted earlier."""
 LOOK_BACK = 16
-"""Number of recent transaction hooks that are searched for an existing batch."""
+"""Number of recent transaction hooks that are searched for an existing batch.
+
+If none has one, another batch is created.
+"""
 CHANGES = frozenset({"updated", "list_changed"})
 """Kinds of events that can be deduplicated."""
 
