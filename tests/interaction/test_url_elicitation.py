@@ -263,7 +263,7 @@ async def test_a_caller_who_is_no_user_cannot_be_sent_to_a_page(settings, latest
     settings.MCP = {**settings.MCP, "AUTH": "tests.interaction.verifiers.Tokens"}
     reply = await (await latest_legacy()).tool("connect_calendar")
     assert reply.result["isError"] is True
-    assert "Only a user of this site" in text(reply)
+    assert "no user account here" in text(reply)
 
 
 async def test_a_client_that_opens_no_pages_is_not_asked_to(either):
