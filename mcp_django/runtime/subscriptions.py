@@ -45,7 +45,7 @@ Sink = Callable[[int, bytes], None]
 
 
 class Listens:
-    """Limit on open subscription streams in this process, in total and per owner.
+    """Limit on long-lived streams in this process, in total and per owner.
 
     The local principal may represent many clients, so only the total limit applies to it.
     """
@@ -188,8 +188,10 @@ class SessionView:
 
         `handler` is called on the running loop, in order, with the number and the encoded JSON-RPC message of each
         event. It must neither block nor raise. On return, all past events have been passed to `handler` and no future
-        event is missed. The principal of `connection` must have permission to read updated resources. A `is_new`
-        stream, which continues no other, first reports the lists that changed since the session received them.
+        event is missed.
+
+        Updates of resources require the permission of the principal of `connection`. With `is_new`, the stream
+        continues no other one. It then starts with the lists that changed since the session received them.
 
         Raises:
             django.db.Error: the event log cannot be read.

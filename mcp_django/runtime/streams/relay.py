@@ -36,7 +36,7 @@ ROW_BYTES = 256
 
 
 class Endable(Protocol):
-    """Stream with a reader."""
+    """Open stream that can be ended."""
 
     def end(self) -> None:
         """End the stream after the waiting messages."""

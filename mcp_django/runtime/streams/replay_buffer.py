@@ -174,7 +174,7 @@ class Ring:
     def has_room(self) -> bool:
         """Return True if a message can be added without waiting.
 
-        Without a reader: without displacing buffered messages, either.
+        Without a reader it must not displace buffered messages, either.
         """
         if self.reader is None:
             return len(self._messages) < self._bounds.events // 2
