@@ -51,7 +51,7 @@ class LaneExecutor:
         self._lock = threading.Lock()
 
     def enter(self, *, patient: bool = False) -> "CallLease | BorrowedLease":
-        """Run thread-sensitive work of the current context on one thread.
+        """Acquire a lease, which runs thread-sensitive work of the context on one thread.
 
         Such work is the async ORM and `sync_to_async`. The thread is leased at the first use. Close the lease when the
         call ends, in the same context. A nested call shares the lease of the outer call. An `unbounded` lease never
@@ -97,7 +97,7 @@ class LaneExecutor:
             lease.close()
 
     def rest(self) -> None:
-        """Return the current call's thread during a wait; the next use leases another one.
+        """Release the current call's thread during a wait; the next use leases another.
 
         A plain function keeps its thread and uses `blocking_wait` instead.
         """
@@ -146,7 +146,6 @@ class LaneExecutor:
         event loop, those of the call's thread. The transaction that Django's TestCase wraps around a test does not
         count.
         """
-
         try:
             asyncio.get_running_loop()
         except RuntimeError:

@@ -162,7 +162,7 @@ class Lease(Executor):
         return True
 
     def rest(self) -> None:
-        """Return the thread during a wait; the next use leases another one."""
+        """Release the thread during a wait; the next use leases another one."""
         if self._single or self._pool is None:
             return
         with self._pool.lock:
