@@ -1,1 +1,1 @@
-"""Fields of a toolset: the columns and methods that a client may name, and their JSON."""
+"""Fields of a toolset: exposed columns, computed fields, and their JSON."""

@@ -1,7 +1,7 @@
-"""Columns of models as JSON: the schema of their values, the way out, the way in, and what may be asked of them.
+"""Codecs of model columns: JSON Schema, conversion, lookups and aggregates.
 
-A `Codec` is made once for each exposed column. Field classes of a project's own are treated like the class they
-extend; those that extend none of Django's are shown as text and can only be compared with null.
+A `Codec` is created once for each exposed column. Custom field classes use the codec of the Django class that they
+extend. Other custom fields are shown as text and can only be compared with null.
 """
 
 import base64
@@ -23,7 +23,7 @@ from mcp_django.orm.fields.datetimes import as_date, as_duration, as_moment, as_
 from mcp_django.schema import to_json
 
 TEXT = 1000
-"""Characters of a text to compare with."""
+"""Maximum length in characters of a text to compare with."""
 _INT = 1 << 63
 _EQUAL = {"exact": "value", "in": "list", "isnull": "boolean"}
 _TEXTUAL = dict.fromkeys(("iexact", "contains", "icontains", "startswith", "istartswith"), "text")
@@ -31,9 +31,9 @@ _ORDERED = {**dict.fromkeys(("gt", "gte", "lt", "lte"), "value"), "range": "pair
 _DATED = dict.fromkeys(("year", "month", "day"), "integer")
 _ISNULL = {"isnull": "boolean"}
 LOOKUPS = frozenset({*_EQUAL, *_TEXTUAL, *_ORDERED, *_DATED, "date"})
-"""Every lookup that some field has."""
+"""All lookups that any field supports."""
 COMPARED = ("exact", "gt", "gte", "lt", "lte")
-"""The lookups of a metric."""
+"""Lookups of a metric."""
 NUMBERS = frozenset({"count", "sum", "avg", "min", "max"})
 COUNTED = frozenset({"count"})
 BOUNDED = frozenset({"count", "min", "max"})
@@ -41,32 +41,38 @@ BOUNDED = frozenset({"count", "min", "max"})
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Codec:
-    """How values of one column look as JSON. Null is never given to it."""
+    """Conversion of one column's values from and to JSON; null is never passed to it."""
 
     kind: str
-    """What it is for the model's reader: "text", "integer", "number", "decimal", "boolean", "date" and so on."""
+    """Type name for clients, such as "text", "integer", "decimal" or "date"."""
     schema: Mapping[str, Any]
-    """The JSON Schema of a value as it is shown."""
+    """JSON Schema of a shown value."""
     encode: Callable[[Any], Any] | None = None
-    """A value of the database as JSON; None where it is JSON already."""
+    """Function from a database value to JSON; None if the value is JSON already."""
     encoder: "Callable[[], Callable[[Any], Any]] | None" = None
-    """Makes an `encode` for many values at once, where that is cheaper."""
+    """Factory of an `encode` function for many values, if that is faster."""
     decode: Callable[[Any], Any]
-    """JSON as a value to compare with. Raises ValueError, with what is wrong in words."""
+    """Function from JSON to a value to compare with.
+
+    It raises ValueError with a message for the client.
+    """
     lookups: Mapping[str, str]
-    """Django's lookups that may be used, and what each takes: value, list, pair, text, integer, boolean."""
+    """Supported Django lookups, each with the kind of its operand.
+
+    Kinds are value, list, pair, text, integer, boolean and date.
+    """
     orderable: bool = True
-    """May rows be ordered and grouped by it?"""
+    """True if rows can be ordered and grouped by the column."""
     aggregates: frozenset[str] = COUNTED
-    """The functions that may be applied to it."""
+    """Supported aggregate functions."""
 
     def shown(self, value: Any) -> Any:
-        """A value of the database, or null, as JSON."""
+        """Return a database value or None as JSON."""
         return value if value is None or self.encode is None else self.encode(value)
 
 
 def codec_of(field: "models.Field[Any, Any]") -> Codec:
-    """The codec of a concrete field; of a foreign key, that of what it points at."""
+    """Return the codec of a concrete field; foreign keys use their target field."""
     while isinstance(field, models.ForeignObject):
         field = field.target_field
     if isinstance(field, models.GeneratedField):
@@ -80,7 +86,11 @@ def codec_of(field: "models.Field[Any, Any]") -> Codec:
 
 
 def as_text(value: Any) -> str:
-    """A text to compare with. Raises ValueError."""
+    """Return a text to compare with.
+
+    Raises:
+        ValueError: the value is not text, too long, or contains NUL.
+    """
     if type(value) is not str:
         raise ValueError("give a text")
     if len(value) > TEXT:
@@ -91,7 +101,11 @@ def as_text(value: Any) -> str:
 
 
 def as_integer(value: Any) -> int:
-    """An integer of 64 bits. Raises ValueError."""
+    """Return an integer of 64 bits.
+
+    Raises:
+        ValueError: the value is not an integer, or out of range.
+    """
     if type(value) is float and value.is_integer():
         value = int(value)
     if type(value) is not int:
@@ -102,7 +116,11 @@ def as_integer(value: Any) -> int:
 
 
 def as_boolean(value: Any) -> bool:
-    """True or false. Raises ValueError."""
+    """Return a boolean.
+
+    Raises:
+        ValueError: the value is not a boolean.
+    """
     if type(value) is not bool:
         raise ValueError("give true or false")
     return value
@@ -110,7 +128,7 @@ def as_boolean(value: Any) -> bool:
 
 def _text(field: Any) -> Codec:
     if hasattr(field, "from_db_value"):
-        # What the column holds is not what it means: comparing and ordering would be about something else.
+        # The column's content differs from its value, so comparing and ordering would give wrong results.
         return replace(_opaque(), kind="text")
     return Codec(
         kind="text",
@@ -167,12 +185,13 @@ def _decimal(field: Any) -> Codec:
     def decode(value: Any) -> Decimal:
         if type(value) not in (int, float, str) or len(str(value)[:101]) > 100:
             raise ValueError("give a number, or its text such as '12.50'")
+
         try:
             number = Decimal(str(value))
             if not number.is_finite() or abs(number.adjusted()) > 100:
                 raise ValueError("out of range")
             if digits is not None:
-                # What the column's own form would refuse, and the database adapters with a bug.
+                # The column's form field would reject it, and database adapters would fail on it.
                 format_number(number, digits, places)
         except InvalidOperation:
             raise ValueError("no decimal number of this field's size") from None
@@ -285,7 +304,7 @@ def _file(field: Any) -> Codec:
         try:
             url = storage.url(name)
         except (NotImplementedError, ValueError, SuspiciousOperation):
-            url = None  # a storage that has no addresses
+            url = None  # the storage has no URLs
         return {"name": name, "url": url}
 
     schema = {
@@ -321,7 +340,7 @@ def _opaque() -> Codec:
 
 
 def nullable(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema, or null."""
+    """Return the schema with null allowed."""
     kind = schema.get("type")
     if kind is None:
         return {"anyOf": [dict(schema), {"type": "null"}]} if schema else {}
@@ -351,4 +370,4 @@ _KINDS: tuple[tuple[type["models.Field[Any, Any]"], Callable[[Any], Codec]], ...
     (models.TextField, _text),
     (models.FilePathField, _text),
 )
-"""By class, special ones before those they extend."""
+"""Codec builders by field class; subclasses come before their base classes."""

@@ -1,6 +1,6 @@
-"""Fields that are no columns: methods and properties of a toolset or of its model.
+"""Computed fields: methods and properties of a toolset or of its model.
 
-Their return annotation gives their schema, as a tool's does; without one they may be anything.
+Their return annotation defines their schema, as for tools. Without an annotation any JSON is allowed.
 """
 
 import inspect
@@ -21,23 +21,27 @@ _PROPERTIES = (property, cached_property, django_cached_property)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Computed:
-    """How a value is computed of an object, and what it looks like."""
+    """Function, schema and description of a computed field."""
 
     value: Callable[[Any, Any], Any]
-    """Of an object and the call's context, as JSON."""
+    """Function from an object and the call's context to JSON."""
     schema: Mapping[str, Any]
     definitions: Mapping[str, Any]
-    """What the schema refers to, by name."""
+    """Definitions that the schema refers to, by name."""
     description: str
 
 
 def computed_of(toolset: "ModelToolset", name: str) -> Computed:
-    """A method of the toolset (of the object, and the Context if it likes), or a method or property of the model.
+    """Compile a method of the toolset, or a method or property of the model.
 
-    Raises DeclarationError when there is neither.
+    Methods of the toolset receive the object, and the Context if they have a second parameter.
+
+    Raises:
+        DeclarationError: the attribute is missing or cannot be a field.
     """
     where = f"{toolset.source}: {name!r}"
     method = toolset.own_method(name)
+
     if method is not None:
         given = list(inspect.signature(method).parameters.values())
         if not 1 <= len(given) <= 2:
@@ -45,24 +49,28 @@ def computed_of(toolset: "ModelToolset", name: str) -> Computed:
         if len(given) == 1:
             return _computed(method, lambda obj, ctx: method(obj))
         return _computed(method, method)
+
     found = inspect.getattr_static(toolset.model, name, None)
     if isinstance(found, _PROPERTIES):
         getter = found.fget if isinstance(found, property) else found.func
         return _computed(getter, lambda obj, ctx: getattr(obj, name))
+
     if inspect.isfunction(found):
         if getattr(found, "alters_data", False) or len(inspect.signature(found).parameters) != 1:
             raise DeclarationError(f"{where} is a method that changes data or takes arguments; it cannot be a field")
         return _computed(found, lambda obj, ctx: getattr(obj, name)())
+
     display = _display(toolset, name)
     if display is not None:
         return display
+
     raise DeclarationError(
         f"{where} is neither a field of {toolset.model._meta.label} nor a method or property of it or of the toolset"
     )
 
 
 def _display(toolset: "ModelToolset", name: str) -> Computed | None:
-    """`get_status_display`, which Django makes of a field with choices."""
+    """Return `get_<field>_display`, which Django generates for fields with choices."""
     method = getattr(toolset.model, name, None)
     if not name.startswith("get_") or not name.endswith("_display") or method is None:
         return None

@@ -1,8 +1,11 @@
-"""What a toolset exposes, compiled: each name that a client may use, with the column behind it.
+"""Exposed fields: the names that a client may use, with their columns.
 
-There is no other way from a client's words to a column: names are looked up here and never taken apart, so a path that
-was not declared does not exist. A declared path crosses a relation only into a model with a toolset on the same server,
-only to fields that this one shows, only for callers whom it lets view, and only to the rows that it gives them.
+These names are the only access to columns. A client's name is matched against them as a whole and never split, so an
+undeclared path is unknown. A declared path crosses a relation only under these conditions:
+
+- The related model has a toolset on the same server.
+- That toolset shows the field.
+- That toolset allows the caller to view rows, and only its visible rows are included.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Purpose(StrEnum):
-    """What a client wants of a path."""
+    """Use of a field by a client."""
 
     READ = "field"
     FILTER = "filter"
@@ -35,79 +38,88 @@ class Purpose(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hop:
-    """A relation that a path crosses."""
+    """Relation that a path crosses."""
 
     path: str
-    """From the toolset's model up to here, such as "region__country"."""
+    """Path from the toolset's model to this relation, such as "region__country"."""
     target: "ModelToolset"
-    """The toolset of the model on the other side."""
+    """Toolset of the model on the other side."""
     many: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ExposedField:
-    """One name that clients may use."""
+    """Field name that clients may use."""
 
     name: str
     hops: tuple[Hop, ...] = ()
-    """The relations on the way, in order."""
+    """Relations on the path, in order."""
     source: str = ""
-    """The ORM path of the value, such as "country_id" or "country__name"; empty where it is computed."""
+    """ORM path of the value, such as "country__name"; empty if computed."""
     codec: Codec | None = None
-    """None where it is computed."""
+    """Codec of the value; None if computed."""
     nullable: bool = False
     is_relation: bool = False
-    """Is the value the primary key of another row?"""
+    """True if the value is the primary key of another row."""
     target: "ModelToolset | None" = None
-    """Of a relation: the toolset of that row, if there is one on the server."""
+    """Toolset of the related model, if the server has one."""
     label: str | None = None
-    """Of a relation: the ORM path of the text that names that row."""
+    """ORM path of the label of the related row."""
     many: bool = False
-    """Are there several values?"""
+    """True if the field has several values."""
     computed: Computed | None = None
-    """Of a method or property: how it is called."""
+    """Method or property that computes the value."""
     model_field: Any = None
-    """Django's field at the end of the path; None where it is computed."""
+    """Django's field at the end of the path; None if computed."""
     sensitive: bool = False
-    """Shown only: a filter, an order or an aggregate would let it be guessed."""
+    """True if the field is only shown.
+
+    Filters, orders and aggregates would allow guessing its values.
+    """
 
     @property
     def is_plain(self) -> bool:
-        """Is its path all that it takes? Not where rows on the way may be out of sight."""
+        """Return True if the value is the same for all callers.
+
+        It depends on the caller if rows on the path may be hidden.
+        """
         return not any(hop.target.is_scoped for hop in self.hops) and not (
             self.is_relation and self.target is not None and self.target.is_scoped
         )
 
     @property
     def is_column(self) -> bool:
-        """Is it one value that the database can give and order by?"""
+        """Return True if the field has one value that the database can read and order by."""
         return self.computed is None and not self.many
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Exposure:
-    """Everything that a toolset exposes. Made by `expose`; `toolset.exposure` keeps it."""
+    """Exposed fields of a toolset, cached as `toolset.exposure`."""
 
     toolset: "ModelToolset"
     fields: Mapping[str, ExposedField]
-    """What rows show, in the order declared."""
+    """Fields of rows, in declared order."""
     filters: Mapping[str, ExposedField]
     ordering: Mapping[str, ExposedField]
     search: tuple[tuple[ExposedField, str], ...]
-    """What a search looks at, each with its lookup."""
+    """Search fields, each with its lookup."""
     pk: ExposedField
     problems: tuple[str, ...] = ()
-    """Declared paths that lead nowhere on this server; they are left out. A system check reports them."""
+    """Messages about declared paths that are invalid on this server.
+
+    These paths are left out. A system check reports them.
+    """
     plans: dict[Any, Any] = field(default_factory=dict)
-    """Kept by `serialize`: how selections of fields are read."""
+    """Cache of compiled read plans and forms, filled by other modules."""
 
     @property
     def aggregates(self) -> Mapping[str, ExposedField]:
-        """What may be grouped and summed up."""
+        """Return the fields to group and aggregate by."""
         return self.ordering
 
     def names(self, purpose: Purpose) -> Mapping[str, ExposedField]:
-        """What may be named for a purpose."""
+        """Return the fields for a purpose, by name."""
         match purpose:
             case Purpose.FILTER:
                 return self.filters
@@ -121,7 +133,7 @@ class Exposure:
 
     @property
     def writable(self) -> Mapping[str, ExposedField]:
-        """The model's own fields that are shown, can be edited, and are not read-only."""
+        """Return the shown, editable fields of the model that are not read-only."""
         readonly = set(self.toolset.readonly_fields)
         return {
             name: item
@@ -135,23 +147,26 @@ class Exposure:
 
 
 def expose(toolset: "ModelToolset") -> Exposure:
-    """Compile what a toolset declares, beside the toolsets that are on its server now."""
+    """Compile a toolset's declaration together with its server's toolsets."""
     compiler = _Compiler(toolset)
     shown = {item.name: item for item in compiler.each(toolset.field_names())}
     pk = compiler.own("pk")
     known = {**shown, "pk": pk}
+
     filters = {"pk": pk}
     wanted = list(shown) if toolset.list_filter == "__all__" else toolset.list_filter
     for name in wanted:
         item = compiler.reachable(name, known)
         if item is not None and item.computed is None and not item.sensitive:
             filters[name] = item
+
     search = []
     for name in toolset.search_fields:
         lookup, path = search_lookup(name)
         item = compiler.reachable(path, known)
         if item is not None and item.codec is not None and not item.sensitive:
             search.append((item, lookup))
+
     order = {
         name: item
         for name, item in {**known, **filters}.items()
@@ -161,12 +176,12 @@ def expose(toolset: "ModelToolset") -> Exposure:
 
 
 def is_orderable(item: ExposedField) -> bool:
-    """Can the database order by it?"""
+    """Return True if the database can order by the field."""
     return item.codec is not None and item.codec.orderable
 
 
 def search_lookup(name: str) -> tuple[str, str]:
-    """An entry of `search_fields` as lookup and path; the prefixes are ModelAdmin's."""
+    """Split an entry of `search_fields` into lookup and path, as ModelAdmin does."""
     if name[:1] in _SEARCH:
         return _SEARCH[name[0]], name[1:]
     return "icontains", name
@@ -176,7 +191,7 @@ _SEARCH = {"^": "istartswith", "=": "iexact"}
 
 
 class _Compiler:
-    """Names of one toolset into exposed fields."""
+    """Compiler of one toolset's names to exposed fields."""
 
     def __init__(self, toolset: "ModelToolset") -> None:
         self.toolset = toolset
@@ -189,7 +204,7 @@ class _Compiler:
                 yield item
 
     def reachable(self, name: str, known: Mapping[str, ExposedField]) -> ExposedField | None:
-        """A field to filter or search by: one that is shown, or a path through a relation that is."""
+        """Return a shown field, or a path through a shown relation."""
         if name in known:
             return known[name]
         first, crosses, _ = name.partition(LOOKUP_SEP)
@@ -199,9 +214,10 @@ class _Compiler:
         return self.field(name)
 
     def field(self, name: str) -> ExposedField | None:
-        """One name of the declaration; None, and a problem, when its path leads nowhere."""
+        """Compile a declared name, or record a problem if its path is invalid."""
         if LOOKUP_SEP not in name or self.toolset.own_method(name) or hasattr(self.toolset.model, name):
             return self.own(name)
+
         hops: list[Hop] = []
         here, null, *segments = self.toolset, False, *name.split(LOOKUP_SEP)
         for number, segment in enumerate(segments[:-1], start=1):
@@ -217,6 +233,7 @@ class _Compiler:
             null = null or is_nullable(relation)
             hops.append(Hop(LOOKUP_SEP.join(segments[:number]), target, is_many(relation)))
             here = target
+
         last = segments[-1]
         if not here.shows(last) and last != "pk":
             return self._nowhere(name, f"the toolset of {here.model._meta.label} does not show {last!r}")
@@ -245,7 +262,11 @@ class _Compiler:
         return None
 
     def own(self, name: str) -> ExposedField:
-        """A name without a path: a column, a relation, a method or a property. Raises DeclarationError."""
+        """Compile a name without a path: a column, a relation, a method or a property.
+
+        Raises:
+            DeclarationError: the name is unknown.
+        """
         toolset = self.toolset
         sensitive = name in toolset.sensitive_fields
         model_field = None if toolset.own_method(name) else field_of(toolset.model, name)
@@ -267,7 +288,7 @@ class _Compiler:
         other = relation.related_model
         target = self.toolset.beside(other)
         many = is_many(relation)
-        # A key that points at another unique column than the primary key is followed to it.
+        # A foreign key to another unique column is followed to the primary key.
         forward = relation.concrete and not many and relation.target_field.primary_key
         label = None if target is None or target.label_path is None else f"{name}{LOOKUP_SEP}{target.label_path}"
         return ExposedField(
@@ -285,7 +306,7 @@ class _Compiler:
 
 
 def field_of(model: type[models.Model], name: str) -> Any:
-    """A field or relation of a model by name; None when it has none that can be shown."""
+    """Return a field or relation of a model, or None if it cannot be shown."""
     if name == "pk":
         return model._meta.pk
     try:
@@ -293,23 +314,23 @@ def field_of(model: type[models.Model], name: str) -> Any:
     except FieldDoesNotExist:
         return None
     if found.name != name:
-        return None  # "country_id" for "country"
+        return None  # an attname, such as "country_id" for "country"
     if found.is_relation and found.related_model is None:
         raise DeclarationError(f"{model._meta.label}.{name} is a generic relation, whose target is open; leave it out")
     return found
 
 
 def relation_of(model: type[models.Model], name: str) -> Any:
-    """A relation of a model to another; None when the name is none."""
+    """Return a relation of a model, or None if the name does not denote a relation."""
     found = field_of(model, name)
     return found if found is not None and found.is_relation else None
 
 
 def is_many(relation: Any) -> bool:
-    """May there be several rows on the other side?"""
+    """Return True if a relation may lead to several rows."""
     return bool(relation.many_to_many or relation.one_to_many)
 
 
 def is_nullable(relation: Any) -> bool:
-    """May there be none?"""
+    """Return True if a relation may lead to no row."""
     return not relation.concrete or bool(relation.null)

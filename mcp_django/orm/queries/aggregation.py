@@ -1,4 +1,4 @@
-"""A client's groups and functions as one statement."""
+"""Aggregation: groups and metrics of a client as a single SQL statement."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,19 +30,19 @@ _DATE = codec_of(models.DateField())
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Group:
-    """One thing that rows are grouped by: a field, or a part of a date ("placed__year")."""
+    """Field, or part of a date ("placed__year"), that rows are grouped by."""
 
     name: str
     item: ExposedField
     codec: Codec
     expression: Any
     label: Any = None
-    """Of a relation: the text that names the row."""
+    """Expression of the related row's label, for a relation."""
     visible: bool = False
-    """Of a relation: may the caller view the other model?"""
+    """True if the caller may view the other model, for a relation."""
 
     def shown(self, value: Any, label: Any) -> Any:
-        """The group's value as rows show it."""
+        """Return the group's value as JSON."""
         pk = self.codec.shown(value)
         target = self.item.target
         if target is None or value is None or not self.item.is_relation:
@@ -54,7 +54,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Metric:
-    """One function of each group."""
+    """Aggregate function that is computed for each group."""
 
     name: str
     codec: Codec
@@ -62,7 +62,11 @@ class Metric:
 
 
 def group_of(scope: Scope, name: str) -> Group:
-    """What a client's word groups by. Raises ToolError."""
+    """Return the group for a name given by a client.
+
+    Raises:
+        ToolError: the field is unknown or does not have this part of a date.
+    """
     known = scope.toolset.exposure.ordering
     path, _, part = name.rpartition(LOOKUP_SEP)
     if part in _PARTS and name not in known:
@@ -71,21 +75,26 @@ def group_of(scope: Scope, name: str) -> Group:
             raise ToolError(f"group_by: {path} has no {part}; dates have year, month and day")
         return Group(name, item, _DATE if part == "date" else _INTEGER, _PARTS[part](scope.expression(item)))
     item = scope.resolve(name, Purpose.AGGREGATE)
-    assert item.codec is not None  # what can be ordered by is a column
+    assert item.codec is not None  # every orderable field is a column
     visible = item.target is not None and scope.may_view(item.target)
     label = scope.expression(item, item.label) if visible and item.label is not None else None
     return Group(name, item, item.codec, scope.expression(item), label, visible)
 
 
 def metric_of(scope: Scope, asked: Mapping[str, Any]) -> Metric:
-    """A function of a field, or the number of rows. Raises ToolError."""
+    """Return the metric for a function of a field, or for the number of rows.
+
+    Raises:
+        ToolError: the field is unknown or does not support the function.
+    """
     function, field, distinct = asked["function"], asked.get("field"), bool(asked.get("distinct"))
     if field is None:
         if function != "count":
             raise ToolError(f"metrics: {function} takes a field")
         return Metric(asked.get("name", "count"), _INTEGER, Count("pk"))
+
     item = scope.resolve(field, Purpose.AGGREGATE)
-    assert item.codec is not None  # what can be ordered by is a column
+    assert item.codec is not None  # every orderable field is a column
     if function not in item.codec.aggregates:
         allowed = ", ".join(sorted(item.codec.aggregates))
         raise ToolError(f"metrics: {function} does not apply to {field}, which is {item.codec.kind}; use {allowed}")
@@ -93,6 +102,7 @@ def metric_of(scope: Scope, asked: Mapping[str, Any]) -> Metric:
     options: dict[str, Any] = {"distinct": True} if distinct else {}
     if distinct and function != "count":
         raise ToolError("metrics: distinct goes with count only")
+
     codec = item.codec
     if function == "count":
         codec = _INTEGER
@@ -105,7 +115,11 @@ def metric_of(scope: Scope, asked: Mapping[str, Any]) -> Metric:
 
 
 class Aggregation:
-    """Groups and metrics of one call. Raises ToolError for what is unknown, double or does not fit together."""
+    """Groups and metrics of one call.
+
+    Raises:
+        ToolError: a name is unknown, used twice, or incompatible with the others.
+    """
 
     def __init__(self, scope: Scope, group_by: Sequence[str], metrics: Sequence[Mapping[str, Any]]) -> None:
         self.groups = [group_of(scope, name) for name in dict.fromkeys(group_by)]
@@ -114,21 +128,24 @@ class Aggregation:
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise ToolError(f"metrics: there are two results called {twice!r}; give one another name")
+
         self._aliases = {group.name: f"_mcp_group_{n}" for n, group in enumerate(self.groups)}
         self._metrics = {metric.name: f"_mcp_metric_{n}" for n, metric in enumerate(self.metrics)}
 
     def apply(
         self, rows: "QuerySet[Any, Any]", having: Mapping[str, Any] | None, order_by: Sequence[str] | None
     ) -> "QuerySet[Any, Any]":
-        """The statement; each of its rows is a tuple for `shown`."""
+        """Return the grouped queryset; `serialize_row` converts its tuples."""
         metrics = {self._metrics[metric.name]: metric.expression for metric in self.metrics}
         columns = {self._aliases[group.name]: group.expression for group in self.groups}
         labels = {f"{self._aliases[g.name]}_label": g.label for g in self.groups if g.label is not None}
+
         order = [self._ordering(name) for name in order_by or ()]
         order += [self._ordering(group.name) for group in self.groups]
         if not columns:
-            # A group of its own for all rows, which is there when there are none.
+            # A constant group yields one row of metrics even without any rows.
             columns = {"_mcp_all": models.Value(1)}
+
         found: QuerySet[Any, Any] = rows.order_by().values(**columns, **labels).annotate(**metrics)
         if having:
             found = found.filter(*(self._having(name, value) for name, value in having.items()))
@@ -156,6 +173,7 @@ class Aggregation:
             raise ToolError(
                 f"having: {path} cannot be compared with {lookup[:60]!r}; it can with {', '.join(COMPARED)}"
             )
+
         try:
             wanted = metric.codec.decode(value)
         except ValueError as problem:
@@ -163,7 +181,7 @@ class Aggregation:
         return Q(**{f"{self._metrics[path]}{LOOKUP_SEP}{lookup}": wanted})
 
     def shown(self, row: Sequence[Any]) -> dict[str, Any]:
-        """One group as JSON."""
+        """Return one group as JSON."""
         at = len(self.groups) or 1
         labels = iter(row[at:])
         found = {

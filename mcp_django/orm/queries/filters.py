@@ -1,4 +1,7 @@
-"""A client's filters, search and order as a queryset. Every name goes through `Scope.resolve`."""
+"""Filters and search of a client as a queryset.
+
+All names pass through `VisibilityScope.resolve_field`.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,16 +21,20 @@ _BRANCHES = ("and", "or", "not")
 
 
 class Filters:
-    """Filters into a condition. `Filters(scope).condition({...})` counts and bounds all that is in it."""
+    """Builder of one condition from a client's filters; counts and limits its parts."""
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
         self._conditions = 0
         self.aliases: dict[str, Any] = {}
-        """Expressions that the condition refers to, by their names: give them to `QuerySet.alias` first."""
+        """Expressions that the condition refers to, for `QuerySet.alias`."""
 
     def condition(self, filters: Mapping[str, Any], depth: int = 1) -> Q:
-        """Every entry must hold. Raises ToolError for what is unknown, of the wrong type, or too much."""
+        """Return the conjunction of all filters.
+
+        Raises:
+            ToolError: a name is unknown, a value has the wrong type, or a limit is exceeded.
+        """
         if depth > DEPTH:
             raise ToolError(f"filters are nested deeper than {DEPTH} levels of and, or and not; flatten them")
         if not filters:
@@ -40,10 +47,12 @@ class Filters:
             raise ToolError(f"filters hold more than {CONDITIONS} conditions; ask in several calls")
         if name not in _BRANCHES:
             return self._comparison(name, value)
+
         if name == "not":
             if not isinstance(value, dict):
                 raise ToolError("filters: 'not' takes an object of filters")
             return ~self.condition(value, depth + 1)
+
         if not isinstance(value, list) or not value or not all(isinstance(part, dict) for part in value):
             raise ToolError(f"filters: {name!r} takes a list of objects, each with filters")
         parts = [self.condition(part, depth + 1) for part in value]
@@ -53,13 +62,15 @@ class Filters:
         item, lookup = self._resolved(name)
         if value is None and lookup == "exact":
             lookup, value = "isnull", True
-        assert item.codec is not None  # filters are columns
+        assert item.codec is not None  # only columns have filters
+
         if lookup not in item.codec.lookups:
             known = ", ".join(item.codec.lookups)
             raise ToolError(
                 f"filters: {item.name} cannot be compared with {lookup[:60]!r}; it can with {known}, and "
                 f'{{"not": {{…}}}} negates'
             )
+
         if isinstance(value, dict):
             raise ToolError(
                 f"filters: {name}: give a value; what it is compared by goes into the name, as name__lookup"
@@ -68,17 +79,21 @@ class Filters:
         return self.compare(item, lookup, wanted)
 
     def _resolved(self, name: str) -> tuple[ExposedField, str]:
-        """The field and the lookup that a name means: all of it is a field, or its last segment a lookup."""
+        """Return the field and the lookup of a filter's name.
+
+        The whole name is a field, or its last segment is a lookup.
+        """
         path, _, lookup = name.rpartition(LOOKUP_SEP)
         filters = self._scope.toolset.exposure.filters
-        # Below a column there is nothing but lookups; below a relation or a key a caller may look for what is hidden.
+        # After a column only a lookup can follow. After a relation or a key the segment may be the name of a hidden
+        # field.
         misspelt = path in filters and path != "pk" and not filters[path].is_relation
         if (lookup not in LOOKUPS and not misspelt) or name in filters:
             return self._scope.resolve(name, Purpose.FILTER), "exact"
         return self._scope.resolve(path, Purpose.FILTER), lookup
 
     def compare(self, item: ExposedField, lookup: str, value: Any) -> Q:
-        """One comparison, with a converted value."""
+        """Return one comparison with a converted value."""
         if item.many:
             return self._with_many(item, lookup, value)
         if item.is_plain:
@@ -86,13 +101,14 @@ class Filters:
         alias = self._scope.alias()
         self.aliases[alias] = self._scope.expression(item)
         found = Q(**{f"{alias}{LOOKUP_SEP}{lookup}": value})
-        # Of a column Django knows that it may be null, and negates accordingly; of an expression it does not.
+        # Django excludes NULLs when it negates a column. For an expression it needs an explicit condition.
         return found if lookup == "isnull" else Q(**{f"{alias}{LOOKUP_SEP}isnull": False}) & found
 
     def _with_many(self, item: ExposedField, lookup: str, value: Any) -> Q:
-        """Is there such a row on the other side, among those in sight? With isnull: is there none with a value?
+        """Return an EXISTS condition on the visible rows of a to-many relation.
 
-        Asked of each row by itself, so that none is found twice and a negation means what it says.
+        With `isnull` it requires that no visible row has a value. The subquery avoids duplicate rows and keeps negation
+        correct.
         """
         scope = self._scope
         none = lookup == "isnull" and value
@@ -103,9 +119,13 @@ class Filters:
 
 
 def converted(item: ExposedField, lookup: str, value: Any, where: str) -> Any:
-    """A JSON value as what a lookup of a field takes. Raises ToolError."""
+    """Convert a JSON value to the operand of a lookup.
+
+    Raises:
+        ToolError: the value is invalid for this lookup.
+    """
     codec = item.codec
-    assert codec is not None  # only columns can be filtered by
+    assert codec is not None  # only columns have filters
     try:
         return _TAKES[codec.lookups[lookup]](codec.decode, value)
     except ValueError as problem:
@@ -145,7 +165,11 @@ _TAKES: dict[str, Callable[[Callable[[Any], Any], Any], Any]] = {
 
 
 def filtered(scope: Scope, rows: "QuerySet[Any, Any]", filters: Mapping[str, Any] | None) -> "QuerySet[Any, Any]":
-    """The rows that fit. Raises ToolError."""
+    """Return the rows that match the filters.
+
+    Raises:
+        ToolError: the filters are invalid.
+    """
     if not filters:
         return rows
     reading = Filters(scope)
@@ -156,19 +180,24 @@ def filtered(scope: Scope, rows: "QuerySet[Any, Any]", filters: Mapping[str, Any
 
 
 def searched(scope: Scope, rows: "QuerySet[Any, Any]", text: str | None) -> "QuerySet[Any, Any]":
-    """The rows in which every word is found somewhere; words in quotes belong together, as in the admin."""
+    """Return the rows that contain every word in at least one search field.
+
+    Quoted words form one phrase, as in the admin.
+    """
     toolset = scope.toolset
     if not text or not text.strip():
         return rows
     own = toolset.get_search_results(scope.ctx, rows, _checked(text))
     if own is not None:
         return own
+
     fields = [(item, lookup) for item, lookup in toolset.exposure.search if scope.sees(item)]
     if not fields:
         raise ToolError("there is nothing to search here; use filters")
     words = [_unquoted(word) for word in smart_split(_checked(text))]
     if len(words) > WORDS:
         raise ToolError(f"search: more than {WORDS} words")
+
     reading = Filters(scope)
     conditions = [
         Q(*(reading.compare(item, lookup, word) for item, lookup in fields), _connector=Q.OR) for word in words

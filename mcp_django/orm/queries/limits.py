@@ -1,4 +1,4 @@
-"""How much one call may ask for, and how long its statements may take."""
+"""Limits of one call: sizes of its arguments and time of its statements."""
 
 import contextlib
 from collections.abc import Iterator
@@ -10,36 +10,43 @@ from mcp_django.protocol.errors import ToolError
 from mcp_django.server.context.context import Context
 
 DEPTH = 4
-"""Levels of `and`, `or` and `not` in filters."""
+"""Maximum nesting of `and`, `or` and `not` in filters."""
 CONDITIONS = 50
-"""Comparisons in one call's filters, and, or and not counted."""
+"""Maximum number of comparisons in the filters of one call.
+
+`and`, `or` and `not` are not counted.
+"""
 VALUES = 200
-"""Values of one `in`."""
+"""Maximum number of values of one `in`."""
 ORDERS = 5
-"""Fields to order by."""
+"""Maximum number of fields to order by."""
 WORDS = 10
-"""Words of a search."""
+"""Maximum number of words of a search."""
 RELATED = 2000
-"""Related rows that one call shows, of all its rows together, for each relation to many."""
+"""Maximum number of related rows per call, for each to-many relation."""
 GROUPS = 4
-"""Fields to group by."""
+"""Maximum number of fields to group by."""
 METRICS = 10
-"""Functions of one aggregation."""
+"""Maximum number of metrics of one aggregation."""
 _CANCELLED = "57014"
-"""PostgreSQL's SQLSTATE for a statement that was stopped (appendix A of its manual: query_canceled)."""
+"""PostgreSQL's SQLSTATE query_canceled (appendix A of its manual)."""
 
 
 @contextlib.contextmanager
 def bounded(ctx: Context, database: str, seconds: float | None) -> Iterator[None]:
-    """Around a call's statements: on PostgreSQL none of them takes longer. Raises ToolError for one that would.
+    """Limit the time of each statement inside the block, on PostgreSQL only.
 
-    A setting of the transaction (SET LOCAL) asks for one; where the handler is in one already, what was set before
-    comes back at the end.
+    The limit is a setting of the transaction (SET LOCAL). Inside an outer transaction the previous value is restored at
+    the end.
+
+    Raises:
+        ToolError: a statement exceeded the limit.
     """
     connection: Any = connections[database]
     if seconds is None or connection.vendor != "postgresql":
         yield
         return
+
     outer = connection.in_atomic_block
     try:
         with transaction.atomic(database), connection.cursor() as cursor:

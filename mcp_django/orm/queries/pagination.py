@@ -1,9 +1,10 @@
-"""Pages of a list: the order made total, and cursors that say after which row to go on (keyset pagination).
+"""Keyset pagination: a total order of rows, and signed cursors.
 
-A cursor holds the values that the last row was ordered by, all of them of fields that the caller may see. It is signed
-for one server, toolset, caller, order and set of filters: it cannot be changed, or used for another question. Rows that
-are added or deleted meanwhile make no other row come twice or never. Null counts as greater than every value, as
-PostgreSQL orders it.
+A cursor contains the order values of the last row of a page. All these fields are visible to the caller. The signature
+binds it to one server, toolset, caller, order and set of filters, so it cannot be modified or reused for other queries.
+
+Rows that are added or deleted between pages do not duplicate or skip other rows. NULL sorts after every value, as in
+PostgreSQL.
 """
 
 import hashlib
@@ -21,13 +22,13 @@ from mcp_django.orm.queries.visibility import Scope
 from mcp_django.protocol.errors import ToolError
 
 LONGEST = 16_384
-"""Characters of a cursor."""
+"""Maximum length of a cursor in characters."""
 _TOO_LARGE = "there is no next page in this order, whose values are too large for a cursor; order by another field"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Key:
-    """One field of an order."""
+    """Field of an order."""
 
     item: ExposedField
     descending: bool
@@ -35,7 +36,7 @@ class Key:
 
 
 class Order:
-    """The order of one list: what was asked for, or the toolset's, and the primary key as the last word."""
+    """Total order of one list: given or default order, then the primary key."""
 
     def __init__(self, scope: Scope, asked: Sequence[str] | None) -> None:
         exposure = scope.toolset.exposure
@@ -49,18 +50,18 @@ class Order:
                 seen.add(item.source)
                 self._add(item, name.startswith("-"))
             if item.source == exposure.pk.source:
-                break  # nothing is left to decide
+                break  # a unique key completes the order
         if exposure.pk.source not in seen:
             self._add(exposure.pk, self.keys[-1].descending if self.keys else False)
         self.is_plain = all(key.item.is_plain for key in self.keys)
-        """Does it mean the same to everybody?"""
+        """True if the order is the same for all callers."""
         self.name = ",".join(f"{'-' if key.descending else ''}{key.item.name}" for key in self.keys)
 
     def _add(self, item: ExposedField, descending: bool) -> None:
         self.keys.append(Key(item, descending, self._scope.alias()))
 
     def apply(self, rows: "QuerySet[Any, Any]") -> "QuerySet[Any, Any]":
-        """Order the rows."""
+        """Return the rows in this order."""
         masked = {key.alias: self._scope.expression(key.item) for key in self.keys if not key.item.is_plain}
         if masked:
             rows = rows.alias(**masked)
@@ -68,7 +69,7 @@ class Order:
 
     @property
     def columns(self) -> list[Any]:
-        """What the database is asked for so that a cursor can be made of a row."""
+        """Return the expressions of the values that a cursor contains."""
         return [F(self._path(key)) for key in self.keys]
 
     def _path(self, key: Key) -> str:
@@ -82,10 +83,11 @@ class Order:
         return OrderBy(F(self._path(key)), nulls_last=True)
 
     def after(self, values: Sequence[Any]) -> Q:
-        """That a row of `apply` comes after the one with these values of `columns`.
+        """Return the condition that a row comes after these values of `columns`.
 
-        Greater in the first key, or equal there and greater in the next, and so on.
+        A row comes after if its first key is greater, or if that is equal and its next key is greater, and so on.
         """
+
         found, equal = [], Q()
         for key, value in zip(self.keys, values, strict=True):
             beyond = self._beyond(key, value)
@@ -93,15 +95,16 @@ class Order:
                 found.append(equal & beyond)
             path = self._path(key)
             equal &= Q(**{f"{path}__isnull": True}) if value is None else Q(**{path: value})
+
         first, value = self.keys[0], values[0]
         after = Q(*found, _connector=Q.OR)
         if len(found) > 1 and value is not None and not first.item.nullable:
-            # Said once more for the database's index.
+            # Redundant condition that lets the database use an index.
             after &= Q(**{f"{self._path(first)}__{'lte' if first.descending else 'gte'}": value})
         return after
 
     def _beyond(self, key: Key, value: Any) -> Q | None:
-        """That a key comes after a value; None when nothing does."""
+        """Return the condition that a key comes after a value, or None if no value can."""
         path = self._path(key)
         if value is None:
             return Q(**{f"{path}__isnull": False}) if key.descending else None
@@ -111,14 +114,22 @@ class Order:
         return greater | Q(**{f"{path}__isnull": True}) if key.item.nullable else greater
 
     def sign(self, question: bytes, values: Sequence[Any]) -> str:
-        """The cursor after a row with these values of `columns`. Raises ToolError when they are too large."""
+        """Return the cursor after a row with these values of `columns`.
+
+        Raises:
+            ToolError: the values are too large for a cursor.
+        """
         shown = [key.item.codec.shown(value) for key, value in zip(self.keys, values, strict=True) if key.item.codec]
         if any(type(value) is str and len(value) > TEXT for value in shown):
             raise ToolError(_TOO_LARGE)
         return self._signer(question).sign_object(shown)
 
     def read(self, question: bytes, cursor: str) -> list[Any]:
-        """The values in a cursor. Raises ToolError for one that was not made for this question."""
+        """Return the values in a cursor.
+
+        Raises:
+            ToolError: the cursor was created for another query, or is invalid.
+        """
         try:
             if len(cursor) > LONGEST:
                 raise ValueError
@@ -127,7 +138,7 @@ class Order:
                 None if value is None or key.item.codec is None else key.item.codec.decode(value)
                 for key, value in zip(self.keys, values, strict=True)
             ]
-        except (BadSignature, ValueError):  # foreign, invented, or of a field that has changed since
+        except (BadSignature, ValueError):  # forged, created for another query, or the type of a field has changed
             raise ToolError(
                 "cursor: this is none for these filters, this search and this order; begin again without a cursor"
             ) from None
@@ -140,7 +151,7 @@ class Order:
 
 
 def default_order(scope: Scope) -> list[str]:
-    """The order of a list that asks for none: the toolset's, or the model's as far as it is shown."""
+    """Return the default order: the toolset's, or the shown start of the model's."""
     toolset = scope.toolset
     known = toolset.exposure.ordering
     names = [str(name) for name in toolset.get_ordering(scope.ctx)]
@@ -154,5 +165,5 @@ def default_order(scope: Scope) -> list[str]:
 
 
 def digest_of(question: Mapping[str, Any]) -> bytes:
-    """What a cursor is bound to of the arguments: the filters and the search."""
+    """Return the digest of filters and search that binds a cursor to them."""
     return hashlib.blake2b(json.dumps(question, sort_keys=True).encode(), digest_size=16).digest()

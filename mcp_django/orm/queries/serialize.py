@@ -1,6 +1,6 @@
-"""Rows as JSON, by a plan that is made once for each selection of fields and used for every row.
+"""Serialization of rows to JSON, by one compiled plan per selection of fields.
 
-Where all fields are columns, rows are tuples (`values_list`) and become dicts without a model instance in between.
+If all fields are columns, rows are read as tuples (`values_list`) without model instances.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -20,29 +20,35 @@ if TYPE_CHECKING:
     from mcp_django.orm.toolset import ModelToolset
 
 KEPT = 200
-"""Plans of a toolset, and querysets of a plan, that are kept for the next call."""
+"""Maximum number of cached plans of a toolset, and of cached querysets of a plan."""
 Row = dict[str, Any]
 Step = Callable[[list[Row], Sequence[Sequence[Any]]], None]
-"""Turns one key of all rows, which holds what the database gave, into JSON. It is given the rows' values as well."""
+"""Function that converts one key of all rows to JSON, in place.
+
+The second argument holds all columns of the rows.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """How rows of one selection of fields are read and shown."""
+    """Compiled instructions to read and serialize rows of one selection of fields."""
 
     columns: tuple[tuple[ExposedField, str], ...]
-    """Field and ORM path of what the database is asked for: first one for each key, then labels."""
+    """Fields and ORM paths to read: first one for each key, then labels."""
     keys: tuple[str, ...]
     steps: tuple[Step, ...]
     many: tuple[ExposedField, ...]
     computed: tuple[ExposedField, ...]
     is_plain: bool
-    """Do all of its columns mean the same to everybody, so that one queryset can be kept for all calls?"""
+    """True if all columns are the same for all callers.
+
+    Querysets can then be cached.
+    """
     selections: dict[Any, "QuerySet[Any, Any]"] = field(default_factory=dict)
-    """Kept by `selected`: querysets that give the columns, by what else they give."""
+    """Querysets cached by `select_columns`, by order and number of extra columns."""
 
     def shown(self, values: Sequence[Sequence[Any]]) -> list[Row]:
-        """Rows of the columns' values as JSON."""
+        """Convert rows of column values to JSON."""
         keys = self.keys
         rows = [dict(zip(keys, row, strict=False)) for row in values]
         for step in self.steps:
@@ -51,18 +57,19 @@ class Plan:
 
 
 def plan_of(toolset: "ModelToolset", scope: Scope, names: Collection[str] | None) -> Plan:
-    """The plan for these fields, or for all, as far as the caller may see them. The primary key is always there.
+    """Return the plan for these fields, or for all fields, that the caller may see.
 
-    `names` have been resolved: they are fields of the exposure.
+    The primary key is always included. `names` are already resolved fields of the exposure.
     """
     exposure = toolset.exposure
     wanted = [item for item in exposure.fields.values() if (names is None or item.name in names) and scope.sees(item)]
     labelled = tuple(item.target is not None and scope.may_view(item.target) for item in wanted)
+
     key = (tuple(item.name for item in wanted), labelled)
     plan: Plan | None = exposure.plans.get(key)
     if plan is None:
         plan = _compile(exposure.pk, wanted, labelled, not toolset.is_scoped)
-        # Clients choose among the subsets of the fields, which are many.
+        # Clients can choose any subset of the fields, so the number of cached plans is limited.
         if len(exposure.plans) < KEPT:
             exposure.plans[key] = plan
     return plan
@@ -71,12 +78,13 @@ def plan_of(toolset: "ModelToolset", scope: Scope, names: Collection[str] | None
 def selected(
     scope: Scope, rows: "QuerySet[Any, Any]", plan: Plan, extra: Sequence[Any] = (), *, order: "Order | None" = None
 ) -> "QuerySet[Any, Any]":
-    """The rows, ordered, as `read` takes them: with the plan's columns selected where that is done once for all calls.
+    """Return the ordered rows, with the plan's columns selected if cacheable.
 
-    To be filtered further; `rows` are all that the caller may see.
+    `rows` must be all rows that the caller may see. The result can be filtered before it is passed to `read_rows`.
     """
     if not plan.is_plain or (order is not None and not order.is_plain):
         return rows.order_by() if order is None else order.apply(rows)
+
     name = (None if order is None else order.name, len(extra))
     kept = plan.selections.get(name)
     if kept is None:
@@ -90,13 +98,13 @@ def selected(
 def read(
     scope: Scope, rows: "QuerySet[Any, Any]", plan: Plan, extra: Sequence[Any] = (), *, limit: int | None = None
 ) -> tuple[list[Row], list[Sequence[Any]]]:
-    """The rows as JSON, the first `limit` of them, and what the database gave for each row: the plan's columns, then
-    the `extra` ones.
+    """Return the first `limit` rows as JSON, and the database values of all rows.
 
-    One statement, and one more for each relation to many.
+    The database values are the plan's columns followed by the `extra` columns. Reading takes one statement, and one
+    more for each to-many relation.
     """
     if getattr(rows, "_fields", None) is not None:
-        values = list(rows)  # by `selected`
+        values = list(rows)  # columns were chosen by `select_columns`
         found = plan.shown(values[:limit])
     else:
         columns = [path if item.is_plain else _masked(scope, item, path) for item, path in plan.columns]
@@ -105,10 +113,11 @@ def read(
         else:
             values = list(rows.values_list(*_once(columns), *extra))
             found = plan.shown(values[:limit])
+
     for item in plan.many:
         _add_many(scope, item, found, [row[0] for row in values[:limit]])
     if plan.many or plan.computed:
-        # In the order declared.
+        # Restore the declared order.
         names = {*plan.keys, *(item.name for item in (*plan.many, *plan.computed))}
         order = [name for name in ("pk", *scope.toolset.exposure.fields) if name in names]
         found = [{name: row[name] for name in order} for row in found]
@@ -118,10 +127,11 @@ def read(
 def _instances(
     scope: Scope, rows: "QuerySet[Any, Any]", plan: Plan, columns: Sequence[Any], limit: int | None
 ) -> tuple[list[Row], list[Sequence[Any]]]:
-    """Rows whose methods or properties are shown: the same columns, on instances."""
+    """Read rows as model instances, because methods or properties are shown."""
     related = scope.toolset.list_select_related
     if related:
         rows = rows.select_related() if related is True else rows.select_related(*related)
+
     own = {field.attname for field in scope.toolset.model._meta.concrete_fields}
     names: list[str] = []
     added: dict[str, Any] = {}
@@ -131,6 +141,7 @@ def _instances(
         else:
             names.append(f"_mcp_column_{number}")
             added[names[-1]] = F(column) if isinstance(column, str) else column
+
     instances = list(rows.annotate(**added))
     values = [_values(instance, names) for instance in instances]
     found = plan.shown(values[:limit])
@@ -142,13 +153,13 @@ def _instances(
 
 
 def _values(instance: Any, names: Sequence[str]) -> Sequence[Any]:
-    # Not getattr: the descriptor of a file field makes an object of a name. What a manager deferred is not there.
+    # Avoid getattr: the descriptor of a file field returns an object instead of a name. Deferred fields need it.
     state = vars(instance)
     return [state[name] if name in state else getattr(instance, name) for name in names]
 
 
 def _once(columns: Sequence[Any]) -> list[Any]:
-    """The columns as `values_list` takes them: a name that comes twice it would give once."""
+    """Return the columns for `values_list`, which would merge repeated names."""
     again = [isinstance(name, str) and name in columns[:place] for place, name in enumerate(columns)]
     return [F(name) if twice else name for name, twice in zip(columns, again, strict=True)]
 
@@ -161,6 +172,7 @@ def _compile(pk: ExposedField, wanted: Iterable[ExposedField], labelled: Sequenc
     columns, keys, steps = [(pk, pk.source)], ["pk"], []
     if pk.codec is not None and pk.codec.encode is not None:
         steps.append(_encoding("pk", pk.codec))
+
     many, computed, relations = [], [], []
     for item, with_label in zip(wanted, labelled, strict=True):
         if item.computed is not None:
@@ -174,6 +186,7 @@ def _compile(pk: ExposedField, wanted: Iterable[ExposedField], labelled: Sequenc
                 relations.append((item, with_label))
             elif item.codec is not None and item.codec.encode is not None:
                 steps.append(_encoding(item.name, item.codec))
+
     for item, with_label in relations:
         place = None
         if with_label and item.label is not None:
@@ -199,12 +212,16 @@ def _encoding(key: str, codec: Codec) -> Step:
 
 
 def _reference(item: ExposedField, place: int | None, visible: bool) -> Step:
-    """A related row as primary key, label and URI; where its model is hidden from the caller, the key alone."""
+    """Return a step that builds references with key, label and URI.
+
+    If the other model is hidden from the caller, a reference has only its key.
+    """
     key, shown, target = item.name, item.codec.shown if item.codec is not None else _same, item.target
+
     assert target is not None
 
     def step(rows: list[Row], values: Sequence[Sequence[Any]]) -> None:
-        # Rows of a page point at few others.
+        # Rows of a page often share the same few related rows.
         known: dict[Any, Any] = {None: None}
         for row, columns in zip(rows, values, strict=True):
             value = row[key]
@@ -219,7 +236,7 @@ def _reference(item: ExposedField, place: int | None, visible: bool) -> Step:
 
 
 def referred(target: "ModelToolset", pk: Any, label: Any) -> Row:
-    """A related row that the caller may view; its URI where it can be read there."""
+    """Return a reference to a visible row, with its URI if that can be read."""
     reference = {"pk": pk, "label": str(pk if label is None else label)}
     if target.serves_rows:
         reference["uri"] = target.uri(pk)
@@ -231,9 +248,10 @@ def _same(value: Any) -> Any:
 
 
 def _add_many(scope: Scope, item: ExposedField, found: Sequence[Row], keys: Sequence[Any]) -> None:
-    """Add the values of a relation to many, read for all rows at once."""
+    """Add the values of a to-many relation, read for all rows in one statement."""
     target = item.target
     visible = target is not None and scope.may_view(target)
+
     lists: dict[Any, list[Any]] = {key: [] for key in keys}
     if keys:
         columns = ["pk", item.source, *([item.label] if visible and item.label is not None else [])]
@@ -251,5 +269,6 @@ def _add_many(scope: Scope, item: ExposedField, found: Sequence[Row], keys: Sequ
             if item.is_relation and target is not None:
                 pk = referred(target, pk, label[0] if label else None) if visible else {"pk": pk}
             lists[key].append(pk)
+
     for row, key in zip(found, keys, strict=True):
         row[item.name] = lists[key]

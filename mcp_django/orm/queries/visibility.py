@@ -1,7 +1,7 @@
-"""What one call may see: which related models its caller may view, and which of their rows.
+"""Visibility of one call: the related models and the rows that its caller may see.
 
-A value behind a relation whose target hands out only some of its rows is read through an expression that is null where
-the row on the way is not among them. Reading, ordering and grouping use that one expression, so that they agree.
+Values behind a restricted relation are read through an expression that is NULL for hidden rows. Reading, ordering and
+grouping use the same expression, so they agree.
 """
 
 import itertools
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Scope:
-    """One call's view of a toolset and its neighbours. Each question is asked once."""
+    """Visible toolsets and rows of one call; each permission is checked once."""
 
     __slots__ = ("_aliases", "_rows", "_viewable", "ctx", "database", "toolset")
 
@@ -33,14 +33,14 @@ class Scope:
         self._aliases = itertools.count()
 
     def may_view(self, target: "ModelToolset") -> bool:
-        """May the caller view rows of a neighbour at all?"""
+        """Return True if the caller may view rows of a related toolset."""
         known = self._viewable.get(target)
         if known is None:
             known = self._viewable[target] = target is self.toolset or target.lets_view(self.ctx)
         return known
 
     def rows_of(self, target: "ModelToolset") -> "QuerySet[Any, Any] | None":
-        """The neighbour's rows that the caller may see; None for every one."""
+        """Return the related rows that the caller may see, or None for all rows."""
         if not target.is_scoped:
             return None
         if target not in self._rows:
@@ -48,11 +48,18 @@ class Scope:
         return self._rows[target]
 
     def sees(self, item: ExposedField) -> bool:
-        """May the caller use this field? Not when its path crosses a model that it may not view."""
+        """Return True if the caller may use this field.
+
+        A field is unusable if its path crosses a model that the caller may not view.
+        """
         return all(self.may_view(hop.target) for hop in item.hops)
 
     def resolve(self, name: str, purpose: Purpose) -> ExposedField:
-        """What a client's word means. Raises ToolError, in the same words for what is hidden and what is not there."""
+        """Return the field for a name given by a client.
+
+        Raises:
+            ToolError: the name is unknown or hidden; the message is the same for both.
+        """
         names = self.toolset.exposure.names(purpose)
         item = names.get(name)
         if item is None or not self.sees(item):
@@ -61,26 +68,26 @@ class Scope:
         return item
 
     def expression(self, item: ExposedField, source: str | None = None) -> Any:
-        """The value of a to-one field in SQL: its path, or what is null where a row on the way is out of sight.
+        """Return the SQL expression of a to-one field, which is NULL behind hidden rows.
 
-        `source` is another column at the end of the same path: the label of a relation.
+        `source` is another column at the end of the same path, such as the label of a relation.
         """
         path = item.source if source is None else source
         conditions = self.conditions(item)
         if not conditions:
             return F(path)
-        # Null, and not the constant: where no row can be in sight at all nothing else is left of the expression, and
-        # PostgreSQL neither orders nor groups by constants.
+        # NullIf instead of a constant NULL: if no row is visible, Django reduces the CASE to its default. PostgreSQL
+        # neither orders nor groups by constants.
         nothing = NullIf(F(path), F(path))
         column = value_field(item, labelled=bool(source))
         return Case(When(Q(*conditions), then=F(path)), default=nothing, output_field=column)
 
     def alias(self) -> str:
-        """A name for an expression, unlike any other in the call's statements."""
+        """Return a new name for an expression, unique in the call's statements."""
         return f"_mcp_{next(self._aliases)}"
 
     def conditions(self, item: ExposedField) -> list[Q]:
-        """That every row on the way is in sight."""
+        """Return the conditions that every row on the path is visible."""
         found = [(hop.path, self.rows_of(hop.target)) for hop in item.hops]
         if item.is_relation and item.target is not None:
             found.append((_relation_path(item), self.rows_of(item.target)))
@@ -88,8 +95,9 @@ class Scope:
 
 
 def may_leave_out(manager: Any) -> bool:
-    """May a class of managers give some of a model's rows only, perhaps others to each caller? Also one whose querysets
-    filter as they are made.
+    """Return True if managers of a class may hide some rows of a model.
+
+    This includes managers whose querysets filter in their constructor.
     """
     kind = getattr(manager, "_queryset_class", QuerySet)
     return (
@@ -100,7 +108,10 @@ def may_leave_out(manager: Any) -> bool:
 
 
 def value_field(item: ExposedField, *, labelled: bool = False) -> Any:
-    """The column whose values a field has: of a relation, the primary key on the other side, or its label."""
+    """Return the model field of a field's values.
+
+    For a relation that is the primary key on the other side, or its label.
+    """
     found = item.model_field
     if labelled and item.target is not None:
         return item.target.model._meta.get_field(str(item.target.label_path))
@@ -112,12 +123,12 @@ def value_field(item: ExposedField, *, labelled: bool = False) -> Any:
 
 
 def _relation_path(item: ExposedField) -> str:
-    """The ORM path of a relation itself."""
+    """Return the ORM path of a relation itself."""
     return f"{item.hops[-1].path}__{item.model_field.name}" if item.hops else str(item.model_field.name)
 
 
 def listed(known: list[str]) -> str:
-    """The names that there are, after `unknown`."""
+    """Return the available names, to follow a message about an unknown name."""
     return f"there are: {', '.join(known[:40])}" if known else "there are none"
 
 
