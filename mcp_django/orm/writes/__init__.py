@@ -1,1 +1,1 @@
-"""What writing takes beside reading: values into forms, forms into rows, and everything that makes it safe to do."""
+"""Writes of model rows: forms, transactions, confirmation, idempotency, versions."""

@@ -1,4 +1,4 @@
-"""One call of an action: its rows, the question, the method."""
+"""Call of an action: its rows, the confirmation and the method."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from mcp_django.orm.toolset import ModelToolset
 
 _NAMED = 20
-"""Rows that a question names."""
+"""Maximum number of rows that a confirmation names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Acting:
-    """An action, compiled."""
+    """Action of a toolset, compiled from a method and its options."""
 
     name: str
     title: str
     fn: Callable[..., Any]
     rows: str | None
-    """The parameter for its rows: "queryset", "obj" or none."""
+    """Name of the parameter for the rows: "queryset", "obj" or None."""
     parameters: Parameters
     injected: Mapping[str, Any]
-    """Parameters for the Context and the Principal."""
+    """Parameters that receive the Context or the Principal."""
     output: Output | None
     atomic: bool
     confirm: bool
@@ -40,7 +40,7 @@ class Acting:
 
 
 class Act(Write):
-    """What `@action` makes of a method."""
+    """Write operation that calls an action's method."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Act(Write):
         self._given = own
 
     def question(self) -> tuple[str, Sequence[Model]]:
-        """See Write."""
+        """See WriteOperation."""
         rows = self._rows(lock=False)
         labels = [label_of(self.toolset, self.ctx, row) for row in rows[:_NAMED]]
         if len(rows) > _NAMED:
@@ -71,10 +71,11 @@ class Act(Write):
         return f"{text}{about}?\n{lines(self._given)}".rstrip("\n"), rows
 
     def work(self) -> dict[str, Any]:
-        """See Write."""
+        """See WriteOperation."""
         acting, toolset, ctx = self._acting, self.toolset, self.ctx
         rows = self._rows(lock=acting.atomic)
         self.require_agreed(rows)
+
         values = dict(self._values)
         for name, kind in acting.injected.items():
             values[name] = ctx if kind is Context else ctx.principal
@@ -83,6 +84,7 @@ class Act(Write):
         elif acting.rows == "queryset":
             chosen = toolset.get_queryset(ctx).using(self.using)
             values["queryset"] = chosen.filter(pk__in=[row.pk for row in rows])
+
         value = acting.fn(**values)
         result = to_json(value) if acting.output is None else acting.output.dump(value)
         if rows and not self.dry_run:

@@ -1,4 +1,4 @@
-"""Writes in the admin's log, where the admin is installed: its history pages then show what clients did."""
+"""Log of the admin: writes of clients appear on its history pages."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -11,19 +11,23 @@ from django.utils.translation import override
 from mcp_django.server.context.context import Context
 
 ADDITION, CHANGE, DELETION = 1, 2, 3
-"""`django.contrib.admin.models`, which cannot be imported where the admin is not installed."""
+"""Flags of `django.contrib.admin.models`.
+
+That module cannot be imported unless the admin is installed.
+"""
 
 Message = list[dict[str, Any]]
 
 
 def log_entries() -> Any:
-    """The model LogEntry, or None without the admin."""
+    """Return the model LogEntry, or None without the admin."""
     return apps.get_model("admin", "LogEntry") if apps.is_installed("django.contrib.admin") else None
 
 
 def write(ctx: Context, rows: Iterable[Model], flag: int, message: str | Message = "") -> None:
-    """Note that the user of the call did this. Nothing is noted without the admin, and for callers who are no users of
-    the site: an entry needs one.
+    """Record a write of the call's user.
+
+    Log entries require a user, so nothing is recorded for other callers or without the admin.
     """
     entries, user = log_entries(), ctx.user
     if entries is None or not isinstance(user, get_user_model()) or user.pk is None:
@@ -32,19 +36,22 @@ def write(ctx: Context, rows: Iterable[Model], flag: int, message: str | Message
 
 
 def added(what: Model | None = None) -> Message:
-    """The row was created; or `what`, one of its inlines."""
+    """Build the message that the row, or one of its inline rows, was added."""
     return [{"added": {} if what is None else _named(what)}]
 
 
 def changed(fields: Sequence[Any], what: Model | None = None) -> Message:
-    """These fields of the row were changed, named by their forms' labels; or those of `what`, one of its inlines."""
-    with override(None):  # to be translated when it is read
+    """Build the message that fields of the row, or of an inline row, were changed.
+
+    `fields` are the labels of form fields.
+    """
+    with override(None):  # untranslated: the admin translates messages for its readers
         labels = [str(label) for label in fields]
         return [{"changed": {**({} if what is None else _named(what)), "fields": labels}}]
 
 
 def deleted(what: Model) -> Message:
-    """An inline of the row was deleted."""
+    """Build the message that an inline row was deleted."""
     return [{"deleted": _named(what)}]
 
 

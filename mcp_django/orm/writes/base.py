@@ -1,4 +1,4 @@
-"""One writing call, from its arguments to its answer: what was done before under its key, the question, the work."""
+"""Base class of write operations: confirmation, idempotency and result of a call."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -36,10 +36,10 @@ CHANGED = "It changed while the person was asked, and nothing was done. Look at 
 
 
 class Write(ABC):
-    """What verbs that write and actions have in common. `answer()` runs it."""
+    """Base class of actions and of tools that write; `run()` executes the call."""
 
     name: str
-    """The verb or action, as the toolset's `confirm` names it."""
+    """Name of the tool or action, as in the toolset's `confirm`."""
 
     def __init__(self, toolset: "ModelToolset", ctx: Context, arguments: dict[str, Any]) -> None:
         self.toolset, self.ctx, self.arguments = toolset, ctx, arguments
@@ -51,28 +51,40 @@ class Write(ABC):
 
     @abstractmethod
     def question(self) -> tuple[str, Sequence[Model]]:
-        """What a person is asked, and which rows it is about. Raises what is wrong with the call as far as it can be
-        known without doing it.
+        """Build the question for the client's user, and return the rows that it is about.
+
+        Raises:
+            ToolError: the call is invalid, as far as that can be checked without executing it.
         """
 
     @abstractmethod
     def work(self) -> dict[str, Any]:
-        """Do it; called inside the transaction."""
+        """Execute the write; called inside the transaction."""
 
     def answer(self) -> Any:
-        """The result, as JSON. Raises ToolError."""
+        """Run the call and return its result as JSON.
+
+        Raises:
+            ToolError: the write failed or was refused.
+        """
         repeat = self._repeat()
         if repeat is not None and (earlier := repeat.earlier()) is not None:
             return earlier
+
         if not self.dry_run and self.confirm:
             message, rows = self.question()
             versions = tuple(version_of(self.toolset, row) for row in rows)
             confirmed(self.toolset, self.ctx, self.name, message, versions)
             self._agreed = versions
+
         return perform(self.work, using=self.using, dry_run=self.dry_run, repeat=repeat, atomic=self.atomic)
 
     def require_agreed(self, rows: Sequence[Model]) -> None:
-        """Raise ToolError when the rows are not what the person was asked about."""
+        """Check that the rows have not changed since the user confirmed the call.
+
+        Raises:
+            ToolError: at least one row has changed.
+        """
         if self._agreed is not None and self._agreed != tuple(version_of(self.toolset, row) for row in rows):
             raise ToolError(CHANGED)
 

@@ -1,4 +1,7 @@
-"""What a deletion takes with it, found out without deleting: by Django's own collector, as the admin does."""
+"""Effects of a deletion, determined without deleting.
+
+Django's own collector finds them, as in the admin.
+"""
 
 from collections import Counter
 from collections.abc import Collection, Container
@@ -11,28 +14,36 @@ from django.db.models.deletion import Collector
 
 @dataclass(frozen=True, slots=True)
 class Consequences:
-    """What happens to other rows when one is deleted, by model. Rows of automatic many-to-many tables do not count."""
+    """Rows of other models that a deletion affects, counted by model.
+
+    Rows of automatic many-to-many tables are not counted.
+    """
 
     deleted: Counter[type[Model]] = field(default_factory=Counter)
     """Rows that are deleted too."""
     changed: Counter[type[Model]] = field(default_factory=Counter)
     """Rows that lose their reference (SET_NULL, SET_DEFAULT, SET)."""
     keeping: Counter[type[Model]] = field(default_factory=Counter)
-    """Rows that forbid it (PROTECT, RESTRICT)."""
+    """Rows that forbid the deletion (PROTECT, RESTRICT)."""
     loaded: dict[type[Model], Collection[Model]] = field(default_factory=dict)
-    """Those of the `deleted` whose rows were wanted."""
+    """Deleted rows of the models that were requested as `load_models`."""
 
 
 def consequences(obj: Model, *, using: str, wanted: Container[type[Model]] = ()) -> Consequences:
-    """Work out what deleting `obj` does. Rows of the models in `wanted` are read, others counted where that will do."""
+    """Determine the effects of deleting `obj`.
+
+    Rows of the models in `load_models` are loaded. Other rows are only counted where possible.
+    """
     found = Consequences()
     collector = _Collector(using, wanted)
+
     try:
         collector.collect([obj])
     except ProtectedError as problem:
         found.keeping.update(type(row) for row in problem.protected_objects)
     except RestrictedError as problem:
         found.keeping.update(type(row) for row in problem.restricted_objects)
+
     for model, rows in collector.data.items():
         others = [row for row in rows if row != obj and not _is_parent(row, obj)]
         if others and not model._meta.auto_created:
@@ -43,10 +54,11 @@ def consequences(obj: Model, *, using: str, wanted: Container[type[Model]] = ())
         if not queryset.model._meta.auto_created and (number := queryset.count()):
             found.deleted[queryset.model] += number
     for (relation, _), updates in collector.field_updates.items():
-        # Where constraints cannot be deferred a cascade sets to NULL what it is about to delete.
+        # If constraints cannot be deferred, a cascade first sets references to NULL in rows that it deletes.
         if relation.remote_field is not None and relation.remote_field.on_delete is not CASCADE:
             number = _count(updates)
             found.changed.update({relation.model: number} if number else {})
+
     return found
 
 
@@ -55,14 +67,15 @@ def _count(updates: Any) -> int:
 
 
 def _is_parent(row: Model, obj: Model) -> bool:
-    """Is this a part of `obj` itself, in a table that its model inherits from?"""
+    """Return True if the row is the part of `obj` in a table of a parent model."""
     return isinstance(obj, type(row)) and row.pk == obj.pk
 
 
 class _Collector(Collector):
     def __init__(self, using: str, wanted: Container[type[Model]]) -> None:
         super().__init__(using=using)
-        # Django 6.1: what the database will delete by itself (DB_CASCADE) counts too. Older ones know no such thing.
+        # Since Django 6.1, collect rows that the database deletes itself (DB_CASCADE). Earlier versions ignore this
+        # flag.
         self.force_collection = True
         self._wanted = wanted
 

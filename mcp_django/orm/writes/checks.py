@@ -1,4 +1,4 @@
-"""What can be wrong with what a toolset says about writing, found when it is registered."""
+"""Checks of a toolset's options for writing, run when it is registered."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +12,15 @@ if TYPE_CHECKING:
     from mcp_django.orm.toolset import ModelToolset
 
 CONFIRMED = ("create", "update", "delete")
-"""The verbs that can be confirmed, besides actions."""
+"""Tools that can require confirmation, in addition to actions."""
 
 
 def check_writing(toolset: "ModelToolset") -> None:
-    """Raises DeclarationError for the first thing that is wrong."""
+    """Check the options for writing.
+
+    Raises:
+        DeclarationError: the first problem found.
+    """
     where, model = toolset.source, toolset.model
     form: Any = toolset.form
     if form is not None:
@@ -24,6 +28,7 @@ def check_writing(toolset: "ModelToolset") -> None:
             raise DeclarationError(f"{where}: form is {form!r}, and must be a ModelForm")
         if form._meta.model not in (None, model):
             raise DeclarationError(f"{where}: {form.__name__} is a form of {form._meta.model._meta.label}")
+
     if toolset.version_field is not None:
         try:
             concrete = getattr(model._meta.get_field(toolset.version_field), "concrete", False)
@@ -33,6 +38,7 @@ def check_writing(toolset: "ModelToolset") -> None:
             raise DeclarationError(
                 f"{where}: version_field is {toolset.version_field!r}, which is no column of the model"
             )
+
     if toolset.confirm_fallback not in ("refuse", "proceed"):
         raise DeclarationError(f"{where}: confirm_fallback is 'refuse' or 'proceed'")
     if isinstance(toolset.confirm, str):
@@ -40,7 +46,11 @@ def check_writing(toolset: "ModelToolset") -> None:
 
 
 def check_confirm(toolset: "ModelToolset") -> None:
-    """Raises DeclarationError for a name in `confirm` that is neither a verb nor an action of the toolset."""
+    """Check that `confirm` contains only writing tools and actions of the toolset.
+
+    Raises:
+        DeclarationError: a name is unknown.
+    """
     for name in toolset.confirm:
         if name not in toolset.action_tools and not (name in CONFIRMED and name in toolset.tools):
             raise DeclarationError(
@@ -49,7 +59,11 @@ def check_confirm(toolset: "ModelToolset") -> None:
 
 
 def inlines_of(toolset: "ModelToolset") -> "tuple[ModelInline, ...]":
-    """The inlines, ready for use. Raises DeclarationError."""
+    """Create the inlines of a toolset.
+
+    Raises:
+        DeclarationError: an inline is invalid or its name is taken.
+    """
     found: dict[str, ModelInline] = {}
     for kind in toolset.inlines:
         if not (isinstance(kind, type) and hasattr(kind, "under")):

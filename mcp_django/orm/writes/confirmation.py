@@ -1,5 +1,6 @@
-"""Asking the person in front of the client before something is done: before the transaction opens, so that it holds
-nothing while somebody thinks.
+"""Confirmation of writes by the client's user.
+
+The question is sent before the transaction opens, so no locks are held while the client waits for its user.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,16 +14,17 @@ if TYPE_CHECKING:
     from mcp_django.orm.toolset import ModelToolset
 
 _TOLD = 200
-"""Characters of one value that the question shows."""
+"""Maximum length in characters of a value in the question."""
 _LINES = 30
 
 
 def confirmed(toolset: "ModelToolset", ctx: Context, name: str, message: str, about: Iterable[str] = ()) -> None:
-    """Ask about `name`, a verb or an action; come back when the person agrees.
+    """Ask the client's user to confirm a tool or an action; return if the user agrees.
 
-    `about` are the versions of the rows in question: a person who answers after they changed is asked again.
+    `versions` are the versions of the rows in question. If they change before the answer, the user is asked again.
 
-    Raises ToolError when the person does not agree, and when the client cannot ask.
+    Raises:
+        ToolError: the user did not agree, or the client cannot ask its user.
     """
     if toolset.confirm_fallback == "proceed" and not ctx.supports("elicitation.form"):
         return
@@ -33,13 +35,16 @@ def confirmed(toolset: "ModelToolset", ctx: Context, name: str, message: str, ab
 
 
 def in_line(value: Any) -> str:
-    """A text, or any JSON, on one line and not too long, so that it cannot look like another line of a question."""
+    """Format a text or any JSON as one short line.
+
+    A value can then not imitate other lines of a question.
+    """
     text = " ".join((value if isinstance(value, str) else jsonrpc.dumps(value).decode()).split())
     return text if len(text) <= _TOLD else f"{text[:_TOLD]}…"
 
 
 def lines(values: Mapping[str, Any]) -> str:
-    """What a client gave, a line for each value, for people to read."""
+    """Format a client's values for people, one line each."""
     told = []
     for name, value in list(values.items())[:_LINES]:
         told.append(f"{name}: {in_line(value)}")

@@ -1,4 +1,4 @@
-"""`delete`: one row, with what Django's rules take along; refused where they forbid it."""
+"""`delete`: deletion of one row with its cascades, if Django's rules permit it."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from mcp_django.orm.toolset import ModelToolset
 
 OTHERS = "other rows"
-"""What rows of models are called that the caller cannot look at."""
+"""Name for rows of models that the caller may not view."""
 
 
 class Delete(Write):
-    """A row that goes."""
+    """Deletion of a row."""
 
     name = "delete"
     _foreseen: Consequences | None = None
-    """What the person was told that it takes along."""
+    """Effects of the deletion that the user confirmed."""
 
     def question(self) -> tuple[str, Sequence[Model]]:
-        """See Write."""
+        """See WriteOperation."""
         row = self._row(lock=False)
         found = self._foreseen = self._consequences(row)
         text = f"Delete {label_of(self.toolset, self.ctx, row)}?"
@@ -40,7 +40,7 @@ class Delete(Write):
         return text, (row,)
 
     def work(self) -> dict[str, Any]:
-        """See Write."""
+        """See WriteOperation."""
         toolset, ctx = self.toolset, self.ctx
         row = self._row(lock=True)
         self.require_agreed((row,))
@@ -48,6 +48,7 @@ class Delete(Write):
         told = self._foreseen
         if told is not None and (told.deleted, told.changed) != (found.deleted, found.changed):
             raise ToolError(CHANGED)
+
         codec = toolset.exposure.pk.codec
         result = {
             "pk": row.pk if codec is None else codec.shown(row.pk),
@@ -56,8 +57,9 @@ class Delete(Write):
             "changed": dict(self._names(found.changed)),
             "dry_run": self.dry_run,
         }
+
         if not self.dry_run:
-            toolset.log_write(ctx, [row], admin_log.DELETION, "")  # while it has a primary key
+            toolset.log_write(ctx, [row], admin_log.DELETION, "")  # a deleted row has no primary key
         toolset.delete_model(ctx, row)
         return result
 
@@ -77,44 +79,52 @@ class Delete(Write):
 
 
 def permitted(toolset: "ModelToolset", ctx: Context, row: Model, *, using: str) -> Consequences:
-    """What deleting a row takes along. Raises ToolError when that is forbidden: by rows that refer to it, or because
-    the caller may not delete, or not see, what goes with it.
+    """Check that a row can be deleted, and return the effects.
+
+    Raises:
+        ToolError: other rows protect it, or the caller may not delete or see rows that are deleted with it.
     """
     found = consequences(row, using=using, wanted=_Exposed(toolset))
+
     label = label_of(toolset, ctx, row)
     if found.keeping:
         raise ToolError(
             f"{label} cannot be deleted, because rows that refer to it forbid that: "
             f"{_listed(_names(toolset, ctx, found.keeping))}. Delete or move them first"
         )
+
     for model, rows in found.loaded.items():
         for other in _toolsets(toolset, model):
-            # The admin asks for these too.
+            # The admin requires these permissions too.
             seen = _sees(other, ctx, rows, using)
             if not seen or not all(other.has_delete_permission(ctx, each) for each in rows):
                 names = {"rows that you may not delete": len(rows)}
                 if seen and other.lets_view(ctx):
                     names = {f"{model._meta.verbose_name_plural} that you may not delete": len(rows)}
                 raise ToolError(f"{label} cannot be deleted, because more would be deleted with it: {_listed(names)}")
+
     return found
 
 
 def _sees(toolset: "ModelToolset", ctx: Context, rows: Collection[Model], using: str) -> bool:
-    """Are these all among the rows that a toolset gives the caller?"""
+    """Return True if the toolset shows all these rows to the caller."""
     if not toolset.chooses_rows:
         return True
     return len(toolset.get_queryset(ctx).using(using).in_bulk([row.pk for row in rows])) == len(rows)
 
 
 def _toolsets(toolset: "ModelToolset", model: type[Model]) -> "list[ModelToolset]":
-    """Those that say who may delete rows of a model: its own, and inlines."""
+    """Return the toolsets that control deletion of a model's rows.
+
+    These are the model's own toolset and inlines.
+    """
     own = toolset.beside(model)
     inlines = [inline for inline in toolset.inline_toolsets if inline.model is model]
     return [*([] if own is None else [own]), *inlines]
 
 
 def _names(toolset: "ModelToolset", ctx: Context, counted: Mapping[type[Model], int]) -> Counter[str]:
-    """The models by name, as far as the caller may look at them."""
+    """Sum up counts by model name; models hidden from the caller share one name."""
     names = Counter[str]()
     for model, number in counted.items():
         seen = any(other.lets_view(ctx) for other in _toolsets(toolset, model))
@@ -123,7 +133,7 @@ def _names(toolset: "ModelToolset", ctx: Context, counted: Mapping[type[Model], 
 
 
 class _Exposed:
-    """The models whose rows somebody is asked about."""
+    """Container of the models whose rows are subject to permission hooks."""
 
     def __init__(self, toolset: "ModelToolset") -> None:
         self._toolset = toolset

@@ -1,7 +1,8 @@
-"""The version of a row: what a client gives back as `if_match`, to change only what it has seen.
+"""Row versions for optimistic locking, sent by clients as `if_match`.
 
-A keyed digest of what the toolset shows of the row itself, or of its `version_field`. The key keeps anybody from trying
-out which values make a digest; what is not shown takes no part, so that nothing of it can be noticed.
+A client changes only the version that it read. A version is a keyed digest of the row's shown columns, or of its
+`version_field`. Without the key, clients cannot find values by trying digests. Hidden columns are excluded, so that
+their changes stay unnoticed.
 """
 
 from collections.abc import Sequence
@@ -18,24 +19,27 @@ if TYPE_CHECKING:
     from mcp_django.orm.toolset import ModelToolset
 
 VERSION = "_version"
-"""The key of a row under which it is shown."""
+"""Key of the version in a row."""
 _SALT = "mcp_django.orm.version"
 _LENGTH = 24
-"""Characters: 96 bits."""
+"""Length in characters: 96 bits."""
 
 
 def is_versioned(toolset: "ModelToolset") -> bool:
-    """Can clients change rows, so that it matters which version they have seen?"""
+    """Return True if clients can change or delete rows, so that versions are useful."""
     return any(verb in toolset.tools for verb in ("update", "delete"))
 
 
 def version_columns(toolset: "ModelToolset") -> list[Any]:
-    """What `serialize.read` is asked for besides, to make the version of a row; nothing where there is none."""
+    """Return the extra columns of `read_rows` for the version, if rows have versions."""
     return [F(name) for name in columns_of(toolset)] if is_versioned(toolset) else []
 
 
 def columns_of(toolset: "ModelToolset") -> tuple[str, ...]:
-    """The columns that make the version, as attributes of a row and as names for `values_list`."""
+    """Return the names of the columns that the version covers.
+
+    The names are attributes of a row and arguments of `values_list`.
+    """
     if toolset.version_field is not None:
         return (toolset.version_field,)
     return tuple(
@@ -46,18 +50,22 @@ def columns_of(toolset: "ModelToolset") -> tuple[str, ...]:
 
 
 def version_of(toolset: "ModelToolset", row: Model) -> str:
-    """The version of a row that was read from the database."""
+    """Return the version of a row that was read from the database."""
     return version(toolset, row.pk, [getattr(row, name) for name in columns_of(toolset)])
 
 
 def version(toolset: "ModelToolset", pk: Any, values: Sequence[Any]) -> str:
-    """The same of its primary key and the values of `columns_of`."""
+    """Return the version for a primary key and the values of `get_version_columns`."""
     what = [toolset.model._meta.label, *map(_plain, (pk, *values))]
     return salted_hmac(_SALT, jsonrpc.dumps(what).decode(), algorithm="sha256").hexdigest()[:_LENGTH]
 
 
 def require_version(toolset: "ModelToolset", row: Model, expected: str | None) -> None:
-    """Raise ToolError when the row is not what the client has seen."""
+    """Check that the row has the expected version.
+
+    Raises:
+        ToolError: the row has changed.
+    """
     if expected is not None and expected != version_of(toolset, row):
         raise ToolError(
             "The row has changed since the version in if_match, and nothing was done. Get it again, and decide by what "

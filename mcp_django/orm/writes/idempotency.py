@@ -1,9 +1,10 @@
-"""Idempotency keys: the same write, asked for twice, is done once and answered alike.
+"""Idempotency keys: a repeated write runs once and returns the stored result.
 
-The key is a row with a unique name, and the answer is in it. Where it lives in the database that is written to it is
-part of the same transaction, so that both are there or neither: what failed is forgotten, and may be tried again under
-its key. Elsewhere it is claimed before and settled afterwards; a process that dies in between leaves an outcome that
-nobody knows.
+A key is a row with a unique name that also stores the result. If it is in the same database as the written rows, it is
+part of their transaction. A failed write then leaves no key and can be retried.
+
+In another database the key is claimed before the write and completed afterwards. If the process dies in between, the
+outcome stays unknown.
 """
 
 import hashlib
@@ -23,9 +24,9 @@ from mcp_django.server.client_requests.idempotency import OutcomeUnknown
 from mcp_django.server.context.context import Context
 
 KEPT = timedelta(days=1)
-"""How long a key is known."""
+"""Lifetime of a key."""
 LONGEST = 200
-"""Characters of a key."""
+"""Maximum length of a key in characters."""
 _UNKNOWN = (
     "A write under this idempotency_key was begun before and has not ended, or did not end well; it is not done again. "
     "Find out whether it took effect"
@@ -33,9 +34,9 @@ _UNKNOWN = (
 
 
 class Repeat:
-    """One write under the key that its client gave it.
+    """Write under an idempotency key of the client.
 
-    The key counts for the caller, the server, what the URL captured, and `what`: a model and a verb.
+    The key is valid for one caller, server, set of captured URL arguments, and `operation` (a model and a tool).
     """
 
     def __init__(self, ctx: Context, key: str, what: str, arguments: dict[str, Any]) -> None:
@@ -46,9 +47,11 @@ class Repeat:
         self.using: str = OnceResult.objects.all().db
 
     def earlier(self) -> Any:
-        """The answer of the first time; None when there was none.
+        """Return the stored result, or None for a new key.
 
-        Raises ToolError when the key was used for something else, and when nobody can say what came of it.
+        Raises:
+            ToolError: the key was used with other arguments.
+            OutcomeUnknown: an earlier write has no stored result.
         """
         row = OnceResult.objects.filter(key_hash=self._name, expires__gt=timezone.now()).first()
         if row is None:
@@ -61,14 +64,19 @@ class Repeat:
         return jsonrpc.loads(known["value"])
 
     def first(self) -> Any:
-        """As `earlier`, when the key is known to be taken."""
+        """Return the stored result of a key that is taken.
+
+        Raises:
+            ToolError: as for `find_result`.
+            OutcomeUnknown: the write has no stored result.
+        """
         answer = self.earlier()
         if answer is None:
             raise OutcomeUnknown(_UNKNOWN)
         return answer
 
     def claim(self) -> bool:
-        """Take the key. False when it is taken."""
+        """Claim the key; return False if it is taken."""
         now = timezone.now()
         row = OnceResult(
             key_hash=self._name,
@@ -76,6 +84,7 @@ class Repeat:
             expires=now + KEPT,
             result={"payload": self._payload},
         )
+
         try:
             with transaction.atomic(using=self.using):
                 OnceResult.objects.filter(key_hash=self._name, expires__lte=now).delete()
@@ -85,18 +94,21 @@ class Repeat:
         return True
 
     def settle(self, value: Any) -> None:
-        """Keep the answer."""
-        # As text, because PostgreSQL's JSON has no NUL.
+        """Store the result."""
+        # Stored as text, because JSON in PostgreSQL does not support NUL.
         result = {"payload": self._payload, "value": jsonrpc.dumps(value).decode()}
         OnceResult.objects.filter(key_hash=self._name).update(done_at=timezone.now(), result=result)
 
     def release(self) -> None:
-        """Nothing was written: the key is free again."""
+        """Release the key after a write that changed nothing."""
         OnceResult.objects.filter(key_hash=self._name, done_at=None).delete()
 
 
 def within(repeat: Repeat, work: Callable[[], Any]) -> Any:
-    """Claim, work and settle inside the transaction that is open on the key's database."""
+    """Claim the key, run the write and store its result in one transaction.
+
+    The transaction is already open, on the database of the key.
+    """
     if not repeat.claim():
         return repeat.first()
     value = to_json(work())

@@ -1,6 +1,7 @@
-"""Rows below a row, written with it: deleted, changed, added, in this order, inside the same transaction.
+"""Writes of inline rows together with their parent row, in the same transaction.
 
-Their errors are collected, and named by where they were given: "runways.add[0].length".
+Rows are deleted, then changed, then added. Errors are collected under the position of the value, such as
+"runways.add[0].length".
 """
 
 from collections.abc import Mapping
@@ -26,13 +27,18 @@ Counts = dict[str, dict[str, int]]
 def save_related(
     toolset: "ModelToolset", ctx: Context, parent: Model, given: Mapping[str, Any] | None, *, using: str
 ) -> tuple[Counts, admin_log.Message]:
-    """Write the inlines that a client gave; how many rows were added, changed and deleted, and the admin log's words.
+    """Write the inline rows given by a client.
 
-    Raises ToolError.
+    Returns:
+        The numbers of added, changed and deleted rows by inline, and the message for the admin's log.
+
+    Raises:
+        ToolError: an inline row is invalid or the write is not permitted.
     """
     counts: Counts = {}
     told: admin_log.Message = []
     errors: Errors = {}
+
     for inline in toolset.inline_toolsets:
         wanted = (given or {}).get(inline.name)
         if wanted:
@@ -45,6 +51,7 @@ def save_related(
                 "changed": len(wanted.get("change", ())),
                 "deleted": len(wanted.get("delete", ())),
             }
+
     if errors:
         raise invalid(errors)
     return counts, told
@@ -59,22 +66,26 @@ class _Writing:
     def run(self, wanted: Mapping[str, Any]) -> None:
         inline = self.inline
         self._may(inline.admits(self.ctx), "change")
+
         for number, pk in enumerate(wanted.get("delete", ())):
             row = self._row(pk, f"delete[{number}]")
             if row is not None and self._may(inline.has_delete_permission(self.ctx, row), "delete"):
                 permitted(inline, self.ctx, row, using=self.using)
                 self.told += admin_log.deleted(row)
                 inline.delete_model(self.ctx, row)
+
         for number, entry in enumerate(wanted.get("change", ())):
             place = f"change[{number}]"
             row = self._row(entry["pk"], place)
             if row is not None and self._may(inline.has_change_permission(self.ctx, row), "change"):
                 self._save(row, entry["values"], place, change=True)
+
         for number, values in enumerate(wanted.get("add", ())):
             if self._may(inline.has_add_permission(self.ctx), "add"):
                 row = inline.model()
                 setattr(row, inline.foreign_key.name, self.parent)
                 self._save(row, values, f"add[{number}]", change=False)
+
         if wanted.get("add") and inline.below(self.parent, self.using).count() > inline.max_num:
             raise ToolError(f"{inline.name}: there may be {inline.max_num} at most")
 
@@ -84,16 +95,17 @@ class _Writing:
         return True
 
     def _row(self, pk: Any, place: str) -> Model | None:
-        """One of the rows below the parent that the caller may see."""
+        """Return a visible row below the parent, or record an error and return None."""
         inline, codec = self.inline, self.inline.exposure.pk.codec
         rows = inline.get_queryset(self.ctx).using(self.using)
         try:
             wanted = pk if codec is None else codec.decode(pk)
-            # Whoever changes it by tools of its own has locked it only, and not the row above.
+            # Lock the row itself: a concurrent tool for this model does not lock the parent row.
             hold(inline, [wanted], using=self.using)
             row: Model | None = rows.filter(**{inline.foreign_key.name: self.parent}, pk=wanted).first()
         except ValueError:
             row = None
+
         if row is None or not inline.has_view_permission(self.ctx, row):
             self.errors[f"{inline.name}.{place}"] = [
                 f"There is no {inline.model._meta.verbose_name} with pk {pk!s:.100}."

@@ -1,4 +1,4 @@
-"""The row that a write is about: found among those that the caller may see, on the database that is written to."""
+"""Lookup of the rows to write: visible rows, on the database for writes."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -18,11 +18,14 @@ if TYPE_CHECKING:
 def find(
     toolset: "ModelToolset", ctx: Context, pks: list[Any], *, using: str, may: Callable[..., bool], lock: bool = False
 ) -> list[Any]:
-    """The rows of these primary keys, in their order; locked until the transaction ends, where the database can. `may`
-    is a hook of the toolset, asked for each row.
+    """Return the rows with these primary keys, in the same order.
 
-    Raises NotFound, in the same words for rows that are not there and for those that the caller may not see; ToolError
-    where they may be seen, and no more.
+    `has_permission` is a hook of the toolset, called for each row. With `lock` the rows are locked until the
+    transaction ends, if the database supports it.
+
+    Raises:
+        NotFound: a row is missing or hidden; the message is the same for both.
+        ToolError: the caller may see the row, but has no permission.
     """
     codec = toolset.exposure.pk.codec
     wanted = []
@@ -31,8 +34,10 @@ def find(
             wanted.append(pk if codec is None else codec.decode(pk))
         except ValueError:
             raise absent(toolset, pk) from None
+
     if lock:
         hold(toolset, wanted, using=using)
+
     found = {row.pk: row for row in toolset.get_queryset(ctx).using(using).filter(pk__in=wanted)}
     rows = []
     for pk, value in zip(pks, wanted, strict=True):
@@ -46,25 +51,26 @@ def find(
 
 
 def hold(toolset: "ModelToolset", pks: list[Any], *, using: str) -> None:
-    """Lock the rows of these primary keys until the transaction ends, where the database can."""
+    """Lock rows until the transaction ends, if the database supports it."""
     if connections[using].features.has_select_for_update:
-        # By themselves: a project's queryset may hold joins and groups that cannot be locked.
+        # Use a separate query: a project's queryset may contain joins and groups that cannot be locked.
         held = toolset.model._base_manager.using(using).select_for_update().order_by("pk")
         list(held.filter(pk__in=pks).values_list("pk"))
 
 
 def absent(toolset: "ModelToolset", pk: Any) -> NotFound:
-    """What is said of a row that is not there, or not for this caller."""
+    """Build the error for a missing or hidden row."""
     return NotFound(f"There is no {toolset.model._meta.verbose_name} with the primary key {str(pk)[:100]!r}")
 
 
 def label_of(toolset: "ModelToolset", ctx: Context, row: Model) -> str:
-    """How a row is called for people and models: by what the toolset shows of it."""
+    """Return a row's label for people and models, made of shown values only."""
     path, value = toolset.label_path, None
     if path is not None and toolset.has_view_permission(ctx, row):
         try:
             value = getattr(row, path)
         except (AttributeError, ObjectDoesNotExist):
             value = None
+
     name = str(toolset.model._meta.verbose_name)
     return f"{name} {row.pk}" if value in (None, "", row.pk) else f"{name} {in_line(str(value))} ({row.pk})"

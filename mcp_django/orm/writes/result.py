@@ -1,4 +1,4 @@
-"""A row after it was written, as `get` shows it: as far as its writer may see it."""
+"""Result of a write: the row as `get` returns it, if the caller may see it."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,10 +15,14 @@ if TYPE_CHECKING:
 
 
 def shown(toolset: "ModelToolset", ctx: Context, row: Model, *, using: str) -> dict[str, Any]:
-    """`pk` and `item`; the item is None for those who may write and not look, and when the row left their sight."""
+    """Return `pk` and `item` of a written row.
+
+    The item is None if the caller may not view rows, or if the write moved the row out of the caller's sight.
+    """
     codec = toolset.exposure.pk.codec
     pk = row.pk if codec is None else codec.shown(row.pk)
     item = None
+
     rows = toolset.get_queryset(ctx).using(using).filter(pk=row.pk).order_by()
     if toolset.has_view_permission(ctx, row):
         scope = Scope(toolset, ctx, using)
@@ -39,7 +43,7 @@ def completed(
     using: str,
     whole: bool = True,
 ) -> dict[str, Any]:
-    """A row with its version, made of `values`, and with its inlines if it is to be `whole`."""
+    """Add the inline rows, if requested, and the version made of `values` to a row."""
     if whole:
         for inline in toolset.inline_toolsets:
             if inline.lets_view(ctx):

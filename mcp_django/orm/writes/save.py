@@ -1,4 +1,4 @@
-"""`create` and `update`: a form filled with a client's values, the row it makes, and the rows below it."""
+"""`create` and `update`: validation by a form, then saving of row and inline rows."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -21,24 +21,25 @@ if TYPE_CHECKING:
 
 
 class Create(Write):
-    """A new row."""
+    """Creation of a row."""
 
     name = "create"
 
     def question(self) -> tuple[str, Sequence[Model]]:
-        """See Write."""
+        """See WriteOperation."""
         self._filled()
         name = self.toolset.model._meta.verbose_name
         return f"Add this {name}?\n{lines(self.arguments['values'])}{_below(self.arguments)}", ()
 
     def work(self) -> dict[str, Any]:
-        """See Write."""
+        """See WriteOperation."""
         toolset, ctx = self.toolset, self.ctx
         row = self._filled().save(toolset.save_model, change=False)
         counts, told = save_related(toolset, ctx, row, self.arguments.get("inlines"), using=self.using)
         result = shown(toolset, ctx, row, using=self.using) | ({"inlines": counts} if counts else {})
+
         if self.dry_run:
-            # It is not this number that the row would get.
+            # A dry run uses up this number, so the row would get another one.
             if toolset.model._meta.auto_field is not None:
                 result["pk"] = None
                 if result["item"] is not None:
@@ -55,12 +56,12 @@ class Create(Write):
 
 
 class Update(Write):
-    """Some values of a row that is there."""
+    """Change of some values of a row."""
 
     name = "update"
 
     def question(self) -> tuple[str, Sequence[Model]]:
-        """See Write."""
+        """See WriteOperation."""
         row = self._row(lock=False)
         label = label_of(self.toolset, self.ctx, row)
         self._filled(row)
@@ -69,17 +70,20 @@ class Update(Write):
         )
 
     def work(self) -> dict[str, Any]:
-        """See Write."""
+        """See WriteOperation."""
         toolset, ctx = self.toolset, self.ctx
         row = self._row(lock=True)
         self.require_agreed((row,))
+
         before = self._values(row)
         filled = self._filled(row)
         row = filled.save(toolset.save_model, change=True)
         after = self._values(row)
         names = [name for name in before if before[name] != after[name]]
+
         counts, told = save_related(toolset, ctx, row, self.arguments.get("inlines"), using=self.using)
         result = shown(toolset, ctx, row, using=self.using) | ({"inlines": counts} if counts else {})
+
         if not self.dry_run:
             labels = [filled.form.fields[name].label or name for name in names]
             own = admin_log.changed(labels) if labels else []
@@ -101,7 +105,7 @@ class Update(Write):
         return _bound(Filled(self.ctx, self.toolset.fillable(self.ctx), values, using=self.using), row)
 
     def _values(self, row: Any) -> dict[str, Any]:
-        """The values of what the client gave, to be compared."""
+        """Return the current values of the given fields, for comparison."""
         values = {}
         for name in self.arguments.get("values", {}):
             item = self.toolset.exposure.fields.get(name)
@@ -122,7 +126,7 @@ def _bound(filled: Filled, row: Model | None) -> Filled:
 
 
 def _below(arguments: dict[str, Any]) -> str:
-    """What happens to inlines, for the person who is asked."""
+    """Format the changes of inline rows for the question to the user."""
     told = []
     for name, given in (arguments.get("inlines") or {}).items():
         told += [f"{name}: {what} {len(rows)}: {in_line(rows)}" for what, rows in given.items() if rows]

@@ -1,4 +1,4 @@
-"""The JSON Schemas of verbs that write."""
+"""JSON Schemas of tools that write."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ _COUNTS = {"type": "object", "additionalProperties": {"type": "integer"}}
 
 
 def create_schema(toolset: "ModelToolset") -> Schema:
-    """What `create` takes."""
+    """Return the input schema of `create`."""
     properties = {
         "values": values_schema(toolset, new=True),
         **inlines_schema(toolset, new=True),
@@ -25,7 +25,7 @@ def create_schema(toolset: "ModelToolset") -> Schema:
 
 
 def update_schema(toolset: "ModelToolset") -> Schema:
-    """What `update` takes."""
+    """Return the input schema of `update`."""
     properties = {
         "pk": pk_schema(toolset),
         "values": values_schema(toolset, new=False),
@@ -38,7 +38,7 @@ def update_schema(toolset: "ModelToolset") -> Schema:
 
 
 def delete_schema(toolset: "ModelToolset") -> Schema:
-    """What `delete` takes."""
+    """Return the input schema of `delete`."""
     properties = {
         "pk": pk_schema(toolset),
         "if_match": IF_MATCH,
@@ -49,12 +49,15 @@ def delete_schema(toolset: "ModelToolset") -> Schema:
 
 
 def pk_schema(toolset: "ModelToolset") -> Schema:
-    """The argument that names a row."""
+    """Return the schema of the primary key argument."""
     return {**value_schema(toolset.exposure.pk), "description": f"The {toolset.model._meta.verbose_name}'s primary key"}
 
 
 def values_schema(toolset: "ModelToolset", *, new: bool) -> Schema:
-    """Values by field. Of a form class that is chosen for each call, what `form` says."""
+    """Return the schema of values by field.
+
+    It is based on `form`, even if the form class depends on the call.
+    """
     fillable = toolset.declared_fillable
     pk = toolset.model._meta.pk.name
     properties = {name: value.schema for name, value in fillable.values.items() if new or name != pk}
@@ -65,7 +68,7 @@ def values_schema(toolset: "ModelToolset", *, new: bool) -> Schema:
 
 
 def inlines_schema(toolset: "ModelToolset", *, new: bool) -> dict[str, Any]:
-    """The argument for rows below the row; nothing where there are none."""
+    """Return the `inlines` argument, or {} without inlines."""
     inlines = toolset.inline_toolsets
     if not inlines:
         return {}
@@ -85,26 +88,28 @@ def _inline_schema(inline: "ModelInline", new: bool) -> Schema:
 
 
 def saved_schema(toolset: "ModelToolset", *, new: bool) -> Schema:
-    """What `create` and `update` give."""
+    """Return the output schema of `create` and `update`."""
     row, definitions = full_row_schema(toolset)
     pk = value_schema(toolset.exposure.pk)
     provisional = new and toolset.model._meta.auto_field is not None
     if provisional:
         row["properties"] = {**row["properties"], "pk": _or_null(pk)}
         pk = {**_or_null(pk), "description": "null after a dry run: the number is not known before"}
+
     item = {**_or_null(row), "description": "The row as it is now; null if you may not see it"}
     properties: Schema = {"pk": pk, "item": item, "dry_run": {"type": "boolean"}}
     required = ["pk", "item", "dry_run"]
     if not new:
         properties["changed"] = {"type": "array", "items": {"type": "string"}, "description": "Fields that changed"}
         required.append("changed")
+
     if toolset.inline_toolsets:
         properties["inlines"] = {"type": "object", "additionalProperties": _COUNTS}
     return object_schema(properties, tuple(required), definitions)
 
 
 def deleted_schema(toolset: "ModelToolset") -> Schema:
-    """What `delete` gives."""
+    """Return the output schema of `delete`."""
     properties: Schema = {
         "pk": value_schema(toolset.exposure.pk),
         "label": {"type": "string"},
@@ -116,7 +121,7 @@ def deleted_schema(toolset: "ModelToolset") -> Schema:
 
 
 def full_row_schema(toolset: "ModelToolset") -> tuple[Schema, Schema]:
-    """The schema of a row with its version and its inlines, and what it refers to."""
+    """Return the schema of a row with inlines and version, and its definitions."""
     row, definitions = row_schema(toolset)
     properties = dict(row["properties"])
     for inline in toolset.inline_toolsets:
@@ -129,6 +134,7 @@ def full_row_schema(toolset: "ModelToolset") -> tuple[Schema, Schema]:
             },
             ("items", "more"),
         )
+
     if is_versioned(toolset):
         properties[VERSION] = {"type": "string", "description": "Give it as if_match to change this version only"}
     return {**row, "properties": properties}, definitions

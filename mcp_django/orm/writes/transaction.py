@@ -1,4 +1,4 @@
-"""The transaction of a write: all of it or nothing, on trial or for good, and once where the client gave it a key."""
+"""Transactions of writes: atomicity, dry runs, and idempotency keys."""
 
 import contextlib
 import logging
@@ -26,12 +26,15 @@ _GIVEN_UP = ("40001", "40P01", "55P03")
 def perform(
     work: Callable[[], Any], *, using: str, dry_run: bool = False, repeat: Repeat | None = None, atomic: bool = True
 ) -> Any:
-    """The result of `work`, as JSON, done in one transaction on the database `using`.
+    """Run `work` in one transaction, and return its result as JSON.
 
-    Without `atomic` there is no transaction. A dry run is rolled back: what it wrote is gone, and functions that wait
-    for the commit are never called. With a `repeat` the work is done once for its key.
+    `using` is the database. With `atomic=False` the work runs outside of a transaction. A dry run is rolled back, so
+    its writes are undone and functions registered for the commit are never called. With an `idempotent_write` the work
+    runs once for its key.
 
-    Raises what `work` raises, and ToolError for what the database refuses.
+    Raises:
+        ToolError: the database refused the write or is busy.
+        Exception: any exception of `work`.
     """
     try:
         if dry_run:
@@ -39,15 +42,17 @@ def perform(
         if atomic and repeat is not None and repeat.using == using:
             with _transaction(using):
                 return within(repeat, work)
+
         around = _transaction(using) if atomic else contextlib.nullcontext()
         if repeat is not None:
             return _apart(repeat, work, around, atomic)
+
         with around:
             return to_json(work())
     except (ProtectedError, RestrictedError):
         raise ToolError("Other rows refer to this one and forbid that. Nothing was changed") from None
     except (IntegrityError, DataError) as problem:
-        # Its text names columns and values that clients may not see.
+        # The database's message names columns and values that clients may not see.
         logger.debug("Refused by the database", exc_info=problem)
         raise ToolError(CONFLICT) from None
     except OperationalError as problem:
@@ -59,16 +64,17 @@ def perform(
 
 @contextlib.contextmanager
 def _transaction(using: str) -> Iterator[None]:
-    """A transaction that on SQLite waits for its turn to write before it reads (`transaction_mode`, IMMEDIATE).
+    """Open a transaction that waits for the write lock at its start, on SQLite.
 
-    One that has read before is refused at once when another has written meanwhile, however long the timeout.
+    It uses `transaction_mode` IMMEDIATE. Otherwise SQLite fails at once, ignoring the timeout, if another connection
+    has written since the first read.
     """
     connection: Any = connections[using]
     if connection.vendor != "sqlite" or connection.in_atomic_block:
         with transaction.atomic(using=using):
             yield
         return
-    connection.ensure_connection()  # which sets the mode that the options name
+    connection.ensure_connection()  # connecting sets the mode from the options
     mode, connection.transaction_mode = connection.transaction_mode, connection.transaction_mode or "IMMEDIATE"
     try:
         with transaction.atomic(using=using):
@@ -88,14 +94,14 @@ def _tried(work: Callable[[], Any], using: str) -> Any:
     with _transaction(using):
         value = to_json(work())
         if connections[using].vendor == "postgresql":
-            # Constraints that would speak at the commit, which never comes.
+            # Check deferred constraints now, because a rolled back transaction never reaches the check at commit.
             connections[using].check_constraints()
         transaction.set_rollback(True, using=using)
     return value
 
 
 def _apart(repeat: Repeat, work: Callable[[], Any], around: AbstractContextManager[Any], atomic: bool) -> Any:
-    """The key is not part of the transaction: in another database than the rows, or there is none."""
+    """Run a write whose key is not part of a transaction with the written rows."""
     if not repeat.claim():
         return repeat.first()
     may_be_done = not atomic

@@ -1,1 +1,1 @@
-"""The Django forms that validate writes."""
+"""Django forms that validate writes."""

@@ -1,8 +1,7 @@
-"""A client's values in a Django form: those that were given are cleaned, all others stay as they are.
+"""Binding of a client's values to a Django form; omitted fields keep their values.
 
-Only what the toolset shows and lets be edited gets in, whatever the form has besides. A relation may point only at rows
-that the caller could read through the toolset of the other model, where there is one; rows that a many-to-many relation
-has and the caller cannot see stay in it.
+Only shown and editable fields are accepted, even if the form has more. Relations may refer only to rows that the caller
+can read through the other model's toolset, if that exists. Hidden rows stay in many-to-many relations.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,21 +18,23 @@ Errors = dict[str, list[str]]
 
 
 class Filled:
-    """A form bound to what a client gave."""
+    """Form bound to a client's values."""
 
     def __init__(self, ctx: Context, fillable: Fillable, given: Mapping[str, Any], *, using: str) -> None:
         self.ctx, self.fillable, self.given, self.using = ctx, fillable, given, using
         self.errors: Errors = {}
         self._kept: list[str] = []
         self._seen: dict[str, QuerySet[Any] | None] = {}
-        """Of given relations to exposed models: the rows that the caller may see, or None for every one."""
+        """Visible rows of given relations to exposed models; None if all rows are visible."""
         self.form: forms.ModelForm[Any]
 
     def bind(self, instance: Model | None, fixed: Mapping[str, Any] | None = None) -> "Filled":
-        """Validate for a row that is there, or for a new one (None, or an unsaved instance). `fixed` are fields that
-        the server decides. What is wrong is in `errors`.
+        """Validate the values for a row and collect the problems in `errors`.
+
+        `instance` is None or unsaved for a new row. `server_values` are values of fields that the server sets.
         """
         data: dict[str, Any] = {}
+
         form = self.form = self.fillable.tolerant(data, instance=instance)
         for name, field in list(form.fields.items()):
             if fixed is not None and name in fixed:
@@ -45,15 +46,17 @@ class Filled:
         for name in self.given:
             if name not in form.fields or form.fields[name].disabled:
                 self.errors[name] = ["This field cannot be written."]
+
         for name, texts in form.errors.items():
             self.errors.setdefault(name, []).extend(str(text) for text in texts)
+
         if not self.errors:
             self._check_rows()
             self._keep_unseen()
         return self
 
     def save(self, save_model: Callable[..., None], *, change: bool) -> Model:
-        """Save the row by `save_model`, then its many-to-many relations."""
+        """Save the row with `save_model`, then its many-to-many relations."""
         obj: Model = self.form.save(commit=False)
         save_model(self.ctx, obj, self.form, change)
         for name in self._kept:
@@ -69,6 +72,7 @@ class Filled:
             self.errors[name] = [f"{problem}."[:1].upper() + f"{problem}."[1:]]
             self._keep(name, field)
             return
+
         if isinstance(field, forms.MultiValueField):
             value = field.widget.decompress(value)
         if isinstance(field, forms.ModelChoiceField):
@@ -77,7 +81,10 @@ class Filled:
         data[self.form.add_prefix(name)] = value
 
     def _leave(self, name: str, field: forms.Field, data: dict[str, Any]) -> None:
-        """What the client does not mention: the row's value, or of a new row what an empty form offers."""
+        """Set a field that the client omitted.
+
+        An existing row keeps its value. A new row gets the initial value of an empty form.
+        """
         extra = name in self.fillable.values and name not in self.fillable.fields
         if not extra and not self.form.instance._state.adding:
             self._keep(name, field)
@@ -100,7 +107,7 @@ class Filled:
             self._kept.append(name)
 
     def _limit(self, name: str, field: Any) -> None:
-        field.to_field_name = None  # clients know rows by their primary keys
+        field.to_field_name = None  # clients identify rows by primary key
         rows = field.queryset.using(self.using)
         target = self.fillable.fields[name].target
         if target is not None:
@@ -115,7 +122,7 @@ class Filled:
         field.queryset = rows
 
     def _check_rows(self) -> None:
-        """Ask for each row that is pointed at, where the project decides that row by row."""
+        """Check the view permission of each referenced row, if defined per row."""
         for name in self._seen:
             target = self.fillable.fields[name].target
             if target is None or not target.overrides("has_view_permission"):
@@ -124,7 +131,7 @@ class Filled:
             rows = [] if chosen is None else [chosen] if isinstance(chosen, Model) else list(chosen)
             for row in rows:
                 if not target.has_view_permission(self.ctx, row):
-                    # In the words for a row that is not there.
+                    # Use the message for missing rows.
                     text = str(field.error_messages["invalid_choice"])
                     self.errors[name] = [text % {"value": row.pk} if "%(value)s" in text else text]
 
@@ -139,7 +146,7 @@ class Filled:
 
 
 class Kept(forms.Field):
-    """In place of a form's field: its value is not the client's to say, and stays what it is."""
+    """Form field with a value that the client cannot change."""
 
     def __init__(self, instead_of: forms.Field, value: Callable[[], Any]) -> None:
         super().__init__(required=instead_of.required, label=instead_of.label, disabled=True)
@@ -150,7 +157,7 @@ class Kept(forms.Field):
 
 
 class _Given(forms.Widget):
-    """In place of a field's own widget, which reads what a browser sends: here the values are there."""
+    """Widget that returns a converted value instead of parsing browser input."""
 
     def value_from_datadict(self, data: Any, files: Any, name: str) -> Any:
         return data.get(name)

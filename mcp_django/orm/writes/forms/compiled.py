@@ -1,4 +1,7 @@
-"""The form that validates a toolset's writes, and what of it clients may fill in: compiled once for each form class."""
+"""Writable forms: a toolset's form class and its writable fields.
+
+They are compiled once per form class.
+"""
 
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -19,22 +22,24 @@ FormClass: TypeAlias = "type[forms.ModelForm[Any]]"
 
 
 class Fillable(NamedTuple):
-    """A form class, and the fields of it that clients may give values for."""
+    """Form class with the fields that clients may write."""
 
     form: FormClass
     tolerant: FormClass
-    """The same, with a place for errors about what it does not have."""
+    """The same form, with a place for errors of fields that it does not have."""
     values: dict[str, Value]
     fields: dict[str, ExposedField]
-    """Those that are the model's; a project's form may have others besides."""
+    """Fields of the model; a project's form may have additional fields."""
 
 
 def form_class_of(toolset: "ModelToolset", fixed: tuple[str, ...] = ()) -> FormClass:
-    """The form for what a toolset lets be written, on its `form` if it has one; `fixed` are fields that the server
-    fills.
+    """Build the form class of a toolset, based on its `form`.
+
+    `server_fields` are additional fields that the server sets.
     """
     base: FormClass = toolset.form or forms.ModelForm
     meta = getattr(base, "_meta", None)
+
     named, left_out = getattr(meta, "fields", None), getattr(meta, "exclude", None) or ()
     declared = getattr(base, "declared_fields", {})
     names = [
@@ -42,13 +47,18 @@ def form_class_of(toolset: "ModelToolset", fixed: tuple[str, ...] = ()) -> FormC
         for name in writable(toolset)
         if name in declared or (name not in left_out and (named in (None, "__all__") or name in named))
     ]
+
     names += [name for name in fixed if name not in names]
     callback = getattr(meta, "formfield_callback", None) or _form_field
     return modelform_factory(toolset.model, form=base, fields=names, formfield_callback=callback)
 
 
 def fillable_of(toolset: "ModelToolset", form: FormClass) -> Fillable:
-    """What of a form clients may fill in. Raises DeclarationError for a field that no client can."""
+    """Compile the fields of a form that clients may write.
+
+    Raises:
+        DeclarationError: the form has a field that clients cannot fill in.
+    """
     known = writable(toolset)
     values: dict[str, Value] = {}
     fields: dict[str, ExposedField] = {}
@@ -65,7 +75,7 @@ def fillable_of(toolset: "ModelToolset", form: FormClass) -> Fillable:
 
 
 def writable(toolset: "ModelToolset") -> dict[str, ExposedField]:
-    """The fields of the model that clients may write, as far as the form lets them."""
+    """Return the model fields that clients may write, before the form restricts them."""
     return {
         name: item
         for name, item in toolset.exposure.writable.items()
@@ -75,13 +85,16 @@ def writable(toolset: "ModelToolset") -> dict[str, ExposedField]:
 
 def _form_field(field: "models.Field[Any, Any]", **given: Any) -> Any:
     if isinstance(field, models.URLField):
-        # Django 5.2 warns where nobody says which.
+        # Django 5.2 warns unless a scheme is set.
         given.setdefault("assume_scheme", "https")
     return field.formfield(**given)
 
 
 def _has_own_table(item: ExposedField) -> bool:
-    """Is it a relation with a model in between, whose rows may need more than two keys?"""
+    """Return True for a relation with a custom through model.
+
+    Its rows may need more values than two keys.
+    """
     through = getattr(getattr(item.model_field, "remote_field", None), "through", None)
     return through is not None and not through._meta.auto_created
 
@@ -91,7 +104,10 @@ def _is_column(toolset: "ModelToolset", name: str) -> bool:
 
 
 def _extra(toolset: "ModelToolset", form: FormClass, name: str, field: forms.Field) -> Value:
-    """A field that only the form has, such as a reason: what a question could ask for."""
+    """Compile a field that only the form has, such as a reason.
+
+    It supports the same types as elicitation.
+    """
     where = f"{toolset.source}: field {name!r} of {form.__name__}"
     if isinstance(field, ModelChoiceField):
         raise DeclarationError(f"{where} offers rows of a model, whoever may see them; leave it out")
@@ -103,8 +119,9 @@ def _extra(toolset: "ModelToolset", form: FormClass, name: str, field: forms.Fie
 
 
 def _tolerant(kind: FormClass) -> FormClass:
-    """The form, with a place for what a model's `clean()` says about fields that the form does not have: Django takes
-    that for a mistake, but here the form has only what clients may see.
+    """Return a form class that accepts errors for fields that it does not have.
+
+    A model's `clean()` may report such errors. Django treats them as bugs, but here the form has only visible fields.
     """
 
     def update_errors(self: Any, errors: ValidationError) -> None:

@@ -1,8 +1,11 @@
-"""What clients may write into a field: the schema of the value, and the way from JSON to what a form field cleans.
+"""Writable values: the schema of a field's value, and its conversion.
 
-Reading and writing differ: a decimal is shown as a text and may be given as a number, an optional text may be given as
-null, a choice names its options. Files are not written: a storage takes no part in a transaction, so neither a dry run
-nor a refused form could take back what was stored.
+Values are converted from JSON to the input of a form field.
+
+Reading and writing differ. A decimal is shown as text and may be given as a number. An optional text may be given as
+null. A choice lists its options.
+
+Files are not writable. A storage is not transactional, so a dry run or a rejected form could not undo an upload.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,34 +23,42 @@ from mcp_django.protocol import jsonrpc
 from mcp_django.schema import to_json
 
 CHOICES = 200
-"""Choices that a schema names."""
+"""Maximum number of choices that a schema lists."""
 RELATED = 1000
-"""Rows that one value may refer to."""
+"""Maximum number of rows that one value may refer to."""
 
 
 class Value(NamedTuple):
-    """One field as clients write it."""
+    """Field value as clients write it."""
 
     schema: dict[str, Any]
     read: Callable[[Any], Any]
-    """JSON that fits the schema, not null, as what the form field cleans. Raises ValueError, with what is wrong."""
+    """Function from valid JSON, except null, to input of the form field.
+
+    It raises ValueError with a message for the client.
+    """
     required: bool
-    """Must it be given for a new row?"""
+    """True if new rows require the value."""
     label: str
 
 
 def value_of(item: ExposedField, field: forms.Field) -> Value | None:
-    """How clients write an exposed field that the form has as `field`; None when they cannot."""
+    """Build the writable value of an exposed field, or return None if read-only.
+
+    `field` is its field of the form.
+    """
     model_field = item.model_field
     if isinstance(model_field, models.FileField) or isinstance(field, forms.FileField):
         return None
     codec = item.codec or codec_of(model_field)
     schema, read = _many(codec) if item.many else _one(model_field, codec)
+
     label = str(field.label or item.name)
     if text := strip_tags(str(field.help_text or "")).strip():
         schema = {**schema, "description": " ".join(filter(None, [text, str(schema.get("description", ""))]))}
     elif item.is_relation and not item.many:
         schema = {**schema, "description": key_text(item)}
+
     if model_field.null or not field.required:
         schema = _or_null(schema)
     required = field.required and not model_field.has_default() and field.initial is None
@@ -131,7 +142,7 @@ def _list(field: Any) -> tuple[dict[str, Any], Callable[[Any], Any]]:
 
 
 def _dumped(field: Any) -> Callable[[Any], Any]:
-    # The form's field would take a text for JSON to be parsed.
+    # The form field would parse a text as JSON.
     return lambda value: jsonrpc.dumps(to_json(value)).decode()
 
 
