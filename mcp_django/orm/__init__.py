@@ -1,9 +1,11 @@
-"""Models as tools: a ModelToolset says which fields of a model are shown, and to whom; everything else is closed.
+"""Models as tools: a `ModelToolset` declares the exposed fields of a model.
 
-@register(Airport)
-class Airports(ModelToolset):
-    fields = ["code", "name", "country"]
-    list_filter = ["country"]
+Undeclared fields, rows and tools stay closed to clients.
+
+    @register(Airport)
+    class Airports(ModelToolset):
+        fields = ["code", "name", "country"]
+        list_filter = ["country"]
 """
 
 from mcp_django.orm.actions import action

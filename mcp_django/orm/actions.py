@@ -1,10 +1,11 @@
-"""`@action`: what can be done with rows besides changing values, as a method of a toolset.
+"""`@action`: methods of a toolset that become tools for its rows.
 
     @action(permissions=["publish"], confirm=True)
     def publish(self, ctx: Context, queryset: QuerySet[Article], note: str = "") -> str: ...
 
-One that has a parameter `queryset` is called for rows that a client names by their primary keys, as an action of the
-admin; one with `obj` for a single row; one with neither for the model. Its other parameters are the tool's arguments.
+A parameter `queryset` receives the rows that a client selects by their primary keys, as for an action of the admin. A
+parameter `obj` receives a single row. A method with neither is an action of the model. All other parameters are
+arguments of the tool.
 """
 
 import inspect
@@ -39,7 +40,7 @@ _STANDARD = ("view", "add", "change", "delete")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionOptions:
-    """What `@action` was given."""
+    """Options of `@action`."""
 
     name: str | None = None
     title: str | None = None
@@ -71,11 +72,13 @@ def action(
 def action(fn: Any = None, **options: Any) -> Any:
     """Make a method of a ModelToolset a tool for its rows.
 
-    `permissions` are asked as in ModelAdmin: "change" is `has_change_permission(ctx, obj)`, of each row; "publish" is a
-    `has_publish_permission(ctx, obj=None)` of the toolset; one with a dot is a permission of Django's. With `confirm`
-    the person in front of the client is asked first. It runs in one transaction unless `atomic` is False. `dry_run`
-    lets clients try it in a transaction that is rolled back; say it only of an action that does nothing outside of the
-    database. `destructive` and `idempotent` are hints for clients.
+    Each name in `permissions` selects a check, as in ModelAdmin. "change" calls `has_change_permission(ctx, obj)` for
+    each row. "publish" calls `has_publish_permission(ctx, obj=None)` of the toolset. A name with a dot is a Django
+    permission.
+
+    With `confirm` the client asks its user for confirmation first. The action runs in one transaction unless `atomic`
+    is False. With `dry_run` clients can run it in a transaction that is rolled back. Use `dry_run` only for actions
+    without effects outside of the database. `destructive` and `idempotent` are hints for clients.
     """
 
     def mark(fn: F) -> F:
@@ -86,26 +89,36 @@ def action(fn: Any = None, **options: Any) -> Any:
 
 
 def actions_of(toolset: "ModelToolset") -> dict[str, tuple[Callable[..., Any], ActionOptions]]:
-    """The actions of a toolset by name: its marked methods, and the functions in its `actions`, which are given the
-    toolset first, as the admin gives them the ModelAdmin.
+    """Return the actions of a toolset by name.
 
-    Raises DeclarationError.
+    Actions are the marked methods of the class and the functions in its `actions`. Functions receive the toolset as
+    their first argument, as functions in the admin receive the ModelAdmin.
+
+    Raises:
+        DeclarationError: `actions` lists an object that is not a function.
     """
     found: dict[str, tuple[Callable[..., Any], ActionOptions]] = {}
+
     for name in dict.fromkeys(name for cls in reversed(type(toolset).__mro__) for name in vars(cls)):
         options = getattr(inspect.getattr_static(type(toolset), name, None), _MARK, None)
         if options is not None:
             found[options.name or name] = (getattr(toolset, name), options)
+
     for fn in toolset.actions:
         if not inspect.isfunction(fn):
             raise DeclarationError(f"{toolset.source}: actions lists {fn!r}; methods need no entry, only functions do")
         given: ActionOptions = getattr(fn, _MARK, ActionOptions())
         found[given.name or fn.__name__] = (MethodType(fn, toolset), given)
+
     return found
 
 
 def build_action(toolset: "ModelToolset", name: str, fn: Callable[..., Any], options: ActionOptions) -> Tool:
-    """The tool of an action. Raises DeclarationError."""
+    """Build the tool of an action.
+
+    Raises:
+        DeclarationError: the method or its options are invalid.
+    """
     acting = _compile(toolset, name, fn, options)
     hooks, granted = _permissions(toolset, options, acting.where)
 
@@ -130,6 +143,7 @@ def build_action(toolset: "ModelToolset", name: str, fn: Callable[..., Any], opt
         ),
         atomic=(),
     )
+
     tool.title, tool.permission, tool.source = options.title, granted or None, source_of(fn)
     tool.single_use_state = acting.confirm
     return tool
@@ -139,12 +153,15 @@ def _compile(toolset: "ModelToolset", name: str, fn: Callable[..., Any], options
     where = source_of(fn)
     if is_async(fn):
         raise DeclarationError(f"{where}: an action is written with def, because transactions are for plain functions")
+
     if options.dry_run and not options.atomic:
         raise DeclarationError(f"{where}: dry_run takes a transaction, so it does not go with atomic=False")
+
     names = list(inspect.signature(fn).parameters)
     rows = [taken for taken in ("queryset", "obj") if taken in names]
     if len(rows) > 1:
         raise DeclarationError(f"{where}: an action takes queryset or obj, not both")
+
     parameters = parameters_of(fn, is_injected=is_injected, skip=rows)
     injected = {parameter: injection(annotation) for parameter, annotation in parameters.injected.items()}
     for parameter, kind in injected.items():
@@ -153,6 +170,7 @@ def _compile(toolset: "ModelToolset", name: str, fn: Callable[..., Any], options
     for own in _OWN:
         if own in parameters.schema["properties"]:
             raise DeclarationError(f"{where}: the parameter {own!r} is the tool's own; choose another name")
+
     return Acting(
         name=name,
         title=options.title or name.replace("_", " "),
@@ -170,7 +188,10 @@ def _compile(toolset: "ModelToolset", name: str, fn: Callable[..., Any], options
 def _permissions(
     toolset: "ModelToolset", options: ActionOptions, where: str
 ) -> tuple[tuple[Callable[..., bool], ...], tuple[str, ...]]:
-    """The hooks to ask in each call, and Django's permissions without which the tool is hidden."""
+    """Return the hooks for each call, and the Django permissions of the tool.
+
+    Callers without these Django permissions do not see the tool.
+    """
     hooks, granted = [], []
     for permission in options.permissions:
         if "." in permission:
@@ -185,6 +206,7 @@ def _permissions(
         hooks.append(hook)
         if permission in _STANDARD and not toolset.overrides(f"has_{permission}_permission"):
             granted.append(toolset.permission_name(permission))
+
     return tuple(hooks), tuple(granted)
 
 
@@ -196,6 +218,7 @@ def _arguments(toolset: "ModelToolset", acting: Acting, options: ActionOptions) 
         text = f"The primary keys of the {toolset.model._meta.verbose_name_plural}"
         most = {"minItems": 1, "maxItems": toolset.max_limit, "uniqueItems": True}
         properties["pks"] = {"type": "array", "items": pk_schema(toolset), **most, "description": text}
+
     required = tuple(properties)
     own = acting.parameters.schema
     properties |= own["properties"]

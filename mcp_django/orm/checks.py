@@ -1,4 +1,4 @@
-"""What can be wrong with a toolset by itself, found when it is registered."""
+"""Checks of a toolset's declaration, run when it is registered."""
 
 import re
 from typing import TYPE_CHECKING, Any
@@ -26,13 +26,19 @@ _LISTS = ("fields", "readonly_fields", "sensitive_fields", "search_fields", "lis
 
 
 def looks_secret(name: str) -> bool:
-    """Is this the name of something that hardly anybody means to show? Each segment of a path is looked at."""
+    """Return True if a name probably denotes a secret.
+
+    Each segment of a path is checked.
+    """
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
     return any(_SECRET.search(segment) for segment in snake.split(LOOKUP_SEP))
 
 
 def names_of(toolset: "ModelToolset") -> tuple[str, ...]:
-    """The names that `fields` comes to: "__all__" is every column of the model without `exclude`."""
+    """Return the names in `fields`, with "__all__" expanded.
+
+    "__all__" selects every column of the model except those in `exclude`.
+    """
     if toolset.fields != "__all__":
         return tuple(dict.fromkeys(toolset.fields))
     without = set(toolset.exclude or ())
@@ -40,12 +46,17 @@ def names_of(toolset: "ModelToolset") -> tuple[str, ...]:
 
 
 def check_declaration(toolset: "ModelToolset") -> None:
-    """Raises DeclarationError for the first thing that is wrong with it, whatever else is on the server."""
+    """Check the parts of a declaration that do not depend on other toolsets.
+
+    Raises:
+        DeclarationError: the first problem found.
+    """
     where = toolset.source
     for name in _LISTS:
         value = getattr(toolset, name)
         if isinstance(value, str) and not (value == "__all__" and name in ("fields", "list_filter")):
             raise DeclarationError(f"{where}: {name} is a list; write {name} = [{value!r}]")
+
     if not toolset.fields:
         raise DeclarationError(f"{where}: fields is empty; name the fields that clients may see")
     if toolset.fields == "__all__" and toolset.exclude is None:
@@ -53,10 +64,12 @@ def check_declaration(toolset: "ModelToolset") -> None:
             f'{where}: fields = "__all__" takes an exclude, the fields that are left out ([] for none); '
             "fields added to the model later are shown without anybody deciding it"
         )
+
     _check_model(toolset.model, where)
     for name in toolset.exclude or ():
         if field_of(toolset.model, name) is None:
             raise DeclarationError(f"{where}: exclude names {name!r}, which {toolset.model._meta.label} does not have")
+
     names = names_of(toolset)
     _check_hooks(toolset)
     _check_key(toolset, toolset.model, toolset.model._meta.pk.name)
@@ -70,11 +83,15 @@ def check_declaration(toolset: "ModelToolset") -> None:
     unknown = [name for name in toolset.tools if name not in VERBS]
     if unknown:
         raise DeclarationError(f"{where}: there is no verb {unknown[0]!r}; there are {', '.join(VERBS)}")
+
     _check_numbers(toolset)
 
 
 def _check_hooks(toolset: "ModelToolset") -> None:
-    """A coroutine that nobody awaits is true, and so would be every answer to who may do what."""
+    """Check that all hooks are plain functions.
+
+    An unawaited coroutine is truthy, so an async permission hook would grant every permission.
+    """
     kind = type(toolset)
     for name in dir(kind):
         is_hook = name in _HOOKS or (name.startswith("has_") and name.endswith("_permission"))
@@ -111,7 +128,10 @@ def _check_name(toolset: "ModelToolset", name: Any) -> None:
 
 
 def _check_key(toolset: "ModelToolset", model: type[models.Model], name: str) -> None:
-    """Rows and references are known by their primary keys, of which some open doors: that of a session."""
+    """Check that an exposed primary key is not a secret.
+
+    Rows and references are identified by primary keys. Some keys are credentials, such as the key of a session.
+    """
     key = model._meta.pk.name
     if looks_secret(key) and name not in toolset.sensitive_fields:
         raise DeclarationError(
@@ -124,6 +144,7 @@ def _check_paths(toolset: "ModelToolset") -> None:
     filters = () if toolset.list_filter == "__all__" else toolset.list_filter
     searched = [search_lookup(name)[1] for name in toolset.search_fields]
     shown = names_of(toolset)
+
     for kind, names in (("list_filter", filters), ("search_fields", searched)):
         for name in names:
             if name in toolset.sensitive_fields:
@@ -139,10 +160,12 @@ def _check_paths(toolset: "ModelToolset") -> None:
             if looks_secret(name):
                 raise DeclarationError(f"{toolset.source}: {kind} names {name!r}, which looks like a secret")
             _check_path(toolset, name)
+
     for name in toolset.ordering:
         plain = str(name).removeprefix("-")
         if plain != "pk" and plain not in shown and plain not in filters:
             raise DeclarationError(f"{toolset.source}: ordering names {name!r}, which fields does not show")
+
     if toolset.label_field is not None and toolset.label_field not in shown:
         raise DeclarationError(f"{toolset.source}: label_field is {toolset.label_field!r}, which fields does not show")
     if toolset.label_field in toolset.sensitive_fields:
@@ -170,11 +193,15 @@ def _check_numbers(toolset: "ModelToolset") -> None:
             raise DeclarationError(f"{toolset.source}: {name} = {value!r} is no number of rows")
     if toolset.page_size > toolset.max_limit:
         raise DeclarationError(f"{toolset.source}: page_size is more than max_limit")
+
     timeout: Any = toolset.query_timeout
     if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout <= 0):
         raise DeclarationError(f"{toolset.source}: query_timeout = {timeout!r} is no number of seconds above 0")
 
 
 def _is_path(toolset: "ModelToolset", name: str) -> bool:
-    """Does the name cross a relation? One with two underscores may also be a method's."""
+    """Return True if the name crosses a relation.
+
+    Names of methods and model attributes may also contain two underscores.
+    """
     return LOOKUP_SEP in name and toolset.own_method(name) is None and not hasattr(toolset.model, name)

@@ -1,8 +1,10 @@
-"""One set of tools for all models of a server: `models_list(model="shop.Order", …)` in place of `order_list(…)`.
+"""Generic tools: one set of tools for all models of a server.
 
-What a tool says depends on who asks: it names the models on which the caller may use the verb, and a model that is
-hidden from the caller is no more known to it than one that does not exist. A call is passed on to the verb of the
-model, with everything that stands around that: permission, guards, timeouts, transactions.
+Clients call `models_list(model="shop.Order", …)` instead of `order_list(…)`.
+
+The schema of a generic tool depends on the caller: it lists the models on which the caller may use the tool. A model
+that is hidden from the caller is answered like an unknown model. Each call is forwarded to the model's own tool, with
+that tool's permission, guards, timeout and transaction.
 """
 
 import logging
@@ -25,7 +27,7 @@ logger = logging.getLogger("mcp_django.server")
 DESCRIBE = "describe"
 WRITING = ("create", "update")
 KEPT = 256
-"""Tools that are kept, of a server: one for each verb and each set of models that somebody may see."""
+"""Cached tools per server: one for each tool name and set of visible models."""
 _DESCRIPTIONS = {
     "describe": "Describe a model: its fields, what they may be filtered and ordered by, what may be done with it, and "
     "what values that takes. Without a model, list the models that there are.",
@@ -40,11 +42,11 @@ _DESCRIPTIONS = {
 }
 
 Verbs = dict[str, Tool]
-"""The tools of one verb by the label of their model, such as "shop.Order"."""
+"""Tools with the same name by the label of their model, such as "shop.Order"."""
 
 
 class GenericTools(Provider):
-    """The generic tools of the toolsets that a registry has."""
+    """Provider of generic tools for the toolsets of a registry."""
 
     offers = frozenset({"tools"})
 
@@ -55,15 +57,15 @@ class GenericTools(Provider):
 
     @property
     def version(self) -> Hashable:
-        """Grows as toolsets are registered."""
+        """Return a version that grows as toolsets are registered."""
         return len(self._registry.toolsets)
 
     async def tools(self, ctx: Context) -> Iterable[Tool]:
-        """One for each verb that the caller may use on some model."""
+        """Return a tool for each name that the caller may use on at least one model."""
         return [tool for verb in self._verbs() if (tool := await self._tool(verb, ctx)) is not None]
 
     async def tool(self, name: str, ctx: Context) -> Tool | None:
-        """The tool of a verb; None where there is no model for the caller to use it on."""
+        """Return a generic tool, or None if the caller may not use it on any model."""
         verb = name.removeprefix(PREFIX)
         return await self._tool(verb, ctx) if verb != name and verb in self._verbs() else None
 
@@ -80,6 +82,7 @@ class GenericTools(Provider):
         for label, toolset in by_label.items():
             for verb in toolset.tools:
                 verbs.setdefault(verb, {})[label] = toolset.verb(verb)
+
         self._kept.clear()
         self._known = len(self._registry.toolsets), verbs, by_label
         return verbs
@@ -96,10 +99,14 @@ class GenericTools(Provider):
         return tool
 
     async def _models(self, verb: str, ctx: Context) -> tuple[str, ...]:
-        """The models on which the caller may use a verb. Hooks of the project's are asked, as each call asks them."""
+        """Return the labels of the models on which the caller may use a tool.
+
+        Permission hooks of the project run here as for each call.
+        """
         tools, authorizer = self._verbs()[verb], ctx.server.authorizer
         hidden = await authorizer.hidden(ctx.principal, [tool for tool in tools.values() if authorizer.guards(tool)])
         shown = {label: tool for label, tool in tools.items() if tool.key not in hidden}
+
         hooks = {
             label: getattr(self._known[2][label], hook)
             for label, tool in shown.items()
@@ -108,6 +115,7 @@ class GenericTools(Provider):
         if hooks:
             refused = await ctx.server.executor.run(_refused, hooks, ctx)
             shown = {label: tool for label, tool in shown.items() if label not in refused}
+
         return tuple(shown)
 
     def _make(self, verb: str, models: Sequence[str]) -> Tool:
@@ -119,9 +127,10 @@ class GenericTools(Provider):
             description=_DESCRIPTIONS.get(verb) or f"{verb.replace('_', ' ').capitalize()}, of rows of a model.",
             input_schema=_input(verb, tools),
             annotations=_annotations(list(tools.values())),
-            atomic=False,  # the tool that it is passed on to says so
+            atomic=False,  # the forwarded tool declares its own transaction
             single_use_state=any(tool.single_use_state for tool in tools.values()),
         )
+
         made.output = _output(verb, tools)
         made.timeout = None if None in timeouts else max(filter(None, timeouts))
         return made
@@ -137,7 +146,7 @@ class GenericTools(Provider):
         return models
 
     async def _summaries(self, ctx: Context, described: Verbs) -> list[dict[str, Any]]:
-        """What there is for the caller: models, and the verbs that may be used on each."""
+        """Return the visible models and the tools that the caller may use on each."""
         verbs: dict[str, list[str]] = {label: [] for label in described}
         for verb in self._verbs():
             for label in await self._models(verb, ctx):
@@ -146,7 +155,7 @@ class GenericTools(Provider):
         return [{"model": label, "title": self._title(label), "tools": names} for label, names in verbs.items()]
 
     async def _writes(self, label: str, ctx: Context) -> dict[str, Any]:
-        """What the caller may give to the tools that write rows of a model, as the model's own tools say it."""
+        """Return the argument schemas of the tools that write rows of a model."""
         found = {}
         for verb in WRITING:
             if verb in self._verbs() and label in await self._models(verb, ctx):
@@ -161,7 +170,10 @@ class GenericTools(Provider):
 
 
 def _refused(hooks: Mapping[str, Callable[[Context], bool]], ctx: Context) -> set[str]:
-    """Those that say no. One that fails is a bug, and permits nothing."""
+    """Return the labels of the models whose hook denies the caller.
+
+    A hook that raises is logged and denies access.
+    """
     refused: set[str] = set()
     for label, hook in hooks.items():
         try:
@@ -182,7 +194,7 @@ def _input(verb: str, tools: Verbs) -> dict[str, Any]:
 
 
 class _PassedOn:
-    """The output of a tool whose results were checked by the one that made them."""
+    """Output of a tool whose results were validated by the forwarded tool."""
 
     wrapped = False
 
@@ -203,7 +215,7 @@ def _output(verb: str, tools: Verbs) -> _PassedOn | None:
 
 
 def _annotations(tools: Sequence[Tool]) -> dict[str, bool]:
-    """What is true of all of them, or of any where that is the careful answer."""
+    """Merge the annotations of several tools to the most cautious values."""
     said = [{} if tool.annotations is None else tool.annotations.to_wire() for tool in tools]
     everyone = {key: all(one.get(key, False) for one in said) for key in ("readOnlyHint", "idempotentHint")}
     anyone = {key: any(one.get(key, True) for one in said) for key in ("destructiveHint", "openWorldHint")}

@@ -1,4 +1,4 @@
-"""`ModelInline`: rows that belong to a row of another model, shown by its `get` and written together with it."""
+"""`ModelInline`: child rows that are read and written with their parent row."""
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -24,16 +24,16 @@ class ModelInline(ModelToolset):
             model = Runway
             fields = ["surface", "length"]
 
-    It has no tools of its own. What it says about fields, permissions, rows and forms is said as in a ModelToolset;
-    where it says nothing the model's toolset on the same server is asked, and else Django's permissions.
+    An inline has no tools of its own. Its options for fields, permissions, rows and forms work as in a ModelToolset.
+    Options that it leaves out default to those of the model's toolset on the same server, then to Django's permissions.
     """
 
     fk_name: ClassVar[str | None] = None
-    """The foreign key to the parent, where there are several."""
+    """The foreign key to the parent; required if the model has several."""
     name: str = ""
-    """The key of its rows in the parent's; by default the name of the relation, such as "runways"."""
+    """The key of its rows in the parent row; by default the relation's name."""
     max_num: ClassVar[int] = 100
-    """Rows that are shown, and that there may be."""
+    """Maximum number of rows that are shown and that may exist."""
     can_delete: ClassVar[bool] = True
     tools = ()
 
@@ -42,12 +42,17 @@ class ModelInline(ModelToolset):
 
     @classmethod
     def under(cls, parent: ModelToolset) -> "ModelInline":
-        """The inline of a toolset. Raises DeclarationError."""
+        """Create the inline of a parent toolset.
+
+        Raises:
+            DeclarationError: the declaration or its foreign key is invalid.
+        """
         inline = cls()
         inline.parent, inline.registry, inline._neighbours = parent, parent.registry, parent._neighbours
         inline.foreign_key = _foreign_key(cls, parent.model)
         accessor = inline.foreign_key.remote_field.get_accessor_name()
         inline.name = cls.name or accessor or f"{inline.model._meta.model_name}_set"
+
         check_declaration(inline)
         if inline.inlines or inline.actions:
             raise DeclarationError(f"{inline.source}: an inline has neither inlines nor actions")
@@ -55,7 +60,10 @@ class ModelInline(ModelToolset):
 
     @property
     def exposure(self) -> Exposure:
-        """See ModelToolset. Compiled anew when the parent's is."""
+        """Return the exposed fields; see ModelToolset.
+
+        They are compiled again when the parent's are.
+        """
         outer = self.parent.exposure
         found: Exposure | None = outer.plans.get(self)
         if found is None:
@@ -63,7 +71,10 @@ class ModelInline(ModelToolset):
         return found
 
     def get_queryset(self, ctx: Context) -> "models.QuerySet[Any, Any]":
-        """The rows that the caller may see: of the model's toolset on this server, if there is one."""
+        """Return the rows that the caller may see.
+
+        If the model has a toolset on this server, only rows of that toolset are included.
+        """
         rows, other = super().get_queryset(ctx), self.beside(self.model)
         if other is None or not other.is_scoped:
             return rows
@@ -75,35 +86,38 @@ class ModelInline(ModelToolset):
         return type(self).get_queryset is not ModelInline.get_queryset
 
     def has_view_permission(self, ctx: Context, obj: Any = None) -> bool:
-        """May the caller see these rows, or this one?"""
+        """Return True if the caller may see these rows, or this row."""
         other = self.beside(self.model)
         if other is None:
             return super().has_view_permission(ctx, obj)
         return other.admits(ctx) and other.has_view_permission(ctx, obj)
 
     def has_add_permission(self, ctx: Context) -> bool:
-        """May the caller add such rows?"""
+        """Return True if the caller may add such rows."""
         other = self.beside(self.model)
         if other is None:
             return super().has_add_permission(ctx)
         return other.admits(ctx) and other.has_add_permission(ctx)
 
     def has_change_permission(self, ctx: Context, obj: Any = None) -> bool:
-        """May the caller change these rows, or this one?"""
+        """Return True if the caller may change these rows, or this row."""
         other = self.beside(self.model)
         if other is None:
             return super().has_change_permission(ctx, obj)
         return other.admits(ctx) and other.has_change_permission(ctx, obj)
 
     def has_delete_permission(self, ctx: Context, obj: Any = None) -> bool:
-        """May the caller delete these rows, or this one?"""
+        """Return True if the caller may delete these rows, or this row."""
         other = self.beside(self.model)
         if other is None:
             return super().has_delete_permission(ctx, obj)
         return other.admits(ctx) and other.has_delete_permission(ctx, obj)
 
     def get_form_class(self, ctx: Context) -> "FormClass":
-        """The form that validates its rows. The foreign key to the parent is among its fields, and not the client's."""
+        """Return the form that validates the rows.
+
+        Its foreign key to the parent is filled by the server, not by the client.
+        """
         return self.default_form
 
     @property
@@ -112,11 +126,11 @@ class ModelInline(ModelToolset):
         return (self.foreign_key.name,)
 
     def below(self, parent: Any, using: str) -> "models.QuerySet[Any, Any]":
-        """All rows that belong to a row or primary key of the parent, whoever may see them."""
+        """Return all rows below a parent row or primary key, regardless of visibility."""
         return self.model._base_manager.using(using).filter(**{self.foreign_key.name: parent})
 
     def shown_below(self, ctx: Context, parent: Any, using: str) -> dict[str, Any]:
-        """The rows below a row or primary key of the parent that the caller may see, as JSON."""
+        """Return the visible rows below a parent row or primary key, as JSON."""
         rows = self.get_queryset(ctx).using(using).filter(**{self.foreign_key.name: parent})
         rows = rows.order_by(*(self.ordering or ("pk",)))
         scope = Scope(self, ctx, using)
@@ -134,6 +148,7 @@ def _foreign_key(inline: type[ModelInline], parent: type[models.Model]) -> Any:
         and field.related_model._meta.concrete_model in parents
         and inline.fk_name in (None, field.name)
     ]
+
     if not found:
         wanted = "foreign key" if inline.fk_name is None else f"foreign key {inline.fk_name!r}"
         raise DeclarationError(f"{where}: {model._meta.label} has no {wanted} to {parent._meta.label}")

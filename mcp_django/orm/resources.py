@@ -1,7 +1,10 @@
-"""Rows as resources: `shop.order://7` for one, `shop.order://{?customer,search,cursor}` for a page of them.
+"""Rows as resources: one URI for each row, and one URI template for pages.
 
-Reading one is `get` and reading a page is `list`, called with all that stands around them: so a resource shows what the
-tool shows, to whom the tool shows it, and what is foreign or hidden is as unknown as what is not there.
+    shop.order://7
+    shop.order://{?customer,search,cursor}
+
+Reading a row calls `get`, reading a page calls `list`, with their permissions, guards and timeouts. A resource
+therefore shows the same data to the same callers as the tool. Foreign and hidden rows are answered like missing rows.
 """
 
 import re
@@ -28,19 +31,21 @@ if TYPE_CHECKING:
 
 JSON = "application/json"
 OFFERED = 100
-"""Values of one completion (server/utilities/completion)."""
+"""Maximum number of values of one completion (server/utilities/completion)."""
 _ENCODED = re.compile(r"(?:[A-Za-z0-9\-._~:@!$&'()*+,;=]|%[0-9A-Fa-f]{2})+")
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 _WORDS = {"true": True, "false": False}
 _OWN = ("search", "cursor")
 Values = Callable[[str, Context], Awaitable[Completion | Sequence[str]]]
-"""What was typed, to the values that may be meant."""
+"""Function from typed text to completion values."""
 Declaration = tuple[Callable[[], Primitive | Completer], str]
 
 
 class RowUri(UriTemplate):
-    """`shop.order://{pk}`. Unlike other variables a primary key may hold any character but NUL: it is no path, so a
-    slash in it leads nowhere.
+    """URI template of a row, such as `shop.order://{pk}`.
+
+    Unlike other variables, a primary key may contain any character except NUL. It is not a path, so a slash in it is
+    harmless.
     """
 
     __slots__ = ("_start",)
@@ -64,7 +69,7 @@ class RowUri(UriTemplate):
 
 
 def resources_of(toolset: "ModelToolset") -> list[Declaration]:
-    """The templates of a toolset and the completions of their variables, ready to be built, with their sources."""
+    """Return the URI templates of a toolset and their completions, with their sources."""
     declared: list[Declaration] = []
     if not toolset.resources:
         return declared
@@ -95,7 +100,7 @@ def _row(toolset: "ModelToolset") -> ResourceTemplate:
         if value is None:
             return None
         row = await _passed(ctx, get, {"pk": value})
-        # One row, one URI: subscribers are told of no other.
+        # Each row has exactly one URI: subscribers are notified only under that URI.
         return row if row is not None and str(row["pk"]) == pk else None
 
     return ResourceTemplate(
@@ -122,7 +127,10 @@ def _page_uri(toolset: "ModelToolset") -> str:
 
 
 def _variables(toolset: "ModelToolset") -> tuple[str, ...]:
-    """What pages may be filtered by. The names are known before any other toolset is."""
+    """Return the variables that filter pages.
+
+    They are known before other toolsets are registered.
+    """
     names = toolset.field_names() if toolset.list_filter == "__all__" else toolset.list_filter
     return tuple(name for name in names if name not in _OWN and name not in toolset.sensitive_fields)
 
@@ -171,7 +179,10 @@ def _completer(target: str, argument: str, values: Values) -> Completer:
 
 
 def _values(toolset: "ModelToolset", name: str) -> Values | None:
-    """What completes a filter: rows that a relation points at, choices, true and false; None where nothing does."""
+    """Return the completion source of a filter, or None if it has none.
+
+    Sources are related rows, choices, and the values true and false.
+    """
     field = end_of(toolset.model, name)
     if field is None:
         return None
@@ -193,8 +204,9 @@ async def _related(toolset: "ModelToolset", model: Any, typed: str, ctx: Context
 
 
 async def keys(toolset: "ModelToolset", typed: str, ctx: Context) -> Completion:
-    """Primary keys of rows that what was typed may mean: those that begin with it, and those that a search finds. Rows
-    that the caller cannot list are not among them.
+    """Return primary keys of visible rows that match typed text.
+
+    Matches are keys with this prefix, and rows that a search returns.
     """
     found: dict[str, None] = {}
     for arguments in _asked(toolset, typed):
@@ -204,10 +216,11 @@ async def keys(toolset: "ModelToolset", typed: str, ctx: Context) -> Completion:
 
 
 def _asked(toolset: "ModelToolset", typed: str) -> list[dict[str, Any]]:
-    """What `list` is asked for: at most twice."""
+    """Return the arguments of at most two `list` calls that find matching keys."""
     text = typed.strip()[:100]
     if not text:
         return [{}]
+
     asked: list[dict[str, Any]] = []
     codec = toolset.exposure.pk.codec
     if codec is not None and "istartswith" in codec.lookups:
@@ -231,7 +244,7 @@ async def _listed(toolset: "ModelToolset", arguments: dict[str, Any], ctx: Conte
 
 
 async def _passed(ctx: Context, tool: Tool, arguments: dict[str, Any]) -> Any:
-    """What the tool returns; None where it is as if there were nothing, or no such tool."""
+    """Return the tool's result, or None if the rows or the tool are unavailable."""
     try:
         return await pass_on(ctx, tool, arguments)
     except (NotFound, ArgumentError, InvalidParams, InsufficientScope):
@@ -239,7 +252,7 @@ async def _passed(ctx: Context, tool: Tool, arguments: dict[str, Any]) -> Any:
 
 
 def json_of(codec: Codec | None, text: str) -> Any:
-    """Text out of a URI as JSON for a column; None when it cannot be such a value."""
+    """Convert text from a URI to JSON for a column, or None if it is invalid."""
     match None if codec is None else codec.kind:
         case "integer":
             return int(text) if _INTEGER.fullmatch(text) else None
@@ -256,7 +269,7 @@ def json_of(codec: Codec | None, text: str) -> Any:
 
 
 def end_of(model: Any, path: str) -> Any:
-    """Django's field at the end of a path; None where there is none."""
+    """Return Django's field at the end of a path, or None."""
     field = None
     for segment in path.split(LOOKUP_SEP):
         field = None if model is None else field_of(model, segment)

@@ -1,7 +1,7 @@
-"""The JSON Schemas of a toolset's tools, made at their first look: by then every toolset is registered.
+"""JSON Schemas of a toolset's tools, built on first use.
 
-What is said there is the same for every caller; what one caller may not see is missing from results, and answered like
-an unknown name in arguments.
+By then all toolsets are registered. A schema is the same for every caller. Fields that a caller may not see are missing
+from results. In arguments they are rejected like unknown names.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 
 Schema = dict[str, Any]
 CHOICES = 30
-"""Choices that a description lists; `describe` lists them all."""
+"""Maximum number of choices in a description; `describe` lists all of them."""
 
 
 class Arguments:
-    """A tool's arguments (`ToolParameters`), whose schema is made at the first look. The handler is given them as one
-    dict, `arguments`.
+    """Arguments of a tool (`ToolParameters`), with a schema built on first use.
+
+    The handler receives them as one dict, `arguments`.
     """
 
     header_params: tuple[HeaderParam, ...] = ()
@@ -53,7 +54,10 @@ class Arguments:
 
 
 class Result:
-    """A tool's structured result (`ToolOutput`), whose schema is made at the first look. Values are JSON already."""
+    """Structured result of a tool (`ToolOutput`), with a schema built on first use.
+
+    Values are JSON already.
+    """
 
     wrapped = False
 
@@ -78,7 +82,10 @@ class Result:
 
 
 def row_schema(toolset: "ModelToolset") -> tuple[Schema, Schema]:
-    """The schema of a row, and the definitions it refers to. Fields may be missing: not asked for, or not visible."""
+    """Return the schema of a row, and the definitions that it refers to.
+
+    Fields are optional: a client may leave them out, and some may be hidden from the caller.
+    """
     exposure = toolset.exposure
     definitions: Schema = {}
     properties: Schema = {"pk": {**value_schema(exposure.pk), "description": "the primary key"}}
@@ -91,7 +98,7 @@ def row_schema(toolset: "ModelToolset") -> tuple[Schema, Schema]:
 
 
 def field_schema(item: ExposedField) -> Schema:
-    """What a row shows under a field's name."""
+    """Return the schema of a field's value in a row."""
     described = described_by(item)
     if item.computed is not None:
         return {**item.computed.schema, **described}
@@ -102,12 +109,12 @@ def field_schema(item: ExposedField) -> Schema:
 
 
 def value_schema(item: ExposedField) -> Schema:
-    """The schema of a field's value as it is compared with, and shown where it is no relation."""
+    """Return the schema of a field's comparable value; relations use the primary key."""
     return {} if item.codec is None else dict(item.codec.schema)
 
 
 def reference_schema(item: ExposedField) -> Schema:
-    """A related row."""
+    """Return the schema of a related row."""
     return {
         "type": "object",
         "properties": {"pk": value_schema(item), "label": {"type": "string"}, "uri": {"type": "string"}},
@@ -116,13 +123,15 @@ def reference_schema(item: ExposedField) -> Schema:
 
 
 def described_by(item: ExposedField) -> Schema:
-    """Title and description, from the model's verbose name, help text and choices."""
+    """Return the description of a field, from its help text, codec and choices."""
     if item.computed is not None:
         return {"description": item.computed.description} if item.computed.description else {}
+
     field = item.model_field
     texts = [str(getattr(field, "help_text", "") or "")]
     if item.codec is not None and "description" in item.codec.schema and not item.is_relation:
         texts.append(str(item.codec.schema["description"]))
+
     choices = list(getattr(field, "flatchoices", None) or ())
     if choices:
         listed = "; ".join(f"{value}: {label}" for value, label in choices[:CHOICES])
@@ -132,14 +141,17 @@ def described_by(item: ExposedField) -> Schema:
 
 
 def key_text(item: ExposedField) -> str:
-    """What stands for a related row, in words: its label does not."""
+    """Return a description of the key of a related row."""
     if item.target is None:
         return "A primary key"
     return f"The primary key of a row of {item.target.model._meta.verbose_name_plural}"
 
 
 def filters_schema(toolset: "ModelToolset") -> Schema:
-    """The `filters` argument. Unknown names pass the schema and are refused with the words for hidden ones."""
+    """Return the schema of the `filters` argument.
+
+    Unknown names pass the schema. They are rejected later with the same message as hidden names.
+    """
     properties: Schema = {}
     for name, item in toolset.exposure.filters.items():
         lookups = [] if item.codec is None else [lookup for lookup in item.codec.lookups if lookup != "exact"]
@@ -159,14 +171,14 @@ def filters_schema(toolset: "ModelToolset") -> Schema:
 
 
 def search_schema(toolset: "ModelToolset") -> Schema:
-    """The `search` argument, where there is something to search."""
+    """Return the schema of the `search` argument, or {} if the toolset has no search."""
     if not toolset.search_fields and not toolset.overrides("get_search_results"):
         return {}
     return {"search": {"type": "string", "maxLength": TEXT, "description": "Words that rows must contain"}}
 
 
 def order_schema(toolset: "ModelToolset") -> Schema:
-    """The `order_by` argument."""
+    """Return the schema of the `order_by` argument."""
     names = ", ".join(toolset.exposure.ordering)
     return {
         "type": "array",
@@ -177,7 +189,7 @@ def order_schema(toolset: "ModelToolset") -> Schema:
 
 
 def fields_schema(toolset: "ModelToolset") -> Schema:
-    """The `fields` argument."""
+    """Return the schema of the `fields` argument."""
     return {
         "type": "array",
         "items": {"type": "string", "maxLength": 200},
@@ -187,7 +199,7 @@ def fields_schema(toolset: "ModelToolset") -> Schema:
 
 
 def object_schema(properties: Schema, required: tuple[str, ...] = (), definitions: Schema | None = None) -> Schema:
-    """A closed object, for arguments and results."""
+    """Return the schema of an object without additional properties."""
     schema: Schema = {"type": "object", "properties": properties, "additionalProperties": False}
     if required:
         schema["required"] = list(required)

@@ -1,4 +1,4 @@
-"""Several models' schemas as one that is true of all of them."""
+"""Union of several models' JSON Schemas, valid for all of them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
@@ -13,8 +13,10 @@ _BOUNDS = frozenset(
 
 
 def arguments_of(schemas: Sequence[Schema]) -> dict[str, Any]:
-    """What a tool takes that stands for several, by their input schemas: an argument of any of them, each as far as all
-    that have it agree. What all require is required. Whatever one of them takes is taken.
+    """Merge the input schemas of several tools.
+
+    The result accepts all arguments that any of the tools accepts. Each property keeps the constraints common to all
+    tools that have it. Arguments required by all tools are required.
     """
     names = dict.fromkeys(name for schema in schemas for name in schema.get("properties", {}))
     return {
@@ -26,8 +28,9 @@ def arguments_of(schemas: Sequence[Schema]) -> dict[str, Any]:
 
 
 def result_of(schemas: Sequence[Schema]) -> dict[str, Any]:
-    """What a tool returns that stands for several, by their output schemas: what they have in common. Each of their
-    results fits it.
+    """Merge the output schemas of several tools to their common part.
+
+    Each result of these tools is valid under the merged schema.
     """
     first, *others = schemas
     names = [
@@ -49,7 +52,7 @@ def _property(name: str, schemas: Sequence[Schema]) -> dict[str, Any]:
     if plain and all(schema == found[0] for schema in found):
         return dict(found[0])
     merged = _merged([_resolved(one, schema) for one, schema in zip(found, having, strict=True)])
-    # What is said where the reference stands is said of the argument.
+    # Keywords beside the reference describe the argument itself.
     return {
         **{key: found[0][key] for key in _WORDS if all(one.get(key, _NONE) == found[0].get(key) for one in found)},
         **merged,
@@ -57,8 +60,10 @@ def _property(name: str, schemas: Sequence[Schema]) -> dict[str, Any]:
 
 
 def _merged(schemas: Sequence[Schema]) -> dict[str, Any]:
-    """The types, the bounds that are the same for all, and what is inside as far as it has one shape: items, and keys
-    that all have. What differs from model to model `models_describe` says.
+    """Merge schemas to their common types, limits, items and keys.
+
+    Items and properties are merged if all schemas have the same shape. `models_describe` returns the differences
+    between models.
     """
     first = schemas[0]
     if all(schema == first for schema in schemas) and not _refers(first):
@@ -68,11 +73,13 @@ def _merged(schemas: Sequence[Schema]) -> dict[str, Any]:
         for key in first
         if (key in _WORDS or key in _BOUNDS) and all(other.get(key, _NONE) == first[key] for other in schemas)
     }
+
     types = dict.fromkeys(kind for schema in schemas for kind in _types(schema))
     if "" in types:
         return merged
     if "integer" in types and "number" in types:
         del types["integer"]
+
     if said := _said([schema.get("description", "") for schema in schemas]):
         merged["description"] = said
     if all("items" in schema for schema in schemas):
@@ -81,18 +88,19 @@ def _merged(schemas: Sequence[Schema]) -> dict[str, Any]:
     if keys and all(schema.get("properties", {}).keys() == keys for schema in schemas):
         merged["properties"] = {key: _merged([schema["properties"][key] for schema in schemas]) for key in keys}
         merged["required"] = _required(schemas)
+
     kinds = list(types)
     return {"type": kinds[0] if len(kinds) == 1 else kinds, **merged}
 
 
 def _said(texts: Sequence[str]) -> str:
-    """The sentences with which all of them begin."""
+    """Return the leading sentences that all texts share."""
     sentences = zip(*(text.split(". ") for text in texts), strict=False)
     return ". ".join(same[0] for same in takewhile(lambda same: len(set(same)) == 1, sentences))
 
 
 def _types(schema: Schema) -> Iterator[str]:
-    """The types of a schema's values; "" stands for any."""
+    """Yield the types of a schema's values; "" means any type."""
     given = schema.get("type")
     if given is not None:
         yield from [given] if isinstance(given, str) else given
@@ -105,7 +113,7 @@ def _types(schema: Schema) -> Iterator[str]:
 
 
 def _resolved(schema: Schema, root: Schema) -> Schema:
-    """The schema that a reference leads to; what stands beside the reference goes before."""
+    """Resolve a reference; keywords beside the reference take precedence."""
     seen: set[str] = set()
     while (name := str(schema.get("$ref", "")).removeprefix("#/$defs/")) and name not in seen:
         seen.add(name)

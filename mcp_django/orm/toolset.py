@@ -1,4 +1,4 @@
-"""`ModelToolset`: what clients may see and do of one model, declared as one declares a ModelAdmin."""
+"""`ModelToolset`: the declaration of a model's tools, similar to a ModelAdmin."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 Names = Sequence[str]
 GENERIC_PREFIX = "models_"
-"""What the names of tools begin with that serve all models."""
+"""Prefix of the names of generic tools, which serve all models."""
 
 
 class Gate(NamedTuple):
-    """What a class asks of everybody."""
+    """Permission and scopes that a toolset class requires of every caller."""
 
     permission: Permission | None
     scopes: tuple[str, ...]
@@ -44,94 +44,140 @@ class Gate(NamedTuple):
 
 
 class ModelToolset(Toolset):
-    """A model's rows as tools. Nothing is shown, compared or ordered by that `fields` does not name.
+    """Tools for the rows of a model; unlisted fields are never used.
 
-    Register it for its model, `@register(Airport)`, or for a server too: `@register(Airport, server="internal")`.
-    Hooks are given the call's Context; their defaults follow Django's permissions of the caller.
+    Only names in `fields` are shown, compared or ordered by.
+
+    Register it for its model, `@register(Airport)`, or on a named server: `@register(Airport, server="internal")`.
+    Hooks receive the call's Context. Their defaults follow Django's permissions of the caller.
     """
 
     model: type[models.Model]
-    """Set by `@register(Model)`, or by the class."""
+    """The model, set by `@register(Model)` or by the class."""
     fields: ClassVar[Names | Literal["__all__"]] = ()
-    """What rows show: fields and relations of the model, paths such as "country__name", methods and properties of the
-    toolset or the model. "__all__" means every column, and takes an `exclude`."""
+    """Fields of a row.
+
+    Names are fields and relations of the model, paths such as "country__name", methods and properties of the toolset or
+    the model. "__all__" selects every column and requires `exclude`.
+    """
     exclude: ClassVar[Names | None] = None
-    """What "__all__" leaves out."""
+    """Columns that "__all__" leaves out."""
     readonly_fields: ClassVar[Names] = ()
-    """Shown and never written."""
+    """Fields that are shown but never written."""
     sensitive_fields: ClassVar[Names] = ()
-    """The second yes for what looks like a secret. Shown, and never filtered, ordered, searched or summed by."""
+    """Fields with secret-looking names that you confirm may be shown.
+
+    They are never used to filter, order, search or aggregate.
+    """
     search_fields: ClassVar[Names] = ()
-    """What `search` looks at, as in ModelAdmin: "name", "^code" (begins with), "=code" (is), "country__name"."""
+    """Fields that `search` compares, as in ModelAdmin.
+
+    Examples: "name", "^code" (prefix), "=code" (equality), "country__name".
+    """
     list_filter: ClassVar[Names | Literal["__all__"]] = ()
-    """What rows may be filtered by, besides the primary key; "__all__" for everything shown."""
+    """Fields that filter rows; "__all__" for every shown field.
+
+    The primary key is always included.
+    """
     ordering: ClassVar[Names] = ()
-    """The order of lists that ask for none; by default the model's, as far as it is shown."""
+    """Default order of lists; if empty, the model's order, limited to shown fields."""
     list_select_related: ClassVar[bool | Names] = False
-    """Relations that computed fields use, read in the same statement, as in ModelAdmin."""
+    """Relations that computed fields use, as in ModelAdmin.
+
+    They are read in the same statement.
+    """
     label_field: ClassVar[str | None] = None
-    """The text that names a row where others point at it: a text column that is shown. By default the first that
-    `search_fields` or `fields` names."""
+    """Text column that labels a row in references to it.
+
+    The column must be shown. By default it is the first text column in `search_fields` or `fields`.
+    """
     page_size: ClassVar[int] = 20
-    """Rows of a list that asks for no number."""
+    """Default number of rows of a list."""
     max_limit: ClassVar[int] = 100
-    """Rows that one call may ask for."""
+    """Maximum number of rows per call."""
     query_timeout: ClassVar[float | None] = 10.0
-    """Seconds that one statement of a reading verb may take on PostgreSQL. None: as long as the call may."""
+    """Time limit in seconds of each statement of a reading tool, on PostgreSQL.
+
+    None leaves only the time limit of the call.
+    """
     tools: ClassVar[Names] = ("describe", "list", "get", "count")
-    """The verbs served."""
+    """Names of the tools to serve."""
     actions: ClassVar[Sequence[Callable[..., Any]]] = ()
-    """Functions that are actions besides the methods marked with `@action`; they are given the toolset first."""
+    """Functions that are actions, in addition to methods marked with `@action`.
+
+    They receive the toolset first.
+    """
     inlines: ClassVar[Sequence[Any]] = ()
-    """ModelInline classes: rows shown by `get`, and written, with the row that they belong to."""
+    """ModelInline classes: child rows that are read and written with their parent."""
     form: ClassVar["FormClass | None"] = None
-    """The ModelForm that validates what is written; by default one of what `fields` shows and lets be edited."""
+    """ModelForm that validates writes.
+
+    By default it is generated from the editable fields in `fields`.
+    """
     confirm: ClassVar[Names] = ()
-    """Verbs and actions about which the person in front of the client is asked first, such as ["delete"]."""
+    """Tools and actions that require confirmation, such as ["delete"].
+
+    The client asks its user.
+    """
     confirm_fallback: ClassVar[Literal["refuse", "proceed"]] = "refuse"
-    """What happens where the client cannot ask anybody: nothing, or the write without a question."""
+    """Behavior for clients that cannot ask their user.
+
+    "refuse" rejects the write, "proceed" executes it without confirmation.
+    """
     version_field: ClassVar[str | None] = None
-    """The column that tells versions of a row apart, which changes with each save. By default all that is shown."""
+    """Column that identifies the version of a row and changes with each save.
+
+    By default all shown columns together identify the version.
+    """
     using: ClassVar[str | None] = None
-    """The database to read from, by alias; None to ask the routers."""
+    """Alias of the database to read from; None to use the routers."""
     queryset: ClassVar[Any] = None
-    """Where reading begins: a queryset or a manager. By default the model's default manager."""
+    """Base queryset or manager of all reads. By default the model's default manager."""
 
     resources: ClassVar[bool] = True
-    """Are rows resources too: `shop.order://7` as `get` gives it, `shop.order://{?customer,search,cursor}` as `list`
-    does?"""
+    """True if rows are also resources.
+
+    `shop.order://7` reads a row like `get`, `shop.order://{?customer,search,cursor}` reads a page like `list`.
+    """
     publish_changes: ClassVar[bool] = True
-    """Are clients that subscribed to a row told when it is saved or deleted? Each transaction that does costs an append
-    to the event log."""
+    """True if subscribed clients are notified when a row is saved or deleted.
+
+    Each transaction with such changes appends to the event log once.
+    """
 
     registry: Registry
 
     def __init__(self) -> None:
         if not isinstance(getattr(self, "model", None), type) or not issubclass(self.model, models.Model):
             raise DeclarationError(f"{self.source}: say for which model it is: @register(Model), or model = Model")
+
         self.prefix = f"{(type(self).prefix or str(self.model._meta.model_name)).rstrip('_')}_"
         self.inline_toolsets: tuple[ModelInline, ...] = ()
-        """The `inlines`, ready for use."""
+        """Bound instances of `inlines`."""
         self.action_tools: dict[str, tuple[Callable[..., Any], ActionOptions]] = {}
-        """The actions by name."""
+        """Actions by name."""
         self._gate = Gate(self._permission(), tuple(self.scopes), self.prefix)
         self._exposure: Exposure | None = None
         self._neighbours: dict[type[models.Model], ModelToolset] = {}
         self._verbs: dict[str, Tool] = {}
         self.is_generic = conf.orm_style() == "generic"
-        """Are its verbs parts of tools that serve all models?"""
+        """True if its tools are parts of the generic tools that serve all models."""
         self.uri_scheme = f"{self.model._meta.app_label}.{self.model._meta.model_name}".replace("_", "-")
-        """The scheme of the URIs of its rows; RFC 3986 allows no underscore in one."""
+        """Scheme of the URIs of its rows; RFC 3986 does not allow underscores in a scheme."""
         self.is_scoped = _is_scoped(self)
-        """May there be rows of the model that some callers are not given?"""
+        """True if some rows of the model may be hidden from some callers."""
 
     @classmethod
     def bound_to(cls, subject: Any) -> "ModelToolset":
-        """The instance for a model. Raises DeclarationError."""
+        """Return the instance for a model.
+
+        Raises:
+            DeclarationError: `subject` is not the model of the class.
+        """
         given = cls.__dict__.get("model", subject)
         if not (isinstance(subject, type) and issubclass(subject, models.Model)) or given is not subject:
             raise DeclarationError(f"{source_of(cls)}: register it for its model, not for {subject!r}")
-        # A class of the toolset's own, so that one may be registered for several models.
+        # Avoid `cls()`: `__init__` needs the model, and one class can be registered for several models.
         instance = cls.__new__(cls)
         instance.model = subject
         instance.__init__()  # type: ignore[misc]
@@ -139,11 +185,15 @@ class ModelToolset(Toolset):
 
     @property
     def source(self) -> str:
-        """Where it was declared, for messages about it."""
+        """Return the place of the declaration, for messages."""
         return source_of(type(self))
 
     def attach(self, registry: Registry) -> None:
-        """Check the declaration as far as it stands alone. Raises DeclarationError."""
+        """Check the declaration and connect the toolset to others on the server.
+
+        Raises:
+            DeclarationError: the declaration is invalid or conflicts with another toolset.
+        """
         others = [toolset for toolset in registry.toolsets if isinstance(toolset, ModelToolset)]
         for other in others:
             if other.model is self.model:
@@ -156,24 +206,28 @@ class ModelToolset(Toolset):
                     f"the tools of {self.source} and of {other.source} have the same names, {self.prefix}…; "
                     "give one of the two another prefix"
                 )
+
         self.registry = registry
         check_declaration(self)
         check_writing(self)
+
         self._neighbours = {self.model: self, **{other.model: other for other in others}}
         self.inline_toolsets = inlines_of(self)
         self.action_tools = actions_of(self)
         check_confirm(self)
         for other in others:
-            # What was compiled without this one may see more now.
+            # Exposures compiled before this registration may gain relations to this model.
             other._neighbours[self.model] = self
             other._exposure = None
+
         if self.is_generic:
             for name in self.tools:
                 self.verb(name)
+
         model_registered.send(self.model, toolset=self, server=registry.name)
 
     def declarations(self) -> list[tuple[Callable[[], Primitive | Completer], str]]:
-        """The verbs, the actions, the rows, and what marked methods declare."""
+        """Return the declarations of tools, actions, row resources and marked methods."""
         names = () if self.is_generic else dict.fromkeys(self.tools)
         verbs: list[Declaration] = [(partial(self.verb, name), f"{self.source}, {name}") for name in names]
         actions: list[Declaration] = [
@@ -182,7 +236,11 @@ class ModelToolset(Toolset):
         return [*verbs, *actions, *resources_of(self), *super().declarations()]
 
     def verb(self, name: str) -> Tool:
-        """The tool of a verb, with what the class says. Raises DeclarationError."""
+        """Return a tool by name, with the options of the class.
+
+        Raises:
+            DeclarationError: the tool cannot be built.
+        """
         if name not in self._verbs:
             tool = self._build(lambda _: VERBS[name](self), None)
             assert isinstance(tool, Tool)
@@ -190,55 +248,56 @@ class ModelToolset(Toolset):
         return self._verbs[name]
 
     def tool_name(self, verb: str) -> str:
-        """What clients call a verb by."""
+        """Return the full name of a tool, as clients call it."""
         return f"{GENERIC_PREFIX if self.is_generic else self.prefix}{verb}"
 
     def _action(self, name: str, fn: Callable[..., Any], options: ActionOptions) -> Callable[[], Primitive | Completer]:
         return lambda: self._build(lambda _: build_action(self, name, fn, options), None)
 
-    # Who may look at all
+    # Access
 
     def admits(self, ctx: Context) -> bool:
-        """Does the caller have what the class asks for, `permission` and `scopes`? Its tools ask by themselves;
-        this is for where rows are reached from elsewhere: by paths, references and inlines.
+        """Return True if the caller has the `permission` and `scopes` of the class.
+
+        Its tools check this themselves. Use this method where rows are reached through paths, references and inlines.
         """
         authorizer = ctx.server.authorizer
         return not authorizer.guards(self._gate) or authorizer.allows(ctx.principal, self._gate)
 
     def lets_view(self, ctx: Context, obj: Any = None) -> bool:
-        """May rows, or this one, be shown to the caller where they are reached from elsewhere?"""
+        """Return True if rows, or this row, may be shown to the caller in related rows."""
         return self.admits(ctx) and bool(self.has_view_permission(ctx, obj))
 
-    # What is exposed
+    # Exposed fields
 
     @property
     def exposure(self) -> Exposure:
-        """What it exposes, compiled at the first use after the last registration."""
+        """Return the exposed fields, compiled on first use after the last registration."""
         if self._exposure is None:
             self._exposure = expose(self)
         return self._exposure
 
     def field_names(self) -> tuple[str, ...]:
-        """What `fields` comes to."""
+        """Return the names in `fields`, with "__all__" expanded."""
         return names_of(self)
 
     def shows(self, name: str) -> bool:
-        """Is this a field that rows of the model show?"""
+        """Return True if rows of the model show this field."""
         return name in self.field_names()
 
     def beside(self, model: Any) -> "ModelToolset | None":
-        """The toolset of another model on the same server."""
+        """Return the toolset of a model on the same server, or None."""
         return self._neighbours.get(model)
 
     def own_method(self, name: str) -> Callable[..., Any] | None:
-        """A method that the project's class adds to ModelToolset."""
+        """Return a method that a subclass adds to ModelToolset, or None."""
         method = None if hasattr(ModelToolset, name) else getattr(self, name, None)
-        # A class is none: the toolset's own `model` is one, and columns of many models are called so.
+        # Skip classes: `self.model` is a class, and "model" is a common column name.
         return method if callable(method) and not isinstance(method, type) else None
 
     @property
     def label_path(self) -> str | None:
-        """The column that names a row; None when no text column is shown."""
+        """Return the name of the column that labels a row, or None."""
         if self.label_field is not None:
             return self.label_field
         named = [name.lstrip("^=") for name in self.search_fields]
@@ -249,91 +308,99 @@ class ModelToolset(Toolset):
 
     @property
     def serves_rows(self) -> bool:
-        """Can a row be read by its URI?"""
+        """Return True if rows can be read by their URI."""
         return self.resources and "get" in self.tools
 
     def uri(self, pk: Any) -> str:
-        """The URI of a row."""
+        """Return the URI of a row."""
         return f"{self.uri_scheme}://{pk if type(pk) is int else quote(str(pk), safe='')}"
 
     @property
     def description(self) -> str:
-        """What `describe` says of the model: the docstring of the toolset, or of the model."""
+        """Return the docstring of the toolset or of the model, for `describe`."""
         return next((text for cls in (type(self), self.model) if (text := _docstring(cls))), "")
 
     def permission_name(self, action: str) -> str:
-        """Django's permission for an action on the model: view, add, change or delete."""
+        """Return Django's permission for view, add, change or delete on the model."""
         return f"{self.model._meta.app_label}.{action}_{self.model._meta.model_name}"
 
-    # What projects override
+    # Hooks for projects
 
     def get_queryset(self, ctx: Context) -> "models.QuerySet[Any, Any]":
-        """The rows that the caller may see. All that any verb finds, counts, follows or names is among them."""
+        """Return the rows that the caller may see.
+
+        All tools restrict their rows to this queryset, including counts, references and labels.
+        """
         rows = self.queryset if self.queryset is not None else self.model._default_manager
         found: models.QuerySet[Any, Any] = rows.all()
         return found if self.using is None else found.using(self.using)
 
     def has_view_permission(self, ctx: Context, obj: Any = None) -> bool:
-        """May the caller see rows, or this one? Once overridden, Django's permission is not asked any more."""
+        """Return True if the caller may see rows, or this row.
+
+        An override replaces the check of Django's permission.
+        """
         return _has_perm(ctx, self.permission_name("view"))
 
     def has_add_permission(self, ctx: Context) -> bool:
-        """May the caller add rows?"""
+        """Return True if the caller may add rows."""
         return _has_perm(ctx, self.permission_name("add"))
 
     def has_change_permission(self, ctx: Context, obj: Any = None) -> bool:
-        """May the caller change rows, or this one?"""
+        """Return True if the caller may change rows, or this row."""
         return _has_perm(ctx, self.permission_name("change"))
 
     def has_delete_permission(self, ctx: Context, obj: Any = None) -> bool:
-        """May the caller delete rows, or this one?"""
+        """Return True if the caller may delete rows, or this row."""
         return _has_perm(ctx, self.permission_name("delete"))
 
     def get_ordering(self, ctx: Context) -> Names:
-        """The order of lists that ask for none."""
+        """Return the default order of lists."""
         return self.ordering
 
     def get_search_results(
         self, ctx: Context, queryset: "models.QuerySet[Any, Any]", search_term: str
     ) -> "models.QuerySet[Any, Any] | None":
-        """The rows of `queryset` that a search finds; None for the search over `search_fields`."""
+        """Return the matching rows of `queryset`, or None to search `search_fields`."""
         return None
 
     def get_form_class(self, ctx: Context) -> "FormClass":
-        """The form that validates what the caller writes. One that has fewer fields narrows what may be written; the
-        tools' schemas show what `form` has.
+        """Return the form that validates the caller's writes.
+
+        A form with fewer fields reduces the writable fields. The tools' schemas always show the fields of `form`.
         """
         return self.default_form
 
     def save_model(self, ctx: Context, obj: Any, form: Any, change: bool) -> None:
-        """Save a row that its form has validated, inside the transaction. `change` is False for a new one."""
-        # With a primary key Django would try an UPDATE first, and take the place of a row that no check has seen.
+        """Save a validated row inside the transaction; `change` is False for a new row."""
+        # With a primary key Django would first try an UPDATE, which could overwrite a row that was never checked.
         obj.save(using=self.db_for_write(ctx), force_insert=not change and obj.pk is not None)
 
     def delete_model(self, ctx: Context, obj: Any) -> None:
-        """Delete a row, inside the transaction."""
+        """Delete a row inside the transaction."""
         obj.delete(using=self.db_for_write(ctx))
 
     def db_for_write(self, ctx: Context) -> str:
-        """The alias of the database that rows are written to; by default what the routers say."""
+        """Return the alias of the database to write to; by default that of the routers."""
         return router.db_for_write(self.model)
 
     def log_write(self, ctx: Context, rows: Sequence[models.Model], flag: int, message: Any) -> None:
-        """Note a write in the admin's log, where the admin is installed and the caller is a user. `flag` and `message`
-        are those of LogEntry.
+        """Record a write in the admin's log.
+
+        Requires that the admin is installed and that the caller is a user. `flag` and `message` are those of LogEntry.
         """
         admin_log.write(ctx, rows, flag, message)
 
-    # What of it clients may write
+    # Writable fields
 
     @property
     def default_form(self) -> "FormClass":
-        """The form of `form` and `fields`."""
+        """Return the form class built from `form` and `fields`."""
         return self.declared_fillable.form
 
     @property
     def declared_fillable(self) -> "Fillable":
-        """What clients may give to it."""
+        """Return the writable form of the declaration."""
         plans = self.exposure.plans
         if "fillable" not in plans:
             plans["fillable"] = fillable_of(self, form_class_of(self, self.fixed_fields))
@@ -341,22 +408,22 @@ class ModelToolset(Toolset):
         return found
 
     def fillable(self, ctx: Context) -> "Fillable":
-        """What the caller may give to the form of this call."""
+        """Return the writable form of this call."""
         form, known = self.get_form_class(ctx), self.declared_fillable
         return known if form is known.form else fillable_of(self, form)
 
     @property
     def fixed_fields(self) -> tuple[str, ...]:
-        """Fields of the form that are the server's to fill."""
+        """Return the names of form fields that the server fills."""
         return ()
 
     @property
     def chooses_rows(self) -> bool:
-        """Does the project say here which rows a caller is given?"""
+        """Return True if the project restricts the rows that a caller may see."""
         return self.overrides("get_queryset")
 
     def overrides(self, hook: str) -> bool:
-        """Does the project's class define this hook itself?"""
+        """Return True if a subclass overrides this hook."""
         return getattr(type(self), hook) is not getattr(ModelToolset, hook)
 
 
@@ -366,7 +433,10 @@ def _has_perm(ctx: Context, permission: str) -> bool:
 
 
 def _docstring(cls: type[Any]) -> str:
-    """The class's own docstring; Django writes one of its own, "Model(fields…)", for models without."""
+    """Return the class's own docstring.
+
+    Django generates a docstring for models without one, "Model(fields…)". It is ignored.
+    """
     text = cls.__dict__.get("__doc__") or ""
     return "" if text.startswith(f"{cls.__name__}(") else inspect.cleandoc(text)
 

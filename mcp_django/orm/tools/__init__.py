@@ -1,8 +1,8 @@
-"""The verbs: what a ModelToolset can do with its model. Each is a function of a toolset that builds a Tool.
+"""Builders of a ModelToolset's tools: each takes a toolset and returns a Tool.
 
-    VERBS["list"](toolset) -> Tool
+    TOOL_BUILDERS["list"](toolset) -> Tool
 
-A verb of a project's own is a method marked with `@tool` in the toolset's class.
+Projects add tools of their own as methods marked with `@tool` in the toolset's class.
 """
 
 from collections.abc import Callable
@@ -33,4 +33,4 @@ VERBS: "dict[str, Callable[[ModelToolset], Tool]]" = {
     "delete": build_delete,
     "history": build_history,
 }
-"""By name, as `tools` of a toolset lists them."""
+"""Builders by the names that `tools` of a toolset accepts."""

@@ -1,4 +1,4 @@
-"""`aggregate`: counts, sums, averages, least and greatest values, by groups."""
+"""`aggregate`: count, sum, average, minimum and maximum by groups."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ COUNT = ({"function": "count"},)
 
 
 def build(toolset: "ModelToolset") -> Tool:
-    """The tool that groups rows and sums them up."""
+    """Build the tool that groups and aggregates rows."""
     return build_verb(
         toolset,
         "aggregate",
@@ -34,7 +34,7 @@ def build(toolset: "ModelToolset") -> Tool:
 
 
 def arguments_schema(toolset: "ModelToolset") -> Schema:
-    """What `aggregate` takes."""
+    """Return the input schema of `aggregate`."""
     names = ", ".join(toolset.exposure.ordering)
     name: Schema = {"type": "string", "maxLength": 200}
     metric = object_schema(
@@ -50,6 +50,7 @@ def arguments_schema(toolset: "ModelToolset") -> Schema:
         },
         ("function",),
     )
+
     properties: Schema = {
         "group_by": {
             "type": "array",
@@ -83,7 +84,7 @@ def arguments_schema(toolset: "ModelToolset") -> Schema:
 
 
 def result_schema(toolset: "ModelToolset") -> Schema:
-    """What `aggregate` gives."""
+    """Return the output schema of `aggregate`."""
     properties: Schema = {
         "groups": {
             "type": "array",
@@ -96,7 +97,7 @@ def result_schema(toolset: "ModelToolset") -> Schema:
 
 
 def aggregate_rows(toolset: "ModelToolset", ctx: Context, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The groups, of the rows that the caller may see."""
+    """Return the groups of the rows that the caller may see."""
     given = arguments.get
     limit = int(given("limit", toolset.max_limit))
     with Reading(toolset, ctx) as reading:
@@ -107,7 +108,10 @@ def aggregate_rows(toolset: "ModelToolset", ctx: Context, arguments: dict[str, A
 
 
 def _plain(rows: "QuerySet[Any, Any]") -> "QuerySet[Any, Any]":
-    """The same rows in a queryset that can be grouped: DISTINCT and what is annotated would take part in it."""
+    """Return the same rows as a queryset that can be grouped.
+
+    DISTINCT and annotations of a queryset would change its groups.
+    """
     query = rows.query
     if not (query.distinct or query.combinator or query.annotation_select or query.group_by is not None):
         return rows

@@ -1,4 +1,4 @@
-"""What verbs have in common: how a function of toolset, context and arguments becomes a Tool."""
+"""Common parts of all tools: `build_model_tool` makes a Tool of a function."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -34,12 +34,14 @@ def build_verb(
     annotations: ToolAnnotations = READING,
     atomic: tuple[str, ...] | None = None,
 ) -> Tool:
-    """The Tool of a verb.
+    """Build a Tool of a function.
 
-    `run` is given toolset, context and arguments, on a lane (or on the loop, if it is `async def`). `arguments` and
-    `result` make the schemas, at the first look. `action` is the Django permission it takes ("view", "add", "change",
-    "delete"): without it the tool is hidden. Where the project overrides the action's `has_…_permission`, that is asked
-    in each call instead, and a call that it refuses is answered like one of an unknown tool.
+    `run` receives toolset, context and arguments. It runs on a worker thread, or on the event loop if it is `async
+    def`. `arguments` and `result` build the schemas on first use.
+
+    `action` names the required Django permission: "view", "add", "change" or "delete". Callers without it do not see
+    the tool. If the project overrides `has_<action>_permission`, that hook replaces the permission. It runs for each
+    call, and denied calls are answered like calls of an unknown tool.
     """
     where = f"{toolset.source}, {name}"
     hook = f"has_{action}_permission"
@@ -65,6 +67,7 @@ def build_verb(
             return run(toolset, ctx, arguments)
 
         fn = handle_now
+
     return Tool(
         name=name,
         title=None,
@@ -80,7 +83,10 @@ def build_verb(
 
 
 class Reading:
-    """One reading call: the rows that the caller may see, and the caller's scope. Enter it around the statements."""
+    """Rows and scope of one reading call, with a time limit for its statements.
+
+    Use it as a context manager around the statements.
+    """
 
     def __init__(self, toolset: "ModelToolset", ctx: Context) -> None:
         self.rows: models.QuerySet[Any, Any] = toolset.get_queryset(ctx)
@@ -97,5 +103,5 @@ class Reading:
 
 
 def named(model: type[models.Model], *, plural: bool = False) -> str:
-    """What the model is called in a description."""
+    """Return the model's name for a description."""
     return str(model._meta.verbose_name_plural if plural else model._meta.verbose_name)

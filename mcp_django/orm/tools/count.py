@@ -1,4 +1,4 @@
-"""`count`: how many rows fit."""
+"""`count`: the number of matching rows."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def build(toolset: "ModelToolset") -> Tool:
-    """The tool that counts rows."""
+    """Build the tool that counts rows."""
     return build_verb(
         toolset,
         "count",
@@ -25,17 +25,17 @@ def build(toolset: "ModelToolset") -> Tool:
 
 
 def arguments_schema(toolset: "ModelToolset") -> Schema:
-    """What `count` takes."""
+    """Return the input schema of `count`."""
     return object_schema({"filters": filters_schema(toolset), **search_schema(toolset)})
 
 
 def result_schema(toolset: "ModelToolset") -> Schema:
-    """What `count` gives."""
+    """Return the output schema of `count`."""
     return object_schema({"count": {"type": "integer"}}, ("count",))
 
 
 def count_rows(toolset: "ModelToolset", ctx: Context, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The number of rows that fit, of those that the caller may see."""
+    """Count the matching rows that the caller may see."""
     with Reading(toolset, ctx) as reading:
         rows = filtered(reading.scope, reading.rows, arguments.get("filters"))
         return {"count": searched(reading.scope, rows, arguments.get("search")).order_by().count()}

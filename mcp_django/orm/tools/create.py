@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def build(toolset: "ModelToolset") -> Tool:
-    """The tool that adds a row."""
+    """Build the tool that adds a row."""
     tool = build_verb(
         toolset,
         "create",
@@ -31,5 +31,9 @@ def build(toolset: "ModelToolset") -> Tool:
 
 
 def create_row(toolset: "ModelToolset", ctx: Context, arguments: dict[str, Any]) -> Any:
-    """Add the row. Raises ToolError."""
+    """Add the row.
+
+    Raises:
+        ToolError: the row is invalid or the write is refused.
+    """
     return Create(toolset, ctx, arguments).answer()

@@ -1,4 +1,4 @@
-"""`delete`: one row."""
+"""`delete`: deletion of one row."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def build(toolset: "ModelToolset") -> Tool:
-    """The tool that deletes a row."""
+    """Build the tool that deletes a row."""
     tool = build_verb(
         toolset,
         "delete",
@@ -31,5 +31,9 @@ def build(toolset: "ModelToolset") -> Tool:
 
 
 def delete_row(toolset: "ModelToolset", ctx: Context, arguments: dict[str, Any]) -> Any:
-    """Delete the row. Raises ToolError."""
+    """Delete the row.
+
+    Raises:
+        ToolError: the deletion is refused.
+    """
     return Delete(toolset, ctx, arguments).answer()

@@ -1,4 +1,7 @@
-"""`describe`: what there is to ask of a model, in the caller's language and as far as the caller may see."""
+"""`describe`: the fields and options of a model that the caller may use.
+
+Texts are in the caller's language.
+"""
 
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def build(toolset: "ModelToolset") -> Tool:
-    """The tool that describes the model."""
+    """Build the tool that describes the model."""
     return build_verb(
         toolset,
         "describe",
@@ -33,7 +36,7 @@ def build(toolset: "ModelToolset") -> Tool:
 
 
 def result_schema(toolset: "ModelToolset") -> Schema:
-    """What `describe` gives."""
+    """Return the output schema of `describe`."""
     text: Schema = {"type": "string"}
     texts: Schema = {"type": "array", "items": text}
     choice = object_schema({"value": {}, "label": text}, ("value", "label"))
@@ -53,6 +56,7 @@ def result_schema(toolset: "ModelToolset") -> Schema:
         },
         ("name", "type"),
     )
+
     properties = {
         "model": text,
         "title": text,
@@ -69,11 +73,12 @@ def result_schema(toolset: "ModelToolset") -> Schema:
 
 
 def describe_model(toolset: "ModelToolset", ctx: Context, arguments: dict[str, Any]) -> dict[str, Any]:
-    """What the caller may ask for. No statement is needed for it."""
+    """Return the description of the model for the caller; runs no SQL."""
     exposure, meta = toolset.exposure, toolset.model._meta
     scope = Scope(toolset, ctx, "")
     known = {**exposure.fields, **{name: item for name, item in exposure.filters.items() if name != "pk"}}
     pk = exposure.pk.codec
+
     return {
         "model": meta.label,
         "title": str(capfirst(meta.verbose_name_plural)),
@@ -89,7 +94,10 @@ def describe_model(toolset: "ModelToolset", ctx: Context, arguments: dict[str, A
 
 
 def _may(toolset: "ModelToolset", verb: str, ctx: Context) -> bool:
-    """Is the verb there for the caller? One that is hidden is not named here either."""
+    """Return True if the caller may use a tool.
+
+    The description must not name hidden tools.
+    """
     tool, authorizer = toolset.verb(verb), ctx.server.authorizer
     if not getattr(toolset, f"has_{tool.metadata['action']}_permission")(ctx):
         return False
@@ -111,6 +119,7 @@ def _field(scope: Scope, item: ExposedField) -> Schema:
         "lookups": list(item.codec.lookups) if item.codec is not None and item.name in exposure.filters else [],
         "orderable": item.name in exposure.ordering,
     }
+
     if text := str(getattr(field, "help_text", "") or ""):
         described["description"] = text
     if choices := getattr(field, "flatchoices", None):

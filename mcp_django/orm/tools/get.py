@@ -1,4 +1,4 @@
-"""`get`: one row, by its primary key."""
+"""`get`: one row by its primary key."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def build(toolset: "ModelToolset") -> Tool:
-    """The tool that gets one row."""
+    """Build the tool that gets one row."""
     return build_verb(
         toolset,
         "get",
@@ -30,47 +30,58 @@ def build(toolset: "ModelToolset") -> Tool:
 
 
 def arguments_schema(toolset: "ModelToolset") -> Schema:
-    """What `get` takes."""
+    """Return the input schema of `get`."""
     return object_schema({"pk": pk_schema(toolset), "fields": fields_schema(toolset)}, ("pk",))
 
 
 def pk_schema(toolset: "ModelToolset") -> Schema:
-    """The argument that names a row."""
+    """Return the schema of the primary key argument."""
     return {**value_schema(toolset.exposure.pk), "description": f"The primary key of the {named(toolset.model)}"}
 
 
 def result_schema(toolset: "ModelToolset") -> Schema:
-    """What `get` gives: the row, with its inlines, and its version where it can be written."""
+    """Return the output schema of `get`: row, inlines, and version if writable."""
     row, definitions = full_row_schema(toolset)
     return {**row, "$defs": definitions} if definitions else row
 
 
 def get_row(toolset: "ModelToolset", ctx: Context, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The row. Raises NotFound, also for rows that the caller may not see."""
+    """Return the row.
+
+    Raises:
+        NotFound: the row is missing or hidden from the caller.
+    """
     with Reading(toolset, ctx) as reading:
         scope = reading.scope
         names = arguments.get("fields")
         if names is not None:
             names = {scope.resolve(name, Purpose.READ).name for name in names}
+
         key = key_of(toolset, arguments["pk"])
         if toolset.overrides("has_view_permission"):
             obj = reading.rows.filter(pk=key).first()
             if obj is None or not toolset.has_view_permission(ctx, obj):
                 raise absent(toolset, arguments["pk"])
+
         plan = plan_of(toolset, scope, names)
         columns = version_columns(toolset)
         rows = selected(scope, reading.rows, plan, columns).filter(pk=key)[:1]
         items, values = read(scope, rows, plan, columns)
         if not items:
             raise absent(toolset, arguments["pk"])
+
         own = values[0][len(plan.columns) :]
         return completed(toolset, ctx, items[0], values[0][0], own, using=reading.database, whole=names is None)
 
 
 def key_of(toolset: "ModelToolset", value: Any) -> Any:
-    """A primary key out of JSON. Raises NotFound for what cannot be one."""
+    """Parse a primary key from JSON.
+
+    Raises:
+        NotFound: the value is not a valid key.
+    """
     codec = toolset.exposure.pk.codec
-    assert codec is not None  # it is a column
+    assert codec is not None  # a primary key is always a column
     try:
         return codec.decode(value)
     except ValueError:
@@ -78,5 +89,5 @@ def key_of(toolset: "ModelToolset", value: Any) -> Any:
 
 
 def absent(toolset: "ModelToolset", value: Any) -> NotFound:
-    """What is said of a row that is not there, or not for this caller."""
+    """Build the error for a missing or hidden row."""
     return NotFound(f"There is no {named(toolset.model)} with the primary key {str(value)[:100]!r}")

@@ -1,8 +1,11 @@
-"""`history`: what was done to a row, from the admin's log: by clients and in the admin alike.
+"""`history`: changes of a row from the admin's log, by clients and administrators.
 
-The log speaks of every field. What the toolset does not show is left out, and an entry about nothing else with it; so
-are the names that the row had, other people's names unless the caller may see users here, and free texts, which may say
-anything.
+The log contains all fields. These parts are removed:
+
+- fields that the toolset does not show, and entries without any shown field.
+- earlier labels of the row.
+- names of other users, unless the caller may see users.
+- free texts, whose content is unknown.
 """
 
 from collections.abc import Iterator
@@ -28,16 +31,21 @@ if TYPE_CHECKING:
     from mcp_django.orm.toolset import ModelToolset
 
 LOOKED_AT = 1000
-"""Entries of the log that one call looks at."""
+"""Maximum number of log entries that one call reads."""
 _KINDS = {ADDITION: "added", CHANGE: "changed", DELETION: "deleted"}
 
 
 def build(toolset: "ModelToolset") -> Tool:
-    """The tool that tells a row's history. Raises DeclarationError without the admin."""
+    """Build the tool that returns a row's history.
+
+    Raises:
+        DeclarationError: the admin is not installed.
+    """
     if log_entries() is None:
         raise DeclarationError(
             f"{toolset.source}: the verb 'history' reads the admin's log; install django.contrib.admin"
         )
+
     return build_verb(
         toolset,
         "history",
@@ -49,18 +57,19 @@ def build(toolset: "ModelToolset") -> Tool:
 
 
 def arguments_schema(toolset: "ModelToolset") -> Schema:
-    """What `history` takes."""
+    """Return the input schema of `history`."""
     limit = {"type": "integer", "minimum": 1, "maximum": toolset.max_limit, "default": toolset.page_size}
     offset = {"type": "integer", "minimum": 0, "maximum": LOOKED_AT, "default": 0, "description": "Entries to skip"}
     return object_schema({"pk": pk_schema(toolset), "limit": limit, "offset": offset}, ("pk",))
 
 
 def result_schema(toolset: "ModelToolset") -> Schema:
-    """What `history` gives."""
+    """Return the output schema of `history`."""
     text: Schema = {"type": "string"}
     kind = {"type": "string", "enum": list(_KINDS.values())}
     user = object_schema({"you": {"type": "boolean"}, "pk": {}, "label": text}, ("you",))
     below = object_schema({"name": text, "kind": kind}, ("name", "kind"))
+
     entry = object_schema(
         {
             "time": {"type": "string", "format": "date-time"},
@@ -76,15 +85,21 @@ def result_schema(toolset: "ModelToolset") -> Schema:
 
 
 def history_of_row(toolset: "ModelToolset", ctx: Context, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The entries. Raises NotFound, also for rows that the caller may not see."""
+    """Return the entries.
+
+    Raises:
+        NotFound: the row is missing or hidden from the caller.
+    """
     limit, offset = arguments.get("limit", toolset.page_size), arguments.get("offset", 0)
     with Reading(toolset, ctx) as reading:
         may = toolset.has_view_permission
         (row,) = find(toolset, ctx, [arguments["pk"]], using=reading.database, may=may)
+
         kinds = apps.get_model("contenttypes", "ContentType").objects
         entries = log_entries().objects.filter(
             content_type=kinds.get_for_model(row, for_concrete_model=False), object_id=str(row.pk)
         )
+
         told = _Told(toolset, ctx)
         items = list(told.each(entries.order_by("-action_time", "-pk")[:LOOKED_AT]))
         page = items[offset : offset + limit]
@@ -93,7 +108,7 @@ def history_of_row(toolset: "ModelToolset", ctx: Context, arguments: dict[str, A
 
 
 class _Told:
-    """What of the log one caller is told."""
+    """Serializer of log entries for one caller."""
 
     def __init__(self, toolset: "ModelToolset", ctx: Context) -> None:
         self._toolset, self._ctx = toolset, ctx
@@ -113,7 +128,7 @@ class _Told:
         self._actions = {options.title or name.replace("_", " ") for name, (_, options) in toolset.action_tools.items()}
 
     def each(self, entries: Any) -> Iterator[tuple[dict[str, Any], Any]]:
-        """What there is to tell, each with its entry."""
+        """Yield serialized entries, each with its log entry."""
         for entry in entries:
             item = self._item(entry)
             if item is not None:
@@ -128,6 +143,7 @@ class _Told:
         text = entry.change_message
         if text in self._actions:
             return {**item, "action": text}
+
         parts, hidden = _parts(text), False
         inlines = []
         for part in parts or ():
@@ -141,19 +157,22 @@ class _Told:
                     inlines.append({"name": self._inlines[name], "kind": kind})
                 else:
                     hidden = True
+
         if inlines:
             item["inlines"] = inlines
         nothing = not item["fields"] and not inlines and (hidden or parts is None)
         return None if nothing and entry.action_flag == CHANGE else item
 
     def name_users(self, page: list[tuple[dict[str, Any], Any]]) -> None:
-        """Add to each item who did it: the caller, or somebody whose name is told where the caller may see users."""
+        """Add the user to each item, with a name if the caller may see users."""
         me = getattr(self._ctx.user, "pk", None)
         target = self._toolset.beside(get_user_model())
+
         labels: dict[Any, Any] = {}
         if target is not None and target.lets_view(self._ctx) and target.label_path is not None:
             rows = target.get_queryset(self._ctx).filter(pk__in={entry.user_id for _, entry in page})
             labels = {row.pk: row for row in rows if target.has_view_permission(self._ctx, row)}
+
         for item, entry in page:
             item["by"] = {"you": me is not None and entry.user_id == me}
             if target is not None and entry.user_id in labels:
@@ -163,7 +182,7 @@ class _Told:
 
 
 def _parts(text: str) -> list[dict[str, Any]] | None:
-    """A message as LogEntry structures it; None for free text."""
+    """Parse a message in the structure of LogEntry; return None for free text."""
     try:
         parts = jsonrpc.loads(text.encode()) if text else []
     except ValueError:

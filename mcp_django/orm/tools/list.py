@@ -1,4 +1,4 @@
-"""`list`: rows, filtered, searched, ordered, a page at a time."""
+"""`list`: filtered, searched and ordered rows, in pages."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def build(toolset: "ModelToolset") -> Tool:
-    """The tool that lists rows."""
+    """Build the tool that lists rows."""
     return build_verb(
         toolset,
         "list",
@@ -42,7 +42,7 @@ def build(toolset: "ModelToolset") -> Tool:
 
 
 def arguments_schema(toolset: "ModelToolset") -> Schema:
-    """What `list` takes."""
+    """Return the input schema of `list`."""
     properties: Schema = {
         "filters": filters_schema(toolset),
         **search_schema(toolset),
@@ -56,7 +56,7 @@ def arguments_schema(toolset: "ModelToolset") -> Schema:
 
 
 def result_schema(toolset: "ModelToolset") -> Schema:
-    """What `list` gives."""
+    """Return the output schema of `list`."""
     row, definitions = row_schema(toolset)
     properties: Schema = {
         "items": {"type": "array", "items": row},
@@ -67,7 +67,7 @@ def result_schema(toolset: "ModelToolset") -> Schema:
 
 
 def list_rows(toolset: "ModelToolset", ctx: Context, arguments: dict[str, Any]) -> dict[str, Any]:
-    """One page."""
+    """Return one page of rows."""
     given = arguments.get
     limit = int(given("limit", toolset.page_size))
     with Reading(toolset, ctx) as reading:
@@ -76,19 +76,23 @@ def list_rows(toolset: "ModelToolset", ctx: Context, arguments: dict[str, Any]) 
         if names is not None:
             names = {scope.resolve(name, Purpose.READ).name for name in names}
         plan = plan_of(toolset, scope, names)
+
         order = Order(scope, given("order_by"))
         question = digest_of({"filters": given("filters"), "search": given("search")})
         cursor = given("cursor")
         after = None if cursor is None else order.read(question, cursor)
+
         total = _fitting(scope, reading.rows, arguments).order_by().count() if given("with_total") else None
         columns = order.columns
         if given("search") and toolset.overrides("get_search_results"):
-            # The project's hook is given rows as it knows them.
+            # The hook of the project expects model instances, so select columns afterwards.
             rows = order.apply(_fitting(scope, reading.rows, arguments))
         else:
             rows = _fitting(scope, selected(scope, reading.rows, plan, columns, order=order), arguments)
+
         if after is not None:
             rows = rows.filter(order.after(after))
+
         items, values = read(scope, rows[: limit + 1], plan, columns, limit=limit)
         more = len(values) > limit
         key = values[limit - 1][len(plan.columns) :] if more else ()

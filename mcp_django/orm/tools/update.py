@@ -1,4 +1,4 @@
-"""`update`: some values of a row."""
+"""`update`: changes of some values of a row."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def build(toolset: "ModelToolset") -> Tool:
-    """The tool that changes a row."""
+    """Build the tool that changes a row."""
     tool = build_verb(
         toolset,
         "update",
@@ -31,5 +31,9 @@ def build(toolset: "ModelToolset") -> Tool:
 
 
 def update_row(toolset: "ModelToolset", ctx: Context, arguments: dict[str, Any]) -> Any:
-    """Change the row. Raises ToolError."""
+    """Change the row.
+
+    Raises:
+        ToolError: the new values are invalid or the write is refused.
+    """
     return Update(toolset, ctx, arguments).answer()
