@@ -1,7 +1,8 @@
-"""Views of Django REST framework as tools: `expose` one, or all that drf-spectacular documents by `from_spectacular`.
+"""Views of Django REST framework as tools.
 
-This room is the one door to rest_framework. Nothing else in the package imports it, so a project without Django REST
-framework never meets it.
+`expose` makes tools of one view. `from_spectacular` makes tools of all views that drf-spectacular documents.
+
+Only this package imports rest_framework, so projects without Django REST framework do not need it.
 """
 
 try:
@@ -23,7 +24,7 @@ __all__ = ["expose", "from_spectacular"]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "from_spectacular":  # which takes drf-spectacular and the extra `openapi`
+    if name == "from_spectacular":  # needs drf-spectacular and the extra `openapi`
         return getattr(import_module(f"{__name__}.openapi_document"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

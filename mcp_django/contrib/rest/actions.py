@@ -1,7 +1,7 @@
-"""What a view can do: the actions of a viewset, the methods of any other view.
+"""Actions of a view: the actions of a viewset, or the HTTP methods of other views.
 
-A viewset is read as DRF's routers read it (`rest_framework.routers.SimpleRouter`); nothing is called and nothing is
-written on the class.
+A viewset is inspected like DRF's routers do (`rest_framework.routers.SimpleRouter`). The class is not called or
+modified.
 """
 
 import difflib
@@ -26,12 +26,15 @@ STANDARD = {
     "partial_update": ("patch", True),
     "destroy": ("delete", True),
 }
-"""The actions that routers know by name: their method, and whether they are about one row."""
+"""Standard actions of routers: the HTTP method, and True if they apply to one row."""
 SAFE = ("list", "retrieve")
-"""What is exposed when `actions` is left out."""
+"""Actions that are exposed by default."""
 ALL = "__all__"
 METHODS = ("get", "post", "put", "patch", "delete")
-"""The methods that become tools. HEAD and OPTIONS say nothing that a list of tools does not."""
+"""HTTP methods that become tools.
+
+HEAD and OPTIONS would add nothing to a list of tools.
+"""
 _GENERIC = (
     ("get", mixins.ListModelMixin, "list"),
     ("get", mixins.RetrieveModelMixin, "retrieve"),
@@ -44,20 +47,24 @@ _GENERIC = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Subject:
-    """What was given to `expose`."""
+    """View that was passed to `expose`."""
 
     cls: type[Any]
-    """The view class; that of `@api_view` for a function."""
+    """View class; for a function the class created by `@api_view`."""
     callback: Callable[..., Any] | None = None
-    """The function that `as_view` or `@api_view` made; None when a class was given."""
+    """Function made by `as_view` or `@api_view`; None if a class was passed."""
     initkwargs: Mapping[str, Any] = field(default_factory=dict)
-    """What `as_view` was given."""
+    """Keyword arguments of `as_view`."""
     actions: Mapping[str, str] | None = None
-    """Method → action, where a viewset's `as_view` was given some."""
+    """Method → action, if they were passed to a viewset's `as_view`."""
 
     @classmethod
     def of(cls, view: Any) -> "Subject":
-        """Raises DeclarationError for what is no view of DRF's."""
+        """Inspect an argument of `expose`.
+
+        Raises:
+            DeclarationError: the argument is not a DRF view.
+        """
         if isinstance(view, type) and issubclass(view, APIView):
             return cls(view)
         made_of = getattr(view, "cls", None)
@@ -74,12 +81,12 @@ class Subject:
 
     @property
     def name(self) -> str:
-        """How messages call it."""
+        """Return the dotted name for messages."""
         return f"{self.cls.__module__}.{self.cls.__qualname__}"
 
     @property
     def model(self) -> Any:
-        """The model of its rows, if it says which."""
+        """Return the model of the view's rows, or None if unknown."""
         queryset = self.initkwargs.get("queryset", getattr(self.cls, "queryset", None))
         model = getattr(queryset, "model", None)
         serializer = self.initkwargs.get("serializer_class", getattr(self.cls, "serializer_class", None))
@@ -88,21 +95,21 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Action:
-    """One thing a view can do: a method of HTTP, and the function that answers it."""
+    """Action of a view: an HTTP method and the function that handles it."""
 
     key: str
-    """How `actions=` names it, and what its tool's name ends with."""
+    """Name in `actions=`, and suffix of the tool's name."""
     name: str
-    """The function's name on the class."""
+    """Name of the function on the class."""
     method: str
-    """In lower case."""
+    """HTTP method in lower case."""
     detail: bool | None
-    """Is it about one row? None where only the route knows."""
+    """True if the action applies to one row; None if that depends on the route."""
     function: Callable[..., Any]
     kwargs: Mapping[str, Any] = field(default_factory=dict)
-    """What `@action` was given for the view."""
+    """Keyword arguments of `@action` for the view."""
     is_extra: bool = False
-    """Was it declared with `@action`?"""
+    """True if the action was declared with `@action`."""
 
     @property
     def is_reading(self) -> bool:
@@ -110,12 +117,12 @@ class Action:
 
     @property
     def is_stock(self) -> bool:
-        """Is the function DRF's own, so that its answer is known?"""
+        """Return True if the function is DRF's own, so that its response is known."""
         return self.function.__module__.startswith("rest_framework.")
 
 
 def actions_of(subject: Subject) -> dict[str, Action]:
-    """Everything that a view can do, by key."""
+    """Return all actions of a view by key."""
     found = list(_of_viewset(subject) if subject.is_viewset else _of_view(subject))
     times = Counter(action.name for action in found)
     if subject.is_viewset:
@@ -124,7 +131,11 @@ def actions_of(subject: Subject) -> dict[str, Action]:
 
 
 def select(subject: Subject, wanted: Sequence[str] | str | None) -> list[Action]:
-    """The actions that `actions=` names. Raises DeclarationError."""
+    """Return the actions that `actions=` selects.
+
+    Raises:
+        DeclarationError: a name is unknown, or nothing is selected.
+    """
     known = actions_of(subject)
     if wanted is None:
         chosen = [action for action in known.values() if action.is_reading and _is_safe(subject, action)]
@@ -133,10 +144,12 @@ def select(subject: Subject, wanted: Sequence[str] | str | None) -> list[Action]
                 f"{subject.name} has nothing that only reads; name what may be used: actions={sorted(known)}"
             )
         return chosen
+
     if wanted == ALL:
         return list(known.values())
     if isinstance(wanted, str):
         raise DeclarationError(f'{subject.name}: actions is a list or "__all__"; write actions=[{wanted!r}]')
+
     chosen = []
     for name in wanted:
         meant = [action for action in known.values() if name in (action.key, action.name)]
@@ -145,11 +158,15 @@ def select(subject: Subject, wanted: Sequence[str] | str | None) -> list[Action]
             hint = f"; did you mean {close[0]!r}?" if close else f"; it has {', '.join(sorted(known))}"
             raise DeclarationError(f"{subject.name} has no action {name!r}{hint}")
         chosen += [action for action in meant if action not in chosen]
+
     return chosen
 
 
 def default_prefix(subject: Subject, actions: Sequence[Action]) -> str:
-    """What stands before the keys: the model's name where the keys are verbs, else the view's."""
+    """Return the prefix of tool names.
+
+    It is the model's name before standard actions, else the view's name.
+    """
     model = subject.model
     if model is not None and (subject.is_viewset or all(action.key in STANDARD for action in actions)):
         return f"{model._meta.model_name}_"
@@ -157,7 +174,7 @@ def default_prefix(subject: Subject, actions: Sequence[Action]) -> str:
 
 
 def view_name(subject: Subject) -> str:
-    """The view's name as names of tools are written: `BookViewSet` is "book"."""
+    """Return the view's name for tool names: `BookViewSet` becomes "book"."""
     name = re.sub(r"(ViewSet|APIView|View)$", "", subject.cls.__name__) or subject.cls.__name__
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
@@ -183,7 +200,7 @@ def _viewset_action(cls: type[Any], method: str, name: str, declared: Any) -> Ac
 
 
 def _by_method(action: Action) -> Action:
-    """One of several methods that the same function answers."""
+    """Add the method to the key of an action with several methods."""
     key = f"{action.name}_{action.method}"
     return Action(key, action.name, action.method, action.detail, action.function, action.kwargs, action.is_extra)
 
@@ -195,12 +212,15 @@ def _of_view(subject: Subject) -> "list[Action]":
 
 
 def _verb(cls: type[Any], method: str) -> str:
-    """What a method of a generic view does; the method itself for any other view."""
+    """Return the action of a generic view's method, else the method itself."""
     return next((verb for m, mixin, verb in _GENERIC if m == method and issubclass(cls, mixin)), method)
 
 
 def _answering(cls: type[Any], method: str) -> Any:
-    """The function behind a method: DRF's generic `get` only calls `list`, which the project may have written."""
+    """Return the function behind a method.
+
+    DRF's generic `get` only calls `list`, which the project may override.
+    """
     function, verb = getattr(cls, method), _verb(cls, method)
     return getattr(cls, verb, function) if function.__module__.startswith("rest_framework.") else function
 

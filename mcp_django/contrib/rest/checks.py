@@ -1,4 +1,4 @@
-"""Can every view that was exposed be called? Registered when the first is."""
+"""System check of exposed views, registered with the first exposed view."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,12 +11,15 @@ from mcp_django.contrib.rest.plan_builder import routed
 from mcp_django.contrib.rest.tools import Exposed
 
 EXPOSED: "WeakSet[Exposed]" = WeakSet()
-"""What `expose` was given."""
+"""Actions passed to `expose`."""
 
 
 @register
 def check_exposed_views(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
-    """A view behaves as its route says, so there must be one route, and nothing around it that calls would not pass."""
+    """Check the routes of exposed views.
+
+    Each view needs one route, and calls must not bypass decorators around it.
+    """
     found: list[CheckMessage] = []
     for exposed in sorted(EXPOSED, key=repr):
         try:

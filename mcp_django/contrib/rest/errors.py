@@ -1,4 +1,7 @@
-"""What a view refuses, in words: DRF's error bodies (`exceptions.APIException.detail`) as lines for a model."""
+"""Text of error responses: one line for each problem, for a model.
+
+The source are DRF's error bodies (`exceptions.APIException.detail`).
+"""
 
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
@@ -7,16 +10,17 @@ from typing import Any
 from rest_framework.settings import api_settings
 
 LINES = 50
-"""Lines told at most; whoever has these to mend does not need the rest yet."""
+"""Maximum number of lines. Further problems can wait until these are fixed."""
 LONGEST = 4000
-"""Characters."""
+"""Maximum length of the text in characters."""
 
 
 def error_text(status: int, data: Any, retry_after: str | None = None) -> str:
-    """The text of an error: a line for each field, or the view's own words.
+    """Format an error as one line per field, or in the view's own words.
 
-    `retry_after` is in seconds; what DRF says of a throttled request names them, unless the project says it otherwise.
+    `retry_after` is in seconds. It is added unless the text contains it, as DRF's own text for throttled requests does.
     """
+
     lines = list(dict.fromkeys(_lines(data, "")))
     if len(lines) > LINES:
         lines = [*lines[:LINES], f"… and {len(lines) - LINES} more"]

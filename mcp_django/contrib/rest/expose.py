@@ -1,4 +1,4 @@
-"""`expose`: views of Django REST framework become tools."""
+"""`expose`: make tools of views of Django REST framework."""
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ V = TypeVar("V")
 
 
 class ExposeOptions(TypedDict, total=False):
-    """What `expose` takes besides a view and a server. Mappings are by action."""
+    """Options of `expose`; mappings are by action."""
 
     actions: Sequence[str] | Literal["__all__"]
     prefix: str
@@ -62,26 +62,32 @@ def expose(
     view: None = None, *, server: str | Server = "default", **options: Unpack[ExposeOptions]
 ) -> Callable[[V], V]: ...
 def expose(view: Any = None, *, server: str | Server = "default", **options: Unpack[ExposeOptions]) -> Any:
-    """Make tools of a view: `expose(BookViewSet)`, or `@expose(actions=["list", "publish"])` above it.
+    """Make tools of a view.
 
-    `view` is a viewset or APIView class, a function of `@api_view`, or what `as_view()` returns. It is given back
-    unchanged. A call of a tool is a request to the view: authentication by the call's principal, then the view's own
-    permissions, throttles, parsers, filters, pagination, versioning and exception handler.
+        expose(BookViewSet)
 
-    `actions` are those to expose; without it list and retrieve (the GET of other views), with "__all__" every one. An
-    action's tool is called `<model>_<action>`; `prefix` replaces what comes before the action, `names` the whole.
+        @expose(actions=["list", "publish"])
+        class BookViewSet(ModelViewSet): ...
 
-    `lookup` is the name of the argument that finds a row. `inputs` and `outputs` say what an action takes and gives
-    where its serializer does not: a serializer, a JSON Schema, or None for nothing. `parameters` adds query parameters
-    to an action, by name with their schemas. `page_size` is asked for where a caller does not.
+    `view` is a viewset or APIView class, a function of `@api_view`, or the result of `as_view()`. It is returned
+    unchanged. A call of a tool is a request to the view. It is authenticated as the call's principal. Then the view's
+    own permissions, throttles, parsers, filters, pagination, versioning and exception handler apply.
 
-    `route` chooses one of several routes, by its name, basename or namespace. `kwargs` fills what the path captures:
-    values, or functions of the Context. `version` is the API version of all calls, `host` the host that links point
-    to. `decorated` accepts that decorators around the routed view do not run for calls.
+    `actions` selects the actions to expose. The default is list and retrieve (the GET method of other views). "__all__"
+    selects all. A tool is called `<model>_<action>`. `prefix` replaces the part before the action, `names` the whole
+    name.
 
-    `permission` and `scopes` are asked for before the view's own permissions, and may be given by action.
-    `hide_denied` hides a tool from those whom the view's permission classes refuse before they see a row. The rest is
-    as for `@tool`.
+    `lookup` is the name of the argument that selects a row. `inputs` and `outputs` declare the input and output of an
+    action if its serializer does not. Their values are a serializer, a JSON Schema, or None for nothing. `parameters`
+    adds query parameters to an action, by name with their schemas. `page_size` is the default size of a page.
+
+    `route` selects one of several routes, by its name, basename or namespace. `kwargs` fills in captured path
+    arguments, with values or functions of the Context. `version` is the API version of all calls, `host` the host name
+    in links. `decorated` accepts that decorators around the routed view do not run for calls.
+
+    `permission` and `scopes` are checked before the view's own permissions, and may be given by action. `hide_denied`
+    hides a tool from callers that the view's permission classes reject before they see a row. All other options are as
+    for `@tool`.
     """
 
     def decorate(found: Any) -> Any:
@@ -93,19 +99,20 @@ def expose(view: Any = None, *, server: str | Server = "default", **options: Unp
 
 
 def _register(registry: Registry, view: Any, options: ExposeOptions) -> None:
-    """Add the tools. What is wrong with the options as a whole is one problem of the registry's."""
+    """Register the tools; invalid options become one problem of the registry."""
     source = f"{getattr(view, '__module__', '?')}.{getattr(view, '__qualname__', view)}"
     makers: list[tuple[Callable[[], Tool], str]] = []
     try:
         subject = Subject.of(view)
         makers = _makers(subject, options)
     except DeclarationError as problem:
-        refused = problem  # the name of an exception ends with its block
+        refused = problem  # Python deletes `problem` at the end of the block.
 
         def refuse() -> Tool:
             raise refused
 
         makers = [(refuse, source)]
+
     for make, name in makers:
         registry.add(make, name)
 
@@ -124,7 +131,7 @@ def _makers(subject: Subject, options: ExposeOptions) -> list[tuple[Callable[[],
 
 def _check(subject: Subject, options: ExposeOptions) -> None:
     known = get_type_hints(ExposeOptions)
-    # A misspelt `permission` must not make tools that are open to everybody.
+    # A misspelled `permission` would otherwise expose the tools without a permission.
     for name in sorted(options.keys() - known.keys()):
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
@@ -162,6 +169,7 @@ def _tool(subject: Subject, action: Action, chosen: Sequence[Action], options: E
             given[name] = wanted
     if options.get("hide_denied"):
         given["permission"] = both(given.get("permission"), exposed.admits)
+
     tool = build_tool(
         _nothing,
         _of(action, options.get("names"), None) or _name(subject, action, chosen, options),
@@ -169,6 +177,7 @@ def _tool(subject: Subject, action: Action, chosen: Sequence[Action], options: E
         annotations=_annotations(action),
         **given,
     )
+
     tool.parameters = Arguments(exposed)
     tool.handler = Handler(handle, {"context": Context})
     tool.source = f"{subject.name}.{action.name}"
@@ -177,7 +186,7 @@ def _tool(subject: Subject, action: Action, chosen: Sequence[Action], options: E
 
 
 def _nothing() -> None:
-    """What a tool's options are checked with; the view takes its place."""
+    """Validate a tool's options in place of the view, which replaces this function."""
 
 
 def _wishes(action: Action, options: ExposeOptions) -> Wishes:
@@ -195,7 +204,7 @@ def _wishes(action: Action, options: ExposeOptions) -> Wishes:
 
 
 def _of(action: Action, by_action: Mapping[str, Any] | None, otherwise: Any) -> Any:
-    """What a mapping has for an action, by its key or its name."""
+    """Return an action's value in a mapping by key or name."""
     found = by_action or {}
     return found[action.key] if action.key in found else found.get(action.name, otherwise)
 
@@ -204,17 +213,19 @@ def _name(subject: Subject, action: Action, chosen: Sequence[Action], options: E
     prefix = options.get("prefix")
     everything = list(actions_of(subject).values())
     if prefix is None and not subject.is_viewset and len(everything) == 1 and action.key == action.method:
-        return view_name(subject)  # a view that does one thing is called after itself
+        return view_name(subject)  # a view with a single action needs no suffix
     return f"{default_prefix(subject, everything) if prefix is None else prefix}{action.key}"
 
 
 def _description(subject: Subject, action: Action) -> str:
-    """What the project says of an action, or what it does to which rows."""
+    """Return the project's description of an action, or a generated one."""
     own = None if action.is_stock else (action.kwargs.get("description") or getattr(action.function, "__doc__", None))
     if own is None and not subject.is_viewset and action.key == action.method:
         own = subject.cls.__doc__
+
     if own:
         return _paragraphs(str(own))
+
     model = subject.model
     one = str(model._meta.verbose_name) if model is not None else view_name(subject).replace("_", " ")
     many = str(model._meta.verbose_name_plural) if model is not None else f"{one} rows"
@@ -227,6 +238,7 @@ def _description(subject: Subject, action: Action) -> str:
         "partial_update": f"Change a {one}: fields left out stay as they are.",
         "destroy": f"Delete a {one}.",
     }.get(action.key, f"{action.key.replace('_', ' ').capitalize()}: {one}.")
+
     return f"{said} {about}" if about else said
 
 
@@ -236,7 +248,7 @@ def _paragraphs(text: str) -> str:
 
 
 def _annotations(action: Action) -> ToolAnnotations:
-    """What a method of HTTP promises (RFC 9110, section 9.2)."""
+    """Return the annotations that follow from the HTTP method (RFC 9110, section 9.2)."""
     if action.is_reading:
         return ToolAnnotations(read_only=True)
     idempotent = action.method in ("put", "delete")

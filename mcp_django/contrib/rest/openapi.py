@@ -1,7 +1,7 @@
-"""The one door to drf-spectacular: what it says of an action, where it is the view's schema class.
+"""Access to drf-spectacular: its description of an action.
 
-Schemas of OpenAPI become JSON Schema: references are followed, `nullable` becomes null, what is only read is left out
-of what may be given.
+It is used if drf-spectacular provides the view's schema class. OpenAPI schemas are converted to JSON Schema. References
+are resolved, `nullable` becomes a null type, and read-only fields are removed from inputs.
 """
 
 import copy
@@ -28,7 +28,7 @@ except ImportError:
 
 logger = logging.getLogger("mcp_django.rest")
 DEPTH = 12
-"""Schemas inside each other that are described; deeper ones are anything."""
+"""Maximum nesting of described schemas; deeper schemas accept anything."""
 _KEPT = frozenset(
     {
         "type",
@@ -50,28 +50,31 @@ _KEPT = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What drf-spectacular says of one action."""
+    """Description of one action by drf-spectacular."""
 
     query: Mapping[str, Parameter]
     body: Schema | None
-    """None when it takes none."""
+    """Schema of the request's body; None without body."""
     answer: Schema | None
-    """None when it says nothing of one."""
+    """Schema of the response; None if not described."""
     description: str = ""
 
 
 def operation_of(view: Any, function: Any, path: str, method: str) -> Operation | None:
-    """None where the schema class of the view, or of the `function` that answers, is another, or leaves the action out,
-    or fails.
+    """Describe an action, or return None if drf-spectacular cannot.
 
-    `path` is as OpenAPI writes it: "/books/{id}/". The view is set up as for a request.
+    It cannot if the view, or the `function` that handles the action, has another schema class. The same holds if it
+    excludes the action, or fails.
+
+    `path` is in OpenAPI's form: "/books/{id}/". The view is prepared as for a request.
     """
-    # @extend_schema leaves a class on a function, as for drf_spectacular.generators.SchemaGenerator.create_view.
+    # @extend_schema stores a class on the function, as drf_spectacular.generators.SchemaGenerator.create_view expects.
     own = getattr(function, "kwargs", {}).get("schema") or view.schema
-    schema = own() if isinstance(own, type) else copy.copy(own)  # the view's own keeps what it works on
+    schema = own() if isinstance(own, type) else copy.copy(own)  # copied, because a schema object stores state
     if not isinstance(schema, KINDS):
         return None
     schema.view = view
+
     registry = ComponentRegistry()
     try:
         with GENERATOR_STATS.silence():
@@ -83,6 +86,7 @@ def operation_of(view: Any, function: Any, path: str, method: str) -> Operation 
         return None
     if found is None:
         return None
+
     entries = [entry for entry in found.get("parameters", ()) if entry.get("in") == "query"]
     translate = _Translation(components)
     return Operation(
@@ -98,15 +102,17 @@ def operation_of(view: Any, function: Any, path: str, method: str) -> Operation 
 
 def _body(body: Mapping[str, Any] | None, translate: "_Translation") -> Schema | None:
     contents = (body or {}).get("content", {})
-    # Of the media types the one that tells most: a form has files where JSON has none.
+    # Prefer multipart: a form describes files, JSON does not.
     chosen = next((c for m, c in contents.items() if m.startswith("multipart/")), None)
     chosen = chosen or next(iter(contents.values()), None)
     return None if chosen is None else translate.given(chosen.get("schema", {}))
 
 
 def _files(declared: Any) -> dict[str, Schema]:
-    """The files among the fields of a request, which drf-spectacular calls addresses unless COMPONENT_SPLIT_REQUEST is
-    set: `declared` is a serializer, or one for each media type.
+    """Return the file fields of a request body.
+
+    drf-spectacular describes them as URLs unless COMPONENT_SPLIT_REQUEST is set. `declared` is a serializer, or a
+    mapping of media types to serializers.
     """
     if isinstance(declared, Mapping):
         forms = [one for media_type, one in declared.items() if str(media_type).startswith("multipart/")]
@@ -139,28 +145,30 @@ class _Translation:
         self._components = components
 
     def given(self, schema: Mapping[str, Any]) -> Schema:
-        """What may be given."""
+        """Convert the schema of an input."""
         return self._translate(schema, given=True, depth=0)
 
     def returned(self, schema: Mapping[str, Any]) -> Schema:
-        """What comes back; nothing is promised to be there."""
+        """Convert the schema of an output, in which no property is required."""
         return self._translate(schema, given=False, depth=0)
 
     def _translate(self, schema: Mapping[str, Any], *, given: bool, depth: int) -> Schema:
         if depth > DEPTH:
             return {}
+
         if "$ref" in schema:
             name = str(schema["$ref"]).removeprefix("#/components/schemas/")
             rest = {key: value for key, value in schema.items() if key != "$ref"}
             schema = {**self._components.get(name, {}), **rest}
         if given and schema.get("format") == "binary":
             return {**FILE, **{key: schema[key] for key in ("description",) if key in schema}}
+
         found: Schema = {key: value for key, value in schema.items() if key in _KEPT}
         if not given:
             found.pop("required", None)
         elif "required" in found:
             found["required"] = [n for n in found["required"] if self._is_shown(schema["properties"].get(n, {}), given)]
-        for key in ("minimum", "maximum"):  # OpenAPI 3.0 says with a flag that a limit is excluded
+        for key in ("minimum", "maximum"):  # OpenAPI 3.0 marks exclusive limits with a boolean
             exclusive = f"exclusive{key.capitalize()}"
             if found.get(exclusive) is True:
                 found[exclusive] = found.pop(key)
@@ -182,7 +190,7 @@ class _Translation:
                 found[key] = translate(schema[key])
         for key in ("oneOf", "anyOf", "allOf"):
             if key in schema:
-                # Alternatives of OpenAPI may overlap: a blank text is of two enumerations.
+                # Alternatives of OpenAPI may overlap: a blank text can be part of two enumerations.
                 found["allOf" if key == "allOf" else "anyOf"] = [translate(inner) for inner in schema[key]]
         return found
 

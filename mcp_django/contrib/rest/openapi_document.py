@@ -1,4 +1,4 @@
-"""The document that drf-spectacular makes of a project, as a toolset whose calls go to the views without HTTP."""
+"""Toolset of drf-spectacular's document; calls go to the views without HTTP."""
 
 import functools
 import threading
@@ -28,16 +28,16 @@ def from_spectacular(
     decorated: bool = False,
     **options: Any,
 ) -> OpenAPIToolset:
-    """The operations of the views of Django REST framework that drf-spectacular documents.
+    """Make tools of the DRF views that drf-spectacular documents.
 
         register(from_spectacular(prefix="shop", routes=[Route("GET *"), Route(expose=None)]))
 
-    The document is made when the project is complete, of `urlconf` and for `api_version`; or it is given, as
-    OpenAPIToolset takes it. `root` is the path that its paths are below, where SCHEMA_PATH_PREFIX_TRIM is set.
+    The document is generated once the project is complete, for `urlconf` and `api_version`. Alternatively `document` is
+    given, in a form that OpenAPIToolset accepts. `root` is the prefix of its paths if SCHEMA_PATH_PREFIX_TRIM is set.
 
-    A call is a request to the view: authentication by the call's principal, then the view's own permissions,
-    throttles, parsers and filters, as with `expose`. `decorated` accepts that decorators around routed views do not
-    run for calls. The other options are those of OpenAPIToolset.
+    A call is a request to the view, authenticated as the call's principal. Then the view's own permissions, throttles,
+    parsers and filters apply, as with `expose`. `decorated` accepts that decorators around routed views do not run for
+    calls. All other options are those of OpenAPIToolset.
     """
     if document is None:
         document = functools.partial(off_loop, functools.partial(_generated, urlconf, api_version))
@@ -58,7 +58,7 @@ def _generated(urlconf: str | None, api_version: str | None) -> Any:
 
 
 class _StandIns:
-    """Views with the call's principal in the place of their authenticators."""
+    """Factory of views that authenticate requests as the call's principal."""
 
     def __init__(self, *, decorated: bool) -> None:
         self._decorated = decorated
@@ -84,6 +84,7 @@ class _StandIns:
                 f"This view is decorated with {', '.join(foreign)} where it is routed, which calls would not pass; the "
                 "project has to put it on the class, or say decorated=True if calls need not"
             )
+
         known = {name for one in (view, made) for name in getattr(one, "_non_atomic_requests", ())}
         made._non_atomic_requests = known
         return cast("View", made)

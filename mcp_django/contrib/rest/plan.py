@@ -1,7 +1,7 @@
-"""How the arguments of one tool become a request: compiled once for a URLconf.
+"""Request plan: conversion of a tool's arguments to a request.
 
-Arguments are flat: what the path captures, what the query string takes, and the fields of the body, side by side. A
-body whose fields have the same names as the others, or whose fields are not known, is one argument, `body`.
+A plan is compiled once per URLconf. Arguments are flat: path arguments, query parameters and fields of the body, side
+by side. The body is a single argument `body` if its fields are unknown or conflict with other names.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,30 +27,30 @@ _LOOSE: Schema = {"type": [*_SCALARS, "array"], "items": {"type": _SCALARS}}
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Plan:
-    """What a call needs to know, and what a list shows."""
+    """Compiled request of one action, with the schemas of its arguments."""
 
     subject: Subject
     action: Action
     route: Route | None
     callback: Callable[..., Any]
-    """The view, with the call's principal for authentication."""
+    """The view, authenticating as the call's principal."""
     path: Mapping[str, str]
-    """Argument → what it is called in the path."""
+    """Argument → name in the path."""
     path_schemas: Mapping[str, Schema]
     query: Mapping[str, Parameter]
     version: Version
     body: Schema | None
-    """None when the action takes none."""
+    """Schema of the body; None without body."""
     is_flat: bool
-    """Are the body's fields arguments of their own?"""
+    """True if the body's fields are separate arguments."""
     writer: BodyWriter
     media_types: tuple[str, ...]
-    """What the view renders, JSON first."""
+    """Media types that the view renders, JSON first."""
     answer: Schema | None
-    """The output schema before it is wrapped; None when nothing is promised."""
+    """Output schema before it is wrapped; None if the output is unknown."""
     description: str = ""
     defaults: Mapping[str, str] = field(default_factory=dict)
-    """Query parameters that a call has unless it says otherwise."""
+    """Default values of query parameters."""
 
     @property
     def body_fields(self) -> Mapping[str, Schema]:
@@ -58,11 +58,11 @@ class Plan:
 
     @property
     def files(self) -> frozenset[str]:
-        """The arguments that are files, or lists of them."""
+        """Return the names of arguments that are files or lists of files."""
         return frozenset(name for name, schema in self.body_fields.items() if is_file(schema))
 
     def schema(self) -> Schema:
-        """The arguments in full."""
+        """Return the full schema of the arguments."""
         properties: dict[str, Schema] = dict(self.path_schemas)
         properties |= {name: parameter.schema for name, parameter in self.query.items()}
         required = [*self.path, *(name for name, parameter in self.query.items() if parameter.required)]
@@ -70,6 +70,7 @@ class Plan:
             properties[self.version.param] = self.version.schema
             if self._needs_version():
                 required.append(self.version.param)
+
         if self.is_flat:
             properties |= self.body_fields
             required += (self.body or {}).get("required", [])
@@ -77,24 +78,28 @@ class Plan:
             properties[BODY] = self.body if self.body.get("type") else {"description": "The request's JSON body"}
             if self.body.get("required") or self.body.get("minItems"):
                 required.append(BODY)
+
         schema: Schema = {"type": "object", "properties": properties}
         if required:
             schema["required"] = required
         return {**schema, "additionalProperties": False}
 
     def gate(self) -> Schema:
-        """What is checked before the view is asked: names, and what cannot be written into a request.
+        """Return the schema that is checked before the view runs.
 
-        The rest is the view's to refuse, in its own order (permissions and throttles first) and its own words.
+        It only checks names and values that cannot be part of a request. The view validates the rest, in its own order
+        (permissions and throttles first) and with its own messages.
         """
         properties: dict[str, Schema] = {name: {"type": ["string", "integer"]} for name in self.path}
         properties |= dict.fromkeys(self.query, _LOOSE)
+
         if self.version.is_asked:
             properties[self.version.param] = {"type": ["string", "null"]}
         for name, schema in self.body_fields.items():
             properties[name] = _file_gate(schema) if is_file(schema) else {}
         if not self.is_flat and self.body is not None:
             properties[BODY] = {}
+
         required = [*self.path, *([self.version.param] if self._needs_version() else [])]
         return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
@@ -103,7 +108,7 @@ class Plan:
         return version.is_asked and version.place == "path" and version.default is None
 
     def body_of(self, arguments: Mapping[str, Any]) -> Body:
-        """The body that the arguments ask for."""
+        """Return the body for the arguments."""
         if self.body is None:
             return Body()
         if not self.is_flat:
@@ -112,7 +117,7 @@ class Plan:
         return self.writer.write(given)
 
     def query_of(self, arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
-        """The query string's pairs."""
+        """Return the pairs of the query string."""
         pairs = [pair for name, one in self.query.items() if name in arguments for pair in one.encode(arguments[name])]
         pairs += [pair for pair in self.defaults.items() if arguments.get(pair[0]) is None]
         if self.version.place == "query" and (version := self._version(arguments)) is not None:
@@ -120,27 +125,33 @@ class Plan:
         return pairs
 
     def accept(self, arguments: Mapping[str, Any]) -> str:
-        """The header Accept: JSON in whatever form the view has it, or else what it has."""
+        """Return the Accept header, with the view's JSON media types first."""
         version = self._version(arguments) if self.version.place == "accept" else None
         asked = [f"{kind}; {self.version.param}={_token(version)}" for kind in self.media_types[:1] if version]
         return ", ".join([*asked, *self.media_types, "*/*"])
 
     def locate(self, arguments: Mapping[str, Any], fixed: Mapping[str, Any]) -> tuple[str, dict[str, Any], Any]:
-        """The path, the view's keyword arguments, and what the resolver found, if the view has a route.
+        """Return the path, the view's keyword arguments, and the resolver match.
 
-        Raises Http404 where HTTP would come to nothing, or to another view.
+        The match is None for a view without a route.
+
+        Raises:
+            Http404: over HTTP these values would match no view, or another view.
         """
         kwargs = {name: arguments[argument] for argument, name in self.path.items()} | dict(fixed)
         route = self.route
+
         version = self._version(arguments)
         by_path = self.version.place == "path" and version is not None
         if by_path and (route is None or self.version.param in route.arguments):
             kwargs[self.version.param] = version
+
         if self.version.place == "namespace" and version is not None and route is not None:
             route = namespaces(self.subject, self.action, route).get(version)
             if route is None and arguments.get(self.version.param) is not None:
                 raise Http404("Not found.")
             route = route or self.route
+
         if route is None:
             kwargs = {name: path_text(value) for name, value in kwargs.items()}
             return self._made_up(kwargs), kwargs, None
@@ -151,7 +162,10 @@ class Plan:
         return self.version.chosen(arguments.get(self.version.param)) if self.version.place else None
 
     def _made_up(self, kwargs: Mapping[str, str]) -> str:
-        """A path for a view that has no route: links in its answers lead nowhere, as the view itself does."""
+        """Return an invented path for a view without a route.
+
+        Links in its responses do not work.
+        """
         parts = [self.subject.cls.__name__.lower(), *kwargs.values()]
         if any("/" in part or not part for part in parts):
             raise Http404("Not found.")
@@ -170,17 +184,27 @@ def _file_gate(schema: Schema) -> Schema:
 
 
 def with_uploads(arguments: dict[str, Any], files: frozenset[str]) -> dict[str, Any]:
-    """The arguments with an Upload for each file. Raises ArgumentError."""
+    """Return the arguments with a `FileUpload` for each file.
+
+    Raises:
+        ArgumentError: a file is not valid base64.
+    """
     return {name: uploads(value, name) if name in files else value for name, value in arguments.items()}
 
 
 def media_types_of(renderers: list[Any]) -> tuple[str, ...]:
-    """The JSON among what a view renders."""
+    """Return the JSON media types of a view's renderers."""
     return tuple(dict.fromkeys(str(one.media_type) for one in renderers if is_json(str(one.media_type))))
 
 
 def _token(version: str) -> str:
-    """A version as a parameter of a media type; one with other characters would say more than a version."""
+    """Return a version as a media type parameter.
+
+    Other characters could add further parameters.
+
+    Raises:
+        ArgumentError: the version has other characters than letters, digits and "._-".
+    """
     if not version or not all(char.isalnum() or char in "._-" for char in version):
         raise ArgumentError(f"{version[:60]!r} is no version")
     return version

@@ -1,4 +1,4 @@
-"""Plans, made: what a view, its serializers, its filters and its route say, put together."""
+"""Builder of request plans from views, serializers, filters and routes."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -28,12 +28,12 @@ UNSAID: Any = object()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
-    """What `expose` was told about one action."""
+    """Options of `expose` for one action."""
 
     route: str = ""
     lookup: str = ""
     fixed: frozenset[str] = frozenset()
-    """What the path captures that no caller says."""
+    """Captured path arguments that are set by the project, not by callers."""
     version: str | None = None
     page_size: int | None = None
     input: Any = UNSAID
@@ -43,25 +43,33 @@ class Wishes:
 
 
 def make_plan(subject: Subject, action: Action, wishes: Wishes) -> Plan:
-    """Compile one action. Raises ImproperlyConfigured where the route says what cannot be kept to."""
+    """Compile the request plan of an action.
+
+    Raises:
+        ImproperlyConfigured: the options of `expose` conflict with the route or the view.
+    """
     route, callback = routed(subject, action, wishes)
     initkwargs = initkwargs_of(subject, action, route)
     actions = actions_of_view(subject, action, route)
     view, request = pretend(subject, action, actions, initkwargs)
     operation = operation_of(view, action.function, _openapi_path(route, subject, action), action.method)
+
     serializer = _serializer(view, action)
     parsers = _read(view, "parsers", view.get_parsers, [parser() for parser in view.parser_classes])
     anything: Schema | None = {}
     body = _read(view, "input", lambda: _body(parsers, action, serializer, operation, wishes), anything)
+
     version = version_of(view, wishes.version)
     path = _path(subject, action, route, wishes, version.param if version.place == "path" else "")
     schemas = {argument: _path_schema(view, name, route, subject) for argument, name in path.items()}
+
     nothing: dict[str, Parameter] = {}
     query = _read(view, "filters", lambda: _query(view, request, action, operation), nothing)
     query |= {name: Parameter(name, dict(schema)) for name, schema in wishes.parameters.items()}
     own = {*path, *([version.param] if version.place else [])}
     query = {name: one for name, one in query.items() if name not in own}
     taken = {*path, *query, *([version.param] if version.is_asked else [])}
+
     return Plan(
         subject=subject,
         action=action,
@@ -82,7 +90,11 @@ def make_plan(subject: Subject, action: Action, wishes: Wishes) -> Plan:
 
 
 def routed(subject: Subject, action: Action, wishes: Wishes) -> tuple[Route | None, Callable[..., Any]]:
-    """The route of an action, and the view that calls go to. Raises ImproperlyConfigured as `make_plan`."""
+    """Return the route of an action and the view for its calls.
+
+    Raises:
+        ImproperlyConfigured: as for `build_plan`.
+    """
     route = find_route(subject, action, wishes.route)
     actions = actions_of_view(subject, action, route)
     callback = make_callback(subject, actions, initkwargs_of(subject, action, route))
@@ -108,7 +120,7 @@ def _openapi_path(route: Route | None, subject: Subject, action: Action) -> str:
 
 
 def _path(subject: Subject, action: Action, route: Route | None, wishes: Wishes, version_param: str) -> dict[str, str]:
-    """Argument → what the path calls it. The version has an argument of its own."""
+    """Return a mapping of arguments to names in the path, without the version."""
     own = _lookup_kwarg(subject)
     if route is not None:
         names = list(route.arguments)
@@ -140,7 +152,7 @@ def _path_schema(view: Any, name: str, route: Route | None, subject: Subject) ->
 
 
 def _read(view: Any, what: str, read: Callable[[], T], otherwise: T) -> T:
-    """What a view says of itself outside a request. One that only knows in the middle of one is served without it."""
+    """Read a property of a view outside a request, or return a default if that fails."""
     try:
         return read()
     except Exception:
@@ -157,10 +169,10 @@ def _query(view: Any, request: Request, action: Action, operation: Operation | N
 
 
 def _serializer(view: Any, action: Action) -> Any:
-    """The serializer that an action works with, where that is certain; else None.
+    """Return the serializer of an action, or None if it is not certain.
 
-    An action of the project's own need not use the view's. It does if it was given one, or if the view's
-    `get_serializer_class` gives it another than any unknown action would get.
+    An extra action of the project may not use the view's serializer. It does if `@action` sets one, or if
+    `get_serializer_class` returns another class than for an unknown action.
     """
     make = getattr(view, "get_serializer", None)
     if make is None:
@@ -170,7 +182,7 @@ def _serializer(view: Any, action: Action) -> Any:
             return None
         return make(partial=True) if action.method == "patch" else make()
     except Exception:
-        return None  # it takes what only a call has; the view will say what is wrong
+        return None  # it needs a real request; errors will come from the view
 
 
 def _has_own(view: Any, action: Action) -> bool:
@@ -189,6 +201,7 @@ def _body(
 ) -> Schema | None:
     if wishes.input is not UNSAID:
         return _told(wishes.input, body_of)
+
     if action.method not in ("post", "put", "patch"):
         return None
     if operation is not None and (not action.is_extra or _is_described(action)):
@@ -203,22 +216,27 @@ def _body(
 def _answer(view: Any, action: Action, serializer: Any, operation: Operation | None, wishes: Wishes) -> Schema | None:
     if wishes.output is not UNSAID:
         return _told(wishes.output, answer_of)
+
     if operation is not None and (action.is_stock or _is_described(action)):
         return operation.answer
     if serializer is None or not action.is_stock or action.method == "delete":
         return None
+
     is_many = isinstance(serializer, serializers.ListSerializer) and action.key == "list"
     one = answer_of(serializer.child if is_many else serializer)
     return page_answer(view, one, wishes.page_size) if action.key == "list" else one or None
 
 
 def _is_described(action: Action) -> bool:
-    """Has the project said with drf-spectacular's `@extend_schema` what the action takes and gives?"""
+    """Return True if the project described the action with `@extend_schema`."""
     return "schema" in action.kwargs or "schema" in getattr(action.function, "kwargs", {})
 
 
 def _told(told: Any, read: Any) -> Schema | None:
-    """A schema as `expose` was told it: JSON Schema, a serializer class or instance, or None for nothing."""
+    """Return the schema of an option of `expose`.
+
+    The option is a JSON Schema, a serializer class or instance, or None.
+    """
     if told is None or isinstance(told, dict):
         return told
     if isinstance(told, type) and issubclass(told, serializers.BaseSerializer):

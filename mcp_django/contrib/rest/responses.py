@@ -1,4 +1,4 @@
-"""A view's response as a tool's result: the same body, and its status where that says something."""
+"""Conversion of a view's response to a tool result."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -15,15 +15,16 @@ from mcp_django.protocol.errors import ToolError
 from mcp_django.server.primitives.results import ToolResult
 
 STATUS = "mcp-django/status"
-"""The key in a result's `_meta` for the status that HTTP would have given, unless that is 200."""
+"""Key of `_meta` for the HTTP status of the response, unless it is 200."""
 LARGEST = 16 * 1024 * 1024
-"""Bytes of a body that is no JSON; base64 and a model's patience make more of it useless."""
+"""Maximum size in bytes of a streamed body. Models cannot use larger ones."""
 
 
 def result_of(response: HttpResponseBase, request: HttpRequest, *, wrapped: bool | None) -> ToolResult:
-    """The result. `wrapped` says whether the tool's output schema has the body under "result"; None without schema.
+    """Convert a response to a tool result.
 
-    Rendering happens here, with the renderer that the view chose. Whatever the response holds open is closed.
+    `wrapped` is True if the tool's output schema has the body under "result", None without an output schema. The
+    response is rendered here, by the renderer that the view selected. The response and its resources are closed.
     """
     try:
         render = getattr(response, "render", None)
@@ -37,7 +38,7 @@ def result_of(response: HttpResponseBase, request: HttpRequest, *, wrapped: bool
 
 
 def refusal(problem: Exception) -> ToolResult | None:
-    """What Django itself answers to an exception that leaves a view; None for a bug."""
+    """Convert an exception as Django does, or return None for unexpected ones."""
     told = internal_request.refusal(problem)
     return None if told is None else _refused(*told)
 
@@ -61,15 +62,18 @@ def _success(response: HttpResponseBase, request: HttpRequest, wrapped: bool | N
     meta = {} if status == 200 else {STATUS: status}
     if 300 <= status < 400:
         return ToolResult(f"{response.reason_phrase}: {response.get('Location', '')}", meta=meta)
+
     content = _content(response)
     if not content:
         return ToolResult(f"{response.reason_phrase}.", meta=meta)
+
     if is_json(media_type):
         text = content.decode()
         return ToolResult(TextContent(text), structured=_structured(_loaded(content), wrapped), meta=meta)
     if media_type.startswith("text/"):
         charset = getattr(response, "charset", None) or "utf-8"
         return ToolResult(TextContent(content.decode(charset, errors="replace")), meta=meta)
+
     plain = media_type.partition(";")[0].strip() or "application/octet-stream"
     blob = BlobResourceContents(content, uri=request.build_absolute_uri(), mime_type=plain)
     return ToolResult(EmbeddedResource(blob), meta=meta)
@@ -85,7 +89,7 @@ def _loaded(content: bytes) -> Any:
     try:
         return jsonrpc.loads(content)
     except ValueError:
-        return None  # such as NaN, which DRF writes where it is told not to be strict
+        return None  # such as NaN, which DRF writes if it is not strict
 
 
 def _content(response: HttpResponseBase) -> bytes:

@@ -1,8 +1,8 @@
-"""Where a view stands in the URLconf: its path, what the path captures, and what `as_view` was given there.
+"""Routes of a view: paths, captured arguments, and options of `as_view`.
 
-A view behaves as its route says: a route may add permissions (`as_view(permission_classes=…)`), captured arguments,
-namespaces that are versions. Links in its answers are made of its path. The URLconf is read when a tool is first listed
-or called, because `mcp_tools.py` is imported before it.
+The route determines a view's behavior: permissions (`as_view(permission_classes=…)`), captured arguments, and
+namespaces that select versions. Links in responses are built from its path. The URLconf is read when a tool is first
+listed or called, because `mcp_tools.py` is imported before it.
 """
 
 from collections import Counter
@@ -22,23 +22,26 @@ from django.utils.regex_helper import normalize
 from mcp_django.contrib.rest.actions import Action, Subject
 
 HARMLESS = ("django.views.decorators.", "django.utils.decorators", "rest_framework.")
-"""Decorators of these modules around a routed view (caching, CSRF, compression) decide nothing about who may use it."""
+"""Modules whose decorators around a routed view do not control access.
+
+Examples are caching, CSRF and compression.
+"""
 NAMING = frozenset({"basename", "description", "detail", "name", "suffix"})
-"""What routers give `as_view` besides the view's own options."""
+"""Arguments that routers add to the view's own options in `as_view`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Route:
-    """One pattern of the URLconf that leads to a view of DRF's."""
+    """URL pattern that leads to a DRF view."""
 
     chain: tuple[Any, ...]
-    """The patterns from the root's children down to its own."""
+    """Patterns from the root's children down to its own."""
     name: str
-    """With its namespaces, as `reverse()` takes it; "" when it has none."""
+    """Name with namespaces, as `reverse()` expects it; "" without a name."""
     namespace: str
     callback: Callable[..., Any]
     arguments: Mapping[str, dict[str, Any]] = field(default_factory=dict)
-    """What the path captures, each with a schema."""
+    """Captured arguments, each with a schema."""
 
     @property
     def initkwargs(self) -> Mapping[str, Any]:
@@ -49,15 +52,22 @@ class Route:
         return getattr(self.callback, "actions", None) or {}
 
     def is_called(self, name: str) -> bool:
-        """Is `name` its name, its namespace, or its basename in that?"""
+        """Return True if `name` is the route's name, namespace or basename.
+
+        The basename is qualified by the namespace.
+        """
         basename = ":".join(part for part in (self.namespace, self.initkwargs.get("basename")) if part)
         return name in {self.name, self.namespace, basename} - {""}
 
     def match(self, kwargs: Mapping[str, Any]) -> tuple[str, ResolverMatch]:
-        """The path with these values, below the script's prefix, and what the resolver makes of it.
+        """Return the path for these values and its resolver match.
 
-        Raises Http404 where no request over HTTP with these values comes to this route.
+        The path is below the script's prefix.
+
+        Raises:
+            Http404: over HTTP no path with these values leads to this route.
         """
+
         given = {name: path_text(value) for name, value in kwargs.items()}
         for template, names in _templates(self.chain):
             if set(names) != given.keys():
@@ -69,29 +79,32 @@ class Route:
                 continue
             if found.func is self.callback and _is_kept(given, found.kwargs):
                 return path, found
+
         raise Http404("Not found.")
 
 
 def _is_kept(given: Mapping[str, str], captured: Mapping[str, Any]) -> bool:
-    """Has every text gone where it was meant for? In `<path:tenant>/files/<path:name>`, a name with "/files/" in it
-    would become part of the tenant. Values that are no text any more were converted, which takes all of them.
+    """Return True if the path captures each text as it was given.
+
+    In `<path:tenant>/files/<path:name>`, a name that contains "/files/" would become part of the tenant. Converted
+    values need no check, because a converter consumes the whole value.
     """
     return all(not isinstance(taken := captured.get(name), str) or taken == text for name, text in given.items())
 
 
 def path_text(value: Any) -> str:
-    """A value as a path has it; JSON writes some integers as 1.0."""
+    """Return a value as path text; JSON may encode an integer as 1.0."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _templates(chain: tuple[Any, ...]) -> list[tuple[str, list[str]]]:
     if any(isinstance(pattern, LocalePrefixPattern) for pattern in chain):
-        return _normalized(chain)  # the active language is part of the path
+        return _normalized(chain)  # not cached, because the path contains the active language
     return _known_templates(chain)
 
 
 def _normalized(chain: tuple[Any, ...]) -> list[tuple[str, list[str]]]:
-    # As URLResolver._populate does it, over all levels at once.
+    # Same method as URLResolver._populate, over all levels at once.
     regex = "".join(pattern.regex.pattern.removeprefix("^") for pattern in chain)
     return [(template, names) for template, names in normalize(regex)]
 
@@ -100,20 +113,22 @@ _known_templates = lru_cache(maxsize=1024)(_normalized)
 
 
 def find_route(subject: Subject, action: Action, called: str = "") -> Route | None:
-    """The first route that leads to an action; one that is `called` so, where a name is given.
+    """Return the first route to an action, with the given name if there is one.
 
-    Raises ImproperlyConfigured when there is none of that name, and when several routes lead there that do not give
-    the view the same options, of which one must be chosen.
+    Raises:
+        ImproperlyConfigured: the name is unknown, or several routes differ in the view's options.
     """
     routes = [route for route in _routes(subject.cls) if _serves(route, subject, action)]
-    # Those that format_suffix_patterns() added lead to the same view.
+    # Ignore the routes that format_suffix_patterns() adds.
     routes = [route for route in routes if "format" not in route.arguments] or routes
+
     if called:
         routes = [route for route in routes if route.is_called(called)]
         if not routes:
             raise ImproperlyConfigured(f"No route called {called!r} leads to {subject.name}.{action.name}")
     if not routes:
         return None
+
     options = [_options(route) for route in routes]
     if subject.callback is None and any(other != options[0] for other in options):
         names = ", ".join(repr(route.name or route.namespace) for route in routes)
@@ -125,8 +140,10 @@ def find_route(subject: Subject, action: Action, called: str = "") -> Route | No
 
 
 def namespaces(subject: Subject, action: Action, like: Route) -> dict[str, Route]:
-    """The routes to an action by each of their namespaces, which are its versions under NamespaceVersioning; those
-    whose view is as it is on the route `like`, for that is the one that calls go to.
+    """Return the routes to an action by each of their namespaces.
+
+    Namespaces are versions under NamespaceVersioning. Only routes with the same view and options as `reference` are
+    included, because calls go to that view.
     """
     found: dict[str, Route] = {}
     for route in _routes(subject.cls):
@@ -172,7 +189,7 @@ def _walk(patterns: Any, above: tuple[Any, ...], namespaces: tuple[str, ...]) ->
 
 
 def _captured(chain: tuple[Any, ...]) -> dict[str, dict[str, Any]]:
-    """What a path captures by name; a converter says of what type."""
+    """Return the captured arguments by name, with the schemas of their converters."""
     found: dict[str, dict[str, Any]] = {}
     for pattern in chain:
         converters = getattr(pattern, "converters", {})
@@ -190,9 +207,9 @@ def _schema(converter: Any) -> dict[str, Any]:
 
 
 def foreign_decorators(routed: Callable[..., Any], made: Callable[..., Any]) -> list[str]:
-    """The decorators around a routed view that are around a newly made one, too, or known to be harmless, left out.
+    """Return the decorators of a routed view that calls would bypass.
 
-    What they would refuse over HTTP would not be refused here, because a call goes to a view of its own.
+    Calls go to a newly created view. Decorators that this view has too, and harmless ones, are ignored.
     """
     own = Counter(function.__code__ for function in _layers(made))
     found = []

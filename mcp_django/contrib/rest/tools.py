@@ -1,7 +1,7 @@
-"""One action of one view as a tool.
+"""Tools of view actions, with schemas that are read late.
 
-What it takes and gives is read when it is first listed or called, because serializers and routes are complete by then;
-a view that is exposed while apps are loaded has neither.
+Input and output are read when a tool is first listed or called. By then serializers and routes are complete, which is
+not the case while apps are loaded.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ ANY: Schema = {"type": "object"}
 
 
 class Exposed:
-    """An action and what was wished for it; the plans of its calls."""
+    """Exposed action with its options and its compiled plans."""
 
     def __init__(
         self,
@@ -61,14 +61,21 @@ class Exposed:
         self._told: Callable[[Compiled], None] = lambda compiled: None
 
     def when_compiled(self, tell: "Callable[[Compiled], None]") -> None:
-        """Call `tell` with what is compiled: by a list, or by the check of the first call's arguments."""
+        """Set the callback for newly compiled plans.
+
+        Plans are compiled by a list, or by the check of the first call's arguments.
+        """
         self._told = tell
 
     def __repr__(self) -> str:
         return f"<{self.subject.name}.{self.action.name}>"
 
     def compiled(self) -> "Compiled":
-        """What the active URLconf makes of it. Raises ImproperlyConfigured."""
+        """Return the compiled plan for the active URLconf.
+
+        Raises:
+            ImproperlyConfigured: the options conflict with the route or the view.
+        """
         resolver = get_resolver(get_urlconf())
         found = self._compiled.get(resolver)
         if found is None:
@@ -81,7 +88,7 @@ class Exposed:
         return found
 
     def shown(self) -> "Compiled | None":
-        """The same for lists; None, and a line in the log, where it cannot be used."""
+        """Return the compiled plan, or log the problem and return None."""
         try:
             return self.compiled()
         except ImproperlyConfigured as problem:
@@ -91,9 +98,9 @@ class Exposed:
         return None
 
     def admits(self, principal: Any) -> bool:
-        """Do the view's permission classes let the principal through, as far as they look at no row?
+        """Return True if the view's permission classes accept the principal.
 
-        One that fails without what only a request has refuses.
+        No row is checked. A permission class that needs a real request and fails counts as a denial.
         """
         plan = self.compiled().plan
         actions: Mapping[str, str] = getattr(plan.callback, "actions", {})
@@ -108,12 +115,16 @@ class Exposed:
         return Compiled(repr(self), make_plan(self.subject, self.action, self.wishes))
 
     def run(self, context: Context, arguments: dict[str, Any]) -> Any:
-        """Send one request through the view. A ToolResult, or for an async view an awaitable of one."""
+        """Send one request to the view and return its ToolResult.
+
+        For an async view the result is awaitable.
+        """
         compiled = self.compiled()
         plan = compiled.plan
         request: HttpRequest | None = None
         try:
             fixed = {name: value(context) if callable(value) else value for name, value in self._kwargs.items()}
+
             path, kwargs, match = plan.locate(arguments, fixed)
             request = make_request(
                 context,
@@ -125,6 +136,7 @@ class Exposed:
                 host=self._host,
                 match=match,
             )
+
             response = plan.callback(request, **kwargs)
             if inspect.isawaitable(response):
                 return self._awaited(response, request, compiled, context)
@@ -144,25 +156,26 @@ class Exposed:
 
 
 def _refused(problem: Exception, request: HttpRequest | None) -> ToolResult:
-    """What Django would have answered. Raises what is no refusal."""
+    """Convert an exception as Django does, or raise it again."""
     refused = refusal(problem)
     if request is not None:
         close(None, request)
     if refused is None:
         raise problem
-    # What leaves a view is rolled back (ATOMIC_REQUESTS), also what a client is told of in words.
+    # Django rolls back after an exception in a view (ATOMIC_REQUESTS), even if the client gets a result.
     set_rollback()
     return refused
 
 
 class Compiled:
-    """A plan with its schemas, checked."""
+    """Compiled plan with validated schemas."""
 
     def __init__(self, name: str, plan: Plan) -> None:
         self.plan, self._name = plan, name
         self.schema = _servable(plan.schema(), plan.gate(), name)
         self._gate = Checker(plan.gate())
         self.output, self.wrapped = _rooted(plan.answer)
+
         self._answers: Checker | None = None
         if self.output is not None:
             try:
@@ -173,13 +186,17 @@ class Compiled:
         self._told = False
 
     def check(self, arguments: dict[str, Any]) -> None:
-        """Raises ArgumentError for arguments that no request could be made of."""
+        """Check that a request can be made of the arguments.
+
+        Raises:
+            ArgumentError: a name is unknown or a value cannot be encoded.
+        """
         problems = "" if self._gate.is_valid(arguments) else self._gate.problems(arguments)
         if problems:
             raise ArgumentError(problems)
 
     def note(self, value: Any) -> None:
-        """Say in the log, once, that a view answers something else than its serializers say."""
+        """Log once if a response violates the output schema."""
         if self._told or self._answers is None or self._answers.is_valid(value):
             return
         self._told = True
@@ -197,7 +214,10 @@ def _servable(schema: Schema, gate: Schema, name: str) -> Schema:
 
 
 def _rooted(answer: Schema | None) -> tuple[Schema | None, bool | None]:
-    """The schema with an object at its root, and whether it took a wrapper; None and None without schema."""
+    """Return the schema as an object, and True if it was wrapped.
+
+    Both are None without a schema.
+    """
     if not answer:
         return None, None
     if answer.get("type") == "object":
@@ -208,7 +228,7 @@ def _rooted(answer: Schema | None) -> tuple[Schema | None, bool | None]:
 
 
 class Arguments:
-    """The parameters of a tool (`server.primitives.ToolParameters`)."""
+    """Parameters of a tool (`server.primitives.ToolParameters`)."""
 
     header_params: tuple[HeaderParam, ...] = ()
 
@@ -217,21 +237,32 @@ class Arguments:
 
     @property
     def schema(self) -> Schema:
-        """The JSON Schema clients see."""
+        """Return the JSON Schema that clients see."""
         compiled = self._exposed.shown()
         return ANY if compiled is None else compiled.schema
 
     def check(self, arguments: dict[str, Any]) -> None:
-        """Raises ArgumentError for an unknown name, and for what cannot be written into a request."""
+        """Check that a request can be made of the arguments.
+
+        Raises:
+            ArgumentError: a name is unknown or a value cannot be encoded.
+        """
         self._exposed.compiled().check(arguments)
 
     def convert(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The arguments with files decoded. Raises ArgumentError."""
+        """Return the arguments with decoded files.
+
+        Raises:
+            ArgumentError: a file is not valid base64.
+        """
         return {"arguments": with_uploads(arguments, self._exposed.compiled().plan.files)}
 
 
 class Answer:
-    """The structured result of a tool (`server.primitives.ToolOutput`): what the view answers, as it is."""
+    """Structured result of a tool: the unchanged response of the view.
+
+    It implements `server.primitives.ToolOutput`.
+    """
 
     def __init__(self, compiled: Compiled) -> None:
         self._compiled = compiled
@@ -239,8 +270,9 @@ class Answer:
         self.wrapped = bool(compiled.wrapped)
 
     def structured(self, value: Any) -> Any:
-        """The view's answer, already under "result" if that is where it belongs. It is the truth, whatever the schema
-        says; a difference is noted in the log.
+        """Return the view's response, which is wrapped in "result" already if necessary.
+
+        A violation of the schema is logged, but the response is returned unchanged.
         """
         found = {} if value is None else value
         self._compiled.note(found)
@@ -249,11 +281,11 @@ class Answer:
 
 @dataclass(kw_only=True, eq=False)
 class ViewTool(Tool):
-    """A tool whose schemas are read late."""
+    """Tool with schemas that are read late."""
 
     exposed: Exposed
     is_described: bool
-    """Was it given a description of its own?"""
+    """True if `expose` was given a description."""
 
     def __post_init__(self) -> None:
         self.exposed.when_compiled(self._answers)
@@ -264,7 +296,7 @@ class ViewTool(Tool):
             self.output = Answer(compiled)
 
     def _wire(self) -> dict[str, Any]:
-        compiled = self.exposed.shown()  # it brings the output schema
+        compiled = self.exposed.shown()  # also sets the output schema
         entry = super()._wire()
         if not self.is_described and compiled is not None and compiled.plan.description:
             entry["description"] = compiled.plan.description
@@ -272,8 +304,10 @@ class ViewTool(Tool):
 
 
 def _atomic(plan: Plan) -> Atomic:
-    """As Django's handler: one transaction on the databases with ATOMIC_REQUESTS, but those that the view or its route
-    is declared not to be atomic on (`django.db.transaction.non_atomic_requests`).
+    """Return the databases with a transaction around the call, as in Django.
+
+    These are the databases with ATOMIC_REQUESTS, except those on which the view or its route is declared non-atomic
+    (`django.db.transaction.non_atomic_requests`).
     """
     routed = plan.callback if plan.route is None else plan.route.callback
     without = {name for view in (plan.callback, routed) for name in getattr(view, "_non_atomic_requests", ())}
@@ -281,9 +315,10 @@ def _atomic(plan: Plan) -> Atomic:
 
 
 def off_loop(make: Callable[[], T]) -> T:
-    """Call `make` where it may block: here, or on a thread of its own where an event loop runs.
+    """Call `make` on this thread, or on a new one if an event loop is running.
 
-    A loop waits for it, once for each tool: lists are encoded on it, and serializers ask the database for choices.
+    The event loop waits for it, once for each tool. Lists are encoded on the loop, and serializers query the database
+    for choices.
     """
     try:
         asyncio.get_running_loop()

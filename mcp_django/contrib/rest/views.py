@@ -1,4 +1,4 @@
-"""A view of the exposed class: the one that calls go to, and the one that schemas are read from."""
+"""Views of an exposed class, for calls and for reading schemas."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,7 +16,7 @@ _ABSENT: Any = object()
 
 
 def initkwargs_of(subject: Subject, action: Action, route: Route | None) -> dict[str, Any]:
-    """What `as_view` is given: what it was given on the route, or would be by a router."""
+    """Return the keyword arguments of `as_view`: the route's, or a router's."""
     if subject.callback is not None:
         return dict(subject.initkwargs)
     if route is not None:
@@ -27,21 +27,22 @@ def initkwargs_of(subject: Subject, action: Action, route: Route | None) -> dict
 
 
 def actions_of_view(subject: Subject, action: Action, route: Route | None) -> dict[str, str]:
-    """Method → action for `as_view` of a viewset."""
+    """Return the mapping of methods to actions for `as_view` of a viewset."""
     return dict(subject.actions or (route.actions if route is not None else None) or {action.method: action.name})
 
 
 def make_callback(subject: Subject, actions: Mapping[str, str], initkwargs: Mapping[str, Any]) -> Callable[..., Any]:
-    """`as_view()` of the class, with the call's principal in the place of its authenticators.
+    """Return `as_view()` of the class, authenticating as the call's principal.
 
-    What `as_view` of DRF writes on the class (ViewSetMixin.as_view: five names; APIView.as_view: a guard on the
-    queryset) is taken back: for routes it is written again when they are made, and here nothing needs it.
+    DRF's `as_view` modifies the class (ViewSetMixin.as_view: five names; APIView.as_view: a guard on the queryset).
+    These changes are reverted. Routes apply them again when they are created, and calls do not need them.
     """
     cls = subject.cls
     before = {name: vars(cls).get(name, _ABSENT) for name in NAMING}
     queryset = getattr(cls, "queryset", None)
     guarded = "_fetch_all" in getattr(queryset, "__dict__", {})
     arguments = (dict(actions),) if subject.is_viewset else ()
+
     try:
         made: Callable[..., Any] = cls.as_view(*arguments, **{**initkwargs, "get_authenticators": stand_in})
     finally:
@@ -63,9 +64,10 @@ def pretend(
     initkwargs: Mapping[str, Any],
     principal: Any = None,
 ) -> tuple[Any, Request]:
-    """A view as it is in the middle of a request by the principal, for its permissions to be asked; or by nobody, for
-    serializers and filters to be read from. Then `swagger_fake_view` is set on it, which views know from generators of
-    OpenAPI.
+    """Return a view in the state of a request by the principal.
+
+    Its permissions can be checked then. Without a principal the request is anonymous, to read serializers and filters.
+    Then `swagger_fake_view` is set, which views support for generators of OpenAPI documents.
     """
     view = subject.cls(**initkwargs)
     view.swagger_fake_view = principal is None
@@ -73,15 +75,18 @@ def pretend(
         view.action_map = dict(actions)
         for method, name in actions.items():
             setattr(view, method, getattr(view, name))
+
     http = HttpRequest()
     http.method = action.method.upper()
     http.META.update({"SERVER_NAME": "localhost", "SERVER_PORT": "80", PRINCIPAL: principal})
+
     view.args, view.kwargs, view.format_kwarg, view.request = (), {}, None, http
     view.headers = {}
     request = view.initialize_request(http)
     if principal is None:
         request.user, request.auth, request._authenticator = AnonymousUser(), None, None
     request.version, request.versioning_scheme = None, None
+
     renderer = next(iter(view.get_renderers()), None)
     request.accepted_renderer = renderer
     request.accepted_media_type = getattr(renderer, "media_type", None)

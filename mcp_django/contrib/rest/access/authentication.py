@@ -1,9 +1,10 @@
-"""Who a view sees: the principal of the call.
+"""Authentication of calls to DRF views, as the principal of the call.
 
-The call was authenticated before it came here, by its own credential, so a view's authenticators have nothing to look
-at: no token or cookie of theirs was sent, and there is no form whose CSRF token could be missing. Their place is taken
-through `as_view`, for the one request; whether the view authenticates anybody, and what it answers to nobody (401 or
-403), is still what they say. Permission classes and throttles run as always.
+The call is already authenticated by its own credential. The view's authenticators cannot run: their tokens and cookies
+were not sent, and CSRF does not apply. `as_view` replaces them for the one request.
+
+The view's own authenticators still determine whether it authenticates at all, and the status for anonymous callers (401
+or 403). Permission classes and throttles run as always.
 """
 
 from collections.abc import Iterable
@@ -19,15 +20,18 @@ from mcp_django.internal_request import PRINCIPAL, fresh
 
 
 class Delegation:
-    """`request.auth`: what was delegated to the client of a call.
+    """Value of `request.auth`: the rights delegated to the client of a call.
 
-    It answers what django-oauth-toolkit's permission classes ask of an access token, so that `TokenHasScope` and its
-    like hold for the scopes of the call.
+    It has the methods of an access token that django-oauth-toolkit's permission classes use. `TokenHasScope` and
+    similar classes therefore check the scopes of the call.
     """
 
     def __init__(self, principal: Any) -> None:
         self.principal = principal
-        """Who asks, with scopes, claims and the credential's name. Never the credential."""
+        """The principal of the call.
+
+        It has scopes, claims and the credential's name, but never the credential.
+        """
 
     def __repr__(self) -> str:
         return f"<Delegation by {self.principal!r}>"
@@ -38,32 +42,35 @@ class Delegation:
 
     @property
     def scope(self) -> str:
-        """The scopes as RFC 6749 writes them: in one text, with spaces."""
+        """Return the scopes as RFC 6749 writes them: one text, separated by spaces."""
         return " ".join(sorted(self.principal.scopes))
 
     def allow_scopes(self, scopes: Iterable[str]) -> bool:
-        """Are all of these delegated?"""
+        """Return True if all these scopes are delegated."""
         return bool(self.principal.has_scopes(scopes))
 
     def is_expired(self) -> bool:
-        """No: an expired credential comes to no call."""
+        """Return False: calls with expired credentials are rejected earlier."""
         return False
 
     def is_valid(self, scopes: Iterable[str] | None = None) -> bool:
-        """Are all of these delegated?"""
+        """Return True if all these scopes are delegated."""
         return self.allow_scopes(scopes or ())
 
 
 class PrincipalAuthentication(BaseAuthentication):  # type: ignore[misc]
-    """Gives a view the user of the call, if the view authenticates at all."""
+    """Authenticator that returns the user of the call, if the view has authenticators."""
 
     def authenticate(self, request: Request) -> tuple[Any, Any] | None:
-        """Nobody for a view without authenticators, and for a local principal without a user.
+        """Return the user and the delegation of the call.
 
-        Raises AuthenticationFailed for a user who is not active, as DRF's own authenticators do.
+        Returns None for a view without authenticators, and for a local principal without a user.
+
+        Raises:
+            AuthenticationFailed: the user is inactive, as with DRF's own authenticators.
         """
         if not _authenticators(request):
-            request.authenticators = ()  # as over HTTP: the view knows nobody, and says 403, not 401
+            request.authenticators = ()  # as over HTTP: without authenticators DRF responds with 403, not 401
             return None
         principal = request.META[PRINCIPAL]
         user = principal.user
@@ -74,14 +81,14 @@ class PrincipalAuthentication(BaseAuthentication):  # type: ignore[misc]
         return fresh(user), Delegation(principal)
 
     def authenticate_header(self, request: Request) -> str | None:
-        """What the view's own first authenticator says."""
+        """Return the header of the view's own first authenticator."""
         own = _authenticators(request)
         header: str | None = own[0].authenticate_header(request) if own else None
         return header
 
 
 def stand_in() -> list[PrincipalAuthentication]:
-    """What stands for a view's `get_authenticators`."""
+    """Return the replacement for the result of a view's `get_authenticators`."""
     return [PrincipalAuthentication()]
 
 

@@ -1,4 +1,4 @@
-"""Tokens for views of Django REST framework: the ones that the MCP endpoints take, by the same verifiers.
+"""Bearer tokens for DRF views, verified like tokens for the MCP endpoints.
 
     from mcp_django.contrib.rest.access.bearer import BearerAuthentication
     from mcp_django.contrib.rest.access.permissions import HasScopes
@@ -10,7 +10,7 @@
         authentication_classes = [ShopAuthentication]
         permission_classes = [HasScopes("shop:read")]
 
-A token has to be made for the API; one that was made for an MCP endpoint is none of its.
+A token must be issued for the API. Tokens issued for an MCP endpoint are rejected.
 """
 
 from typing import Any
@@ -28,31 +28,43 @@ from mcp_django.protocol.errors import TransportRefusal
 from mcp_django.server.ports import Overloaded
 
 CHALLENGE = "mcp_django.challenge"
-"""The key of `request.META` under which the challenge of a refused token is."""
+"""Key of `request.META` for the challenge of a rejected token."""
 
 
 class BearerAuthentication(BaseAuthentication):  # type: ignore[misc]
-    """Authenticates bearers of access tokens. `request.auth` has their scopes, as `Delegation`, and never the token.
+    """Authentication with access tokens.
 
-    A subclass says what tokens have to be made for. What has no bearer token is left to the next authenticator; a token
-    that is not accepted is refused here, whatever comes next.
+    `request.auth` is a `Delegation` with the scopes, never the token.
+
+    Subclasses set the resource that tokens must be issued for. Requests without a bearer token are left to the next
+    authenticator. An invalid token is rejected without trying the next authenticator.
     """
 
     resource: str | None = None
-    """The URL of the API, as authorization servers write it into tokens. Without it only personal tokens are taken."""
+    """URL of the API, as authorization servers write it into tokens.
+
+    Without it only personal tokens are accepted.
+    """
     audience = "api"
-    """What personal tokens for this API alone name as their server."""
+    """Server name in personal tokens that are limited to this API."""
     scopes: tuple[str, ...] = ()
-    """What every request takes."""
+    """Scopes that every request requires."""
     metadata_url: str | None = None
-    """Where the API's metadata is (RFC 9728)."""
+    """URL of the API's metadata (RFC 9728)."""
 
     def authenticate(self, request: Request) -> tuple[Any, Any] | None:
-        """The user, and what was delegated. Raises AuthenticationFailed (401), PermissionDenied (403), ParseError
-        (400), Throttled (429), and APIException with the status 503 while tokens cannot be verified.
+        """Return the user and the delegation of the request's token.
+
+        Raises:
+            AuthenticationFailed: 401, the token is invalid.
+            PermissionDenied: 403, the token is not sufficient.
+            ParseError: 400, the request is malformed.
+            Throttled: 429, the caller sent too many requests.
+            APIException: with status 503, tokens cannot be verified now.
         """
         if not sends_token(request):
             return None
+
         api = Api(self.audience, self.resource, tuple(self.scopes), self.metadata_url)
         try:
             principal = async_to_sync(api.principal)(request)
@@ -60,12 +72,13 @@ class BearerAuthentication(BaseAuthentication):  # type: ignore[misc]
             raise _as_exception(request, refusal) from None
         except Overloaded as problem:
             raise exceptions.Throttled(wait=max(1, round(problem.retry_after))) from None
+
         if principal.user is None:
             raise exceptions.AuthenticationFailed("The token acts for no user")
         return principal.user, Delegation(principal)
 
     def authenticate_header(self, request: Request) -> str:
-        """The challenge of a 401."""
+        """Return the challenge of a 401."""
         found = request.META.get(CHALLENGE)
         if found is None:
             found = challenge(scopes=self.scopes, resource_metadata=self.metadata_url).decode()
@@ -76,6 +89,7 @@ def _as_exception(request: Request, refusal: TransportRefusal) -> exceptions.API
     found = next((value.decode() for name, value in refusal.headers if name == b"www-authenticate"), None)
     said = jsonrpc.loads(refusal.body)["error"]["message"]
     made: exceptions.APIException
+
     if refusal.status == 401:
         request.META[CHALLENGE] = found
         return exceptions.AuthenticationFailed(said)
@@ -88,7 +102,7 @@ def _as_exception(request: Request, refusal: TransportRefusal) -> exceptions.API
         made.status_code = refusal.status
         after = next((value for name, value in refusal.headers if name == b"retry-after"), None)
         if after is not None:
-            made.wait = int(after)  # what becomes Retry-After
+            made.wait = int(after)  # DRF sends `wait` as Retry-After
     if found is not None:
         made.auth_header = found
     return made

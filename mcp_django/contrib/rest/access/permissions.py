@@ -10,22 +10,29 @@ from mcp_django.auth.authentication.challenges import insufficient_scope
 
 
 class HasScopes(BasePermission):  # type: ignore[misc]
-    """Lets bearers of tokens with these scopes in: `permission_classes = [HasScopes("shop:write")]`. Without arguments
-    it takes those of the view's `required_scopes`.
+    """Permission for tokens with all given scopes.
 
-    Who comes without a token has no scopes, and is not let in. A token that lacks some is answered with 403 and all of
-    them, so that the client can ask for more (RFC 6750, section 3.1).
+        permission_classes = [HasScopes("shop:write")]
+
+    Without arguments it requires the view's `required_scopes`.
+
+    Callers without a token are rejected. A token without some of the scopes results in 403 with all required scopes, so
+    that the client can request them (RFC 6750, section 3.1).
     """
 
     def __init__(self, *scopes: str) -> None:
         self._scopes = scopes
 
     def __call__(self) -> Self:
-        """Django REST framework makes one of each entry for each request."""
+        """Return the permission itself, because DRF calls each entry for each request."""
         return self
 
     def has_permission(self, request: Request, view: Any) -> bool:
-        """Raises PermissionDenied with a challenge for a token that lacks a scope."""
+        """Return True if the token has all scopes.
+
+        Raises:
+            PermissionDenied: the token lacks a scope; the exception carries a challenge.
+        """
         scopes = self._scopes or tuple(getattr(view, "required_scopes", ()))
         allow = getattr(request.auth, "allow_scopes", None)
         if allow is None:

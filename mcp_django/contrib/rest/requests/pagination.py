@@ -1,4 +1,4 @@
-"""The pages of a list: which parameter sets their size, and what they look like."""
+"""Pagination of lists: the parameter for the page size, and the schema of a page."""
 
 from typing import Any
 
@@ -8,25 +8,27 @@ from mcp_django.contrib.rest.schema.fields import Schema, nullable
 
 
 def page_size_parameter(view: Any) -> str | None:
-    """The query parameter by which callers choose the size of a page; None where they cannot."""
+    """Return the query parameter for the page size, or None."""
     paginator = getattr(view, "paginator", None)
     name = getattr(paginator, "page_size_query_param", None) or getattr(paginator, "limit_query_param", None)
     return str(name) if name else None
 
 
 def page_answer(view: Any, row: Schema, page_size: int | None) -> Schema | None:
-    """The schema of a list's answer; None where it cannot be told whether and how there are pages."""
+    """Return the schema of a list's response, or None if its pagination is unknown."""
     rows: Schema = {"type": "array", "items": row}
     paginator = getattr(view, "paginator", None)
     if paginator is None:
         return rows
+
     size = (
         paginator.default_limit if isinstance(paginator, LimitOffsetPagination) else getattr(paginator, "page_size", 1)
     )
     if not (size or page_size):
         return None if page_size_parameter(view) else rows
+
     if _owner(paginator, "get_paginated_response") is not _owner(paginator, "get_paginated_response_schema"):
-        return None  # one was changed without the other
+        return None  # the project overrides only one of the two methods
     return _plain(paginator.get_paginated_response_schema(rows))
 
 
@@ -35,7 +37,7 @@ def _owner(paginator: Any, method: str) -> Any:
 
 
 def _plain(schema: Schema) -> Schema:
-    """A page's schema, as OpenAPI writes it, without what is only OpenAPI's; rows stay as they are."""
+    """Convert a page's schema from OpenAPI to JSON Schema, leaving rows unchanged."""
     properties: dict[str, Schema] = {}
     for name, inner in schema.get("properties", {}).items():
         kept = {key: value for key, value in inner.items() if key not in ("nullable", "example")}

@@ -1,7 +1,7 @@
-"""The query parameters of a view, as its filter backends, paginator and versioning name them.
+"""Query parameters of a view, from its filter backends and its paginator.
 
-A backend that describes itself (`get_schema_operation_parameters`) is believed; django-filter's, which does not, is
-read through its filterset. Neither has to be installed.
+If a backend describes itself (`get_schema_operation_parameters`), that description is used. django-filter's backend is
+inspected through its filterset. Both packages are optional.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,16 +18,19 @@ from mcp_django.schema import to_json
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Parameter:
-    """One query parameter."""
+    """Query parameter of a view."""
 
     name: str
     schema: Schema
     required: bool = False
     joined: bool = False
-    """Are the items of a list one text with commas, instead of one parameter each?"""
+    """True if a list is sent as one text with commas.
+
+    Otherwise each item is sent as a parameter.
+    """
 
     def encode(self, value: Any) -> Iterator[tuple[str, str]]:
-        """The pairs of a query string; none for null."""
+        """Yield the pairs of a query string; none for null."""
         if isinstance(value, list):
             texts = [_text(item) for item in value if item is not None]
             yield from [(self.name, ",".join(texts))] if self.joined else [(self.name, text) for text in texts]
@@ -40,7 +43,10 @@ def _text(value: Any) -> str:
 
 
 def parameters_of(view: Any, request: Request) -> dict[str, Parameter]:
-    """Those of the filters and the paginator of a view that is set up for a list."""
+    """Return the parameters of a view's filters and paginator.
+
+    The view is prepared for a list.
+    """
     found: dict[str, Parameter] = {}
     for backend in getattr(view, "filter_backends", None) or ():
         for parameter in _filtering(backend(), view, request):
@@ -54,7 +60,7 @@ def parameters_of(view: Any, request: Request) -> dict[str, Parameter]:
 
 
 def from_openapi(entry: Mapping[str, Any]) -> Parameter:
-    """A parameter object of OpenAPI."""
+    """Convert an OpenAPI parameter object."""
     schema = dict(entry.get("schema", {}))
     if entry.get("description"):
         schema["description"] = str(entry["description"])
@@ -70,12 +76,14 @@ def _filtering(backend: Any, view: Any, request: Request) -> Iterable[Parameter]
         searched = ", ".join(str(name).lstrip("^=@$") for name in fields)
         text = f"Rows that have these words in {searched}"
         return [Parameter(backend.search_param, {"type": "string", "description": text})]
+
     if isinstance(backend, filters.OrderingFilter):
         names = _orderings(backend, view, request)
         text = (
             f"What to order by: {', '.join(names)}; with - before a name from the last to the first, several by commas"
         )
         return [Parameter(backend.ordering_param, {"type": "string", "description": text})] if names else []
+
     if hasattr(backend, "get_filterset_class"):
         return _filterset(backend.get_filterset_class(view, _queryset(view)))
     describe = getattr(backend, "get_schema_operation_parameters", None)
@@ -86,7 +94,7 @@ def _queryset(view: Any) -> Any:
     try:
         return view.get_queryset()
     except Exception:
-        # It needs what only a call has: a user, a row above. Its model is enough.
+        # A real request is needed, for a user or a parent row. The model is sufficient here.
         return getattr(view, "queryset", None)
 
 
@@ -106,9 +114,10 @@ def _filterset(filterset: Any) -> Iterator[Parameter]:
         label = str((not is_joined and declared.extra.get("help_text")) or declared.label or "")
         told = {"description": label} if label and label != "[invalid name]" else {}
         required = bool(declared.extra.get("required"))
+
         suffixes = getattr(field.widget, "suffixes", None)
         if isinstance(suffixes, list | tuple) and hasattr(field, "fields"):
-            # A range, or a value with its lookup: one parameter for each of its fields.
+            # A range, or a value with a lookup, takes one parameter per subfield.
             for suffix, part in zip(suffixes, field.fields, strict=False):
                 yield Parameter(f"{name}_{suffix}" if suffix else name, {**_form_field(part), **told}, False)
         elif is_joined:
@@ -121,7 +130,7 @@ def _filterset(filterset: Any) -> Iterator[Parameter]:
 
 
 def _form_field(field: Any) -> Schema:
-    """The type of what a form's field takes."""
+    """Return the schema of a form field's input."""
     if isinstance(field, forms.ModelMultipleChoiceField | forms.MultipleChoiceField):
         return {"type": "array", "items": _one_of(field)}
     if isinstance(field, forms.ModelChoiceField | forms.ChoiceField):

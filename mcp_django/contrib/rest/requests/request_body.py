@@ -1,7 +1,7 @@
-"""The body of a request, in a media type that the view parses.
+"""Body of a request, in a media type that the view parses.
 
-JSON, unless a file is given or the view takes forms only; then it is a form as a browser would send it, and the view's
-own parser makes the uploaded files. Lists and objects in forms are written as DRF reads them
+The body is JSON, unless a file is given or the view only accepts forms. Then it is a form as a browser would send it,
+so the view's own parser handles the uploaded files. Lists and objects in forms follow DRF's format
 (`rest_framework.utils.html`).
 """
 
@@ -28,7 +28,7 @@ FORM = "application/x-www-form-urlencoded"
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """A file that was given."""
+    """File given as an argument."""
 
     name: str
     content: bytes
@@ -36,7 +36,11 @@ class Upload:
 
 
 def uploads(value: Any, name: str) -> Any:
-    """The file, or the list of files, of an argument. Raises ArgumentError when it is no base64."""
+    """Decode the file, or the list of files, of an argument.
+
+    Raises:
+        ArgumentError: the content is not base64.
+    """
     if isinstance(value, list):
         return [uploads(item, f"{name}[{number}]") for number, item in enumerate(value)]
     if value is None:
@@ -50,22 +54,23 @@ def uploads(value: Any, name: str) -> Any:
 
 
 class BodyWriter:
-    """Writes the bodies for one view."""
+    """Encoder of request bodies for one view."""
 
     def __init__(self, parsers: list[Any], fields: Mapping[str, Any]) -> None:
-        """`fields` are those of the serializer that the body is for, if it is known."""
+        """Store the parsers; `fields` are those of the body's serializer, if known."""
         types = [str(parser.media_type) for parser in parsers]
         self._json = next((name for name in types if is_json(name)), "")
         self._forms = [name for name in types if name in (MULTIPART, FORM)]
         self.is_file = not self._json and not self._forms and any(isinstance(p, FileUploadParser) for p in parsers)
-        """Is the body of these views one file, and nothing else?"""
+        """True if the view only accepts a single raw file as its body."""
         self._fields = fields
 
     def write(self, value: Any) -> Body:
-        """The body that holds `value`: any JSON, with an Upload for a file."""
+        """Encode `value` as a body: any JSON, with a `FileUpload` for each file."""
         if self.is_file and isinstance(value, Mapping) and isinstance(value.get("file"), Upload):
             upload = value["file"]
             return Body(upload.content, upload.content_type, f'attachment; filename="{_quoted(upload.name)}"')
+
         has_file = isinstance(value, Mapping) and any(_is_upload(item) for item in value.values())
         if has_file or (isinstance(value, Mapping) and self._forms and not self._json):
             pairs = [pair for name, item in value.items() for pair in _pairs(name, item, self._fields.get(name))]
@@ -76,7 +81,7 @@ class BodyWriter:
 
 
 def is_json(media_type: str) -> bool:
-    """Is this JSON, or built on it (RFC 6839)?"""
+    """Return True for JSON and media types based on it (RFC 6839)."""
     plain = media_type.partition(";")[0].strip().lower()
     return plain == JSON or plain.endswith("+json")
 
@@ -101,7 +106,7 @@ def _pairs(name: str, value: Any, field: Any = None) -> Iterator[tuple[str, Any]
             else:
                 yield from _pairs(name, item)
     elif value is None:
-        yield name, ""  # how forms say it
+        yield name, ""  # forms have no null
     else:
         yield name, ("true" if value else "false") if isinstance(value, bool) else str(value)
 
@@ -120,7 +125,7 @@ def _multipart(pairs: list[tuple[str, Any]]) -> Body:
 
 
 def _quoted(text: str) -> str:
-    """As browsers write it (WHATWG HTML, multipart/form-data)."""
+    """Escape a name or file name as browsers do (WHATWG HTML, multipart/form-data)."""
     return text.replace("\r", "%0D").replace("\n", "%0A").replace('"', "%22").replace("\\", "%5C")
 
 

@@ -1,4 +1,4 @@
-"""The version of an API that a call is for, said where the view's versioning class looks for it."""
+"""API version of a call, sent where the view's versioning class expects it."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,20 +10,20 @@ from mcp_django.contrib.rest.schema.fields import Schema
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """How a view is told its version."""
+    """Location and choice of a view's API version."""
 
     place: str
-    """"path", "accept", "query", "namespace"; "" where a call says nothing of it."""
+    """Location: "path", "accept", "query", "namespace", or "" if calls do not send it."""
     param: str = "version"
-    """The name of the argument, and of the parameter."""
+    """Name of the argument and of the parameter."""
     fixed: str | None = None
-    """The one that `expose(version=…)` chose."""
+    """Version set by `expose(version=…)`."""
     default: str | None = None
     allowed: tuple[str, ...] = ()
 
     @property
     def is_asked(self) -> bool:
-        """Does the caller choose?"""
+        """Return True if the caller chooses the version."""
         return bool(self.place) and self.fixed is None
 
     @property
@@ -37,7 +37,7 @@ class Version:
         return schema
 
     def chosen(self, given: str | None) -> str | None:
-        """The version of a call; None leaves it to the view."""
+        """Return the version of a call, or None for the view's own default."""
         return self.fixed or given or self.default
 
 
@@ -50,7 +50,7 @@ _PLACES: tuple[tuple[type[Any], str], ...] = (
 
 
 def version_of(view: Any, fixed: str | None) -> Version:
-    """How `view` is told its version."""
+    """Return the location and choice of `view`'s API version."""
     scheme = view.versioning_class
     if scheme is None:
         return Version("")

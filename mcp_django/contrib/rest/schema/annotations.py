@@ -1,6 +1,7 @@
-"""Return annotations as JSON Schema, for methods and properties that serializers read.
+"""JSON Schemas of return annotations.
 
-Only what DRF's JSON encoder turns into one type (`rest_framework.utils.encoders`) is described.
+Serializers read methods and properties with such annotations. Only types that DRF's JSON encoder
+(`rest_framework.utils.encoders`) encodes unambiguously are described.
 """
 
 import types
@@ -26,7 +27,7 @@ _PLAIN: dict[Any, dict[str, Any]] = {
 
 
 def annotated(function: Callable[..., Any] | None) -> dict[str, Any]:
-    """The schema of what a function says it returns; {} where it says nothing that is known."""
+    """Return the schema of a function's return annotation, or {} if unknown."""
     try:
         return _schema(get_type_hints(function).get("return", Any)) if callable(function) else {}
     except (NameError, TypeError, AttributeError):

@@ -1,7 +1,7 @@
-"""Serializer fields as JSON Schema: what may be given, and what comes back.
+"""JSON Schemas of serializer fields, for input and output.
 
-What may be given is told as exactly as the field says it. What comes back is told as far as it is certain: a field of
-the project's own may return anything, and null stands wherever the column, or the field, does not rule it out.
+Input schemas are as exact as the field's declaration. Output schemas contain only facts that are certain. Custom fields
+may return anything. Null is allowed unless the column or the field excludes it.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from mcp_django.schema import to_json
 
 Schema = dict[str, Any]
 LABELS = 20
-"""Choices whose labels are told at most."""
+"""Maximum number of choice labels in a description."""
 
 _FORMATS: tuple[tuple[type[Any], str], ...] = (
     (serializers.EmailField, "email"),
@@ -43,17 +43,17 @@ FILE: Schema = {
     "required": ["name", "content"],
     "additionalProperties": False,
 }
-"""How a file is given."""
+"""Schema of a file argument."""
 
 
 def is_file(schema: Schema) -> bool:
-    """Is this how a file is given, or a list of files?"""
+    """Return True for the schema of a file or of a list of files."""
     inner = schema.get("items", schema) if "items" in schema else schema
     return isinstance(inner, dict) and inner.get("properties") == FILE["properties"]
 
 
 def given(field: Any, nested: Callable[[Any], Schema]) -> Schema:
-    """What may be given for a field; `nested` describes the serializers inside."""
+    """Return the input schema of a field; `nested` describes inner serializers."""
     schema = _given(field, nested)
     _bound(field, schema)
     if field.allow_null:
@@ -66,6 +66,7 @@ def _given(field: Any, nested: Callable[[Any], Schema]) -> Schema:
         return nested(field)
     if not is_stock(field, "to_internal_value"):
         return {}
+
     if isinstance(field, serializers.FileField):
         return dict(FILE)
     if isinstance(field, serializers.ManyRelatedField):
@@ -84,6 +85,7 @@ def _given(field: Any, nested: Callable[[Any], Schema]) -> Schema:
         return _list(field, given(field.child, nested))
     if isinstance(field, serializers.DictField):
         return {"type": "object", "additionalProperties": given(field.child, nested)}
+
     for kind, form, setting in _TIMES:
         if isinstance(field, kind):
             taken = getattr(field, "input_formats", None) or getattr(api_settings, f"{setting}_INPUT_FORMATS")
@@ -94,7 +96,7 @@ def _given(field: Any, nested: Callable[[Any], Schema]) -> Schema:
 
 
 def returned(field: Any, nested: Callable[[Any], Schema]) -> Schema:
-    """What a field comes back as."""
+    """Return the output schema of a field."""
     schema = _returned(field, nested)
     return _told(field, nullable(schema) if _may_be_null(field) else schema, default=False)
 
@@ -108,6 +110,7 @@ def _returned(field: Any, nested: Callable[[Any], Schema]) -> Schema:
         return annotated(_attribute(field))
     if not is_stock(field, "to_representation"):
         return annotated(field.to_representation)
+
     if isinstance(field, serializers.FileField):
         return {"type": "string"}
     if isinstance(field, serializers.ManyRelatedField):
@@ -117,17 +120,19 @@ def _returned(field: Any, nested: Callable[[Any], Schema]) -> Schema:
     if isinstance(field, serializers.MultipleChoiceField):
         return {"type": "array"}
     if isinstance(field, serializers.ChoiceField):
-        # A row may hold what is no choice any more, and comes back as it is.
+        # A row may contain a former choice, which is returned unchanged.
         kinds = {type(value) for value in field.choices}
         schema: Schema = {"type": "string"} if kinds == {str} else {"type": "integer"} if kinds == {int} else {}
         return {**schema, "description": text} if (text := _labels(field)) else schema
     if isinstance(field, serializers.DecimalField):
         as_text = getattr(field, "coerce_to_string", api_settings.COERCE_DECIMAL_TO_STRING) or field.localize
         return {"type": "string" if as_text else "number"}
+
     if isinstance(field, serializers.ListField):
         return {"type": "array", "items": returned(field.child, nested)}
     if isinstance(field, serializers.DictField):
         return {"type": "object"}
+
     for kind, form, setting in _TIMES:
         if isinstance(field, kind):
             shape = getattr(field, "format", getattr(api_settings, f"{setting}_FORMAT"))
@@ -148,14 +153,14 @@ def _plain(field: Any) -> Schema:
         return {"type": "number"}
     if isinstance(field, serializers.CharField | serializers.IPAddressField):
         return {"type": "string"}
-    return {}  # JSONField, ModelField, and what nobody knows
+    return {}  # JSONField, ModelField, and unknown fields
 
 
 def column_schema(column: Any) -> Schema:
-    """The type of a model's column, as far as keys of rows have types."""
+    """Return the schema of a model's column, for the common types of keys."""
     while isinstance(column, models.ForeignKey):
         column = column.target_field
-    if isinstance(column, models.IntegerField):  # AutoField is one
+    if isinstance(column, models.IntegerField):  # also covers AutoField
         return {"type": "integer"}
     if isinstance(column, models.UUIDField):
         return {"type": "string", "format": "uuid"}
@@ -195,7 +200,7 @@ def _choice(field: Any) -> Schema:
 
 
 def _labels(field: Any) -> str:
-    """What choices are called, where that is more than their values."""
+    """Return the choices with labels that differ from their values."""
     told = [f"{value} ({label})" for value, label in field.choices.items() if str(value) != str(label)]
     more = "" if len(told) <= LABELS else " …"
     return f"{', '.join(told[:LABELS])}{more}"
@@ -216,17 +221,18 @@ def _digits(field: Any) -> str:
 
 
 def _bound(field: Any, schema: Schema) -> None:
-    """Add the limits that validators set, in place."""
+    """Add the limits of validators to the schema, in place."""
     kind = schema.get("type", ())
     kinds = {kind} if isinstance(kind, str) else set(kind)
     if "string" in kinds and isinstance(field, serializers.CharField) and not field.allow_blank:
         schema["minLength"] = 1
+
     for validator in field.validators:
         limit = getattr(validator, "limit_value", None)
         limit = limit() if callable(limit) else limit
         if isinstance(validator, validators.RegexValidator) and kinds == {"string"}:
             pattern = None if validator.inverse_match else portable(validator.regex)
-            # Two patterns cannot stand in one schema; the first is told.
+            # A schema holds a single pattern, so only the first is used.
             if pattern is not None and not isinstance(validator, validators.URLValidator):
                 schema.setdefault("pattern", pattern)
         elif isinstance(validator, validators.MaxLengthValidator | validators.MinLengthValidator):
@@ -246,9 +252,9 @@ def _limit(schema: Schema, key: str, limit: Any) -> None:
 
 
 def nullable(schema: Schema) -> Schema:
-    """The schema that also takes null."""
+    """Return the schema with null allowed."""
     if not schema.keys() - {"description", "title"}:
-        return schema  # it takes anything
+        return schema  # accepts anything already
     kind = schema.get("type")
     if "enum" in schema:
         schema = {**schema, "enum": [*schema["enum"], *([] if None in schema["enum"] else [None])]}
@@ -261,22 +267,23 @@ def nullable(schema: Schema) -> Schema:
 
 
 def _told(field: Any, schema: Schema, *, default: bool = True) -> Schema:
-    """Add what the field says of itself."""
+    """Add the field's description and default."""
     said = [str(field.help_text)] if field.help_text else []
     if (more := schema.get("description")) and more not in said:
         said.append(more)
     told = {**schema, "description": ". ".join(said)} if said else schema
+
     if default and field.default is not empty and not callable(field.default):
         try:
             told = {**told, "default": to_json(field.default)}
         except TypeError:
-            pass  # an object of the project's, which no caller could give
+            pass  # an object without JSON form, which no caller could send
     return told
 
 
 def _may_be_null(field: Any) -> bool:
     if isinstance(field, serializers.SerializerMethodField | serializers.ReadOnlyField):
-        return False  # its annotation says it
+        return False  # the annotation includes null
     if isinstance(field, serializers.ManyRelatedField):
         return False
     column = _column(_model_of(field), str(field.source or ""))
@@ -290,7 +297,7 @@ def _model_of(field: Any) -> Any:
 
 
 def _column(model: Any, source: str) -> Any:
-    """The column of a model; None for a path over several, and for what is none."""
+    """Return the column of a model, or None for paths and unknown names."""
     try:
         return None if model is None or source in ("", "*") else model._meta.get_field(source)
     except FieldDoesNotExist:
@@ -298,12 +305,12 @@ def _column(model: Any, source: str) -> Any:
 
 
 def _attribute(field: Any) -> Any:
-    """The method or property of the model that a field reads."""
+    """Return the method or property of the model that a field reads."""
     found = getattr(_model_of(field), str(field.source or ""), None)
     return found.fget if isinstance(found, property) else getattr(found, "func", found)
 
 
 def is_stock(field: Any, method: str) -> bool:
-    """Is a method of a field or serializer DRF's own?"""
+    """Return True if a method of a field or serializer is DRF's own."""
     function = getattr(type(field), method, None)
     return str(getattr(function, "__module__", "")).startswith("rest_framework.")

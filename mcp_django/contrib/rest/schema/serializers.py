@@ -1,4 +1,4 @@
-"""Serializers as JSON Schema: the arguments that fill one, and the object that it makes of a row."""
+"""JSON Schemas of serializers: the input of a body, and the output for a row."""
 
 from typing import Any
 
@@ -7,15 +7,16 @@ from rest_framework import serializers
 from mcp_django.contrib.rest.schema.fields import Schema, given, is_stock, returned
 
 DEPTH = 6
-"""Serializers inside each other that are described; deeper ones are any object."""
+"""Maximum nesting of described serializers; deeper ones accept any object."""
 
 
 def body_of(serializer: Any, depth: int = 0) -> Schema:
-    """What may be given to a serializer: fields that are only read are left out."""
+    """Return the input schema of a serializer, without read-only fields."""
     if isinstance(serializer, serializers.ListSerializer):
         return _many(serializer, body_of(serializer.child, depth))
     if depth >= DEPTH or not isinstance(serializer, serializers.Serializer):
         return {"type": "object"} if isinstance(serializer, serializers.Serializer) else {}
+
     properties: dict[str, Schema] = {}
     required: list[str] = []
     for name, field in serializer.fields.items():
@@ -24,14 +25,15 @@ def body_of(serializer: Any, depth: int = 0) -> Schema:
         properties[name] = given(field, lambda inner: body_of(inner, depth + 1))
         if field.required and not getattr(serializer.root, "partial", False):
             required.append(name)
+
     schema: Schema = {"type": "object", "properties": properties}
     if not is_stock(serializer, "to_internal_value"):
-        return {**schema, "additionalProperties": True}  # the fields are what it makes of what is given
+        return {**schema, "additionalProperties": True}  # its fields describe the validated data, not the input
     return {**schema, "required": required} if required else schema
 
 
 def answer_of(serializer: Any, depth: int = 0) -> Schema:
-    """What a serializer makes of a row; {} where it may be anything."""
+    """Return the output schema of a serializer, or {} if unknown."""
     if isinstance(serializer, serializers.ListSerializer):
         stock = is_stock(serializer, "to_representation")
         return {"type": "array", "items": answer_of(serializer.child, depth)} if stock else {}
