@@ -1,1 +1,1 @@
-"""Django forms as questions: fields to JSON Schema, answers to cleaned data."""
+"""Django forms in elicitation: fields to JSON Schema, answers to cleaned data."""

@@ -1,7 +1,7 @@
-"""Fields of Django forms as properties of the flat schema that elicitation knows, and values the way back.
+"""Form fields as properties of elicitation's flat schema, with conversion back.
 
-A field decides by its class, so that subclasses of a project's own are asked like the field they extend. What no client
-can show, or must not ask for, is a DeclarationError.
+A field's class determines its property, so custom subclasses are handled like the class they extend. Fields that
+clients cannot show, or must not request, raise DeclarationError.
 """
 
 import datetime as dt
@@ -18,22 +18,26 @@ from mcp_django.schema import Choice, DeclarationError
 from mcp_django.server.client_requests.conversation import Unanswered
 
 CHOICES = 1000
-"""Choices that a question may offer."""
+"""Maximum number of choices of a field."""
 
 
 class Property(NamedTuple):
-    """One field of a form as the client sees it."""
+    """Form field as the client sees it."""
 
     schema: dict[str, Any]
     to_python: Callable[[Any], Any]
-    """What the field cleans, of a JSON value of the right type. What it cannot make anything of it leaves to the field
-    to refuse."""
+    """Function from a JSON value of the right type to input of the field.
+
+    Invalid values are returned unchanged, so that the field rejects them.
+    """
 
 
 def property_of(field: forms.Field, label: str, where: str) -> Property | None:
-    """The property that asks for a field; None for an optional choice of nothing.
+    """Return the property of a field, or None for an optional choice without options.
 
-    Raises DeclarationError for fields that do not fit, Unanswered for a required choice of nothing.
+    Raises:
+        DeclarationError: the field cannot be part of a form for clients.
+        Unanswered: a required choice has no options.
     """
     if isinstance(field.widget, forms.PasswordInput):
         raise DeclarationError(
@@ -43,6 +47,7 @@ def property_of(field: forms.Field, label: str, where: str) -> Property | None:
     texts = {"title": label}
     if help_text := strip_tags(str(field.help_text)).strip():
         texts["description"] = help_text
+
     if isinstance(field, forms.ChoiceField):
         return _choice(field, texts, where)
     for kind, describe in _KINDS:
@@ -51,6 +56,7 @@ def property_of(field: forms.Field, label: str, where: str) -> Property | None:
             break
     else:
         described = None
+
     if described is None:
         raise DeclarationError(
             f"{where} ({type(field).__name__}) does not fit a question, which holds strings, numbers, booleans, dates "
@@ -60,7 +66,7 @@ def property_of(field: forms.Field, label: str, where: str) -> Property | None:
 
 
 def default_of(field: forms.Field, schema: dict[str, Any], initial: Any) -> Any:
-    """A field's initial value as the property's default; None for none, and for one that the property cannot hold."""
+    """Return a field's initial value as the property's default, if valid."""
     value = field.prepare_value(initial)
     if value is None or value == "":
         return None
@@ -73,13 +79,17 @@ def default_of(field: forms.Field, schema: dict[str, Any], initial: Any) -> Any:
             offered = set(_offered(schema["items"]))
             chosen = [str(item) for item in value] if isinstance(value, list | tuple | set | frozenset) else []
             return chosen if chosen and offered.issuperset(chosen) else None
+
     text = _text(value)
     offered = set(_offered(schema))
     return text if not offered or text in offered else None
 
 
 def fits(value: Any, schema: dict[str, Any]) -> bool:
-    """Is a JSON value of the property's type? Whether it is a good one is the field's to say."""
+    """Return True if a JSON value has the property's type.
+
+    The field validates the rest.
+    """
     match schema["type"]:
         case "boolean":
             return isinstance(value, bool)
@@ -99,10 +109,12 @@ def _choice(field: forms.ChoiceField, texts: dict[str, Any], where: str) -> Prop
             raise DeclarationError(
                 f"{where} offers more than {CHOICES} choices; narrow them down (its queryset), or ask for a text"
             )
+
     if not titles:
         if field.required:
             raise Unanswered(f"There is nothing to choose from for {texts['title']!r}")
         return None
+
     named = any(title != value for value, title in titles.items())
     choice = Choice(list(titles), list(titles.values()) if named else None)
     if several:
@@ -114,7 +126,10 @@ def _choice(field: forms.ChoiceField, texts: dict[str, Any], where: str) -> Prop
 
 
 def _flat(choices: Any, group: str = "") -> Iterator[tuple[str, str]]:
-    """The choices as value and title, those of groups included, the empty one left out."""
+    """Yield the choices as value and title.
+
+    Choices of groups are included, the empty choice is left out.
+    """
     for value, title in choices:
         if isinstance(title, list | tuple):
             yield from _flat(title, f"{value}: ")
@@ -157,7 +172,7 @@ def _numeric(field: forms.IntegerField) -> Property:
 
 
 def _whole(value: Any) -> Any:
-    # JSON Schema: 3.0 is an integer.
+    # In JSON Schema 3.0 is an integer.
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -179,7 +194,7 @@ def _parsed(parse: Callable[[str], Any], schema: dict[str, Any]) -> Property:
     def to_python(value: str) -> Any:
         try:
             parsed = parse(value)
-        except ValueError:  # well formed, and no such day
+        except ValueError:  # well formed, but nonexistent, such as February 30
             return value
         return value if parsed is None else parsed
 
@@ -214,19 +229,19 @@ def _duration(field: forms.DurationField) -> Property:
 
 
 def _moment(value: str) -> dt.datetime | None:
-    """A point in time as a form's field takes it: one without a time zone is meant in the current one."""
+    """Parse a date and time for a form field, by default in the current time zone."""
     moment = parse_datetime(value)
     if moment is None:
         day = parse_date(value)
         return None if day is None else dt.datetime.combine(day, dt.time())
     if moment.tzinfo is None or timezone.is_aware(timezone.now()):
         return moment
-    # Without USE_TZ there are only naive ones, in the project's time zone.
+    # Without USE_TZ all datetimes are naive, in the project's time zone.
     return timezone.make_naive(moment, timezone.get_default_timezone())
 
 
 def _text(value: Any) -> str:
-    """An initial value as clients write it."""
+    """Format an initial value as clients write it."""
     if isinstance(value, dt.datetime):
         return (from_current_timezone(value) if value.tzinfo is None else value).isoformat()
     if isinstance(value, dt.date | dt.time):
@@ -247,4 +262,7 @@ _KINDS: tuple[tuple[type[forms.Field], Callable[[Any], Property] | None], ...] =
     (forms.DurationField, _duration),
     (forms.CharField, _string),
 )
-"""By class, special ones before those they extend; None for those that clients cannot show."""
+"""Property builders by field class; subclasses come before their base classes.
+
+None marks fields that clients cannot show.
+"""

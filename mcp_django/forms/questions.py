@@ -1,6 +1,6 @@
-"""A Django form as a question: what is asked, and the bound form that an answer makes of it.
+"""Django forms as questions: a form's schema, and the bound form of an answer.
 
-All of this may ask the database (choices of a queryset, validation), and belongs on a lane.
+All functions may query the database, for choices or validation, so call them on a worker thread.
 """
 
 import copy
@@ -18,9 +18,12 @@ from mcp_django.schema import ArgumentError, DeclarationError
 
 
 def form_question(schema: Any) -> "Callable[[], DjangoForm] | None":
-    """What makes the question of a Form or ModelForm, a class or an unbound instance; None for anything else.
+    """Return a factory of questions for a form, or None for other objects.
 
-    Raises DeclarationError for a bound form, and for a formset.
+    `schema` is a class or an unbound instance of Form or ModelForm.
+
+    Raises:
+        DeclarationError: `schema` is a bound form or a formset.
     """
     kind = schema if isinstance(schema, type) else type(schema)
     if issubclass(kind, BaseFormSet):
@@ -33,14 +36,18 @@ def form_question(schema: Any) -> "Callable[[], DjangoForm] | None":
 
 
 class DjangoForm:
-    """A form that a question asks to fill in.
+    """Form that a question sends to the client.
 
-    Hidden and disabled fields are not asked for; they keep their initial values, as fields do that the client says
-    nothing about. What it gives as null or "" is left empty.
+    Hidden and disabled fields are not sent. They keep their initial values, as do fields that the client omits. Values
+    of null or "" leave a field empty.
     """
 
     def __init__(self, form: Any) -> None:
-        """`form` is a class or an unbound instance. Raises DeclarationError for what does not fit a question."""
+        """Build the schema of `form`, a class or an unbound instance.
+
+        Raises:
+            DeclarationError: a field cannot be part of a form for clients.
+        """
         self._form = cast(BaseForm, form() if isinstance(form, type) else form)
         self._asked: dict[str, Property] = {}
         properties: dict[str, Any] = {}
@@ -53,20 +60,22 @@ class DjangoForm:
                 self._asked[name] = asked
                 default = default_of(field, asked.schema, self._initial(name))
                 properties[name] = asked.schema if default is None else {**asked.schema, "default": default}
+
         self.schema: dict[str, Any] = {"type": "object", "properties": properties}
-        """The restricted JSON Schema of the form."""
+        """Restricted JSON Schema of the form."""
         if required := [name for name in properties if self._form.fields[name].required]:
             self.schema["required"] = required
         self.identity = {**self.schema, "properties": {name: asked.schema for name, asked in self._asked.items()}}
-        """The same without the initial values: these may be worked out anew each time."""
+        """The schema without initial values, which may be computed for each instance."""
 
     def read(self, content: Any, *, taken: bool = False) -> tuple[dict[str, Any], BaseForm]:
-        """The cleaned data of an answer's content, and the bound form.
+        """Return the cleaned data of an answer's content, and the bound form.
 
-        `taken` says that the same content was found valid before: whether it is unique in the database is not asked
-        again then, since the handler may have saved it.
+        With `taken` the same content was valid before. Uniqueness in the database is not checked again, because the
+        handler may have saved the data since.
 
-        Raises ArgumentError, which says for each field what is wrong with it.
+        Raises:
+            ArgumentError: the content is invalid; the message lists the problem of each field.
         """
         if not isinstance(content, dict):
             raise ArgumentError("the content of a form must be an object")
@@ -81,7 +90,7 @@ class DjangoForm:
         return self._form.get_initial_for_field(self._form.fields[name], name)
 
     def _data(self, content: dict[str, Any]) -> dict[str, Any]:
-        """What a browser would have sent."""
+        """Return the data that a browser would have sent."""
         data: dict[str, Any] = {}
         wrong = []
         for name, field in self._form.fields.items():
@@ -99,24 +108,28 @@ class DjangoForm:
                 continue
             if value is not None:
                 data[self._form.add_prefix(name)] = value
+
         if wrong:
             raise ArgumentError("\n".join(wrong))
         return data
 
     def _bind(self, data: dict[str, Any]) -> BaseForm:
-        """A copy of the form with this data: the form may have been made with arguments that nobody knows."""
+        """Return a copy of the form that is bound to the data.
+
+        The form is copied, because it may have been created with unknown arguments.
+        """
         bound = copy.copy(self._form)
         bound.fields = {name: _with_values(field) for name, field in self._form.fields.items()}
         bound.is_bound, bound.data, bound.files = True, cast(Any, data), cast(Any, {})
         vars(bound).update(_errors=None, _bound_fields_cache={})
         if isinstance(bound, BaseModelForm):
-            # Cleaning writes into the instance, a refused answer too.
+            # Cleaning modifies the instance, even if the answer is rejected.
             bound.instance = copy.copy(bound.instance)
         return bound
 
 
 class _Value(forms.Widget):
-    """In place of a field's own widget, which reads what a browser sends: here the values are there."""
+    """Widget that returns a converted value instead of parsing browser input."""
 
     def value_from_datadict(self, data: Any, files: Any, name: str) -> Any:
         return data.get(name)
