@@ -72,7 +72,7 @@ class Subject:
             return cls(made_of, view, dict(getattr(view, "initkwargs", {})), getattr(view, "actions", None))
         raise DeclarationError(
             f"{source_of(view) if callable(view) else repr(view)}: expose() takes an APIView or viewset class, a "
-            "function of @api_view, or what as_view() returns"
+            "function of @api_view, or the result of as_view()"
         )
 
     @property
@@ -141,7 +141,7 @@ def select(subject: Subject, wanted: Sequence[str] | str | None) -> list[Action]
         chosen = [action for action in known.values() if action.is_reading and _is_safe(subject, action)]
         if not chosen:
             raise DeclarationError(
-                f"{subject.name} has nothing that only reads; name what may be used: actions={sorted(known)}"
+                f"{subject.name} has no reading actions; name the actions to expose: actions={sorted(known)}"
             )
         return chosen
 

@@ -135,17 +135,17 @@ def _check(subject: Subject, options: ExposeOptions) -> None:
     for name in sorted(options.keys() - known.keys()):
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise DeclarationError(f"{subject.name}: there is no option {name!r}{hint}")
+        raise DeclarationError(f"{subject.name}: unknown option {name!r}{hint}")
     size: Any = options.get("page_size", 1)
     if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-        raise DeclarationError(f"{subject.name}: page_size={size!r} is no number of rows")
+        raise DeclarationError(f"{subject.name}: page_size={size!r} is invalid; give an integer above 0")
 
 
 def _check_actions(subject: Subject, option: str, by_action: Mapping[str, Any], chosen: Sequence[Action]) -> None:
     keys = {key for action in chosen for key in (action.key, action.name)}
     for name in by_action:
         if name not in keys:
-            why = "is not exposed" if name in actions_of(subject) else "is no action of it"
+            why = "is not exposed" if name in actions_of(subject) else "is not an action of it"
             raise DeclarationError(f"{subject.name}: {option} names {name!r}, which {why}")
 
 

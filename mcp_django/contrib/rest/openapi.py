@@ -82,7 +82,7 @@ def operation_of(view: Any, function: Any, path: str, method: str) -> Operation 
             components = registry.build({}).get("schemas", {})
             files = _files(schema.get_request_serializer())
     except Exception:
-        logger.warning("drf-spectacular could not describe %s %s", method.upper(), path, exc_info=True)
+        logger.warning("drf-spectacular failed to describe an action: %s %s", method.upper(), path, exc_info=True)
         return None
     if found is None:
         return None

@@ -81,8 +81,8 @@ class _StandIns:
         foreign = [] if self._decorated else foreign_decorators(view, made)
         if foreign:
             raise ToolError(
-                f"This view is decorated with {', '.join(foreign)} where it is routed, which calls would not pass; the "
-                "project has to put it on the class, or say decorated=True if calls need not"
+                f"This view is decorated with {', '.join(foreign)} where it is routed, and calls would bypass that; "
+                "the project must decorate the class, or set decorated=True"
             )
 
         known = {name for one in (view, made) for name in getattr(one, "_non_atomic_requests", ())}

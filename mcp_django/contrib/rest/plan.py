@@ -206,5 +206,5 @@ def _token(version: str) -> str:
         ArgumentError: the version has other characters than letters, digits and "._-".
     """
     if not version or not all(char.isalnum() or char in "._-" for char in version):
-        raise ArgumentError(f"{version[:60]!r} is no version")
+        raise ArgumentError(f"{version[:60]!r} is not a version")
     return version

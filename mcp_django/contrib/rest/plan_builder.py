@@ -109,8 +109,8 @@ def _refuse_decorated(subject: Subject, action: Action, route: Route | None, cal
         found = [] if routed is None else foreign_decorators(routed, callback)
         if found:
             raise ImproperlyConfigured(
-                f"{subject.name}.{action.name} is decorated with {', '.join(found)} where it is routed, which calls "
-                "would not pass; put it on the class with method_decorator, or say decorated=True if calls need not"
+                f"{subject.name}.{action.name} is decorated with {', '.join(found)} where it is routed, and calls "
+                "would bypass that; decorate the class with method_decorator, or set decorated=True"
             )
 
 
@@ -156,7 +156,9 @@ def _read(view: Any, what: str, read: Callable[[], T], otherwise: T) -> T:
     try:
         return read()
     except Exception:
-        logger.warning("%s does not tell its %s outside a request", type(view).__qualname__, what, exc_info=True)
+        logger.warning(
+            "View property unavailable outside a request: %s, %s", type(view).__qualname__, what, exc_info=True
+        )
         return otherwise
 
 
@@ -262,7 +264,7 @@ def _defaults(view: Any, action: Action, wishes: Wishes) -> dict[str, str]:
     name = page_size_parameter(view)
     if name is None:
         raise ImproperlyConfigured(
-            f"{type(view).__name__}: page_size= needs a paginator whose callers can choose (page_size_query_param, or "
+            f"{type(view).__name__}: page_size= needs a paginator with a parameter for it (page_size_query_param, or "
             "LimitOffsetPagination)"
         )
     return {name: str(wishes.page_size)}

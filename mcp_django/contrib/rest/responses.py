@@ -106,5 +106,5 @@ def _collected(parts: Iterable[bytes]) -> bytes:
         found.append(part)
         size += len(part)
         if size > LARGEST:
-            raise ToolError(f"The answer is larger than {LARGEST // 1024 // 1024} MiB; ask for less")
+            raise ToolError(f"The response is larger than {LARGEST // 1024 // 1024} MiB; request less")
     return b"".join(found)

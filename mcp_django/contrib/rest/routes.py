@@ -133,7 +133,7 @@ def find_route(subject: Subject, action: Action, called: str = "") -> Route | No
     if subject.callback is None and any(other != options[0] for other in options):
         names = ", ".join(repr(route.name or route.namespace) for route in routes)
         raise ImproperlyConfigured(
-            f"Routes to {subject.name}.{action.name} differ in what as_view() is given; say which one with route= "
+            f"Routes to {subject.name}.{action.name} have different options of as_view(); choose one with route= "
             f"({names})"
         )
     return routes[0]

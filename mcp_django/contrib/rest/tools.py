@@ -92,9 +92,9 @@ class Exposed:
         try:
             return self.compiled()
         except ImproperlyConfigured as problem:
-            logger.error("%r cannot be used: %s", self, problem)
+            logger.error("Exposed action cannot be used: %r: %s", self, problem)
         except Exception:
-            logger.exception("%r cannot be used", self)
+            logger.exception("Exposed action cannot be used: %r", self)
         return None
 
     def admits(self, principal: Any) -> bool:
@@ -181,7 +181,7 @@ class Compiled:
             try:
                 self._answers = check_schema(self.output, name)
             except DeclarationError as problem:
-                logger.warning("%s has no output schema: %s", name, problem)
+                logger.warning("Invalid output schema ignored: %s: %s", name, problem)
                 self.output, self.wrapped = None, None
         self._told = False
 
@@ -201,14 +201,14 @@ class Compiled:
             return
         self._told = True
         problems = self._answers.problems(value, "key")
-        logger.warning("%s answers what its output schema does not allow: %s; see outputs=", self._name, problems)
+        logger.warning("Response violates the output schema, see outputs=: %s: %s", self._name, problems)
 
 
 def _servable(schema: Schema, gate: Schema, name: str) -> Schema:
     try:
         check_schema(schema, name)
     except DeclarationError as problem:
-        logger.warning("%s is listed without details: %s", name, problem)
+        logger.warning("Invalid input schema replaced by a simple one: %s: %s", name, problem)
         return gate
     return schema
 

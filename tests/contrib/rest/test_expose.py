@@ -43,7 +43,7 @@ def test_reading_is_exposed_and_other_actions_are_named() -> None:
     assert names(served(views.BookViewSet)) == ["book_list", "book_retrieve"]
     assert names(served(views.AuthorBooks)) == ["book_list"]
     assert names(served(views.rate)) == ["rate_get"]
-    with pytest.raises(DeclarationError, match=r"nothing that only reads; name what may be used: actions=\['post'\]"):
+    with pytest.raises(DeclarationError, match=r"no reading actions; name the actions to expose: actions=\['post'\]"):
         served(views.Transfer)
 
     assert names(served(views.BookViewSet, actions=["create", "ban"])) == ["book_ban", "book_create"]
@@ -80,14 +80,14 @@ def test_names_come_from_the_model_the_view_a_prefix_or_one_by_one() -> None:
 
 def test_a_wrong_option_is_refused_in_words(subtests: pytest.Subtests) -> None:
     cases = (
-        (views.BookViewSet, {"permision": "a.b"}, "no option 'permision'; did you mean 'permission'?"),
+        (views.BookViewSet, {"permision": "a.b"}, "unknown option 'permision'; did you mean 'permission'?"),
         (views.BookViewSet, {"actions": ["lst"]}, "no action 'lst'; did you mean 'list'?"),
         (views.BookViewSet, {"actions": "list"}, r"write actions=\['list'\]"),
         (views.BookViewSet, {"permission": {"create": "a.b"}}, "permission names 'create', which is not exposed"),
-        (views.BookViewSet, {"scopes": {"lst": ["a"]}}, "scopes names 'lst', which is no action of it"),
+        (views.BookViewSet, {"scopes": {"lst": ["a"]}}, "scopes names 'lst', which is not an action of it"),
         (views.BookViewSet, {"names": ["a"]}, "names is a mapping by action"),
         (views.BookViewSet, {"names": {"list": "a b"}}, "the name 'a b' must have"),
-        (views.BookViewSet, {"page_size": 0}, "page_size=0 is no number of rows"),
+        (views.BookViewSet, {"page_size": 0}, "page_size=0 is invalid; give an integer above 0"),
         (views.BookViewSet, {"scopes": "books"}, r"write scopes=\['books'\]"),
         (serializers.Serializer, {}, "takes an APIView or viewset class"),
         (len, {}, "takes an APIView or viewset class"),

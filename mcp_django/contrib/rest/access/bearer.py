@@ -74,7 +74,7 @@ class BearerAuthentication(BaseAuthentication):  # type: ignore[misc]
             raise exceptions.Throttled(wait=max(1, round(problem.retry_after))) from None
 
         if principal.user is None:
-            raise exceptions.AuthenticationFailed("The token acts for no user")
+            raise exceptions.AuthenticationFailed("The token has no user")
         return principal.user, Delegation(principal)
 
     def authenticate_header(self, request: Request) -> str:

@@ -39,7 +39,7 @@ class HasScopes(BasePermission):  # type: ignore[misc]
             return False
         if not allow(scopes):
             authenticator = request.successful_authenticator
-            refused = exceptions.PermissionDenied("The token lacks a scope that this takes")
+            refused = exceptions.PermissionDenied("The token lacks a required scope")
             every = {*scopes, *getattr(authenticator, "scopes", ())}
             metadata = getattr(authenticator, "metadata_url", None)
             refused.auth_header = insufficient_scope(every, resource_metadata=metadata).decode()
