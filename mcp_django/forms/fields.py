@@ -42,7 +42,7 @@ def property_of(field: forms.Field, label: str, where: str) -> Property | None:
     if isinstance(field.widget, forms.PasswordInput):
         raise DeclarationError(
             f"{where} asks for a secret, which must not pass through the client (client/elicitation); "
-            "ask for it on a page of yours, with ctx.elicit_url"
+            "use a page of your site, with ctx.elicit_url"
         )
     texts = {"title": label}
     if help_text := strip_tags(str(field.help_text)).strip():
@@ -60,7 +60,7 @@ def property_of(field: forms.Field, label: str, where: str) -> Property | None:
     if described is None:
         raise DeclarationError(
             f"{where} ({type(field).__name__}) does not fit a question, which holds strings, numbers, booleans, dates "
-            "and choices; ask for it on a page of yours, with ctx.elicit_url"
+            "and choices; use a page of your site, with ctx.elicit_url"
         )
     return described._replace(schema={**described.schema, **texts})
 
@@ -107,12 +107,12 @@ def _choice(field: forms.ChoiceField, texts: dict[str, Any], where: str) -> Prop
         titles[value] = title
         if len(titles) > CHOICES:
             raise DeclarationError(
-                f"{where} offers more than {CHOICES} choices; narrow them down (its queryset), or ask for a text"
+                f"{where} offers more than {CHOICES} choices; narrow down its queryset, or use a text field"
             )
 
     if not titles:
         if field.required:
-            raise Unanswered(f"There is nothing to choose from for {texts['title']!r}")
+            raise Unanswered(f"There are no choices for {texts['title']!r}")
         return None
 
     named = any(title != value for value, title in titles.items())
