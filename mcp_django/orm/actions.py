@@ -152,10 +152,12 @@ def build_action(toolset: "ModelToolset", name: str, fn: Callable[..., Any], opt
 def _compile(toolset: "ModelToolset", name: str, fn: Callable[..., Any], options: ActionOptions) -> Acting:
     where = source_of(fn)
     if is_async(fn):
-        raise DeclarationError(f"{where}: an action is written with def, because transactions are for plain functions")
+        raise DeclarationError(
+            f"{where}: an action must be a plain function (def), because transactions do not support async"
+        )
 
     if options.dry_run and not options.atomic:
-        raise DeclarationError(f"{where}: dry_run takes a transaction, so it does not go with atomic=False")
+        raise DeclarationError(f"{where}: dry_run requires a transaction; remove atomic=False")
 
     names = list(inspect.signature(fn).parameters)
     rows = [taken for taken in ("queryset", "obj") if taken in names]
@@ -166,10 +168,10 @@ def _compile(toolset: "ModelToolset", name: str, fn: Callable[..., Any], options
     injected = {parameter: injection(annotation) for parameter, annotation in parameters.injected.items()}
     for parameter, kind in injected.items():
         if kind not in (Context, Principal):
-            raise DeclarationError(f"{where}: an action is given Context and Principal; {parameter!r} asks for more")
+            raise DeclarationError(f"{where}: an action can only receive Context and Principal; remove {parameter!r}")
     for own in _OWN:
         if own in parameters.schema["properties"]:
-            raise DeclarationError(f"{where}: the parameter {own!r} is the tool's own; choose another name")
+            raise DeclarationError(f"{where}: the parameter {own!r} is reserved for the tool; choose another name")
 
     return Acting(
         name=name,

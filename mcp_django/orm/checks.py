@@ -61,8 +61,8 @@ def check_declaration(toolset: "ModelToolset") -> None:
         raise DeclarationError(f"{where}: fields is empty; name the fields that clients may see")
     if toolset.fields == "__all__" and toolset.exclude is None:
         raise DeclarationError(
-            f'{where}: fields = "__all__" takes an exclude, the fields that are left out ([] for none); '
-            "fields added to the model later are shown without anybody deciding it"
+            f'{where}: fields = "__all__" requires exclude, the list of hidden fields ([] for none); '
+            "fields added to the model later are shown automatically"
         )
 
     _check_model(toolset.model, where)
@@ -82,7 +82,7 @@ def check_declaration(toolset: "ModelToolset") -> None:
     _check_paths(toolset)
     unknown = [name for name in toolset.tools if name not in VERBS]
     if unknown:
-        raise DeclarationError(f"{where}: there is no verb {unknown[0]!r}; there are {', '.join(VERBS)}")
+        raise DeclarationError(f"{where}: unknown tool {unknown[0]!r} in tools; choose from {', '.join(VERBS)}")
 
     _check_numbers(toolset)
 
@@ -104,20 +104,20 @@ def _check_model(model: type[models.Model], where: str) -> None:
         raise DeclarationError(f"{where}: {model._meta.label} is abstract and has no rows")
     if len(getattr(model._meta, "pk_fields", ())) > 1:
         raise DeclarationError(
-            f"{where}: {model._meta.label} has a primary key of several columns, which is not served"
+            f"{where}: {model._meta.label} has a primary key of several columns, which is not supported"
         )
 
 
 def _check_name(toolset: "ModelToolset", name: Any) -> None:
     where = toolset.source
     if not isinstance(name, str):
-        raise DeclarationError(f"{where}: fields names {name!r}, which is no text")
+        raise DeclarationError(f"{where}: fields names {name!r}, which is not a string")
     if name == "pk":
         raise DeclarationError(f"{where}: 'pk' is shown with every row; take it out of fields")
     if looks_secret(name) and name not in toolset.sensitive_fields:
         raise DeclarationError(
-            f"{where}: {name!r} looks like a secret. Take it out of fields (or into exclude); if clients and their "
-            "models are really to read it, name it in sensitive_fields as well"
+            f"{where}: {name!r} looks like a secret. Take it out of fields (or into exclude); to show it to clients "
+            "and their models, name it in sensitive_fields as well"
         )
     if _is_path(toolset, name):
         _check_path(toolset, name)
@@ -136,7 +136,7 @@ def _check_key(toolset: "ModelToolset", model: type[models.Model], name: str) ->
     if looks_secret(key) and name not in toolset.sensitive_fields:
         raise DeclarationError(
             f"{toolset.source}: {name!r} shows the primary key of {model._meta.label}, {key!r}, which looks like a "
-            "secret. If clients and their models are really to read it, name it in fields and in sensitive_fields"
+            "secret. To show it to clients and their models, name it in fields and in sensitive_fields"
         )
 
 
@@ -155,7 +155,7 @@ def _check_paths(toolset: "ModelToolset") -> None:
             if first == name or first not in shown:
                 raise DeclarationError(
                     f"{toolset.source}: {kind} names {name!r}, but fields shows neither it nor the relation it begins "
-                    "with; what can be filtered or searched by can be found out"
+                    "with; filters and searches would reveal its values"
                 )
             if looks_secret(name):
                 raise DeclarationError(f"{toolset.source}: {kind} names {name!r}, which looks like a secret")
@@ -190,13 +190,15 @@ def _check_numbers(toolset: "ModelToolset") -> None:
     for name in ("page_size", "max_limit"):
         value: Any = getattr(toolset, name)
         if type(value) is not int or value < 1:
-            raise DeclarationError(f"{toolset.source}: {name} = {value!r} is no number of rows")
+            raise DeclarationError(f"{toolset.source}: {name} = {value!r} is invalid; give an integer above 0")
     if toolset.page_size > toolset.max_limit:
-        raise DeclarationError(f"{toolset.source}: page_size is more than max_limit")
+        raise DeclarationError(f"{toolset.source}: page_size is larger than max_limit")
 
     timeout: Any = toolset.query_timeout
     if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout <= 0):
-        raise DeclarationError(f"{toolset.source}: query_timeout = {timeout!r} is no number of seconds above 0")
+        raise DeclarationError(
+            f"{toolset.source}: query_timeout = {timeout!r} is invalid; give a number of seconds above 0"
+        )
 
 
 def _is_path(toolset: "ModelToolset", name: str) -> bool:

@@ -179,7 +179,7 @@ def _refused(hooks: Mapping[str, Callable[[Context], bool]], ctx: Context) -> se
         try:
             allowed = hook(ctx)
         except Exception:
-            logger.exception("%s of the toolset of %s failed, so the model is hidden", hook.__name__, label)
+            logger.exception("Permission hook failed, hiding the model: %s of the toolset of %s", hook.__name__, label)
             allowed = False
         if not allowed:
             refused.add(label)

@@ -149,7 +149,7 @@ class ModelToolset(Toolset):
 
     def __init__(self) -> None:
         if not isinstance(getattr(self, "model", None), type) or not issubclass(self.model, models.Model):
-            raise DeclarationError(f"{self.source}: say for which model it is: @register(Model), or model = Model")
+            raise DeclarationError(f"{self.source}: no model; write @register(Model), or model = Model")
 
         self.prefix = f"{(type(self).prefix or str(self.model._meta.model_name)).rstrip('_')}_"
         self.inline_toolsets: tuple[ModelInline, ...] = ()
@@ -176,7 +176,7 @@ class ModelToolset(Toolset):
         """
         given = cls.__dict__.get("model", subject)
         if not (isinstance(subject, type) and issubclass(subject, models.Model)) or given is not subject:
-            raise DeclarationError(f"{source_of(cls)}: register it for its model, not for {subject!r}")
+            raise DeclarationError(f"{source_of(cls)}: cannot be registered for {subject!r}; register it for its model")
         # Avoid `cls()`: `__init__` needs the model, and one class can be registered for several models.
         instance = cls.__new__(cls)
         instance.model = subject

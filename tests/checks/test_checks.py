@@ -227,13 +227,13 @@ def test_a_sound_toolset_has_nothing_to_report() -> None:
 def test_toolsets_that_show_secrets_are_not_served(subtests: pytest.Subtests) -> None:
     cases = (
         ({"fields": []}, "fields is empty"),
-        ({"fields": "__all__"}, "takes an exclude"),
+        ({"fields": "__all__"}, "requires exclude"),
         ({"fields": ["usrname"]}, "neither a field"),
         ({"fields": ["username", "password"]}, "looks like a secret"),
         ({"list_filter": ["email"]}, "list_filter names 'email'"),
         ({"search_fields": ["email"]}, "search_fields names 'email'"),
         ({"ordering": ["email"]}, "ordering names 'email'"),
-        ({"tools": ["list", "purge"]}, "no verb 'purge'"),
+        ({"tools": ["list", "purge"]}, "unknown tool 'purge'"),
     )
     for attributes, said in cases:
         with subtests.test(attributes=attributes, said=said), pytest.MonkeyPatch.context() as monkeypatch:

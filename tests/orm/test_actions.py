@@ -174,15 +174,15 @@ def test_invalid_actions_are_refused_when_declared() -> None:
     def gives(self: Any, obj: Product) -> None: ...
 
     for declared, words in (
-        (action(later), "written with def"),
+        (action(later), "must be a plain function"),
         (action(both), "not both"),
-        (action(taken), "'dry_run' is the tool's own"),
+        (action(taken), "'dry_run' is reserved"),
         (action(permissions=["fly"])(asks), "has no has_fly_permission"),
-        (action(dry_run=True, atomic=False)(gives), "does not go with"),
+        (action(dry_run=True, atomic=False)(gives), "requires a transaction"),
     ):
         with pytest.raises(DeclarationError, match=words):
             shop(type("Wrong", (Products,), {"act": declared}))
-    with pytest.raises(DeclarationError, match="neither an action nor a writing verb"):
+    with pytest.raises(DeclarationError, match="neither an action nor a writing tool"):
         shop(type("Wrong", (Products,), {"confirm": ["list"]}))
 
 

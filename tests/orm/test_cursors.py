@@ -15,7 +15,7 @@ from tests.shop.models import Category, Order, Product
 pytestmark = pytest.mark.django_db
 
 
-OTHER = "cursor: this is none for these filters, this search and this order"
+OTHER = "cursor: invalid for these filters, this search and this order"
 
 
 class Rows(ModelToolset):

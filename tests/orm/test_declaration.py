@@ -28,7 +28,7 @@ def test_a_wrong_declaration_is_refused_with_the_reason(subtests: pytest.Subtest
     cases = (
         (Product, {}, "fields is empty"),
         (Product, {"fields": "name"}, "fields is a list; write fields = ['name']"),
-        (Product, {"fields": "__all__"}, '"__all__" takes an exclude'),
+        (Product, {"fields": "__all__"}, '"__all__" requires exclude'),
         (Product, {"fields": "__all__", "exclude": []}, "'secret_token' looks like a secret"),
         (Product, {"fields": "__all__", "exclude": ["nothing"]}, "exclude names 'nothing'"),
         (Product, {"fields": ["nmae"]}, "'nmae' is neither a field of shop.Product nor a method"),
@@ -57,16 +57,16 @@ def test_a_wrong_declaration_is_refused_with_the_reason(subtests: pytest.Subtest
         (Product, {"fields": ["name"], "search_fields": ["description"]}, "search_fields names 'description'"),
         (Product, {"fields": ["name"], "ordering": ["-cost"]}, "ordering names '-cost'"),
         (Product, {"fields": ["name"], "label_field": "cost"}, "label_field is 'cost'"),
-        (Product, {"fields": ["name"], "tools": ["list", "destroy"]}, "there is no verb 'destroy'"),
-        (Product, {"fields": ["name"], "page_size": 0}, "page_size = 0 is no number of rows"),
-        (Product, {"fields": ["name"], "page_size": 500}, "page_size is more than max_limit"),
+        (Product, {"fields": ["name"], "tools": ["list", "destroy"]}, "unknown tool 'destroy'"),
+        (Product, {"fields": ["name"], "page_size": 0}, "page_size = 0 is invalid"),
+        (Product, {"fields": ["name"], "page_size": 500}, "page_size is larger than max_limit"),
         (Product, {"fields": ["name"], "query_timeout": -1}, "query_timeout = -1"),
         (
             Product,
             {"fields": ["secret_token"], "sensitive_fields": ["secret_token"], "list_filter": ["secret_token"]},
             "which is sensitive",
         ),
-        (None, {"fields": ["name"]}, "say for which model it is"),
+        (None, {"fields": ["name"]}, "no model; write @register"),
     )
     for model, attributes, said in cases:
         with subtests.test(model=model, attributes=attributes, said=said):

@@ -53,7 +53,7 @@ def test_what_refers_to_a_row_may_forbid_it(drinks: Category) -> None:
     for dry_run in (False, True):
         text = get_error(as_user(user(f"sue{dry_run}")), "category_delete", pk="drinks", dry_run=dry_run)
         assert text == (
-            "category Drinks (drinks) cannot be deleted, because rows that refer to it forbid that: products (1). "
+            "category Drinks (drinks) cannot be deleted, because rows that refer to it forbid it: products (1). "
             "Delete or move them first"
         )
     assert Category.objects.count() == 3

@@ -155,7 +155,7 @@ def test_there_may_be_so_many(order: Order, sue: User, tea: Product) -> None:
 
     client = as_user(sue, Short)
     add = {"lines": {"add": [{"product": tea.pk}, {"product": tea.pk}]}}
-    assert "2 at most" in get_error(client, "order_update", pk=str(order.pk), inlines=add)
+    assert "at most 2 rows" in get_error(client, "order_update", pk=str(order.pk), inlines=add)
     for _ in range(2):
         Line.objects.create(order=order, product=tea)
     lines = get_result(client, "order_get", pk=str(order.pk))["lines"]
@@ -200,9 +200,9 @@ def test_invalid_inlines_are_refused_when_declared() -> None:
     for toolset, words in (
         (type("A", (Orders,), {"inlines": [Stray]}), "no foreign key to shop.Order"),
         (type("B", (Categories,), {"inlines": [Secret]}), "looks like a secret"),
-        (Twice, "two things of its rows are called 'lines'"),
+        (Twice, "the name 'lines' is taken in its rows"),
         (Nested, "neither inlines nor actions"),
-        (type("C", (Orders,), {"inlines": [Order]}), "no ModelInline class"),
+        (type("C", (Orders,), {"inlines": [Order]}), "not a ModelInline class"),
     ):
         with pytest.raises(DeclarationError, match=words):
             shop(toolset)

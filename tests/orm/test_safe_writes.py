@@ -105,7 +105,7 @@ def test_a_key_makes_a_repetition_the_first_answer() -> None:
     assert first == again
     assert Product.objects.count() == 1
     text = get_error(client, "product_create", values={"name": "Coffee"}, idempotency_key="k1")
-    assert "used before with other arguments" in text
+    assert "used with other arguments before" in text
     get_result(client, "product_create", values={"name": "Tea"}, idempotency_key="k2")
     assert Product.objects.count() == 2
 
@@ -222,7 +222,7 @@ def test_a_row_that_changes_during_the_question_is_not_deleted(tea: Product, sub
 
         monkeypatch.setattr(base, "confirmed", meanwhile)
         client = as_user(user(), Asking, version=version, answer=RecordingUser())
-        assert "changed while the person was asked" in get_error(client, "product_delete", pk=tea.pk)
+        assert "changed before the confirmation" in get_error(client, "product_delete", pk=tea.pk)
         assert Product.objects.exists()
 
     for version in ERAS:
@@ -243,7 +243,7 @@ def test_a_deletion_that_grows_during_the_question_is_not_done(subtests: pytest.
 
         monkeypatch.setattr(base, "confirmed", meanwhile)
         client = as_user(user(), AskingCategories, version=version, answer=RecordingUser())
-        assert "changed while the person was asked" in get_error(client, "category_delete", pk="drinks")
+        assert "changed before the confirmation" in get_error(client, "category_delete", pk="drinks")
         assert Category.objects.count() == 2
 
     for version in ERAS:

@@ -96,7 +96,7 @@ async def test_too_many_related_rows_are_refused_with_a_way_out(monkeypatch: pyt
     monkeypatch.setattr("mcp_django.orm.queries.serialize.RELATED", 10)
     client = peer(Categories, Tags, Everything)
     said = await client.error("product_list", limit=5)
-    assert said == "tags: more than 10 related rows on this page; ask for fewer rows, or for other fields"
+    assert said == "tags: more than 10 related rows on this page; request fewer rows, or other fields"
     assert len((await data(client, "product_list", limit=3))["items"]) == 3
     assert RELATED == 2000
 

@@ -398,7 +398,7 @@ def test_what_the_database_refuses_is_told_without_its_words(tea: Product) -> No
             Tag.objects.create(name="hot")
 
     text = get_error(as_user(user(), Broken), "product_update", pk=tea.pk, values={"stock": 1})
-    assert "The database refuses this" in text
+    assert "The database rejected the write" in text
     assert "tag" not in text.lower()
 
 

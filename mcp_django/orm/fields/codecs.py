@@ -111,7 +111,7 @@ def as_integer(value: Any) -> int:
     if type(value) is not int:
         raise ValueError("give an integer")
     if not -_INT <= value < _INT:
-        raise ValueError("beyond 64 bits")
+        raise ValueError("out of range of 64 bits")
     return value
 
 
@@ -194,7 +194,7 @@ def _decimal(field: Any) -> Codec:
                 # The column's form field would reject it, and database adapters would fail on it.
                 format_number(number, digits, places)
         except InvalidOperation:
-            raise ValueError("no decimal number of this field's size") from None
+            raise ValueError("not a decimal number of this field's size") from None
         return number
 
     schema = {"type": "string", "description": "a decimal number, as text to stay exact"}
@@ -264,7 +264,7 @@ def _uuid(field: Any) -> Codec:
         try:
             return uuid.UUID(value)
         except ValueError:
-            raise ValueError("no UUID") from None
+            raise ValueError("not a UUID") from None
 
     return Codec(kind="uuid", schema={"type": "string", "format": "uuid"}, encode=str, decode=decode, lookups=_EQUAL)
 
@@ -274,7 +274,7 @@ def _address(field: Any) -> Codec:
         try:
             return str(ipaddress.ip_address(as_text(value)))
         except ValueError:
-            raise ValueError("no IP address") from None
+            raise ValueError("not an IP address") from None
 
     return Codec(kind="ip-address", schema={"type": "string"}, encode=str, decode=decode, lookups=_EQUAL)
 
@@ -349,7 +349,7 @@ def nullable(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _incomparable(value: Any) -> Any:
-    raise ValueError("values of this field cannot be compared with")
+    raise ValueError("values of this field cannot be compared")
 
 
 _KINDS: tuple[tuple[type["models.Field[Any, Any]"], Callable[[Any], Codec]], ...] = (

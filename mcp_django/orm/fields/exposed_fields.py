@@ -223,7 +223,7 @@ class _Compiler:
         for number, segment in enumerate(segments[:-1], start=1):
             relation = relation_of(here.model, segment)
             if relation is None:
-                return self._nowhere(name, f"{segment!r} is no relation of {here.model._meta.label}")
+                return self._nowhere(name, f"{segment!r} is not a relation of {here.model._meta.label}")
             if number > 1 and not here.shows(segment):
                 return self._nowhere(name, f"the toolset of {here.model._meta.label} does not show {segment!r}")
             target = here.beside(relation.related_model)
@@ -316,7 +316,7 @@ def field_of(model: type[models.Model], name: str) -> Any:
     if found.name != name:
         return None  # an attname, such as "country_id" for "country"
     if found.is_relation and found.related_model is None:
-        raise DeclarationError(f"{model._meta.label}.{name} is a generic relation, whose target is open; leave it out")
+        raise DeclarationError(f"{model._meta.label}.{name} is a generic relation without a fixed model; leave it out")
     return found
 
 

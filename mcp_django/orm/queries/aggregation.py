@@ -90,7 +90,7 @@ def metric_of(scope: Scope, asked: Mapping[str, Any]) -> Metric:
     function, field, distinct = asked["function"], asked.get("field"), bool(asked.get("distinct"))
     if field is None:
         if function != "count":
-            raise ToolError(f"metrics: {function} takes a field")
+            raise ToolError(f"metrics: {function} requires a field")
         return Metric(asked.get("name", "count"), _INTEGER, Count("pk"))
 
     item = scope.resolve(field, Purpose.AGGREGATE)
@@ -101,7 +101,7 @@ def metric_of(scope: Scope, asked: Mapping[str, Any]) -> Metric:
     name = asked.get("name", f"{function}_{field}" if not distinct else f"{function}_distinct_{field}")
     options: dict[str, Any] = {"distinct": True} if distinct else {}
     if distinct and function != "count":
-        raise ToolError("metrics: distinct goes with count only")
+        raise ToolError("metrics: distinct is supported by count only")
 
     codec = item.codec
     if function == "count":
@@ -127,7 +127,7 @@ class Aggregation:
         names = [*(group.name for group in self.groups), *(metric.name for metric in self.metrics)]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
-            raise ToolError(f"metrics: there are two results called {twice!r}; give one another name")
+            raise ToolError(f"metrics: two results are named {twice!r}; rename one of them")
 
         self._aliases = {group.name: f"_mcp_group_{n}" for n, group in enumerate(self.groups)}
         self._metrics = {metric.name: f"_mcp_metric_{n}" for n, metric in enumerate(self.metrics)}
@@ -170,9 +170,7 @@ class Aggregation:
         if metric is None:
             raise ToolError(f"{unknown(path, self._metrics, 'metric in having')}; {listed(list(self._metrics))}")
         if lookup not in COMPARED:
-            raise ToolError(
-                f"having: {path} cannot be compared with {lookup[:60]!r}; it can with {', '.join(COMPARED)}"
-            )
+            raise ToolError(f"having: {path} does not support the lookup {lookup[:60]!r}; use {', '.join(COMPARED)}")
 
         try:
             wanted = metric.codec.decode(value)

@@ -38,13 +38,13 @@ class Filters:
         if depth > DEPTH:
             raise ToolError(f"filters are nested deeper than {DEPTH} levels of and, or and not; flatten them")
         if not filters:
-            raise ToolError("filters: an object without conditions; leave it out")
+            raise ToolError("filters: the object is empty; leave it out")
         return Q(*(self._entry(name, value, depth) for name, value in filters.items()))
 
     def _entry(self, name: str, value: Any, depth: int) -> Q:
         self._conditions += 1
         if self._conditions > CONDITIONS:
-            raise ToolError(f"filters hold more than {CONDITIONS} conditions; ask in several calls")
+            raise ToolError(f"filters hold more than {CONDITIONS} conditions; use several calls")
         if name not in _BRANCHES:
             return self._comparison(name, value)
 
@@ -67,14 +67,12 @@ class Filters:
         if lookup not in item.codec.lookups:
             known = ", ".join(item.codec.lookups)
             raise ToolError(
-                f"filters: {item.name} cannot be compared with {lookup[:60]!r}; it can with {known}, and "
+                f"filters: {item.name} does not support the lookup {lookup[:60]!r}; use {known}; "
                 f'{{"not": {{…}}}} negates'
             )
 
         if isinstance(value, dict):
-            raise ToolError(
-                f"filters: {name}: give a value; what it is compared by goes into the name, as name__lookup"
-            )
+            raise ToolError(f"filters: {name}: give a value; write the lookup into the name, as name__lookup")
         wanted = converted(item, lookup, value, f"filters: {name}")
         return self.compare(item, lookup, wanted)
 
@@ -193,7 +191,7 @@ def searched(scope: Scope, rows: "QuerySet[Any, Any]", text: str | None) -> "Que
 
     fields = [(item, lookup) for item, lookup in toolset.exposure.search if scope.sees(item)]
     if not fields:
-        raise ToolError("there is nothing to search here; use filters")
+        raise ToolError("search is not supported here; use filters")
     words = [_unquoted(word) for word in smart_split(_checked(text))]
     if len(words) > WORDS:
         raise ToolError(f"search: more than {WORDS} words")

@@ -57,7 +57,7 @@ def bounded(ctx: Context, database: str, seconds: float | None) -> Iterator[None
     except OperationalError as problem:
         if getattr(problem.__cause__, "sqlstate", None) == _CANCELLED and not ctx.cancelled:
             raise ToolError(
-                f"The query took longer than {seconds:g} seconds; narrow it down with filters, or ask for less"
+                f"The query took longer than {seconds:g} seconds; narrow it down with filters, or request less"
             ) from None
         raise
 

@@ -23,7 +23,7 @@ from mcp_django.protocol.errors import ToolError
 
 LONGEST = 16_384
 """Maximum length of a cursor in characters."""
-_TOO_LARGE = "there is no next page in this order, whose values are too large for a cursor; order by another field"
+_TOO_LARGE = "no next page: the values of this order are too large for a cursor; order by another field"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,7 +140,7 @@ class Order:
             ]
         except (BadSignature, ValueError):  # forged, created for another query, or the type of a field has changed
             raise ToolError(
-                "cursor: this is none for these filters, this search and this order; begin again without a cursor"
+                "cursor: invalid for these filters, this search and this order; start again without a cursor"
             ) from None
 
     def _signer(self, question: bytes) -> Signer:

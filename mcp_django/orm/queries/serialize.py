@@ -261,7 +261,7 @@ def _add_many(scope: Scope, item: ExposedField, found: Sequence[Row], keys: Sequ
         related = list(rows.order_by("pk", item.source).values_list(*columns)[: RELATED + 1])
         if len(related) > RELATED:
             raise ToolError(
-                f"{item.name}: more than {RELATED} related rows on this page; ask for fewer rows, or for other fields"
+                f"{item.name}: more than {RELATED} related rows on this page; request fewer rows, or other fields"
             )
         shown = item.codec.shown if item.codec is not None else _same
         for key, value, *label in related:

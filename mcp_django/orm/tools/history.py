@@ -43,7 +43,7 @@ def build(toolset: "ModelToolset") -> Tool:
     """
     if log_entries() is None:
         raise DeclarationError(
-            f"{toolset.source}: the verb 'history' reads the admin's log; install django.contrib.admin"
+            f"{toolset.source}: the tool 'history' reads the admin's log; install django.contrib.admin"
         )
 
     return build_verb(

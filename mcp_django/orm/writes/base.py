@@ -32,7 +32,7 @@ IF_MATCH = {
     "maxLength": 200,
     "description": "_version of the row as you have seen it; nothing is done if it has changed since",
 }
-CHANGED = "It changed while the person was asked, and nothing was done. Look at it again"
+CHANGED = "The rows changed before the confirmation, and nothing was done. Get them again"
 
 
 class Write(ABC):

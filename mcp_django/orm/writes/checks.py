@@ -25,7 +25,7 @@ def check_writing(toolset: "ModelToolset") -> None:
     form: Any = toolset.form
     if form is not None:
         if not (isinstance(form, type) and issubclass(form, BaseModelForm)):
-            raise DeclarationError(f"{where}: form is {form!r}, and must be a ModelForm")
+            raise DeclarationError(f"{where}: form is {form!r}; it must be a ModelForm")
         if form._meta.model not in (None, model):
             raise DeclarationError(f"{where}: {form.__name__} is a form of {form._meta.model._meta.label}")
 
@@ -36,11 +36,11 @@ def check_writing(toolset: "ModelToolset") -> None:
             concrete = False
         if not concrete:
             raise DeclarationError(
-                f"{where}: version_field is {toolset.version_field!r}, which is no column of the model"
+                f"{where}: version_field is {toolset.version_field!r}, which is not a column of the model"
             )
 
     if toolset.confirm_fallback not in ("refuse", "proceed"):
-        raise DeclarationError(f"{where}: confirm_fallback is 'refuse' or 'proceed'")
+        raise DeclarationError(f"{where}: confirm_fallback must be 'refuse' or 'proceed'")
     if isinstance(toolset.confirm, str):
         raise DeclarationError(f"{where}: confirm is a list; write confirm = [{toolset.confirm!r}]")
 
@@ -54,7 +54,7 @@ def check_confirm(toolset: "ModelToolset") -> None:
     for name in toolset.confirm:
         if name not in toolset.action_tools and not (name in CONFIRMED and name in toolset.tools):
             raise DeclarationError(
-                f"{toolset.source}: confirm names {name!r}, which is neither an action nor a writing verb of its tools"
+                f"{toolset.source}: confirm names {name!r}, which is neither an action nor a writing tool of it"
             )
 
 
@@ -67,11 +67,11 @@ def inlines_of(toolset: "ModelToolset") -> "tuple[ModelInline, ...]":
     found: dict[str, ModelInline] = {}
     for kind in toolset.inlines:
         if not (isinstance(kind, type) and hasattr(kind, "under")):
-            raise DeclarationError(f"{toolset.source}: inlines lists {kind!r}, which is no ModelInline class")
+            raise DeclarationError(f"{toolset.source}: inlines lists {kind!r}, which is not a ModelInline class")
         inline = kind.under(toolset)
         if inline.name in found or inline.name == "pk" or toolset.shows(inline.name):
             raise DeclarationError(
-                f"{toolset.source}: two things of its rows are called {inline.name!r}; give the inline another name"
+                f"{toolset.source}: the name {inline.name!r} is taken in its rows; give the inline another name"
             )
         found[inline.name] = inline
     return tuple(found.values())

@@ -31,7 +31,7 @@ def confirmed(toolset: "ModelToolset", ctx: Context, name: str, message: str, ab
     key = "-".join(["confirm", name, *about])
     answer = ctx.sync.elicit(message, None, key=key[:128])
     if answer.action != "accept":
-        raise ToolError("The person who was asked did not agree, and nothing was changed")
+        raise ToolError("The user did not agree, and nothing was changed")
 
 
 def in_line(value: Any) -> str:

@@ -89,7 +89,7 @@ def permitted(toolset: "ModelToolset", ctx: Context, row: Model, *, using: str) 
     label = label_of(toolset, ctx, row)
     if found.keeping:
         raise ToolError(
-            f"{label} cannot be deleted, because rows that refer to it forbid that: "
+            f"{label} cannot be deleted, because rows that refer to it forbid it: "
             f"{_listed(_names(toolset, ctx, found.keeping))}. Delete or move them first"
         )
 

@@ -68,8 +68,8 @@ def require_version(toolset: "ModelToolset", row: Model, expected: str | None) -
     """
     if expected is not None and expected != version_of(toolset, row):
         raise ToolError(
-            "The row has changed since the version in if_match, and nothing was done. Get it again, and decide by what "
-            "it is now"
+            "The row has changed since the version in if_match, and nothing was done. Get it again, and decide by its "
+            "new values"
         )
 
 

@@ -28,8 +28,8 @@ KEPT = timedelta(days=1)
 LONGEST = 200
 """Maximum length of a key in characters."""
 _UNKNOWN = (
-    "A write under this idempotency_key was begun before and has not ended, or did not end well; it is not done again. "
-    "Find out whether it took effect"
+    "A write under this idempotency_key is running or has failed, and it is not repeated. Check whether the write took "
+    "effect"
 )
 
 
@@ -58,7 +58,7 @@ class Repeat:
             return None
         known = row.result or {}
         if known.get("payload") != self._payload:
-            raise ToolError("This idempotency_key was used before with other arguments; use a new key for a new write")
+            raise ToolError("This idempotency_key was used with other arguments before; use a new key for a new write")
         if "value" not in known:
             raise OutcomeUnknown(_UNKNOWN)
         return jsonrpc.loads(known["value"])

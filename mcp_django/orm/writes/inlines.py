@@ -87,7 +87,7 @@ class _Writing:
                 self._save(row, values, f"add[{number}]", change=False)
 
         if wanted.get("add") and inline.below(self.parent, self.using).count() > inline.max_num:
-            raise ToolError(f"{inline.name}: there may be {inline.max_num} at most")
+            raise ToolError(f"{inline.name}: at most {inline.max_num} rows are allowed")
 
     def _may(self, allowed: bool, what: str) -> bool:
         if not allowed:

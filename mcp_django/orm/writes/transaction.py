@@ -16,7 +16,7 @@ from mcp_django.schema import to_json
 logger = logging.getLogger("mcp_django.orm")
 
 CONFLICT = (
-    "The database refuses this: a value conflicts with another row, or with a rule of the table. Nothing was changed"
+    "The database rejected the write: a value conflicts with another row or a rule of the table. Nothing was changed"
 )
 BUSY = "The database is busy with other writes, and nothing was changed. Try again in a moment"
 _GIVEN_UP = ("40001", "40P01", "55P03")
@@ -50,15 +50,15 @@ def perform(
         with around:
             return to_json(work())
     except (ProtectedError, RestrictedError):
-        raise ToolError("Other rows refer to this one and forbid that. Nothing was changed") from None
+        raise ToolError("Other rows refer to this row and forbid the write. Nothing was changed") from None
     except (IntegrityError, DataError) as problem:
         # The database's message names columns and values that clients may not see.
-        logger.debug("Refused by the database", exc_info=problem)
+        logger.debug("Write rejected by the database", exc_info=problem)
         raise ToolError(CONFLICT) from None
     except OperationalError as problem:
         if not atomic or not _lost_its_turn(problem):
             raise
-        logger.warning("A write was given up, because the database was busy: %s", problem)
+        logger.warning("Write failed, because the database was busy: %s", problem)
         raise ToolError(BUSY) from None
 
 

@@ -110,11 +110,11 @@ def _extra(toolset: "ModelToolset", form: FormClass, name: str, field: forms.Fie
     """
     where = f"{toolset.source}: field {name!r} of {form.__name__}"
     if isinstance(field, ModelChoiceField):
-        raise DeclarationError(f"{where} offers rows of a model, whoever may see them; leave it out")
+        raise DeclarationError(f"{where} offers rows of a model to all callers; leave it out")
     label = str(field.label or name)
     described = property_of(field, label, where)
     if described is None:
-        raise DeclarationError(f"{where} offers nothing to choose from")
+        raise DeclarationError(f"{where} has no choices")
     return Value(described.schema, described.to_python, field.required and field.initial is None, label)
 
 
