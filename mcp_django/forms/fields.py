@@ -112,7 +112,7 @@ def _choice(field: forms.ChoiceField, texts: dict[str, Any], where: str) -> Prop
 
     if not titles:
         if field.required:
-            raise Unanswered(f"There are no choices for {texts['title']!r}")
+            raise Unanswered(f"No choices are available for {texts['title']!r}")
         return None
 
     named = any(title != value for value, title in titles.items())

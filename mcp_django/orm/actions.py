@@ -76,7 +76,7 @@ def action(fn: Any = None, **options: Any) -> Any:
     each row. "publish" calls `has_publish_permission(ctx, obj=None)` of the toolset. A name with a dot is a Django
     permission.
 
-    With `confirm` the client asks its user for confirmation first. The action runs in one transaction unless `atomic`
+    With `confirm` the client's user must confirm the call first. The action runs in one transaction unless `atomic`
     is False. With `dry_run` clients can run it in a transaction that is rolled back. Use `dry_run` only for actions
     without effects outside of the database. `destructive` and `idempotent` are hints for clients.
     """

@@ -112,13 +112,16 @@ def _check_name(toolset: "ModelToolset", name: Any) -> None:
     where = toolset.source
     if not isinstance(name, str):
         raise DeclarationError(f"{where}: fields names {name!r}, which is not a string")
+
     if name == "pk":
         raise DeclarationError(f"{where}: 'pk' is shown with every row; take it out of fields")
+
     if looks_secret(name) and name not in toolset.sensitive_fields:
         raise DeclarationError(
             f"{where}: {name!r} looks like a secret. Take it out of fields (or into exclude); to show it to clients "
             "and their models, name it in sensitive_fields as well"
         )
+
     if _is_path(toolset, name):
         _check_path(toolset, name)
     elif toolset.own_method(name) is not None or field_of(toolset.model, name) is None:

@@ -3,7 +3,7 @@
 Clients call `models_list(model="shop.Order", …)` instead of `order_list(…)`.
 
 The schema of a generic tool depends on the caller: it lists the models on which the caller may use the tool. A model
-that is hidden from the caller is answered like an unknown model. Each call is forwarded to the model's own tool, with
+that is hidden from the caller is treated like an unknown model. Each call is forwarded to the model's own tool, with
 that tool's permission, guards, timeout and transaction.
 """
 
@@ -170,7 +170,7 @@ class GenericTools(Provider):
 
 
 def _refused(hooks: Mapping[str, Callable[[Context], bool]], ctx: Context) -> set[str]:
-    """Return the labels of the models whose hook denies the caller.
+    """Return the labels of the models with a hook that denies the caller.
 
     A hook that raises is logged and denies access.
     """
@@ -194,7 +194,7 @@ def _input(verb: str, tools: Verbs) -> dict[str, Any]:
 
 
 class _PassedOn:
-    """Output of a tool whose results were validated by the forwarded tool."""
+    """Output without validation, because the forwarded tool validates its results."""
 
     wrapped = False
 
@@ -202,6 +202,7 @@ class _PassedOn:
         self.schema = schema
 
     def structured(self, value: Any) -> Any:
+        """Return the result unchanged."""
         return value
 
 

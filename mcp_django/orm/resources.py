@@ -4,7 +4,7 @@
     shop.order://{?customer,search,cursor}
 
 Reading a row calls `get`, reading a page calls `list`, with their permissions, guards and timeouts. A resource
-therefore shows the same data to the same callers as the tool. Foreign and hidden rows are answered like missing rows.
+therefore shows the same data to the same callers as the tool. Foreign and hidden rows are treated like missing rows.
 """
 
 import re
@@ -73,10 +73,12 @@ def resources_of(toolset: "ModelToolset") -> list[Declaration]:
     declared: list[Declaration] = []
     if not toolset.resources:
         return declared
+
     if "get" in toolset.tools:
         declared.append((partial(_row, toolset), f"{toolset.source}, its rows"))
         if "list" in toolset.tools:
             declared.append((partial(_completer, _row_uri(toolset).text, "pk", partial(keys, toolset)), toolset.source))
+
     if "list" in toolset.tools:
         declared.append((partial(_page, toolset), f"{toolset.source}, their pages"))
         text = _page_uri(toolset)
@@ -84,6 +86,7 @@ def resources_of(toolset: "ModelToolset") -> list[Declaration]:
             complete = _values(toolset, name)
             if complete is not None:
                 declared.append((partial(_completer, text, name, complete), f"{toolset.source}, {name}"))
+
     return declared
 
 
@@ -129,7 +132,7 @@ def _page_uri(toolset: "ModelToolset") -> str:
 def _variables(toolset: "ModelToolset") -> tuple[str, ...]:
     """Return the variables that filter pages.
 
-    They are known before other toolsets are registered.
+    They do not depend on toolsets that are registered later.
     """
     names = toolset.field_names() if toolset.list_filter == "__all__" else toolset.list_filter
     return tuple(name for name in names if name not in _OWN and name not in toolset.sensitive_fields)

@@ -158,6 +158,7 @@ def filters_schema(toolset: "ModelToolset") -> Schema:
         text = described_by(item).get("description") or (key_text(item) if item.is_relation else None)
         said = f"Also as {name}__<lookup>: {', '.join(lookups)}"
         properties[name] = {"description": f"{text}. {said}" if text else said}
+
     branches: Mapping[str, Any] = {"type": "array", "items": {"type": "object"}}
     return {
         "type": "object",

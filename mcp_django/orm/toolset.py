@@ -117,7 +117,7 @@ class ModelToolset(Toolset):
     confirm: ClassVar[Names] = ()
     """Tools and actions that require confirmation, such as ["delete"].
 
-    The client asks its user.
+    The client requests it from its user.
     """
     confirm_fallback: ClassVar[Literal["refuse", "proceed"]] = "refuse"
     """Behavior for clients that cannot ask their user.
@@ -189,7 +189,7 @@ class ModelToolset(Toolset):
         return source_of(type(self))
 
     def attach(self, registry: Registry) -> None:
-        """Check the declaration and connect the toolset to others on the server.
+        """Check the declaration and connect it to the toolsets of the same server.
 
         Raises:
             DeclarationError: the declaration is invalid or conflicts with another toolset.

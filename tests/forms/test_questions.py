@@ -345,7 +345,7 @@ def test_a_field_that_cannot_be_asked_for_is_the_author_s_mistake(subtests: pyte
 
 
 def test_a_choice_of_nothing_cannot_be_required() -> None:
-    with pytest.raises(Unanswered, match="There are no choices for 'Value'"):
+    with pytest.raises(Unanswered, match="No choices are available for 'Value'"):
         ask(form_with(forms.ChoiceField(choices=[])))
     assert ask(form_with(forms.ChoiceField(choices=[], required=False))).schema["properties"] == {}
 

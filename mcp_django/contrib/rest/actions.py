@@ -77,6 +77,7 @@ class Subject:
 
     @property
     def is_viewset(self) -> bool:
+        """Return True if the view is a viewset."""
         return issubclass(self.cls, ViewSetMixin)
 
     @property
@@ -113,6 +114,7 @@ class Action:
 
     @property
     def is_reading(self) -> bool:
+        """Return True if the action only reads."""
         return self.method == "get"
 
     @property

@@ -54,6 +54,7 @@ class Plan:
 
     @property
     def body_fields(self) -> Mapping[str, Schema]:
+        """Return the body's fields that are separate arguments, with their schemas."""
         return (self.body or {}).get("properties", {}) if self.is_flat else {}
 
     @property

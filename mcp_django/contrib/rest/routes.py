@@ -45,10 +45,12 @@ class Route:
 
     @property
     def initkwargs(self) -> Mapping[str, Any]:
+        """Return the keyword arguments of `as_view`."""
         return getattr(self.callback, "initkwargs", {})
 
     @property
     def actions(self) -> Mapping[str, str]:
+        """Return the mapping of methods to actions of a viewset, or {}."""
         return getattr(self.callback, "actions", None) or {}
 
     def is_called(self, name: str) -> bool:

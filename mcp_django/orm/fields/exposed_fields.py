@@ -270,11 +270,14 @@ class _Compiler:
         toolset = self.toolset
         sensitive = name in toolset.sensitive_fields
         model_field = None if toolset.own_method(name) else field_of(toolset.model, name)
+
         if model_field is None:
             computed = computed_of(toolset, name)
             return ExposedField(name=name, computed=computed, sensitive=sensitive, nullable=True)
+
         if model_field.is_relation and name != "pk":
             return self._relation(name, model_field, sensitive)
+
         return ExposedField(
             name=name,
             source=model_field.attname if name == "pk" else name,
@@ -288,9 +291,11 @@ class _Compiler:
         other = relation.related_model
         target = self.toolset.beside(other)
         many = is_many(relation)
+
         # A foreign key to another unique column is followed to the primary key.
         forward = relation.concrete and not many and relation.target_field.primary_key
         label = None if target is None or target.label_path is None else f"{name}{LOOKUP_SEP}{target.label_path}"
+
         return ExposedField(
             name=name,
             source=relation.attname if forward else f"{name}{LOOKUP_SEP}pk",

@@ -43,6 +43,7 @@ class Order:
         names = list(asked) if asked else default_order(scope)
         self._scope = scope
         self.keys: list[Key] = []
+
         seen: set[str] = set()
         for name in names:
             item = scope.resolve(name.removeprefix("-"), Purpose.ORDER)
@@ -51,6 +52,7 @@ class Order:
                 self._add(item, name.startswith("-"))
             if item.source == exposure.pk.source:
                 break  # a unique key completes the order
+
         if exposure.pk.source not in seen:
             self._add(exposure.pk, self.keys[-1].descending if self.keys else False)
         self.is_plain = all(key.item.is_plain for key in self.keys)

@@ -41,7 +41,7 @@ def build_verb(
 
     `action` names the required Django permission: "view", "add", "change" or "delete". Callers without it do not see
     the tool. If the project overrides `has_<action>_permission`, that hook replaces the permission. It runs for each
-    call, and denied calls are answered like calls of an unknown tool.
+    call, and denied calls are treated like calls of an unknown tool.
     """
     where = f"{toolset.source}, {name}"
     hook = f"has_{action}_permission"

@@ -113,6 +113,7 @@ class _Told:
     def __init__(self, toolset: "ModelToolset", ctx: Context) -> None:
         self._toolset, self._ctx = toolset, ctx
         self._fields: dict[str, str] = {}
+
         with override(None):
             for name, item in toolset.exposure.fields.items():
                 if item.model_field is not None and not item.hops:
@@ -125,6 +126,7 @@ class _Told:
                 for inline in toolset.inline_toolsets
                 if inline.lets_view(ctx)
             }
+
         self._actions = {options.title or name.replace("_", " ") for name, (_, options) in toolset.action_tools.items()}
 
     def each(self, entries: Any) -> Iterator[tuple[dict[str, Any], Any]]:

@@ -19,9 +19,10 @@ _LINES = 30
 
 
 def confirmed(toolset: "ModelToolset", ctx: Context, name: str, message: str, about: Iterable[str] = ()) -> None:
-    """Ask the client's user to confirm a tool or an action; return if the user agrees.
+    """Request confirmation of a tool or an action from the client's user.
 
-    `versions` are the versions of the rows in question. If they change before the answer, the user is asked again.
+    Return if the user agrees. `versions` are the versions of the rows in question. If they change before the answer,
+    the question is sent again.
 
     Raises:
         ToolError: the user did not agree, or the client cannot ask its user.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def shown(toolset: "ModelToolset", ctx: Context, row: Model, *, using: str) -> dict[str, Any]:
     """Return `pk` and `item` of a written row.
 
-    The item is None if the caller may not view rows, or if the write moved the row out of the caller's sight.
+    The item is None if the caller may not view rows, or if the write moved the row out of the caller's visible rows.
     """
     codec = toolset.exposure.pk.codec
     pk = row.pk if codec is None else codec.shown(row.pk)

@@ -38,6 +38,7 @@ class Delegation:
 
     @property
     def user(self) -> Any:
+        """Return the user of the call."""
         return self.principal.user
 
     @property

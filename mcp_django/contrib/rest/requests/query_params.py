@@ -135,12 +135,14 @@ def _form_field(field: Any) -> Schema:
         return {"type": "array", "items": _one_of(field)}
     if isinstance(field, forms.ModelChoiceField | forms.ChoiceField):
         return _one_of(field)
+
     if isinstance(field, forms.NullBooleanField | forms.BooleanField):
         return {"type": "boolean"}
     if isinstance(field, forms.FloatField | forms.DecimalField):
         return {"type": "number"}
     if isinstance(field, forms.IntegerField):
         return {"type": "integer"}
+
     for kind, form in ((forms.DateTimeField, "date-time"), (forms.DateField, "date"), (forms.TimeField, "time")):
         if isinstance(field, kind):
             return {"type": "string", "format": form}

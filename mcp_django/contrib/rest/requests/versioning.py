@@ -28,6 +28,7 @@ class Version:
 
     @property
     def schema(self) -> Schema:
+        """Return the schema of the argument."""
         schema: Schema = {"type": "string", "description": "Version of the API"}
         choices = [version for version in dict.fromkeys((self.default, *self.allowed)) if version is not None]
         if self.allowed:

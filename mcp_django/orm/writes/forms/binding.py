@@ -89,6 +89,7 @@ class Filled:
         if not extra and not self.form.instance._state.adding:
             self._keep(name, field)
             return
+
         initial = self.form.get_initial_for_field(field, name)
         if initial is None or initial == "" or isinstance(field, forms.ModelChoiceField | forms.MultiValueField):
             if isinstance(field, forms.MultiValueField):

@@ -75,6 +75,7 @@ def _one(field: Any, codec: Codec) -> tuple[dict[str, Any], Callable[[Any], Any]
         return {**codec.schema}, codec.decode
     if field.choices:
         return _choice(field, codec), _as_it_is
+
     match codec.kind:
         case "text" | "ip-address" | "other":
             return _text(field), _as_it_is
