@@ -99,7 +99,8 @@ class Filters:
         alias = self._scope.alias()
         self.aliases[alias] = self._scope.expression(item)
         found = Q(**{f"{alias}{LOOKUP_SEP}{lookup}": value})
-        # Django excludes NULLs when it negates a column. For an expression it needs an explicit condition.
+        # Django handles NULL when it negates a condition on a nullable column. For an expression NULL must be excluded
+        # explicitly.
         return found if lookup == "isnull" else Q(**{f"{alias}{LOOKUP_SEP}isnull": False}) & found
 
     def _with_many(self, item: ExposedField, lookup: str, value: Any) -> Q:

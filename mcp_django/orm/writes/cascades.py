@@ -54,7 +54,8 @@ def consequences(obj: Model, *, using: str, wanted: Container[type[Model]] = ())
         if not queryset.model._meta.auto_created and (number := queryset.count()):
             found.deleted[queryset.model] += number
     for (relation, _), updates in collector.field_updates.items():
-        # If constraints cannot be deferred, a cascade first sets references to NULL in rows that it deletes.
+        # If constraints cannot be deferred, a cascade first sets references to NULL in rows that it deletes. These
+        # updates do not count.
         if relation.remote_field is not None and relation.remote_field.on_delete is not CASCADE:
             number = _count(updates)
             found.changed.update({relation.model: number} if number else {})
