@@ -1,4 +1,7 @@
-"""The rows of the app. What a client can name belongs to an owner; what opens a door is stored as a hash."""
+"""Models of the app.
+
+Rows that a client can name belong to an owner. Credentials are stored as hashes.
+"""
 
 from mcp_django.models.client_health import ClientHealth
 from mcp_django.models.client_token import ClientFlow, ClientToken

@@ -1,4 +1,4 @@
-"""How other servers did lately, as each process found it."""
+"""Health of the servers that this project uses, as observed by each process."""
 
 from datetime import timedelta
 from typing import Any
@@ -10,21 +10,21 @@ from django.utils.translation import gettext_lazy as _
 from mcp_django.models.managers import PrimaryManager
 
 KEPT = timedelta(hours=1)
-"""How long a process is remembered that says nothing more."""
+"""Age after which the rows of a process that stopped reporting are deleted."""
 
 
 class ClientHealthQuerySet(models.QuerySet["ClientHealth"]):
-    """What processes said."""
+    """Query set of health rows."""
 
     def tell(self, process: str, alias: str, found: dict[str, Any]) -> None:
-        """Say how a server is doing, as `process` sees it, and forget what is out of date."""
+        """Save the health of a server as observed by `process`, and delete stale rows."""
         now = timezone.now()
         self.update_or_create(process=process, alias=alias, defaults={**found, "updated": now})
         self.filter(updated__lt=now - KEPT).delete()
 
 
 class ClientHealth(models.Model):
-    """One process's view of one server that the project uses. It holds no secret."""
+    """Health of one used server as observed by one process. The row holds no secret."""
 
     process = models.CharField(_("process"), max_length=100)
     alias = models.CharField(_("alias"), max_length=32)
@@ -55,5 +55,5 @@ class ClientHealth(models.Model):
 
     @property
     def is_failing(self) -> bool:
-        """Is the last that is known of it an error?"""
+        """Return True if the most recent event of the server is an error."""
         return self.error_at is not None and (self.reached is None or self.reached < self.error_at)

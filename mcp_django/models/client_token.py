@@ -1,7 +1,7 @@
-"""What other servers gave this project, or a user of it, to be used with: tokens, and the registration as a client.
+"""Tokens and client registrations that other servers issued to this project or a user.
 
-The secrets are sealed (`client.sealing`) for the alias, the server's URL, the owner and the issuer, so that they open
-in this row only. Nothing of them is shown anywhere.
+The secrets are sealed (`mcp_django.client.oauth.crypto`) for the alias, the server's URL, the owner and the issuer.
+They can therefore be opened in this row only. No page shows them.
 """
 
 from typing import Any
@@ -15,13 +15,16 @@ from mcp_django.models.managers import PrimaryManager
 
 
 class ClientToken(models.Model):
-    """The tokens of one owner for one server of `MCP["CLIENTS"]`. A server that moves to another URL gets new ones."""
+    """Tokens of one owner for one server of `MCP["CLIENTS"]`.
+
+    A server that moves to another URL gets a new row.
+    """
 
     key = models.CharField(_("key"), max_length=64, unique=True, editable=False)
     """Digest of alias, URL and owner."""
     alias = models.CharField(_("server"), max_length=64)
     server = models.CharField(_("URL"), max_length=2000)
-    """Where the server is, without the query, which may be a secret."""
+    """URL of the server without its query, which may be a secret."""
     user: "models.ForeignKey[Any, Any]" = models.ForeignKey(
         user_model_name(),
         verbose_name=_("user"),
@@ -36,11 +39,11 @@ class ClientToken(models.Model):
     registration = models.TextField(_("sealed registration"), blank=True, default="", editable=False)
     scopes = models.TextField(_("scopes"), blank=True, default="")
     wanted = models.TextField(_("scopes asked for"), blank=True, default="", editable=False)
-    """Scopes that calls lacked: asked for when the owner connects again."""
+    """Scopes that calls lacked; requested when the owner connects again."""
     generation = models.PositiveBigIntegerField(_("generation"), default=0, editable=False)
-    """Changes with the tokens, so that of several processes one knows of the other's."""
+    """Counter that changes with the tokens, so that processes detect each other's renewals."""
     renewing_until = models.DateTimeField(_("being renewed until"), null=True, blank=True, editable=False)
-    """Until then one process is getting new tokens, and all others wait for them."""
+    """Time until which one process renews the tokens and all other processes wait."""
     expires_at = models.DateTimeField(_("expires"), null=True, blank=True)
     created = models.DateTimeField(_("created"), default=timezone.now, editable=False)
     updated = models.DateTimeField(_("renewed"), default=timezone.now, editable=False)
@@ -58,12 +61,15 @@ class ClientToken(models.Model):
 
     @property
     def is_connected(self) -> bool:
-        """Are there tokens? Whether the server still takes them is another question."""
+        """Return True if tokens are stored. The server may have revoked them since."""
         return bool(self.grant)
 
 
 class ClientFlow(models.Model):
-    """A user on the way to another server's authorization and back: the row lets any worker finish what one began."""
+    """Authorization of a user in progress at another server.
+
+    The row lets any worker finish a flow that another worker began.
+    """
 
     state_hash = models.CharField(_("state"), max_length=64, unique=True, editable=False)
     alias = models.CharField(_("server"), max_length=64)
@@ -71,9 +77,9 @@ class ClientFlow(models.Model):
         user_model_name(), verbose_name=_("user"), on_delete=models.CASCADE, related_name="+"
     )
     browser_hash = models.CharField(_("browser"), max_length=64, editable=False)
-    """Digest of what the session of the browser holds: another one cannot finish it."""
+    """Digest of a value in the browser's session. Another browser cannot finish the flow."""
     sealed = models.TextField(_("sealed request"), editable=False)
-    """The PKCE verifier, and whom it was made for."""
+    """The sealed PKCE verifier and the user it was created for."""
     expires_at = models.DateTimeField(_("expires"), db_index=True)
 
     objects: "models.Manager[ClientFlow]" = PrimaryManager()

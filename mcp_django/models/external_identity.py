@@ -1,4 +1,4 @@
-"""Who somebody of an identity provider is here."""
+"""Links between subjects of identity providers and local accounts."""
 
 from typing import Any
 
@@ -10,10 +10,13 @@ from mcp_django.models.managers import PrimaryManager
 
 
 class ExternalIdentity(models.Model):
-    """The account that the subject of an issuer acts as. Without the row its tokens are refused."""
+    """Link from an issuer's subject to the account it acts as.
+
+    Tokens of a subject without a row are rejected.
+    """
 
     class Origin(models.TextChoices):
-        """By what the link was made."""
+        """Origin of the link."""
 
         PERSON = "person", _("a person")
         EMAIL = "email", _("the e-mail address")

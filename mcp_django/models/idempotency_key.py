@@ -1,4 +1,4 @@
-"""What was done at most once, and what came of it."""
+"""Idempotency keys: operations that run at most once, and their results."""
 
 from django.db import models
 from django.utils import timezone
@@ -9,7 +9,7 @@ from mcp_django.models.session import OWNER_LENGTH
 
 
 class OnceResult(models.Model):
-    """A claim to do something, made before it is done; then its result."""
+    """Claim on an operation, saved before it runs, and later its result."""
 
     key_hash = models.CharField(_("key hash"), max_length=64, unique=True, editable=False)
     owner = models.CharField(_("owner"), max_length=OWNER_LENGTH)

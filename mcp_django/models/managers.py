@@ -1,4 +1,4 @@
-"""The manager of rows that are asked for right after they were written."""
+"""Manager for rows that are read right after they were written."""
 
 from typing import TypeVar
 
@@ -8,7 +8,10 @@ M = TypeVar("M", bound=models.Model, covariant=True)
 
 
 class PrimaryManager(models.Manager[M]):
-    """Reads from the database it writes to: a replica that lags would not know a session or token made just now."""
+    """Manager that reads from the database it writes to.
+
+    A lagging replica would miss a session or token that was just created.
+    """
 
     def get_queryset(self) -> models.QuerySet[M]:
         queryset = super().get_queryset()

@@ -1,4 +1,4 @@
-"""Which resources a session of the handshake era is told about."""
+"""Resource subscriptions of sessions of the handshake era."""
 
 import hashlib
 from typing import Any
@@ -13,37 +13,40 @@ from mcp_django.signals import session_closed, unsubscribed
 
 
 class ResourceSubscriptionQuerySet(models.QuerySet["ResourceSubscription"]):
-    """What sessions subscribed to, and the ways in and out."""
+    """Query set of subscriptions, with methods to add and remove them."""
 
     def add(self, session: int, uri: str, *, since: int, most: int) -> bool:
-        """Write that a session subscribes to a resource; False when it had done so. Raises OverflowError when it has
-        `most` others, and IntegrityError when there is no such session.
+        """Subscribe a session to a resource. Return False if it was subscribed already.
+
+        Raises:
+            OverflowError: the session has `limit` other subscriptions.
+            IntegrityError: the session does not exist.
         """
         hashed = self.model.hash(uri)
         row, created = self.get_or_create(session_id=session, uri_hash=hashed, defaults={"uri": uri, "since": since})
-        # Counted afterwards: of several who come at once none may take it for granted that there is room.
+        # Counted after the insert: concurrent inserts cannot all rely on the same free place.
         if created and self.filter(session_id=session).count() > most:
             row.delete()
             raise OverflowError
         return created
 
     def drop(self, session: int, uri: str) -> bool:
-        """Take it back; False when there is nothing to take back."""
+        """Remove a subscription. Return False if there was none."""
         return bool(self.filter(session_id=session, uri_hash=self.model.hash(uri)).delete()[0])
 
     def of(self, session: int) -> dict[str, int]:
-        """What a session subscribed to: URI to the number of the event after which it holds."""
+        """Return the subscribed URIs of a session with the event number each one starts after."""
         return dict(self.filter(session_id=session).values_list("uri", "since"))
 
 
 class ResourceSubscription(models.Model):
-    """A session wants to know when a resource changes. It ends with the session."""
+    """Subscription of a session to changes of a resource. It ends with the session."""
 
     session = models.ForeignKey(
         Session, verbose_name=_("session"), on_delete=models.CASCADE, related_name="subscriptions"
     )
     uri = models.TextField(_("URI"))
-    # The URI is too long for an index.
+    # A URI is too long for an index, so the index is on its hash.
     uri_hash = models.CharField(_("hash of the URI"), max_length=64, editable=False)
     since = models.PositiveBigIntegerField(_("from event"), default=0)
 
@@ -62,13 +65,16 @@ class ResourceSubscription(models.Model):
 
     @classmethod
     def hash(cls, uri: str) -> str:
-        """What stands for a URI in the index."""
+        """Return the digest that represents a URI in the index."""
         return hashlib.sha256(uri.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @receiver(session_closed)
 def _end_with_the_session(*, session: Session, **kwargs: Any) -> None:
-    """A session that is over is told nothing more. Its row stays for a while to be looked at, these do not."""
+    """Delete the subscriptions of a closed session.
+
+    The session's row is kept for a while, so that administrators can view it.
+    """
     rows = ResourceSubscription.objects.filter(session=session.pk)
     uris = list(rows.values_list("uri", flat=True))
     if not uris:

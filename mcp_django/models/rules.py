@@ -1,7 +1,7 @@
-"""What the admin decides on top of what code declares: which tools there are, for whom, and who may hold which scope.
+"""Rules that administrators add to the declarations in code: tool policies and scope grants.
 
-Both kinds of rows only ever narrow. Groups are kept by name: a group that is deleted or renamed leaves a rule that
-nobody fits any more, and never one that has nothing left to ask for.
+Rules only restrict. Groups are stored by name: if a group is deleted or renamed, the rule still requires it, and no
+user satisfies the rule any more. A rule never loses its requirement.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from mcp_django.models.token import check_scopes
 from mcp_django.server.rates import GRAMMAR, Rate
 
 MOST = 100
-"""Entries of one list of a row."""
+"""Maximum number of entries in one list of a row."""
 
 M = TypeVar("M", bound=models.Model, covariant=True)
 
@@ -28,7 +28,7 @@ check_pattern = RegexValidator(
 
 
 def check_names(names: Any) -> None:
-    """Raise ValidationError unless `names` is a list of a few short texts."""
+    """Raise ValidationError unless `names` is a short list of short strings."""
     fits = isinstance(names, list) and len(names) <= MOST
     if not fits or not all(
         isinstance(one, str) and one.strip() and len(one) <= 255 and "\0" not in one for one in names
@@ -37,7 +37,7 @@ def check_names(names: Any) -> None:
 
 
 def check_rate(text: str) -> None:
-    """Raise ValidationError unless `text` is a rate."""
+    """Raise ValidationError unless `text` is a valid rate."""
     try:
         Rate.parse(text)
     except ValueError:
@@ -50,7 +50,7 @@ def check_scope(text: str) -> None:
 
 
 class RuleQuerySet(models.QuerySet[M]):
-    """Sets of rules: what sends no signals changes the mark, too."""
+    """Query set of rules. Bulk operations, which send no signals, change the version too."""
 
     def update(self, **kwargs: Any) -> int:
         self._for_write = True
@@ -68,7 +68,10 @@ class RuleQuerySet(models.QuerySet[M]):
 
 
 class RuleManager(models.Manager[M]):
-    """Reads from the database it writes to: a rule holds from its commit on, whatever a replica knows."""
+    """Manager that reads from the database it writes to.
+
+    A rule applies from its commit on, even while replicas lag.
+    """
 
     def get_queryset(self) -> RuleQuerySet[M]:
         queryset: RuleQuerySet[M] = RuleQuerySet(self.model, using=self._db)
@@ -76,7 +79,7 @@ class RuleManager(models.Manager[M]):
 
 
 class Rule(models.Model):
-    """A row that is written together with the mark."""
+    """Base model of rules. Each save changes the version of the rules."""
 
     note = models.CharField(
         _("note"), max_length=200, blank=True, help_text=_("Why, for those who find it later. Clients never see it.")
@@ -87,14 +90,17 @@ class Rule(models.Model):
         abstract = True
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Save it, and change the mark, in one transaction."""
+        """Save the row and change the version of the rules in one transaction."""
         with transaction.atomic(using=kwargs.get("using") or router.db_for_write(type(self), instance=self)):
             super().save(*args, **kwargs)
             StoredState.objects.using(self._state.db).touch(RULES)
 
 
 class ToolPolicy(Rule):
-    """Narrows what code grants for the tools that it names: switches them off, asks for more, or slows them down."""
+    """Restriction of the tools that match a name pattern.
+
+    It disables the tools, requires more of callers, or limits their rate.
+    """
 
     server = models.CharField(
         _("server"), max_length=64, blank=True, default="", help_text=_("The alias of the only server it is for.")
@@ -149,14 +155,17 @@ class ToolPolicy(Rule):
         return f"{self.tool} ({self.server})" if self.server else self.tool
 
     def clean(self) -> None:
-        """Raises ValidationError for a policy that narrows nothing."""
+        """Raise ValidationError for a policy without any restriction."""
         if not (self.disabled or self.scopes or self.groups or self.rate):
-            text = _("This policy changes nothing: disable the tool, or say scopes, groups or a rate.")
+            text = _("This policy has no effect: disable the tool, or enter scopes, groups or a rate.")
             raise ValidationError(text, code="empty")
 
 
 class ScopeGrant(Rule):
-    """Says who may hold a scope. A scope without a grant may be held by everybody to whom it was delegated."""
+    """Restriction of the users and clients that may hold a scope.
+
+    Without a grant, every user who received the scope by delegation may hold it.
+    """
 
     scope = models.CharField(
         _("scope"),

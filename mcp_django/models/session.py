@@ -1,7 +1,8 @@
-"""Sessions of the handshake era as rows: owner, quota, expiry.
+"""Sessions of the handshake era as rows: owner, quota and expiry.
 
-Several workers and the admin write here at the same time. So every statement stands alone or its transaction starts
-with the write: SQLite refuses to turn a read lock into a write lock, and PostgreSQL would lose updates.
+Several workers and the admin write here at the same time. Therefore each statement is atomic by itself, or its
+transaction starts with the write. SQLite refuses to upgrade a read lock to a write lock, and PostgreSQL would lose
+updates.
 """
 
 import hashlib
@@ -26,69 +27,78 @@ OWNER_LENGTH = 255
 REASON_LENGTH = 32
 
 ATTEMPTS = 64
-"""Tries for a slot. Each time one of those that compete gets one, so this many may compete for an owner's slots."""
+"""Maximum number of attempts to take a slot.
+
+Each round one of the competing processes gets a slot, so this many processes may compete for the slots of an owner.
+"""
 
 
 class EndReason(models.TextChoices):
-    """Why a session is over."""
+    """Reason for the end of a session."""
 
     CLIENT = "client", _("ended by the client")
     CLOSED = "closed", _("its connection was closed")
     IDLE = "idle", _("idle too long")
     LIFETIME = "lifetime", _("open too long")
-    QUOTA = "quota", _("gave way to a newer session")
+    QUOTA = "quota", _("replaced by a newer session")
     ADMIN = "admin", _("ended in the admin")
     DELETED = "deleted", _("deleted")
 
 
 class SlotContention(Exception):
-    """Too many sessions of one owner, or of a server that is nearly full, are being opened at once."""
+    """Error: too many sessions of one owner, or of a nearly full server, open at once."""
 
 
 class TooManySessions(Exception):
-    """The server has as many live sessions as it may."""
+    """Error: the server has reached its limit of live sessions."""
 
 
 class Cap(NamedTuple):
-    """The limit of a server: `most` sessions that were used in the last `idle` seconds."""
+    """Session limit of a server: `max_sessions` used within the last `idle_seconds`."""
 
     most: int
     idle: float
 
 
 class _Overtaken(Exception):
-    """The session that was to give way ended meanwhile."""
+    """Error: the session chosen for eviction has ended already."""
 
 
 class SessionQuerySet(models.QuerySet["Session"]):
-    """Sets of sessions, and the three ways in and out: `admit`, `end`, `purge`."""
+    """Query set of sessions; rows are added by `admit`, ended by `end`, deleted by `purge`."""
 
     def live(self, *, idle: float) -> Self:
-        """Neither ended nor expired. `idle` is in seconds."""
+        """Return the sessions that have neither ended nor expired; `idle` is in seconds."""
         now = timezone.now()
         return self.filter(terminated_at=None, expires__gt=now, last_seen__gt=now - timedelta(seconds=idle))
 
     def reap(self, *, idle: float, spare: Collection[str] = (), most: int = 200) -> int:
-        """End what has expired, about `most` of it; rows whose key hash is in `spare` are left. Returns how many."""
+        """End about `limit` expired sessions and return their number.
+
+        Sessions whose key hash is in `busy_hashes` are skipped.
+        """
         now = timezone.now()
         open_ones = self.filter(terminated_at=None).exclude(key_hash__in=spare)
         worn_out = open_ones.filter(expires__lte=now).end(EndReason.LIFETIME, most=most)
         return worn_out + open_ones.filter(last_seen__lte=now - timedelta(seconds=idle)).end(EndReason.IDLE, most=most)
 
     def touch(self, *, every: float) -> int:
-        """Note that these are in use, unless that was noted less than `every` seconds ago. One statement."""
+        """Update the time of last use, at most once per `min_interval` seconds.
+
+        Runs one statement.
+        """
         now = timezone.now()
         overdue = self.filter(terminated_at=None, last_seen__lt=now - timedelta(seconds=every))
         return overdue.update(last_seen=now)
 
     def ended(self, *, before: datetime | None = None) -> Self:
-        """Marked as ended; `before` a moment, when it is given."""
+        """Return the ended sessions, optionally only those ended before a time."""
         return self.filter(terminated_at__isnull=False) if before is None else self.filter(terminated_at__lt=before)
 
     def end(self, reason: str, *, most: int | None = None) -> int:
-        """Mark these as ended, `most` of them when given, and send `session_closed` for each. Returns how many.
+        """End up to `limit` of these sessions, send `session_closed` for each, return the number.
 
-        A session that has left the set in the meantime, because it ended or was used, is left alone.
+        A session that has ended or was used since the query is skipped.
         """
         candidates = {row.pk: row for row in self.filter(terminated_at=None).order_by("pk")[:most]}
         if not candidates:
@@ -105,18 +115,22 @@ class SessionQuerySet(models.QuerySet["Session"]):
         return len(candidates)
 
     def purge(self, *, most: int = 200) -> int:
-        """Delete `most` of these for good. Returns how many."""
+        """Delete up to `limit` of these rows and return their number."""
         keys = list(self.order_by("pk").values_list("pk", flat=True)[:most])
         return self.filter(pk__in=keys).delete()[1].get(self.model._meta.label, 0) if keys else 0
 
     def admit(self, row: "Session", *, quota: int | None, cap: Cap | None = None, spare: Collection[str] = ()) -> None:
-        """Save the new `row` in a slot of its owner, who has `quota` of them, on a server with a `cap`; None is no
-        limit.
+        """Save the new `row` in a slot of its owner.
 
-        When all slots are taken, the owner's session that was idle longest is ended; those whose key hash is in
-        `spare` give way last. Never are there more sessions than either limit allows, whoever else is opening: the
-        slot is unique in the database, and the server's count is claimed first in the same transaction. Raises
-        TooManySessions when the server is full, SlotContention when others keep taking the slot.
+        The owner has `quota` slots, and the server a `limit`; None means unlimited. If all slots are taken, the owner's
+        session that was idle longest is ended. Sessions whose key hash is in `busy_hashes` are evicted last.
+
+        Concurrent calls never exceed either limit: the slot is unique in the database, and the server's count is
+        reserved first in the same transaction.
+
+        Raises:
+            TooManySessions: the server is full.
+            SlotContention: concurrent calls kept taking the slot.
         """
         for _attempt in range(ATTEMPTS):
             try:
@@ -128,7 +142,7 @@ class SessionQuerySet(models.QuerySet["Session"]):
         raise SlotContention
 
     def recount(self, server: str, *, idle: float) -> int:
-        """Count the live sessions of a server, which brings its SessionCount up to date. Returns how many."""
+        """Count the live sessions of a server, update its SessionCount and return the number."""
         live = self.live(idle=idle).filter(server=server)
         return SessionCount.objects.using(self.db).recount(server, live)
 
@@ -155,26 +169,32 @@ class SessionQuerySet(models.QuerySet["Session"]):
         return True
 
     def _take_slot(self, row: "Session", quota: int, spare: Collection[str]) -> "Session | None":
-        """Choose the slot of `row`, which is not its own before it is saved. Returns the session that gives way."""
-        # What clients say about themselves is left where it is.
+        """Choose the slot of `row`, and return the session to evict, if any.
+
+        The slot belongs to `row` only once the row is saved.
+        """
+        # The data that clients send about themselves is not needed, and may be large.
         held = list(
             self.filter(owner=row.owner, slot__isnull=False)
             .defer("client_info", "client_capabilities")
             .order_by("last_seen", "pk")
         )
         held.sort(key=lambda other: other.key_hash in spare)
-        # A lowered setting leaves more than the quota. Singly, so that two openers cannot lock rows crosswise.
+        # A lowered quota leaves surplus sessions. They are ended one by one, so that two processes cannot deadlock.
         while len(held) > quota:
             self.filter(pk=held.pop(0).pk).end(EndReason.QUOTA)
         leaving = held[0] if len(held) == quota else None
         free = set(range(quota)) - {other.slot for other in held if other is not leaving}
-        # The slot that is given up is nobody else's to take before the transaction is over.
+        # No other process can take the slot of the evicted session before the transaction ends.
         row.slot = leaving.slot if leaving is not None and leaving.slot in free else secrets.choice(sorted(free))
         return leaving
 
 
 class Session(models.Model):
-    """A client that said `initialize`. Its key is known to the client alone; the row has the hash."""
+    """Session opened by a client's `initialize` request.
+
+    Only the client holds the session key. The row holds its hash.
+    """
 
     key_hash = models.CharField(_("key hash"), max_length=64, unique=True, editable=False)
     key_prefix = models.CharField(_("key"), max_length=KEY_PREFIX, editable=False)
@@ -183,7 +203,7 @@ class Session(models.Model):
     client_info = models.JSONField(_("client"), default=dict, blank=True)
     client_capabilities = models.JSONField(_("client capabilities"), default=dict, blank=True)
     lists = models.JSONField(_("lists"), default=dict, blank=True, editable=False)
-    """Kind of list → digest of what it held when the client was last given it."""
+    """Kind of list → digest of its contents when the client last received it."""
     log_level = models.CharField(_("log level"), max_length=16, blank=True, default="")
     initialized = models.BooleanField(_("initialized"), default=False)
     owner = models.CharField(_("owner"), max_length=OWNER_LENGTH)
@@ -204,7 +224,8 @@ class Session(models.Model):
         verbose_name_plural = _("sessions")
         ordering = ["-created", "-pk"]
         constraints = [
-            # The quota: a live session holds a slot of its owner. Its index also finds an owner's sessions.
+            # The quota: a live session holds a slot of its owner. The index of the constraint also finds an owner's
+            # sessions.
             models.UniqueConstraint(fields=["owner", "slot"], name="mcp_session_owner_slot"),
         ]
         indexes = [
@@ -218,33 +239,39 @@ class Session(models.Model):
 
     @classmethod
     def hash(cls, key: str) -> str:
-        """What the row has in place of the key."""
+        """Return the digest that the row stores instead of the key."""
         return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
     @classmethod
     def owner_name(cls, owner: str) -> str:
-        """An owner's key as the row has it: itself, or its hash when it is too long for the column."""
+        """Return an owner's key as stored: unchanged, or hashed if it exceeds the column."""
         return owner if len(owner) <= OWNER_LENGTH else f"sha256:{cls.hash(owner)}"
 
     def mint(self) -> str:
-        """Give the row a new key, 192 random bits in visible ASCII, and return it: the only time it is known here."""
+        """Give the row a new key and return the key, which is not stored.
+
+        The key has 192 random bits in visible ASCII.
+        """
         key = secrets.token_urlsafe(24)
         self.key_hash, self.key_prefix = self.hash(key), key[:KEY_PREFIX]
         return key
 
     def is_live(self, *, idle: float) -> bool:
-        """Is it neither ended nor expired? `idle` is in seconds."""
+        """Return True if the session has neither ended nor expired; `idle` is in seconds."""
         now = timezone.now()
         return self.terminated_at is None and self.expires > now and self.last_seen > now - timedelta(seconds=idle)
 
     def announce_end(self) -> None:
-        """Tell this process that the session is over."""
+        """Send `session_closed` to the receivers in this process."""
         session_closed.send_robust(sender=type(self), session=self, reason=self.end_reason)
 
 
 @receiver(pre_delete, sender=Session, dispatch_uid="mcp_django.models.session")
 def _end_with_its_row(*, instance: Session, **kwargs: Any) -> None:
-    """A session whose row is deleted, or whose user is, ends like any other: first, while its subscriptions exist."""
+    """End a session whose row is deleted, also by the deletion of its user.
+
+    The signal is sent before the deletion, while the session's subscriptions exist.
+    """
     if instance.terminated_at is None:
         instance.end_reason = EndReason.DELETED
         instance.announce_end()

@@ -1,4 +1,4 @@
-"""How many live sessions each server has at most: what keeps the limit of a server exact and cheap."""
+"""Upper bounds of the live sessions per server: they keep the session limit exact and cheap."""
 
 from django.db import models, transaction
 from django.db.models import F
@@ -8,18 +8,20 @@ from mcp_django.models.managers import PrimaryManager
 
 
 class SessionCountQuerySet(models.QuerySet["SessionCount"]):
-    """The two ways to change a count."""
+    """Query set of session counts."""
 
     def claim(self, server: str, most: int) -> bool:
-        """Count one session more, unless that might be more than `most`. To be the first statement of the transaction
-        that saves the session: until its end everybody else who opens one on this server waits.
+        """Increase the count by one unless it has reached `limit`; return True on success.
+
+        This must be the first statement of the transaction that saves the session. Until the commit, other processes
+        that open a session on this server wait.
         """
         return bool(self.filter(server=server, at_most__lt=most).update(at_most=F("at_most") + 1))
 
     def recount(self, server: str, live: "models.QuerySet[models.Model]") -> int:
-        """Set the count to what there is: `live` are the server's live sessions. Returns how many they are.
+        """Set the count to the number of sessions in `live`, and return that number.
 
-        It starts with a write, so nobody is between claiming and saving while the sessions are being counted.
+        The transaction starts with a write. Therefore no process is between reserving and saving during the count.
         """
         with transaction.atomic(using=self.db):
             self.bulk_create([SessionCount(server=server, at_most=0)], ignore_conflicts=True)
@@ -30,11 +32,10 @@ class SessionCountQuerySet(models.QuerySet["SessionCount"]):
 
 
 class SessionCount(models.Model):
-    """An upper bound of the live sessions of one server.
+    """Upper bound of the live sessions of one server.
 
-    It grows with every session that is opened and never shrinks when one ends, by whatever way. When it reaches the
-    limit the sessions are counted, and now and then besides; so nothing that happens to the rows makes it wrong for
-    long.
+    The bound grows with each opened session and does not shrink when a session ends. The sessions are counted when the
+    bound reaches the limit, and from time to time. Therefore any change of the rows is corrected soon.
     """
 
     server = models.CharField(_("server"), max_length=64, primary_key=True)

@@ -1,8 +1,8 @@
-"""The log that workers share: what happened for whom, in one order.
+"""Event log shared by all workers, in one total order.
 
-A row's number is taken from the one row of EventSequence in the transaction that inserts it, and the lock on that row
-is held until the commit. So numbers have no gaps and become visible in order: whoever has seen one has seen all before
-it. An auto-increment field promises neither.
+The number of a row is taken from the one row of EventSequence, in the transaction that inserts the event. The lock on
+that row is held until the commit. Therefore numbers have no gaps and become visible in order: a process that has read
+one number has read all numbers before it. An auto-increment field guarantees neither.
 """
 
 from collections.abc import Sequence
@@ -22,9 +22,9 @@ TOPIC_LENGTH = 191
 KIND_LENGTH = 32
 ONLY_ROW = 1
 
-# One statement, so one round trip and the shortest time that the sequence is locked. Without waiting for the disk:
-# others wait for the lock meanwhile, and a crash of the database loses the last events and nothing else. The events are
-# one text: psycopg's dumper of arrays takes a second for each megabyte, in which no other thread runs.
+# One statement: one round trip, and the sequence is locked for the shortest time. It does not wait for the disk,
+# because other transactions wait for the lock. A crash of the database loses only the last events. The events are
+# passed as one text: psycopg's array dumper takes a second per megabyte, in which no other thread runs.
 POSTGRES = """
 WITH {quick} taken AS (
     UPDATE {sequence} SET last = last + %s WHERE id = %s RETURNING last - %s AS before
@@ -39,7 +39,7 @@ QUICK = "quick AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', t
 
 
 class NewEvent(NamedTuple):
-    """What is to become a row."""
+    """Event to append to the log."""
 
     topic: str
     kind: str
@@ -47,11 +47,12 @@ class NewEvent(NamedTuple):
 
 
 class StreamEventQuerySet(models.QuerySet["StreamEvent"]):
-    """The ways in and out of the log."""
+    """Query set of events, with methods to append and to find old ones."""
 
     def append(self, new: Sequence[NewEvent]) -> int:
-        """Write these in order, in a transaction of their own or the surrounding one. Returns the number of the first;
-        the others follow it without a gap.
+        """Append events in order and return the number of the first.
+
+        The others follow without a gap. Runs in the surrounding transaction or in a new one.
         """
         connection = connections[self.db]
         while True:
@@ -62,21 +63,22 @@ class StreamEventQuerySet(models.QuerySet["StreamEvent"]):
             )
             if first is not None:
                 return first
-            # The very first event, or the tables have been emptied. Numbers go on where rows are left.
+            # This is the first event, or the tables were emptied. If rows are left, numbering continues after them.
             last = self.model._default_manager.using(self.db).aggregate(last=Max("seq"))["last"] or 0
             row = EventSequence(pk=ONLY_ROW, last=last)
             EventSequence.objects.using(self.db).bulk_create([row], ignore_conflicts=True)
 
     def head(self) -> int:
-        """The number of the latest event; 0 when there has been none."""
+        """Return the number of the latest event; 0 if the log is empty."""
         last = EventSequence.objects.using(self.db).filter(pk=ONLY_ROW).values_list("last", flat=True).first()
         return last or 0
 
     def older(self, *, seconds: float, most: int) -> Self:
-        """Of the `most` oldest, those that were written more than so many seconds ago."""
+        """Return those of the `limit` oldest events that are older than `seconds`."""
         before = timezone.now() - timedelta(seconds=seconds)
         oldest = self.order_by("seq").values_list("seq", "created")[:most]
-        # By number, in which they are ordered by time as well: an index on the time would cost every append.
+        # Filtered by number, because numbers are in the order of time. An index on the time would slow down every
+        # append.
         last = max((seq for seq, created in oldest if created < before), default=0)
         return self.filter(seq__lte=last)
 
@@ -98,7 +100,7 @@ class StreamEventQuerySet(models.QuerySet["StreamEvent"]):
 
 
 def _append_on_postgres(connection: BaseDatabaseWrapper, new: Sequence[NewEvent]) -> int | None:
-    # Inside somebody's transaction it is theirs to say how durable that is.
+    # In a caller's transaction, the caller decides about durability.
     alone = not connection.in_atomic_block and connection.get_autocommit()
     quote = connection.ops.quote_name
     statement = POSTGRES.format(
@@ -115,7 +117,7 @@ def _append_on_postgres(connection: BaseDatabaseWrapper, new: Sequence[NewEvent]
 
 
 class StreamEvent(models.Model):
-    """One thing that happened, for whoever follows its topic."""
+    """Event for the subscribers of its topic."""
 
     seq = models.PositiveBigIntegerField(_("number"), primary_key=True)
     topic = models.CharField(_("topic"), max_length=TOPIC_LENGTH)
@@ -136,7 +138,7 @@ class StreamEvent(models.Model):
 
 
 class EventSequence(models.Model):
-    """The number of the latest event, in one row."""
+    """Number of the latest event, in a single row."""
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=ONLY_ROW)
     last = models.PositiveBigIntegerField(_("latest number"), default=0)

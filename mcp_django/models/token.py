@@ -1,8 +1,8 @@
-"""Personal access tokens: for scripts, CI and clients that cannot do OAuth.
+"""Personal access tokens: for scripts, CI and clients that cannot use OAuth.
 
-A token reads `mcp_pat_<id>_<secret><checksum>`. By its beginning scanners for leaked secrets find it, the id is what
-people see of it afterwards, and the checksum tells it from a typing error without asking the database. Only its hash is
-stored; the secret is random and long, so that salt and stretching would add nothing.
+A token has the form `mcp_pat_<id>_<secret><checksum>`. The prefix lets scanners for leaked secrets find it. The id
+identifies the token on pages. The checksum detects typing errors without a database query. Only the hash is stored. The
+secret is random and long, so a salt or a slow hash would not improve its security.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ from mcp_django.models.managers import PrimaryManager
 MARK = "mcp_pat_"
 ID_LENGTH, SECRET_LENGTH, CHECKSUM_LENGTH = 8, 40, 6
 DEFAULT_DAYS = 90
-"""How long a token lasts unless its maker says otherwise."""
+"""Default lifetime of a token in days."""
 
 _ALPHABET = string.digits + string.ascii_letters
 _SHAPE = re.compile(rf"{MARK}[0-9A-Za-z]{{{ID_LENGTH}}}_[0-9A-Za-z]{{{SECRET_LENGTH + CHECKSUM_LENGTH}}}")
@@ -33,12 +33,12 @@ _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")  # RFC 6749, section 3.3
 
 
 def random_text(length: int) -> str:
-    """So many letters and digits that nobody can guess, 5.95 bits in each."""
+    """Return `length` random letters and digits, 5.95 bits of entropy each."""
     return "".join(secrets.choice(_ALPHABET) for _place in range(length))
 
 
 def checksum(text: str) -> str:
-    """What stands behind the secret of a token, so that a typing error is known without asking the database."""
+    """Return the checksum of `text`, which ends a token and detects typing errors."""
     number, digits = zlib.crc32(text.encode()), ""
     for _place in range(CHECKSUM_LENGTH):
         number, digit = divmod(number, len(_ALPHABET))
@@ -49,7 +49,7 @@ def checksum(text: str) -> str:
 def check_scopes(scopes: Any) -> None:
     """Raise ValidationError unless `scopes` is a list of scope tokens (RFC 6749, section 3.3)."""
     if not isinstance(scopes, list):
-        raise ValidationError(_("Scopes are a list of words."), code="scopes")
+        raise ValidationError(_("Scopes must be a list of words."), code="scopes")
     for scope in scopes:
         if not isinstance(scope, str) or not _SCOPE.fullmatch(scope):
             message = _("%(scope)r is not a scope: a scope is one word without spaces, quotes and backslashes.")
@@ -57,15 +57,18 @@ def check_scopes(scopes: Any) -> None:
 
 
 class PersonalAccessTokenQuerySet(models.QuerySet["PersonalAccessToken"]):
-    """Sets of tokens."""
+    """Query set of personal access tokens."""
 
     def usable(self) -> Self:
-        """Neither revoked nor expired. Whether the user is active is another question."""
+        """Return the tokens that are neither revoked nor expired.
+
+        The active state of the user is not checked.
+        """
         return self.filter(models.Q(expires_at=None) | models.Q(expires_at__gt=timezone.now()), revoked_at=None)
 
 
 class PersonalAccessToken(models.Model):
-    """What its bearer may do in a user's name. The token itself is shown once, to the one who makes it."""
+    """Token that lets its bearer act for a user. It is shown once, to its creator."""
 
     user: "models.ForeignKey[Any, Any]" = models.ForeignKey(
         user_model_name(), verbose_name=_("user"), on_delete=models.CASCADE, related_name="+"
@@ -94,13 +97,16 @@ class PersonalAccessToken(models.Model):
     def issue(
         cls, *, user: Any, name: str, scopes: Iterable[str] = (), audience: str = "", expires: datetime | None
     ) -> "tuple[PersonalAccessToken, str]":
-        """Make a token for `user`, and return the row and the token, which is not known afterwards.
+        """Create a token for `user` and return the row and the token, which is not stored.
 
-        `audience` is the alias of the only server it is for, or "" for every one; `expires` is a moment, or None for
-        never. Raises ValidationError for a scope that is none.
+        `audience` is the alias of the only server that accepts the token, or "" for all servers. `expires` is a time,
+        or None for a token without expiry.
+
+        Raises:
+            ValidationError: an invalid scope.
         """
         if isinstance(scopes, str):
-            raise TypeError("scopes is a list of scopes, not one string")
+            raise TypeError("scopes must be a list of scopes, not one string")
         row = cls(user=user, name=name, scopes=sorted(set(scopes)), audience=audience, expires_at=expires)
         check_scopes(row.scopes)
         token = row.mint()
@@ -109,18 +115,21 @@ class PersonalAccessToken(models.Model):
 
     @classmethod
     def hash(cls, token: str) -> str:
-        """What `token_hash` holds for a token: look it up by this."""
+        """Return the value of `token_hash` for a token."""
         return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
     @classmethod
     def is_well_formed(cls, token: str) -> bool:
-        """Can this be a personal access token? Its checksum holds; whether it exists is another question."""
+        """Return True if `token` has the form of a token and a correct checksum.
+
+        The database is not queried.
+        """
         if _SHAPE.fullmatch(token) is None:
             return False
         return checksum(token[:-CHECKSUM_LENGTH]) == token[-CHECKSUM_LENGTH:]
 
     def mint(self) -> str:
-        """Give the row a new token and return it: the only time it is known here. Saving is the caller's."""
+        """Set a new token on the row and return it. The caller saves the row."""
         self.prefix = MARK + random_text(ID_LENGTH)
         body = f"{self.prefix}_{random_text(SECRET_LENGTH)}"
         token = body + checksum(body)
@@ -129,11 +138,14 @@ class PersonalAccessToken(models.Model):
 
     @property
     def is_usable(self) -> bool:
-        """Is it neither revoked nor expired?"""
+        """Return True if the token is neither revoked nor expired."""
         return self.revoked_at is None and (self.expires_at is None or self.expires_at > timezone.now())
 
     def revoke(self) -> bool:
-        """End it for good. False when it was revoked before. Sends `post_save`, by which caches forget it."""
+        """Revoke the token permanently. Return False if it was revoked already.
+
+        Saving sends `post_save`, which invalidates caches.
+        """
         if self.revoked_at is not None:
             return False
         self.revoked_at = timezone.now()

@@ -1,4 +1,4 @@
-"""Sealed states that were used, and may not be used again."""
+"""Single-use sealed states that were consumed."""
 
 from django.db import models
 from django.utils.translation import gettext_lazy as _
@@ -7,7 +7,7 @@ from mcp_django.models.managers import PrimaryManager
 
 
 class SpentState(models.Model):
-    """The digest of a state, kept until the state would have expired."""
+    """Digest of a consumed state, kept until the state would have expired."""
 
     digest = models.CharField(_("digest"), max_length=64, unique=True, editable=False)
     expires = models.DateTimeField(_("expires"), db_index=True)

@@ -61,7 +61,7 @@ def test_the_declared_scopes_are_there_to_choose_from_with_what_they_mean(browse
 
 def test_invalid_rules_are_reported_at_their_field(browser: Client, subtests: pytest.Subtests) -> None:
     cases = (
-        ({}, "This policy changes nothing"),
+        ({}, "This policy has no effect"),
         ({"disabled": "on", "tool": "a b"}, "letters without accents"),
         ({"disabled": "on", "tool": "[a-z]"}, "letters without accents"),
         ({"rate": "often"}, "a rate such as"),

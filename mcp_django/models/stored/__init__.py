@@ -1,1 +1,1 @@
-"""Stored prompts and resources, their versions, and the version of the cache."""
+"""Stored prompts and resources, their versions, and the cache version."""

@@ -1,4 +1,4 @@
-"""What stored prompts and stored resources have in common: where they are served, to whom, and their versions."""
+"""Common base of stored prompts and resources: servers, permissions and versions."""
 
 from collections.abc import Iterable
 from typing import Any, ClassVar, Self, TypeVar
@@ -13,11 +13,11 @@ from mcp_django.models.token import check_scopes
 from mcp_django.server.primitives.decorators import NAME
 
 DESCRIPTION = 10_000
-"""Characters of a description."""
+"""Maximum number of characters of a description."""
 TAGS = 20
-"""Tags of one row, and 64 characters each."""
+"""Maximum number of tags of one row; each has at most 64 characters."""
 VERSIONS = 100
-"""Versions that are kept of one row; the oldest go first."""
+"""Maximum number of stored versions of one row; the oldest are deleted first."""
 
 M = TypeVar("M", bound=models.Model, covariant=True)
 
@@ -36,11 +36,14 @@ def check_tags(tags: Any) -> None:
     """Raise ValidationError unless `tags` is a list of a few short words."""
     fits = isinstance(tags, list) and len(tags) <= TAGS
     if not fits or not all(isinstance(tag, str) and tag.strip() and len(tag) <= 64 for tag in tags):
-        raise ValidationError(_("Tags are a list of up to %d words of up to 64 characters.") % TAGS, code="tags")
+        raise ValidationError(_("Tags must be a list of up to %d words of up to 64 characters.") % TAGS, code="tags")
 
 
 class StoredQuerySet(models.QuerySet[M]):
-    """Sets of rows that processes keep: what sends no signals changes the mark, too. Clients are not told of it."""
+    """Query set of rows that processes cache.
+
+    Bulk operations send no signals, but change the cache version. They send no notifications to clients.
+    """
 
     def update(self, **kwargs: Any) -> int:
         self._for_write = True
@@ -58,23 +61,23 @@ class StoredQuerySet(models.QuerySet[M]):
 
 
 class StoredRow(models.Model):
-    """A row that is part of what is stored: it is written together with the mark."""
+    """Base model of rows of stored primitives; saved in one transaction with the cache version."""
 
     class Meta:
         abstract = True
 
     def save(self, *args: Any, **kwargs: Any) -> None:
         using = kwargs.get("using") or router.db_for_write(type(self), instance=self)
-        # Without a savepoint, as Django saves, so that what one transaction tells of is told once.
+        # No savepoint, as in Django's own save, so that one transaction sends each notification once.
         with transaction.atomic(using=using, savepoint=False):
             super().save(*args, **kwargs)
 
 
 class Stored(StoredRow):
-    """A prompt or resource that is a row."""
+    """Prompt or resource stored as a row."""
 
     SNAPSHOT: ClassVar[tuple[str, ...]] = ("title", "description", "server", "enabled", "permission", "scopes", "tags")
-    """The fields that a version holds as they are."""
+    """Fields that a version holds unchanged."""
 
     server = models.CharField(
         _("server"), max_length=64, blank=True, default="", help_text=_("The alias of the only server that has it.")
@@ -103,14 +106,14 @@ class Stored(StoredRow):
     updated = models.DateTimeField(_("changed"), auto_now=True)
 
     told_before: tuple[str, str] | None = None
-    """Server and key under which clients know it, as it was read."""
+    """Server and key known to clients, as read from the database."""
 
     class Meta:
         abstract = True
 
     @property
     def key(self) -> str:
-        """What makes it unique on a server: a name or a URI."""
+        """Unique key on a server: a name or a URI."""
         raise NotImplementedError
 
     @classmethod
@@ -121,11 +124,15 @@ class Stored(StoredRow):
         return row
 
     def snapshot(self) -> dict[str, Any]:
-        """All that a version holds, as JSON."""
+        """Return the content of a version as JSON-compatible data."""
         return {name: getattr(self, name) for name in self.SNAPSHOT}
 
     def take(self, data: dict[str, Any]) -> None:
-        """Be what a snapshot says, and save that. Raises ValidationError where that is not possible any more."""
+        """Set the fields from a snapshot and save them.
+
+        Raises:
+            ValidationError: the snapshot is not valid any more.
+        """
         for name in self.SNAPSHOT:
             if name in data:
                 setattr(self, name, data[name])
@@ -133,14 +140,14 @@ class Stored(StoredRow):
         self.save()
 
     def record(self, user: Any = None, note: str = "") -> Any:
-        """Make a version of what it is now, by `user`; None when that is what the last version says.
+        """Save the current state as a version by `user`; return None if nothing changed.
 
-        The admin does this whenever somebody saves. Code that changes rows may do it by itself; otherwise the admin
-        does it, in nobody's name, before it changes the row the next time.
+        The admin calls this on each save. Code that changes rows may call it too. Otherwise the admin records such
+        changes without a user before it changes the row the next time.
         """
-        versions: Any = getattr(self, "versions")  # noqa: B009  each subclass has them, which mypy cannot know
+        versions: Any = getattr(self, "versions")  # noqa: B009  a related name that mypy cannot see
         with transaction.atomic(using=self._state.db, savepoint=False):
-            StoredState.objects.using(self._state.db).touch()  # one at a time, because versions are numbered
+            StoredState.objects.using(self._state.db).touch()  # one process at a time, because versions are numbered
             last = versions.order_by("-number").first()
             data = self.snapshot()
             before = {} if last is None else last.data
@@ -156,9 +163,10 @@ class Stored(StoredRow):
         return made
 
     def restore(self, version: Any, user: Any = None, note: str = "") -> Any:
-        """Be again what `version` says, as a new version, which is returned; None when nothing is another then.
+        """Restore the state of `version` as a new version; return None if nothing changed.
 
-        Raises ValidationError, and changes nothing, when that is not possible any more: its name may be taken.
+        Raises:
+            ValidationError: the state is not valid any more, for example because its name is taken. Nothing is changed.
         """
         with transaction.atomic(using=self._state.db):
             type(self)._default_manager.using(self._state.db).get(pk=self.pk).record()

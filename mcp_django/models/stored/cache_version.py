@@ -1,6 +1,7 @@
-"""Rows that are others whenever something changed that processes keep: by them, processes know whether it still holds.
+"""Versions of cached data: processes compare them to detect stale caches.
 
-One is for stored prompts and resources, one for the rules of `ToolPolicy` and `ScopeGrant`.
+One row is for stored prompts and resources, and one for the rules of `ToolPolicy` and `ScopeGrant`. Each change of the
+data changes the row.
 """
 
 import secrets
@@ -11,21 +12,23 @@ from django.utils.translation import gettext_lazy as _
 from mcp_django.models.managers import PrimaryManager
 
 STORED, RULES = 1, 2
-"""The primary keys of the rows."""
+"""Primary keys of the rows."""
 
 
 class StoredStateQuerySet(models.QuerySet["StoredState"]):
-    """Reading and changing a mark: that of what is stored, or that of the rules."""
+    """Query set that reads and changes a version."""
 
     def mark(self, of: int = STORED) -> str:
-        """What is there now; "" before anything was ever saved."""
+        """Return the current version; "" before the first save."""
         return self.filter(pk=of).values_list("token", flat=True).first() or ""
 
     def touch(self, of: int = STORED) -> None:
-        """Something changes, in the transaction that this is called in. Whoever changes something else waits for its
-        end, so that a mark and what it stands for become visible together.
+        """Change the version in the surrounding transaction.
+
+        Concurrent changes wait for the end of the transaction. Therefore the new version and the changed data become
+        visible together.
         """
-        # Random: a number that is counted up again after a rollback would stand for something else.
+        # Random: a counter could repeat a value after a rollback, for different data.
         token = secrets.token_hex(16)
         if self.filter(pk=of).update(token=token) == 0:
             self.bulk_create([StoredState(pk=of)], ignore_conflicts=True)
@@ -33,7 +36,7 @@ class StoredStateQuerySet(models.QuerySet["StoredState"]):
 
 
 class StoredState(models.Model):
-    """A mark."""
+    """Current version of one kind of cached data."""
 
     id = models.PositiveSmallIntegerField(primary_key=True)
     token = models.CharField(_("mark"), max_length=32, default="")

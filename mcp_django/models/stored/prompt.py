@@ -1,4 +1,4 @@
-"""Prompts that are written in the admin: arguments, and messages with placeholders for them."""
+"""Prompts written in the admin: arguments, and messages with placeholders."""
 
 from typing import Any, ClassVar
 
@@ -13,24 +13,24 @@ from mcp_django.models.stored.resource import URI, check_uri
 from mcp_django.models.stored.template_strings import NAME, fill_uri, is_well_formed, names_in
 
 ARGUMENTS = 50
-"""Arguments of one prompt."""
+"""Maximum number of arguments of one prompt."""
 MESSAGES = 100
-"""Messages of one prompt."""
+"""Maximum number of messages of one prompt."""
 CHOICES = 500
-"""Values that an argument may be one of, and the characters of each."""
+"""Maximum number of choices of an argument, and of characters of each choice."""
 TEXT = 100_000
-"""Characters of one message."""
+"""Maximum number of characters of one message."""
 
 
 class StoredPromptQuerySet(StoredQuerySet["StoredPrompt"]):
-    """Sets of prompts."""
+    """Query set of prompts."""
 
     def get_by_natural_key(self, server: str, name: str) -> "StoredPrompt":
         return self.get(server=server, name=name)
 
 
 class StoredPrompt(Stored):
-    """A prompt."""
+    """Prompt stored as a row."""
 
     SNAPSHOT: ClassVar[tuple[str, ...]] = ("name", *Stored.SNAPSHOT)
 
@@ -84,7 +84,7 @@ class StoredPrompt(Stored):
                     part.save()
 
     def renumber(self) -> None:
-        """Count arguments and messages from 1, in the order that they have."""
+        """Number arguments and messages from 1 in their current order."""
         parts: Any = self
         for rows in (parts.arguments, parts.messages):
             for position, part in enumerate(rows.order_by("position", "pk"), start=1):
@@ -94,14 +94,14 @@ class StoredPrompt(Stored):
 
 
 class StoredArgumentQuerySet(StoredQuerySet["StoredArgument"]):
-    """Sets of arguments."""
+    """Query set of arguments."""
 
     def get_by_natural_key(self, server: str, prompt: str, name: str) -> "StoredArgument":
         return self.get(prompt__server=server, prompt__name=prompt, name=name)
 
 
 class StoredArgument(StoredRow):
-    """An argument of a prompt."""
+    """Argument of a prompt."""
 
     SNAPSHOT: ClassVar[tuple[str, ...]] = ("name", "title", "description", "required", "default", "choices")
 
@@ -155,24 +155,24 @@ class StoredArgument(StoredRow):
     natural_key.dependencies = ["mcp_django.storedprompt"]  # type: ignore[attr-defined]  # how Django wants it
 
     def snapshot(self) -> dict[str, Any]:
-        """What a version of the prompt holds of it."""
+        """Return the argument's part of a version of the prompt."""
         return {name: getattr(self, name) for name in self.SNAPSHOT}
 
     def clean(self) -> None:
         choices = self.choices
         if not isinstance(choices, list) or not all(isinstance(one, str) and one.strip() for one in choices):
-            raise ValidationError({"choices": _("Choices are a list of texts.")})
+            raise ValidationError({"choices": _("Choices must be a list of non-empty texts.")})
         if len(choices) > CHOICES or any(len(one) > CHOICES for one in choices):
-            limit = _("There may be %d choices, of %d characters each.") % (CHOICES, CHOICES)
+            limit = _("Enter at most %d choices with at most %d characters each.") % (CHOICES, CHOICES)
             raise ValidationError({"choices": limit})
         if self.required and self.default:
-            raise ValidationError({"default": _("What is required has no default.")})
+            raise ValidationError({"default": _("A required argument cannot have a default.")})
         if self.default and choices and self.default not in choices:
-            raise ValidationError({"default": _("The default is none of the choices.")})
+            raise ValidationError({"default": _("The default must be one of the choices.")})
 
 
 class MessageKind(models.TextChoices):
-    """What a message holds."""
+    """Kind of content of a message."""
 
     TEXT = "text", _("text")
     LINK = "link", _("link to a resource")
@@ -180,21 +180,21 @@ class MessageKind(models.TextChoices):
 
 
 class MessageRole(models.TextChoices):
-    """Who says it."""
+    """Role of a message."""
 
     USER = "user", _("user")
     ASSISTANT = "assistant", _("assistant")
 
 
 class StoredMessageQuerySet(StoredQuerySet["StoredMessage"]):
-    """Sets of messages."""
+    """Query set of messages."""
 
     def get_by_natural_key(self, server: str, prompt: str, position: int) -> "StoredMessage":
         return self.get(prompt__server=server, prompt__name=prompt, position=position)
 
 
 class StoredMessage(StoredRow):
-    """A message of a prompt."""
+    """Message of a prompt."""
 
     SNAPSHOT: ClassVar[tuple[str, ...]] = ("role", "kind", "text", "uri")
 
@@ -232,7 +232,7 @@ class StoredMessage(StoredRow):
     natural_key.dependencies = ["mcp_django.storedprompt"]  # type: ignore[attr-defined]  # how Django wants it
 
     def snapshot(self) -> dict[str, Any]:
-        """What a version of the prompt holds of it."""
+        """Return the message's part of a version of the prompt."""
         return {name: getattr(self, name) for name in self.SNAPSHOT}
 
     def clean(self) -> None:
@@ -242,12 +242,16 @@ class StoredMessage(StoredRow):
                 raise ValidationError({name: message})
         if self.kind == MessageKind.TEXT:
             if not self.text.strip():
-                raise ValidationError({"text": _("A message says something.")})
+                raise ValidationError({"text": _("The message is empty: write a text.")})
             if self.uri:
-                raise ValidationError({"uri": _("A text has no URI; choose a link or a resource's content.")})
+                raise ValidationError(
+                    {"uri": _("A text message has no URI: remove it, or choose a link or a resource's content.")}
+                )
             return
         if self.kind == MessageKind.RESOURCE and self.text:
-            raise ValidationError({"text": _("A resource's content has no text of its own; write another message.")})
+            raise ValidationError(
+                {"text": _("A message with a resource's content has no text: write the text in another message.")}
+            )
         try:
             check_uri(fill_uri(self.uri, dict.fromkeys(names_in(self.uri), "x")))
         except ValidationError as problem:

@@ -1,4 +1,4 @@
-"""Resources that are written, or uploaded, in the admin."""
+"""Resources written or uploaded in the admin."""
 
 import base64
 import re
@@ -14,11 +14,11 @@ from mcp_django.models.stored.base import Stored, StoredQuerySet
 from mcp_django.protocol.uri import UriTemplate
 
 URI = 500
-"""Characters of a URI."""
+"""Maximum number of characters of a URI."""
 TEXT = 1024 * 1024
-"""Characters of a text."""
+"""Maximum number of characters of a text."""
 DATA = 4 * 1024 * 1024
-"""Bytes of a file."""
+"""Maximum number of bytes of a file."""
 
 _SCHEME = re.compile(r"[a-z][a-z0-9+.\-]*:.")
 
@@ -38,7 +38,7 @@ def check_uri(uri: str) -> None:
 
 
 class Audience(models.TextChoices):
-    """For whom it is."""
+    """Intended audience of a resource."""
 
     USER = "user", _("people")
     ASSISTANT = "assistant", _("models")
@@ -46,14 +46,14 @@ class Audience(models.TextChoices):
 
 
 class StoredResourceQuerySet(StoredQuerySet["StoredResource"]):
-    """Sets of resources."""
+    """Query set of resources."""
 
     def get_by_natural_key(self, server: str, uri: str) -> "StoredResource":
         return self.get(server=server, uri=uri)
 
 
 class StoredResource(Stored):
-    """A resource: a text, or a file's bytes."""
+    """Resource stored as a row: a text, or the bytes of a file."""
 
     SNAPSHOT: ClassVar[tuple[str, ...]] = (
         "uri",
@@ -116,7 +116,7 @@ class StoredResource(Stored):
 
     @property
     def content(self) -> str | bytes:
-        """The text, or the file's bytes."""
+        """The text, or the bytes of the file."""
         return self.text if self.data is None else bytes(self.data)
 
     def natural_key(self) -> tuple[str, str]:
@@ -141,6 +141,6 @@ class StoredResource(Stored):
 
     def clean(self) -> None:
         if self.data is not None and len(bytes(self.data)) > DATA:
-            raise ValidationError({"data": _("A file may have %d bytes.") % DATA})
+            raise ValidationError({"data": _("The file is too large: the limit is %d bytes.") % DATA})
         if self.data is not None and self.text:
-            raise ValidationError({"text": _("A resource is a text or a file, not both.")})
+            raise ValidationError({"text": _("A resource has either a text or a file: remove one of them.")})

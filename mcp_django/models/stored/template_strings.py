@@ -1,7 +1,7 @@
-"""Placeholders in stored texts: `$name` and `${name}`, as `string.Template` reads them; `$$` is a dollar sign.
+"""Placeholders in stored texts: `$name` and `${name}` as in `string.Template`; `$$` is a dollar sign.
 
-Nothing else means anything: braces, percent signs and template tags are text. Values are put in once and never looked
-at again, so that a value with a placeholder in it stays as it is.
+Braces, percent signs and template tags are plain text. Values are inserted once and not parsed again, so a placeholder
+inside a value stays unchanged.
 """
 
 import re
@@ -10,31 +10,40 @@ from string import Template
 from urllib.parse import quote
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
-"""What an argument may be called: an identifier of `string.Template`, in ASCII. Small and capital letters differ."""
+"""Pattern of an argument name: an ASCII identifier of `string.Template`, case-sensitive."""
 
 
 def names_in(text: str) -> list[str]:
-    """The names of the placeholders in `text`, each once, in order."""
+    """Return the distinct names of the placeholders in `text`, in order."""
     return list(dict.fromkeys(_names(text)))
 
 
 def is_well_formed(text: str) -> bool:
-    """Does each dollar sign begin a placeholder, or stand twice?"""
+    """Return True if each dollar sign starts a placeholder or is doubled."""
     return all(found["invalid"] is None for found in Template.pattern.finditer(text))
 
 
 def filled_length(text: str, values: Mapping[str, str]) -> int:
-    """How many characters `fill` would return, at most. What is long is refused before it is made."""
+    """Return an upper bound of the length of the result of `fill`.
+
+    Callers use it to reject a text that is too long before it is built.
+    """
     return len(text) + sum(len(values.get(name, "")) for name in _names(text))
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
-    """`text` with its placeholders replaced. Those without a value, and dollar signs that mean nothing, stay."""
+    """Replace the placeholders of `text`.
+
+    Placeholders without a value and stray dollar signs stay unchanged.
+    """
     return Template(text).safe_substitute(values)
 
 
 def fill_uri(text: str, values: Mapping[str, str]) -> str:
-    """The same for a URI: values are percent-encoded whole, slashes included, so that none leaves its place."""
+    """Replace the placeholders of a URI by percent-encoded values.
+
+    Slashes are encoded too, so that a value cannot change the structure of the URI.
+    """
     return fill(text, {name: quote(value, safe="") for name, value in values.items()})
 
 

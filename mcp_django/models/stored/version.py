@@ -1,4 +1,4 @@
-"""What stored prompts and resources were: a row for each time that somebody saved one."""
+"""Versions of stored prompts and resources: one row per recorded change."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from mcp_django.models.stored.resource import StoredResource
 
 
 class StoredVersion(models.Model):
-    """Who saved what, and when. It is never changed."""
+    """Version of a stored row with its author and time. It never changes."""
 
     number = models.PositiveIntegerField(_("version"))
     created = models.DateTimeField(_("saved"), auto_now_add=True)
@@ -20,12 +20,12 @@ class StoredVersion(models.Model):
         user_model_name(), verbose_name=_("by"), null=True, on_delete=models.SET_NULL, related_name="+"
     )
     username = models.CharField(_("username"), max_length=150, blank=True)
-    """Whose it was, when the user is gone."""
+    """Username of the author, kept after the user is deleted."""
     note = models.CharField(_("note"), max_length=200, blank=True)
     changes = models.JSONField(_("changes"), default=list)
-    """The names of what is not as in the version before."""
+    """Names of the fields that differ from the previous version."""
     data = models.JSONField(_("content"))
-    """A snapshot, as `Stored.snapshot` makes it."""
+    """Snapshot made by `Stored.snapshot`."""
 
     objects = PrimaryManager()
 
@@ -37,7 +37,7 @@ class StoredVersion(models.Model):
 
 
 class StoredPromptVersion(StoredVersion):
-    """A version of a prompt."""
+    """Version of a prompt."""
 
     stored = models.ForeignKey(StoredPrompt, on_delete=models.CASCADE, related_name="versions")
 
@@ -50,7 +50,7 @@ class StoredPromptVersion(StoredVersion):
 
 
 class StoredResourceVersion(StoredVersion):
-    """A version of a resource."""
+    """Version of a resource."""
 
     stored = models.ForeignKey(StoredResource, on_delete=models.CASCADE, related_name="versions")
 
