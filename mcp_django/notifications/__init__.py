@@ -1,6 +1,7 @@
-"""Telling clients that something changed, from any process: a view, a handler, a task of Celery's, a command, a shell.
+"""Notifications to clients about changes, sent from any process.
 
-Everything here is said when the surrounding transaction commits, to the clients of every worker.
+Views, handlers, Celery tasks, commands and shells can call these functions. Notifications are sent to the clients of
+all workers when the surrounding transaction commits.
 """
 
 from mcp_django.notifications.model_signals import publish_changes

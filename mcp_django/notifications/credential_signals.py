@@ -1,4 +1,4 @@
-"""Credentials and users that change: what processes have verified of them counts no more, at once and everywhere."""
+"""Invalidate cached principals in all processes when credentials or users change."""
 
 from collections.abc import Collection
 from typing import Any
@@ -12,7 +12,10 @@ from mcp_django.notifications.permission_signals import AFTER, through
 
 
 def connect() -> None:
-    """Listen to the signals of tokens, identities and users, and of what narrows scopes. Done once, at the start."""
+    """Connect to the signals of tokens, identities, users and scope grants.
+
+    Called once, when the project starts.
+    """
     users = get_user_model()
     _listen(post_save, _token_saved, PersonalAccessToken)
     _listen(post_delete, _token_deleted, PersonalAccessToken)
@@ -37,14 +40,17 @@ def _token_saved(*, instance: PersonalAccessToken, created: bool, using: str, **
 
 
 def _token_deleted(*, instance: PersonalAccessToken, using: str, **_: Any) -> None:
-    pk = instance.pk  # a deleted instance loses it before the commit
+    pk = instance.pk  # a deleted instance has no primary key after the commit
     forget(
         lambda principal: principal.kind == "token" and principal.token_id == pk, using=using, owner=instance.user_id
     )
 
 
 def _identity_saved(*, instance: ExternalIdentity, created: bool, using: str, **_: Any) -> None:
-    """A new link concerns nobody who was let in before. One that changes is no news about the user that it has now."""
+    """Invalidate the principals of a changed identity.
+
+    A new identity concerns no cached principal. A change concerns the principals of the subject only, not its new user.
+    """
     if not created:
         forget(_subject(instance), using=using)
 
@@ -59,8 +65,10 @@ def _subject(identity: ExternalIdentity) -> Concerned:
 
 
 def _user_saved(*, instance: Any, created: bool, using: str, **_: Any) -> None:
-    """Users are saved for many reasons, each login among them. What counts is that they may come no more, or that they
-    have a new password (`AbstractBaseUser.set_password` leaves it there until the save is over).
+    """Invalidate the principals of a user who was deactivated or has a new password.
+
+    Users are saved for many reasons, including each login. `AbstractBaseUser.set_password` keeps the raw password on
+    the instance until the save has finished.
     """
     if not created and (not instance.is_active or getattr(instance, "_password", None) is not None):
         _user_deleted(instance=instance, using=using)
@@ -77,7 +85,10 @@ def _grant_changed(*, using: str, **_: Any) -> None:
 def _groups_changed(
     *, instance: Any, action: str, reverse: bool, pk_set: Collection[Any] | None, using: str, **_: Any
 ) -> None:
-    """Who is in a group decides which scopes they may hold."""
+    """Invalidate the principals of users whose groups changed.
+
+    Group membership determines which scopes a user may hold.
+    """
     if action not in AFTER or pk_set == set():
         return
     users = pk_set if reverse else [instance.pk]

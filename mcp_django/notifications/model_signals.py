@@ -1,4 +1,4 @@
-"""A model's signals, tied to the URIs of the resources that show its rows."""
+"""Publish changes of a model's rows as updates of the resources that show them."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
@@ -18,39 +18,46 @@ from mcp_django.protocol.uri import UriTemplate
 logger = logging.getLogger("mcp_django.events")
 
 Uris = str | Callable[[Any], str | Iterable[str] | None]
-"""A URI template whose variables are names of attributes, or a function of the object."""
+"""URI template whose variables are attribute names, or a function of the object."""
 
 
 def publish_changes(
     model: type[Model], *uris: Uris, server: str | None = None, list_changed: bool = True
 ) -> Callable[[], None]:
-    """Tell clients of every change of a model's rows, by Django's signals:
+    """Notify clients of all changes of a model's rows, by Django's signals.
 
         publish_changes(Airport, "airport://{code}", "airports://all")
 
-    The variables of a URI template are attributes of the object, with "__" before those of a related one
-    (`"country://{country__code}"`); a function is given the object and returns a URI, several, or None. When an object
-    is saved, deleted, or its many-to-many relations change, the resources at its URIs are `updated`. When one is
-    created or deleted the list of resources changed too, unless `list_changed` is False: right where the rows are
-    reached through a template and no list shows them.
+    The variables of a URI template are attributes of the object, with "__" between a relation and its attribute
+    (`"country://{country__code}"`). A function receives the object and returns one URI, several URIs, or None.
 
-    Said on commit, and to the clients of one server if `server` names it. Models that inherit from this one are
-    included. What sends no signals is not noticed: `QuerySet.update()`, `bulk_create()`, `bulk_update()`, SQL, and
-    what the database deletes by itself; say `notify_resource_updated` there. A URI that changes with the object is told
-    of as it is afterwards.
+    Saving or deleting an object, or changing its many-to-many relations, sends `updated` for the resources at its URIs.
+    Creating or deleting one also sends `list_changed` for resources. Pass `list_changed=False` if the rows are reached
+    through a template and no list shows them.
 
-    Returns a function that takes all of it back. Raises ValueError for a template that is none, or names an attribute
-    that the model does not have.
+    Notifications are sent on commit, to the clients of one server if `server` names it. Models that inherit from this
+    one are included. Operations without signals are not detected: `QuerySet.update()`, `bulk_create()`,
+    `bulk_update()`, SQL, and deletions by the database. Call `notify_resource_updated` for these. If a change alters
+    the URI, the new URI is notified.
+
+    Returns:
+        A function that stops the notifications.
+
+    Raises:
+        ValueError: an invalid template, or an attribute that the model does not have.
     """
     if not uris:
-        raise ValueError("publish_changes() needs the URI of a resource that shows the model's rows")
+        raise ValueError("publish_changes() requires at least one URI of a resource that shows the model's rows")
     tie = _Tie(model, [_reader(model, uri) for uri in uris], server, list_changed)
     tie.connect()
     return tie.disconnect
 
 
 class _Tie:
-    """One call of `publish_changes`. Its receivers are its own, so that it must be kept as long as they should hear."""
+    """Signal connections of one call of `publish_changes`.
+
+    The receivers are bound methods. The object must exist as long as they are connected.
+    """
 
     def __init__(
         self, model: type[Model], readers: list[Callable[[Any], Iterator[str]]], server: str | None, lists: bool
@@ -64,13 +71,13 @@ class _Tie:
             self._listen(model)
 
     def disconnect(self) -> None:
-        """Hear no more. More than once is once."""
+        """Disconnect all receivers. Repeated calls have no effect."""
         connected, self._connected = self._connected, []
         for signal, receiver, sender in connected:
             signal.disconnect(receiver, sender=sender)
 
     def _join(self, signal: Signal, receiver: Callable[..., None], sender: Any) -> None:
-        # Strongly: the caller need not keep what publish_changes() returns.
+        # Strong references: the caller need not keep the return value of publish_changes().
         signal.connect(receiver, sender=sender, weak=False)
         self._connected.append((signal, receiver, sender))
 
@@ -82,7 +89,7 @@ class _Tie:
         self._join(post_save, self._saved, model)
         self._join(post_delete, self._deleted, model)
         for field in model._meta.local_many_to_many:
-            # While the models are being loaded it may be a name yet.
+            # Until all models are loaded, this may be the name of a model.
             through: Any = field.remote_field.through
             apps.lazy_model_operation(partial(self._listen_to_relation, field), make_model_tuple(through))
 
@@ -96,7 +103,7 @@ class _Tie:
         self._tell([instance], using, lists=True)
 
     def _related(self, field: "ManyToManyField[Any, Any]", **told: Any) -> None:
-        """m2m_changed, from either side of the relation; there is one signal for both."""
+        """Handle m2m_changed from either side of the relation."""
         instance, action, using = told["instance"], told["action"], told["using"]
         if not told["reverse"]:
             if action == "post_clear" or (action in ("post_add", "post_remove") and told["pk_set"]):
@@ -105,7 +112,7 @@ class _Tie:
         rows = told["model"]._default_manager.using(using)
         if action in ("post_add", "post_remove") and told["pk_set"]:
             self._tell(rows.filter(pk__in=told["pk_set"]), using, lists=False)
-        elif action == "pre_clear":  # afterwards nobody knows which they were
+        elif action == "pre_clear":  # the relations do not exist after the clear
             self._tell(rows.filter(**{field.name: instance}), using, lists=False)
 
     def _tell(self, objects: Iterable[Any], using: str, *, lists: bool) -> None:
@@ -124,7 +131,10 @@ def _with_descendants(model: type[Model]) -> Iterator[type[Model]]:
 
 
 def _reader(model: type[Model], uri: Uris) -> Callable[[Any], Iterator[str]]:
-    """What reads the URIs of an object. A save never fails for its sake."""
+    """Return a function that yields the URIs of an object.
+
+    Errors in it are logged and never make a save fail.
+    """
     if callable(uri):
         return partial(_called, uri)
     template = UriTemplate(uri)
@@ -139,7 +149,7 @@ def _called(function: Callable[[Any], str | Iterable[str] | None], instance: Any
         found = function(instance)
         uris = [found] if isinstance(found, str) else list(found or ())
     except Exception:
-        logger.exception("The URIs of %r could not be found out; nobody is told that it changed", instance)
+        logger.exception("Change not published: the function for the URIs of %r failed", instance)
         return
     yield from uris
 
@@ -148,9 +158,9 @@ def _expanded(template: UriTemplate, instance: Any) -> Iterator[str]:
     try:
         yield template.expand({name: _attribute(instance, name) for name in template.variables})
     except (ObjectDoesNotExist, AttributeError):
-        return  # something on the way to it is not there, so that it has no such URI
+        return  # a related object is missing, so the object has no such URI
     except ValueError as problem:
-        logger.warning("%r has no URI, so nobody is told that it changed: %s", instance, problem)
+        logger.warning("Change not published: %r has no URI: %s", instance, problem)
 
 
 def _attribute(instance: Any, path: str) -> str:

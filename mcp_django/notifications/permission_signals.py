@@ -1,4 +1,4 @@
-"""Who may see what is Django's to say, so its signals tell when lists change for somebody."""
+"""Notify clients of changed lists when Django permissions of their users change."""
 
 import logging
 from collections.abc import Callable, Collection
@@ -19,13 +19,16 @@ from mcp_django.server.execution.lists import KINDS
 logger = logging.getLogger("mcp_django.events")
 
 FEW = 20
-"""Users that are told one by one; of more everybody is told, to ask once."""
+"""Maximum number of users named one by one; for more users, all clients are notified."""
 FLAGS = frozenset({"is_active", "is_superuser"})
 AFTER = frozenset({"post_add", "post_remove", "post_clear"})
 
 
 def connect() -> None:
-    """Listen to the signals of users, groups and their permissions. Done once, when the project starts."""
+    """Connect to the signals of users, groups and their permissions.
+
+    Called once, when the project starts.
+    """
     users = get_user_model()
     for name in ("groups", "user_permissions"):
         between = through(users, name)
@@ -43,7 +46,7 @@ def _listen(signal: Any, receiver: Callable[..., None], sender: Any) -> None:
 
 
 def through(model: type[Model], name: str) -> Any:
-    """The model between the two; None where a project's own user model has no such relation."""
+    """Return the model between two models; None if the user model has no such relation."""
     try:
         field: Any = model._meta.get_field(name)
     except FieldDoesNotExist:
@@ -54,7 +57,10 @@ def through(model: type[Model], name: str) -> Any:
 def _user_granted(
     *, instance: Any, action: str, reverse: bool, pk_set: Collection[Any] | None, using: str, **_: Any
 ) -> None:
-    """A user's groups or permissions changed, said from the user's side, or in `reverse` from the other."""
+    """Publish a change of a user's groups or permissions.
+
+    The change comes from the user, or in `reverse` from the group or permission.
+    """
     if action not in AFTER or pk_set == set():
         return
     _tell(using, None if reverse and pk_set is None else pk_set if reverse else [instance.pk])
@@ -70,13 +76,16 @@ def _group_deleted(*, using: str, **_: Any) -> None:
 
 
 def _user_saved(*, instance: Any, created: bool, update_fields: Collection[str] | None, using: str, **_: Any) -> None:
-    # A login saves the user too, with update_fields.
+    # A login saves the user with update_fields.
     if not created and (update_fields is None or not FLAGS.isdisjoint(update_fields)):
         _tell(using, [instance.pk])
 
 
 def _tell(using: str, users: Collection[Any] | None = None) -> None:
-    """The lists of these users may be others now; None: of everybody. Never fails what has changed them."""
+    """Publish that lists changed for `users`, or for all users if None.
+
+    Errors are logged, so that the change itself never fails.
+    """
     try:
         drafts = [
             Draft(f"changes:{alias}", "list_changed", {"kind": kind, "rights": "changed", **who})
@@ -85,15 +94,15 @@ def _tell(using: str, users: Collection[Any] | None = None) -> None:
             for who in ([{}] if users is None or len(users) > FEW else [{"user": str(pk)} for pk in users])
         ]
         if drafts:
-            # Before it is told, so that who asks at once is not answered with what was.
+            # Before the notification, so that an immediate request of a client reads the new permissions.
             transaction.on_commit(forget_rights, using=using, robust=True)
             wiring.feeds().publish_on_commit(*drafts, using=using)
     except Exception:
-        logger.exception("Clients could not be told that permissions have changed")
+        logger.exception("Notifying clients of changed permissions failed")
 
 
 def _guarded_kinds(alias: str) -> list[str]:
-    """The kinds of lists of a server that differ between users."""
+    """Return the kinds of lists of a server that differ between users."""
     server = wiring.get_server(alias)
     provided = {name for provider in server.providers for name in provider.guarded()}
     kinds = [kind.capability for kind in KINDS if kind.capability in provided or server.listings.guarded(kind)]

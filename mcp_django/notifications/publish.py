@@ -1,4 +1,4 @@
-"""The notifications that a project sends by itself."""
+"""Notifications that a project sends explicitly."""
 
 import difflib
 from collections.abc import Mapping
@@ -16,38 +16,45 @@ from mcp_django.runtime.events.event_log import Draft
 
 LISTS = ("tools", "resources", "prompts")
 PREFIX = "notifications/"
-FROM_ASYNC = "You cannot call this from an async context; await the function of the same name with an a before it."
+FROM_ASYNC = "You cannot call this from an async context; await the function of the same name with the prefix a."
 
 
 @async_unsafe(FROM_ASYNC)
 def notify_resource_updated(
     uri: str, *, owner: str | None = None, server: str | None = None, using: str | None = None
 ) -> None:
-    """Tell the clients that subscribed to the resource at `uri` that it changed: `notifications/resources/updated`.
+    """Notify the subscribers of the resource at `uri` that it changed.
 
-    Said when the transaction on the database `using` commits, by default the one that has this app's tables; at once
-    when there is none. One transaction says the same thing once. Only clients that may read the resource are told.
+    The notification is `notifications/resources/updated` (specification: server/resources, subscriptions). It is sent
+    when the transaction on the database `using` commits, or at once without a transaction. The default database is the
+    one with the tables of this app. One transaction sends the same notification once. Only clients that may read the
+    resource receive it.
 
-    `owner` is a `Principal.owner` whose resource changed, for a URI under which everybody reads their own: only the
-    clients of that principal are told. `server` is the alias of one server; None stands for all of them. Raises
-    ValueError when `uri` cannot be one, and ImproperlyConfigured for an unknown alias. (Specification:
-    server/resources, subscriptions.)
+    `owner` is a `Principal.owner`, for a URI under which each principal reads its own resource: only the clients of
+    that principal are notified. `server` is the alias of one server; None means all servers.
+
+    Raises:
+        ValueError: an invalid `uri`.
+        ImproperlyConfigured: an unknown alias.
     """
     if not uri or len(uri) > MAX_LENGTH or "\0" in uri:
-        raise ValueError(f"A resource's URI is a text of 1 to {MAX_LENGTH} characters")
+        raise ValueError(f"Invalid resource URI: it must have 1 to {MAX_LENGTH} characters and no NUL")
     _publish_change("updated", {"uri": uri} if owner is None else {"uri": uri, "owner": owner}, server, using)
 
 
 @async_unsafe(FROM_ASYNC)
 def notify_list_changed(kind: str, *, server: str | None = None, using: str | None = None) -> None:
-    """Tell clients that a list changed, so that they ask for it anew: `notifications/tools/list_changed`, or that of
-    "resources" (templates included) or "prompts".
+    """Notify clients that a list changed, so that they request it again.
 
-    What is registered, what a provider's `version` says and what Django's permissions change is told without this. See
-    `notify_resource_updated` for `server` and `using`. Raises ValueError for another kind.
+    `kind` is "tools", "resources" (templates included) or "prompts"; the notification is
+    `notifications/<kind>/list_changed`. Changes of registered primitives, of a provider's `version` and of Django
+    permissions are published without this call. See `notify_resource_updated` for `server` and `using`.
+
+    Raises:
+        ValueError: an unknown kind.
     """
     if kind not in LISTS:
-        raise ValueError(f"There are lists of {', '.join(LISTS)}, but not of {kind!r}")
+        raise ValueError(f"Unknown kind of list {kind!r}: use one of {', '.join(LISTS)}")
     _publish_change("list_changed", {"kind": kind}, server, using)
 
 
@@ -55,14 +62,18 @@ def notify_list_changed(kind: str, *, server: str | None = None, using: str | No
 def broadcast(
     method: str, params: Mapping[str, Any] | None = None, *, server: str | None = None, using: str | None = None
 ) -> None:
-    """Send a notification of your own to every session that has a stream open, or resumes one within EVENT_TTL.
+    """Send a custom notification to all sessions with an open stream.
 
-    `method` begins with "notifications/"; `params` is an object of JSON. Clients of the stateless era take no
-    notifications but those they listen for, and get none. See `notify_resource_updated` for `server` and `using`.
-    Raises ValueError for another method, TypeError for params that JSON cannot say.
+    Sessions that resume a stream within EVENT_TTL receive it too. `method` begins with "notifications/", and `params`
+    is a JSON object. Clients of the stateless era accept only notifications they listen for, so they do not receive it.
+    See `notify_resource_updated` for `server` and `using`.
+
+    Raises:
+        ValueError: an invalid method.
+        TypeError: `params` cannot be encoded as JSON.
     """
     if not method.startswith(PREFIX) or method == PREFIX:
-        raise ValueError(f'A notification\'s method begins with "{PREFIX}", unlike {method!r}')
+        raise ValueError(f'Invalid method {method!r}: the method of a notification begins with "{PREFIX}"')
     payload: dict[str, Any] = {"method": method}
     if params is not None:
         payload["params"] = dict(params)
@@ -73,19 +84,28 @@ def broadcast(
 async def anotify_resource_updated(
     uri: str, *, owner: str | None = None, server: str | None = None, using: str | None = None
 ) -> None:
-    """`notify_resource_updated` for async code. Inside a call it waits for the commit of the call's transaction."""
+    """Notify subscribers from async code; see `notify_resource_updated`.
+
+    Inside a call it waits for the commit of the call's transaction.
+    """
     await sync_to_async(notify_resource_updated)(uri, owner=owner, server=server, using=using)
 
 
 async def anotify_list_changed(kind: str, *, server: str | None = None, using: str | None = None) -> None:
-    """`notify_list_changed` for async code. Inside a call it waits for the commit of the call's transaction."""
+    """Notify clients of a changed list from async code; see `notify_list_changed`.
+
+    Inside a call it waits for the commit of the call's transaction.
+    """
     await sync_to_async(notify_list_changed)(kind, server=server, using=using)
 
 
 async def abroadcast(
     method: str, params: Mapping[str, Any] | None = None, *, server: str | None = None, using: str | None = None
 ) -> None:
-    """`broadcast` for async code. Inside a call it waits for the commit of the call's transaction."""
+    """Send a custom notification from async code; see `broadcast`.
+
+    Inside a call it waits for the commit of the call's transaction.
+    """
     await sync_to_async(broadcast)(method, params, server=server, using=using)
 
 
@@ -95,7 +115,7 @@ def _publish(kind: str, payload: dict[str, Any], server: str | None, using: str 
 
 
 def _publish_change(kind: str, payload: dict[str, Any], server: str | None, using: str | None) -> None:
-    """Also on the servers that have these in them, by the URI that it has there."""
+    """Publish a change to the servers and to all servers that mount them, with the URI used there."""
     servers = conf.get_settings().servers
     told: dict[tuple[str, str], Draft] = {}
     for alias in _aliases(server):

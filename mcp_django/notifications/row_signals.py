@@ -1,6 +1,7 @@
-"""Rows that toolsets serve as resources: their subscribers are told when a transaction that changed them commits.
+"""Publish changes of the model rows that toolsets serve as resources.
 
-`orm` knows no notifications. It says by a signal which models it serves, and here they are tied to their URIs.
+`orm` cannot depend on notifications. It sends a signal for each model it serves, and this module connects the model to
+its URIs.
 """
 
 from functools import partial
@@ -12,19 +13,24 @@ from mcp_django.server.primitives.registry import REGISTRIES
 
 
 def connect() -> None:
-    """Listen to the toolsets that are registered from now on. Done once, before the project's modules are imported."""
+    """Connect to the registration of toolsets.
+
+    Called once, before the project's modules are imported.
+    """
     signals.model_registered.connect(_tie, dispatch_uid="mcp_django.rows")
 
 
 def _tie(*, sender: Any, toolset: Any, server: str, **_: Any) -> None:
-    """Rows of a proxy are saved by the name of its concrete model, too, and a row shows what its inlines show. A server
-    that code has made for itself has an alias that nobody can be told under.
+    """Publish the changes of the rows that a toolset serves.
+
+    Rows of a proxy model are also saved under its concrete model. A row shows its inline rows, so their changes are
+    published too. A server created by code has no alias in the settings, and its clients cannot be notified.
     """
     registry = toolset.registry
     served = server in conf.servers() and (registry.is_told or REGISTRIES.get(server) is registry)
     if served and toolset.publish_changes and toolset.serves_rows:
         key = sender._meta.pk.attname
-        # Not `pk`: a model that inherits from this one may have another.
+        # Not `pk`: a subclass of this model may have another primary key.
         publish_changes(sender._meta.concrete_model, partial(_uri, toolset, key), server=server, list_changed=False)
         for inline in toolset.inline_toolsets:
             if inline.foreign_key.target_field.primary_key:
@@ -33,6 +39,9 @@ def _tie(*, sender: Any, toolset: Any, server: str, **_: Any) -> None:
 
 
 def _uri(toolset: Any, key: str, instance: Any) -> str:
-    """The URI of the row whose primary key an attribute holds: the object's own, or that of the row it belongs to."""
+    """Return the URI of the row whose primary key is in the attribute `key`.
+
+    This is the object's own row, or for an inline row the row it belongs to.
+    """
     uri: str = toolset.uri(getattr(instance, key))
     return uri

@@ -1,4 +1,4 @@
-"""Rules of the admin that change: processes read them anew, clients hear that lists changed, on commit."""
+"""Reload rules in all processes and notify clients when rules change in the admin."""
 
 import logging
 from collections.abc import Iterable
@@ -18,7 +18,10 @@ logger = logging.getLogger("mcp_django.events")
 
 
 def connect() -> None:
-    """Listen to what is saved and deleted, fixtures included. Done once, when the project starts."""
+    """Connect to saves and deletions of rules, fixtures included.
+
+    Called once, when the project starts.
+    """
     for model in (ToolPolicy, ScopeGrant):
         for name, signal in (("saved", post_save), ("deleted", post_delete)):
             signal.connect(_changed, sender=model, dispatch_uid=f"mcp_django.rules.{model.__name__}.{name}")
@@ -28,8 +31,8 @@ def _changed(*, instance: Any, using: str, **_: Any) -> None:
     StoredState.objects.using(using).touch(RULES)
     RULEBOOK.forget_with(using)
     try:
-        # As when rights change: every process that hears it forgets what it knew, and it is said a second time when no
-        # other believes the old rules any more.
+        # As for changed permissions: each receiving process clears its caches. The event is published again once no
+        # process can still use the old rules.
         drafts = [
             Draft(f"changes:{alias}", "list_changed", {"kind": kind, "rights": "changed"})
             for alias in conf.get_settings().servers
@@ -38,11 +41,11 @@ def _changed(*, instance: Any, using: str, **_: Any) -> None:
         if drafts:
             wiring.feeds().publish_on_commit(*drafts, using=using)
     except Exception:
-        logger.exception("Clients could not be told that policies have changed")
+        logger.exception("Notifying clients of changed policies failed")
 
 
 def _kinds(alias: str) -> list[str]:
-    """The kinds of lists of a server that rules may have a part in."""
+    """Return the kinds of lists of a server that rules can affect."""
     server = wiring.get_server(alias)
     provided = {name for provider in server.providers for name in provider.offers}
     ruled = [

@@ -1,4 +1,4 @@
-"""Stored prompts and resources that change: processes read them anew, and clients are told, on commit."""
+"""Reload stored prompts and resources and notify clients when they change."""
 
 import logging
 from collections.abc import Callable
@@ -17,9 +17,10 @@ logger = logging.getLogger("mcp_django.events")
 
 
 def connect() -> None:
-    """Listen to what is saved and deleted, fixtures included. Done once, when the project starts.
+    """Connect to saves and deletions of stored primitives, fixtures included.
 
-    Messages are not listened to: no list shows them, and they are read whenever somebody gets the prompt.
+    Called once, when the project starts. Messages are not included: lists do not show them, and each request for a
+    prompt reads them.
     """
     heard: list[tuple[type[Model], Callable[..., None]]] = [
         (StoredPrompt, _prompt_changed),
@@ -42,7 +43,7 @@ def _argument_changed(*, instance: StoredArgument, using: str, **_: Any) -> None
     try:
         server = instance.prompt.server
     except ObjectDoesNotExist:
-        return  # deleted together with its prompt, of which is told
+        return  # deleted together with its prompt, whose own signal notifies clients
     _tell(server, using)
 
 
@@ -53,19 +54,22 @@ def _resource_changed(*, instance: StoredResource, using: str, **_: Any) -> None
 
 
 def _known_as(row: Stored) -> set[tuple[str, str]]:
-    """Server and key that it has, and those that it had when it was read."""
+    """Return the current server and key of a row, and those it was read with."""
     now, before = (row.server, row.key), row.told_before
     row.told_before = now
     return {now} if before is None else {now, before}
 
 
 def _tell(server: str, using: str, uri: str | None = None) -> None:
-    """Say it to the clients of a server, "" for all. Never fails what has changed the row."""
+    """Notify the clients of a server, or of all servers for "".
+
+    Errors are logged, so that the change itself never fails.
+    """
     if server and server not in conf.servers():
-        return  # a server that is not described any more has no clients
+        return  # a server that is not in the settings has no clients
     try:
         if uri is not None:
             notify_resource_updated(uri, server=server or None, using=using)
         notify_list_changed("prompts" if uri is None else "resources", server=server or None, using=using)
     except Exception:
-        logger.exception("Clients could not be told that something stored has changed")
+        logger.exception("Notifying clients of changed stored primitives failed")

@@ -174,7 +174,7 @@ def test_async_code_is_told_to_await(said: Any) -> None:
             lambda: notify_list_changed("tools"),
             lambda: broadcast("notifications/acme"),
         ):
-            with pytest.raises(SynchronousOnlyOperation, match="an a before it"):
+            with pytest.raises(SynchronousOnlyOperation, match="with the prefix a"):
                 call()
 
     asyncio.run(main())

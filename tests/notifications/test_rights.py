@@ -108,4 +108,4 @@ def test_what_cannot_be_told_fails_no_save(
 ) -> None:
     monkeypatch.setattr(wiring, "get_server", lambda alias: 1 // 0)
     jane.save()
-    assert "could not be told" in caplog.text
+    assert "Notifying clients of changed permissions failed" in caplog.text

@@ -81,4 +81,4 @@ def test_a_failure_to_tell_does_not_fail_what_was_saved(
     monkeypatch.setattr(wiring.feeds(), "publish_on_commit", fails)
     ToolPolicy.objects.create(tool="x", disabled=True)
     assert ToolPolicy.objects.count() == 1
-    assert "could not be told" in caplog.text
+    assert "Notifying clients of changed policies failed" in caplog.text

@@ -78,7 +78,7 @@ def test_what_cannot_be_told_fails_no_save(said: Any, monkeypatch: pytest.Monkey
     assert said(lambda: StoredPrompt.objects.create(name="greet")) == []
     assert StoredPrompt.objects.exists()
     assert StoredState.objects.mark() != mark
-    assert "could not be told" in caplog.text
+    assert "Notifying clients of changed stored primitives failed" in caplog.text
 
 
 def test_reading_a_row_in_part_asks_for_nothing_more(django_assert_num_queries: Any) -> None:

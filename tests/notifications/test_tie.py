@@ -78,7 +78,7 @@ def test_what_has_no_uri_is_saved_and_not_told(tie: Any, told: Told, caplog: pyt
     tie(Book, "user://{owner__username}/books", lambda book: 1 // 0, "book://{title}", list_changed=False)
     assert told(Book(title="").save) == []
     assert "has no URI" in caplog.text
-    assert "could not be found out" in caplog.text
+    assert "Change not published" in caplog.text
 
 
 def test_values_are_encoded_as_the_template_reads_them(tie: Any, told: Told) -> None:
@@ -136,7 +136,7 @@ def test_it_can_be_taken_back(told: Told) -> None:
 
 def test_a_tie_that_cannot_hold_is_refused(subtests: pytest.Subtests) -> None:
     for uris, complaint in [
-        ((), "needs the URI"),
+        ((), "requires at least one URI"),
         (("book://{isbn}",), "no attribute 'isbn'"),
         (("book://{title",), "URI template"),
     ]:
