@@ -1,4 +1,4 @@
-"""The admin's pages of the app. Django imports this where the admin is installed; nothing else does."""
+"""Admin pages of the app. Django imports this module where the admin is installed."""
 
 from importlib.util import find_spec
 

@@ -1,4 +1,4 @@
-"""The servers that this project uses, in the admin: where they are, how each process finds them, and a check."""
+"""Admin page of the servers that this project uses: addresses, health and checks."""
 
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -23,25 +23,25 @@ from mcp_django.conf.clients import ClientSettings
 from mcp_django.models import ClientHealth
 
 LIMIT = 10.0
-"""Seconds that a check from here takes at most; somebody waits for the page."""
+"""Timeout of a check in seconds. It is short because the user waits for the page."""
 CREDENTIALS = {
     ("bearer", False): _("a token of the project"),
     ("bearer", True): _("a token of each user"),
     ("oauth", False): _("OAuth, allowed once for the project"),
     ("oauth", True): _("OAuth, allowed by each user"),
-    ("client_credentials", False): _("OAuth, by client credentials"),
+    ("client_credentials", False): _("OAuth with client credentials"),
 }
 
 
 @dataclass
 class Shown:
-    """One server, as the page has it."""
+    """Used server, as shown on the page."""
 
     settings: ClientSettings
     rows: list[ClientHealth]
     check_url: str
     alive: list[ClientHealth] = field(init=False)
-    """Of processes that are believed to be there."""
+    """Rows of processes that reported recently."""
 
     def __post_init__(self) -> None:
         since = timezone.now() - timedelta(seconds=BELIEVED)
@@ -49,27 +49,27 @@ class Shown:
 
     @property
     def credentials(self) -> Any:
-        """By which credential it is used."""
+        """Kind of credential sent to the server."""
         auth = self.settings.auth
         if auth is None or auth.type is None:
-            return _("headers of the setting") if self.settings.headers else _("none")
+            return _("headers in the setting") if self.settings.headers else _("none")
         return CREDENTIALS[auth.type, auth.per_user]
 
     @property
     def state(self) -> str:
-        """A word: connected, failed or idle."""
+        """State of the server: "connected", "failed" or "idle"."""
         if any(row.connections for row in self.alive):
             return "connected"
         return "failed" if self.latest is not None and self.latest.is_failing else "idle"
 
     @property
     def state_name(self) -> Any:
-        """The same for people."""
+        """State of the server as a translated text."""
         return {"connected": _("connected"), "failed": _("failed"), "idle": _("not connected")}[self.state]
 
     @property
     def latest(self) -> ClientHealth | None:
-        """What was said last."""
+        """The row that was updated last."""
         return max(self.rows, key=lambda row: row.updated, default=None)
 
     @property
@@ -80,14 +80,14 @@ class Shown:
 
     @property
     def known(self) -> ClientHealth | None:
-        """What the last process said that had reached it."""
+        """The row of the last process that reached the server."""
         reached = [row for row in self.rows if row.protocol_version]
         return max(reached, key=lambda row: row.updated, default=None)
 
 
 @admin.register(ClientHealth)
 class ClientHealthAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none at run time
-    """Shows one page. To check a server takes the permission to change."""
+    """Single page of all used servers. A check of a server requires the change permission."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -96,7 +96,7 @@ class ClientHealthAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes
         return False
 
     def get_urls(self) -> list[URLPattern]:
-        """The page, and where a check is asked for; rows have no pages of their own."""
+        """Return the URLs of the page and of the check. Rows have no pages of their own."""
         wrap = self.admin_site.admin_view
         return [
             path("", wrap(self.changelist_view), name="mcp_django_clienthealth_changelist"),
@@ -104,7 +104,7 @@ class ClientHealthAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes
         ]
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        """All servers of the setting."""
+        """Show all servers of the setting."""
         if not self.has_view_or_change_permission(request):
             raise PermissionDenied
         request.current_app = self.admin_site.name
@@ -123,7 +123,7 @@ class ClientHealthAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes
         return TemplateResponse(request, "mcp_django/admin/clients.html", context)
 
     def check_view(self, request: HttpRequest, alias: str) -> HttpResponse:
-        """Connect to one server now, in the name of who asks."""
+        """Connect to one server now, on behalf of the current user."""
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
         if not self.has_change_permission(request):
@@ -139,15 +139,15 @@ class ClientHealthAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes
         if found.reached:
             words = {"alias": found.alias, "tools": len(found.tools), "ms": round((found.connecting or 0) * 1000)}
             text = ngettext(
-                "The server %(alias)s is there: %(tools)d tool, connected in %(ms)d ms.",
-                "The server %(alias)s is there: %(tools)d tools, connected in %(ms)d ms.",
+                "The server %(alias)s is available: %(tools)d tool, connected in %(ms)d ms.",
+                "The server %(alias)s is available: %(tools)d tools, connected in %(ms)d ms.",
                 len(found.tools),
             )
             self.message_user(request, text % words, messages.SUCCESS)
             return
         words = {"alias": found.alias, "error": found.error, "text": found.error_text}
         self.message_user(
-            request, _("The server %(alias)s cannot be used: %(error)s. %(text)s") % words, messages.ERROR
+            request, _("Connecting to the server %(alias)s failed: %(error)s. %(text)s") % words, messages.ERROR
         )
 
     def _servers(self) -> list[Shown]:

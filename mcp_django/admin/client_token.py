@@ -1,4 +1,4 @@
-"""What other servers gave this project to be used with: seen and deleted in the admin. Nothing secret is shown."""
+"""Admin of the tokens that other servers issued to this project. No secret is shown."""
 
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -22,10 +22,10 @@ if find_spec("mcp") is not None:  # the extra `client`
 
 @admin.register(ClientToken)
 class ClientTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none at run time
-    """Lists connections and ends them. Who is connected to what is made by the people themselves.
+    """List and end connections to other servers. Only users create them.
 
-    Deleting forgets the tokens, within TOKEN_CACHE_SECONDS on all workers, and has the authorization server end them
-    where it can be asked.
+    Deletion removes the tokens, on all workers within TOKEN_CACHE_SECONDS. It also revokes them at the authorization
+    server, if that supports revocation.
     """
 
     list_display = ["alias", "owner", "server", "issuer", "scopes", "state", "expires_at", "updated"]
@@ -60,20 +60,20 @@ class ClientTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes 
                 untold += not async_to_sync(disconnect)(settings, token.user)
         if untold:
             text = ngettext(
-                "%d connection could not be ended there, and goes on until its tokens expire.",
-                "%d connections could not be ended there, and go on until their tokens expire.",
+                "%d connection could not be revoked at the server. Its tokens stay valid until they expire.",
+                "%d connections could not be revoked at the server. Their tokens stay valid until they expire.",
                 untold,
             )
             self.message_user(request, text % untold, messages.WARNING)
 
     @admin.display(description=_("owner"), ordering="user")
     def owner(self, token: ClientToken) -> Any:
-        """Whose it is."""
+        """Return the user that owns the tokens, or the project."""
         return token.user or _("the project")
 
     @admin.display(description=_("state"))
     def state(self, token: ClientToken) -> Any:
-        """Connected, to be connected again, or a registration alone."""
+        """Return the state: connected, to be reconnected, or only registered."""
         if token.is_connected:
             return _("lacks scopes") if set(token.wanted.split()) - set(token.scopes.split()) else _("connected")
-        return _("has to be connected again") if token.issuer else _("not connected")
+        return _("must be connected again") if token.issuer else _("not connected")

@@ -1,4 +1,4 @@
-"""Who somebody of an identity provider is here: seen, made and ended in the admin."""
+"""Admin of the links between subjects of identity providers and accounts."""
 
 from typing import Any
 
@@ -14,9 +14,9 @@ from mcp_django.models import ExternalIdentity
 
 
 class ExternalIdentityForm(forms.ModelForm):  # type: ignore[type-arg]  # it takes none at run time
-    """Whom to link to whom."""
+    """Form that links a subject to a user."""
 
-    issuer = forms.ChoiceField(label=_("Issuer"), help_text=_("One of those that MCP[“ISSUERS”] describes."))
+    issuer = forms.ChoiceField(label=_("Issuer"), help_text=_("An issuer from MCP[“ISSUERS”]."))
 
     class Meta:
         model = ExternalIdentity
@@ -28,18 +28,21 @@ class ExternalIdentityForm(forms.ModelForm):  # type: ignore[type-arg]  # it tak
         if isinstance(issuer, forms.ChoiceField):
             issuer.choices = [(one.issuer, one.issuer) for one in get_settings().issuers]
             if not get_settings().issuers:
-                issuer.help_text = _("MCP[“ISSUERS”] describes none.")
+                issuer.help_text = _("MCP[“ISSUERS”] is empty.")
 
     def clean_subject(self) -> Any:
         subject = self.cleaned_data["subject"]
         if not subject.isprintable():
-            raise ValidationError(_("This cannot be a subject."), code="subject")
+            raise ValidationError(_("Invalid subject: remove characters that are not printable."), code="subject")
         return subject
 
 
 @admin.register(ExternalIdentity)
 class ExternalIdentityAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none at run time
-    """Makes and ends links. Only superusers link others: whoever is linked acts with the user's rights."""
+    """Create and delete links.
+
+    Only superusers may link subjects to other users, because a linked subject has the user's rights.
+    """
 
     form = ExternalIdentityForm
     list_display = ["subject", "issuer", "user", "origin", "created"]

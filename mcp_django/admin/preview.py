@@ -1,4 +1,7 @@
-"""What a client would get: a stored row, asked for through the engine by the user who looks at it."""
+"""Previews of stored rows: the result that a client would get, for the current user.
+
+The request runs through the whole engine.
+"""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -22,30 +25,31 @@ from mcp_django.server.server import Server
 from mcp_django.transports.inprocess import Caller
 
 SHOWN = 50_000
-"""Characters of a text, and of the whole result, that the page shows."""
+"""Maximum number of characters shown of a text, and of the whole result."""
 
 
 class Block(NamedTuple):
-    """A message or content, for the page."""
+    """Message or content shown on the page."""
 
     label: str
     text: str
 
 
 class Preview(NamedTuple):
-    """What came back."""
+    """Result of a preview."""
 
     blocks: list[Block]
     raw: str
-    """The result as JSON, cut where it is long."""
+    """The result as JSON, truncated if long."""
     error: str
 
 
 def preview_prompt(row: StoredPrompt, arguments: Mapping[str, str], *, alias: str, user: Any) -> Preview:
-    """Get a prompt from the server `alias`, whether it is enabled or not. Resources that it embeds are read as `user`
-    may read them.
+    """Get a prompt from the server `alias`, even if it is disabled.
+
+    Embedded resources are read with the permissions of `user`.
     """
-    # No prompt that is registered has such a name, so that this one is found.
+    # No registered prompt can have such a name, so the lookup finds this one.
     prompt = replace(build_prompt(row), name=f"preview of {row.pk}", permission=None, scopes=())
     server = wiring.get_server(alias)
     alone = _copy(server, server.registry, [_Only(prompts=(prompt,)), *server.providers])
@@ -54,14 +58,14 @@ def preview_prompt(row: StoredPrompt, arguments: Mapping[str, str], *, alias: st
 
 
 def preview_resource(row: StoredResource, *, alias: str, user: Any) -> Preview:
-    """Read a resource on the server `alias`, whether it is enabled or not."""
+    """Read a resource on the server `alias`, even if it is disabled."""
     resource = replace(build_resource(row), permission=None, scopes=())
     alone = _copy(wiring.get_server(alias), Registry(alias), [_Only(resources=(resource,))])
     return _shown(_ask(alone, user, "resources/read", {"uri": row.uri}), "contents", _contents)
 
 
 class _Only(Provider):
-    """Has what it is given."""
+    """Provider of fixed primitives."""
 
     def __init__(self, prompts: Iterable[Prompt] = (), resources: Iterable[Resource] = ()) -> None:
         self._prompts, self._resources = prompts, resources
@@ -88,7 +92,7 @@ def _copy(server: Server, registry: Registry, providers: Iterable[Provider]) -> 
 
 
 def _ask(server: Server, user: Any, method: str, params: dict[str, Any]) -> dict[str, Any] | str:
-    """The result, or what is wrong."""
+    """Return the result of a request, or the text of its error."""
     who = Principal(issuer="admin", subject=str(user.pk), user=user, scopes=EVERY_SCOPE, kind="admin")
     try:
         return async_to_sync(Caller(server, who).request)(method, params)
@@ -102,7 +106,7 @@ def _shown(found: dict[str, Any] | str, field: str, block: Any) -> Preview:
     if isinstance(found, str):
         return Preview([], "", found)
     if field not in found:
-        return Preview([], "", _("A resource of it asks its client something, which cannot be answered here."))
+        return Preview([], "", _("No preview: one of its resources requests input from the client."))
     raw = json.dumps(found, indent=2, ensure_ascii=False)
     return Preview([block(one) for one in found[field]], _cut(raw), "")
 

@@ -1,4 +1,4 @@
-"""The rules of the admin: policies of tools, and who may hold which scope. Each change is logged, and holds at once."""
+"""Admin of the rules: tool policies and scope grants. Changes are logged and apply at once."""
 
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
@@ -19,19 +19,19 @@ from mcp_django.conf import get_settings
 from mcp_django.models import ScopeGrant, ToolPolicy
 from mcp_django.models.rules import check_names
 
-_NO_GROUP = _("%s (there is no such group)")
+_NO_GROUP = _("%s (unknown group)")
 SHOWN = 5
-"""Tools that a list names of those that a policy fits."""
+"""Maximum number of matching tools that a list names."""
 
 
 def _tools(server: str = "") -> list[str]:
-    """The names of the tools that code registers, on one server or on all."""
+    """Return the names of the tools registered by code, on one server or on all."""
     aliases = [server] if server in get_settings().servers else [] if server else wiring.aliases()
     return sorted({tool.name for alias in aliases for tool in wiring.get_server(alias).registry.tools})
 
 
 def _scopes(kept: Iterable[str]) -> list[tuple[str, str]]:
-    """Those that are declared, with what they let a client do, and those that the row has besides."""
+    """Return the declared scopes with their descriptions, and the undeclared ones in `selected`."""
     declared = {name: f"{name}: {text}" for name, text in get_settings().scopes.items()}
     others = {name: str(_("%s (not declared)") % name) for name in kept if name not in declared}
     return [*declared.items(), *others.items()]
@@ -44,14 +44,14 @@ def _groups(kept: Iterable[str]) -> list[tuple[str, str]]:
 
 
 class GroupsInput(FilteredSelectMultiple):
-    """Two boxes, which stand behind the field's label as those of the admin's own fields do."""
+    """Selection of groups in two boxes, placed behind the label as in the admin's own fields."""
 
     def render(self, *args: Any, **kwargs: Any) -> SafeString:
         return format_html('<div class="related-widget-wrapper">{}</div>', super().render(*args, **kwargs))
 
 
 class RuleForm(forms.ModelForm):  # type: ignore[type-arg]  # it takes none at run time
-    """What both kinds of rules decide by groups."""
+    """Form fields common to both kinds of rules."""
 
     groups = forms.MultipleChoiceField(required=False, label=_("Groups"))
 
@@ -72,7 +72,7 @@ class RuleForm(forms.ModelForm):  # type: ignore[type-arg]  # it takes none at r
 
 
 class ToolPolicyForm(RuleForm):
-    """A policy of tools."""
+    """Form of a tool policy."""
 
     server = forms.ChoiceField(required=False, label=_("Server"))
     scopes = forms.MultipleChoiceField(required=False, label=_("Scopes"), widget=forms.CheckboxSelectMultiple)
@@ -92,11 +92,11 @@ class ToolPolicyForm(RuleForm):
         if "scopes" in self.fields:
             self._offer("scopes", _scopes(self.instance.scopes))
             if not get_settings().scopes:
-                self.fields["scopes"].help_text = _("MCP[“SCOPES”] declares none.")
+                self.fields["scopes"].help_text = _("MCP[“SCOPES”] is empty.")
 
 
 class ScopeGrantForm(RuleForm):
-    """Who may hold one scope."""
+    """Form of a scope grant."""
 
     scope = forms.ChoiceField(label=_("Scope"))
     clients = LinesField(required=False, label=_("Clients"), validators=[check_names])
@@ -114,7 +114,7 @@ class ScopeGrantForm(RuleForm):
 
 
 class RuleAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none at run time
-    """Says after each save what whoever made it should know."""
+    """Admin that shows warnings after each save."""
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         super().save_model(request, obj, form, change)
@@ -122,10 +122,10 @@ class RuleAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none at
             self.message_user(request, warning, messages.WARNING)
 
     def warnings(self, row: Any) -> Iterator[str]:
-        """What is probably not meant."""
+        """Yield warnings about probable mistakes."""
         missing = self._missing(row)
         if missing:
-            yield str(_("There is no group %s, so nobody is in it.") % ", ".join(missing))
+            yield str(_("Unknown group %s: no user is a member.") % ", ".join(missing))
 
     def _missing(self, row: Any) -> list[str]:
         there = set(Group.objects.filter(name__in=row.groups).values_list("name", flat=True)) if row.groups else set()
@@ -133,14 +133,14 @@ class RuleAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none at
 
     @admin.display(description=_("groups"))
     def group_names(self, row: Any) -> str:
-        """Its groups in a row, and which of them is none."""
+        """Return the groups of a rule, with unknown groups marked."""
         missing = self._missing(row)
         return ", ".join(str(_NO_GROUP % name) if name in missing else name for name in row.groups)
 
 
 @admin.register(ToolPolicy)
 class ToolPolicyAdmin(RuleAdmin):
-    """Disables tools, asks for more than code does, and slows down."""
+    """Admin of the policies that disable tools, add requirements, or limit rates."""
 
     form = ToolPolicyForm
     list_display = ["tool", "server_name", "effect", "fits", "note"]
@@ -150,19 +150,19 @@ class ToolPolicyAdmin(RuleAdmin):
     def warnings(self, row: ToolPolicy) -> Iterator[str]:
         yield from super().warnings(row)
         if not self._fitting(row):
-            yield str(_("No tool that code registers is called so. What providers bring may be."))
+            yield str(_("No registered tool matches this name. Tools of providers may match."))
 
     def _fitting(self, row: ToolPolicy) -> list[str]:
         return [name for name in _tools(row.server) if fnmatchcase(name, row.tool)]
 
     @admin.display(description=_("server"), ordering="server")
     def server_name(self, row: ToolPolicy) -> str:
-        """The only server it is for."""
+        """Return the only server of the policy, or "all"."""
         return row.server or str(_("all"))
 
-    @admin.display(description=_("what it does"))
+    @admin.display(description=_("effect"))
     def effect(self, row: ToolPolicy) -> str:
-        """What is asked for, or that it is off; one on each line."""
+        """Return the requirements of the policy or that it disables, one per line."""
         asked = (
             (_("disabled"), row.disabled),
             (_("scopes: %s") % " ".join(row.scopes), row.scopes),
@@ -171,27 +171,27 @@ class ToolPolicyAdmin(RuleAdmin):
         )
         return format_html_join("", "<div>{}</div>", ((text,) for text, holds in asked if holds))
 
-    @admin.display(description=_("tools that it fits"))
+    @admin.display(description=_("matching tools"))
     def fits(self, row: ToolPolicy) -> str:
-        """The first of them."""
+        """Return the first matching tools."""
         found = self._fitting(row)
         return ", ".join(found[:SHOWN]) + (" …" if len(found) > SHOWN else "")
 
 
 @admin.register(ScopeGrant)
 class ScopeGrantAdmin(RuleAdmin):
-    """Says who may hold a scope."""
+    """Admin of the grants that restrict the holders of a scope."""
 
     form = ScopeGrantForm
     list_display = ["scope", "description", "group_names", "client_names", "tokens", "note"]
     search_fields = ["scope", "note"]
 
-    @admin.display(description=_("what it lets a client do"))
+    @admin.display(description=_("description"))
     def description(self, row: ScopeGrant) -> str:
-        """As MCP["SCOPES"] declares it."""
+        """Return the description from MCP["SCOPES"]."""
         return str(get_settings().scopes.get(row.scope, _("not declared")))
 
     @admin.display(description=_("clients"))
     def client_names(self, row: ScopeGrant) -> str:
-        """Its clients in a row."""
+        """Return the client identifiers in one line."""
         return ", ".join(row.clients)

@@ -1,4 +1,4 @@
-"""Sessions in the admin: who is connected, and the means to end it. Nothing here can be edited."""
+"""Admin of the sessions: connected clients, and actions to end sessions. Read-only."""
 
 from typing import Any
 
@@ -18,13 +18,13 @@ from mcp_django.runtime.sessions.events import call_topics, session_topic
 
 
 class StateFilter(admin.SimpleListFilter):
-    """Live sessions, or those that are over."""
+    """Filter by state: live sessions or ended ones."""
 
     title = _("state")
     parameter_name = "state"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        return [("live", _("live")), ("over", _("over"))]
+        return [("live", _("live")), ("over", _("ended"))]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Session]) -> QuerySet[Session]:
         live = Session.objects.live(idle=get_settings().limits.session_idle)
@@ -37,7 +37,7 @@ class StateFilter(admin.SimpleListFilter):
 
 
 class ActivityFilter(admin.SimpleListFilter):
-    """Sessions with a call or a stream open, as processes last said."""
+    """Filter by activity: sessions with or without open calls and streams, as last reported."""
 
     title = _("activity")
     parameter_name = "activity"
@@ -55,7 +55,7 @@ class ActivityFilter(admin.SimpleListFilter):
 
 
 class SessionList(ChangeList):
-    """Asks once for all of a page what is open."""
+    """Change list that reads the activity of all rows of a page at once."""
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
@@ -66,7 +66,7 @@ class SessionList(ChangeList):
 
 @admin.register(Session)
 class SessionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none at run time
-    """Looks at sessions and ends them, which takes the permission to change them."""
+    """List of sessions with actions to end them, which require the change permission."""
 
     list_display = ["client", "revision", "user", "server", "age", "seen", "calls", "streams", "state"]
     list_filter = [StateFilter, ActivityFilter, "server", "revision", "end_reason", "created"]
@@ -103,7 +103,7 @@ class SessionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none
         return False
 
     def has_end_permission(self, request: HttpRequest) -> bool:
-        """May the user end sessions? Asked by the actions."""
+        """Return True if the user may end sessions. Called by the actions."""
         return super().has_change_permission(request)
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
@@ -114,45 +114,48 @@ class SessionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none
 
     @admin.display(description=_("client"))
     def client(self, session: Session) -> str:
-        """Name and version, as the client gave them."""
+        """Return name and version as sent by the client."""
         info = session.client_info if isinstance(session.client_info, dict) else {}
         words = [str(info[name])[:60] for name in ("name", "version") if info.get(name)]
         return " ".join(words) or f"{session.key_prefix}…"
 
     @admin.display(description=_("age"), ordering="-created")
     def age(self, session: Session) -> str:
-        """How long ago it was opened."""
+        """Return the time since the session was opened."""
         return timesince(session.created, depth=1)
 
     @admin.display(description=_("last seen"), ordering="last_seen")
     def seen(self, session: Session) -> str:
-        """How long ago it was used, to within a minute."""
+        """Return the time since the last use, accurate to a minute."""
         return str(_("%s ago") % timesince(session.last_seen, depth=1))
 
-    @admin.display(description=_("calls in flight"))
+    @admin.display(description=_("running calls"))
     def calls(self, session: Session) -> int:
-        """In all processes, as of some seconds ago; not those under WSGI."""
+        """Return the number of running calls in all processes, some seconds old.
+
+        Calls under WSGI are not counted.
+        """
         return _activity(session).calls
 
     @admin.display(description=_("open streams"))
     def streams(self, session: Session) -> int:
-        """Of the session itself, in all processes, as of some seconds ago."""
+        """Return the number of open session streams in all processes, some seconds old."""
         return _activity(session).streams
 
     @admin.display(description=_("subscriptions"))
     def subscriptions(self, session: Session) -> int:
-        """Resources whose changes it wants to hear of."""
+        """Return the number of subscribed resources."""
         return ResourceSubscription.objects.filter(session=session).count()
 
     @admin.display(description=_("events"))
     def events(self, session: Session) -> int:
-        """Those for it alone that are in the log."""
+        """Return the number of logged events for this session alone."""
         about = Q(topic=session_topic(session.pk)) | Q(topic__startswith=call_topics(session.pk))
         return StreamEvent.objects.filter(about).count()
 
     @admin.display(description=_("state"))
     def state(self, session: Session) -> str:
-        """Live, expired, or why it is over."""
+        """Return the state: live, expired, or the reason of the end."""
         if session.terminated_at is not None:
             known = dict(EndReason.choices)
             return str(known.get(session.end_reason, session.end_reason))
@@ -165,7 +168,7 @@ class SessionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none
 
     @admin.action(description=_("End all sessions of these users"), permissions=["end"])
     def end_sessions_of_users(self, request: HttpRequest, queryset: QuerySet[Session]) -> None:
-        """End every session of the users of the selected ones."""
+        """End all sessions of the users of the selected sessions."""
         users = list(queryset.exclude(user=None).order_by().values_list("user", flat=True).distinct())
         if not users:
             self.message_user(request, _("The selected sessions have no user."), messages.WARNING)
@@ -179,7 +182,10 @@ class SessionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none
 
 
 def _activity(session: Session) -> Activity:
-    """What is open in it. A list knows it of all of its rows; the page of one session asks."""
+    """Return the open calls and streams of a session.
+
+    The change list reads them for all of its rows; the page of one session reads them here.
+    """
     known = vars(session)
     if "activity" not in known:
         known["activity"] = reported().get(session.pk, Activity())

@@ -1,4 +1,4 @@
-"""What the admin's pages of stored prompts and of stored resources have in common: warnings, versions, previews."""
+"""Common admin pages of stored prompts and resources: warnings, versions and previews."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -29,13 +29,13 @@ from mcp_django.server.primitives.base import Primitive
 
 
 def _permissions() -> list[str]:
-    """All permissions there are, as "app.codename"."""
+    """Return all permissions as "app.codename"."""
     found = Permission.objects.order_by("content_type__app_label", "codename")
     return [f"{label}.{name}" for label, name in found.values_list("content_type__app_label", "codename")]
 
 
 class StoredForm(forms.ModelForm):  # type: ignore[type-arg]  # it takes none at run time
-    """The fields that prompts and resources share."""
+    """Form fields common to prompts and resources."""
 
     server = forms.ChoiceField(required=False, label=_("Server"))
     permission = forms.CharField(required=False, label=_("Permission"), widget=SuggestingInput(_permissions))
@@ -43,9 +43,14 @@ class StoredForm(forms.ModelForm):  # type: ignore[type-arg]  # it takes none at
         check=check_scopes,
         required=False,
         label=_("Scopes"),
-        help_text=_("What has to be delegated to the caller's client: words with spaces between them."),
+        help_text=_("Scopes that the caller's client must hold, separated by spaces."),
     )
-    tags = WordsField(check=check_tags, required=False, label=_("Tags"), help_text=_("Words, for clients that sort."))
+    tags = WordsField(
+        check=check_tags,
+        required=False,
+        label=_("Tags"),
+        help_text=_("Words for clients that group by tags, separated by spaces."),
+    )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -59,28 +64,31 @@ class StoredForm(forms.ModelForm):  # type: ignore[type-arg]  # it takes none at
 
 
 class StoredAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none at run time
-    """Writes rows, keeps their versions, and shows what clients get. Each change is a version with its author."""
+    """Admin that saves rows with their versions, and previews them.
+
+    Each change is a version with its author.
+    """
 
     change_form_template = "mcp_django/admin/stored_change_form.html"
     list_filter = ["enabled", "server"]
     actions = ["enable", "disable"]
 
     def serving(self, row: Any) -> list[str]:
-        """The servers that it is for, and that serve what is stored."""
+        """Return the aliases of the servers that the row is for and that serve stored primitives."""
         found = get_settings().servers
         return [name for name in wiring.aliases() if found[name].stored and row.server in ("", name)]
 
     def taken_by(self, row: Any, alias: str) -> Primitive | None:
-        """What a server has registered in its place."""
+        """Return the registered primitive that a server serves instead of the row."""
         raise NotImplementedError
 
     def preview(self, row: Any, alias: str, request: HttpRequest) -> tuple[forms.Form | None, Preview | None]:
-        """What callers have to say, and what a client gets."""
+        """Return the form for the arguments, and the preview of the result."""
         raise NotImplementedError
 
     @admin.display(description=_("served by"))
     def state(self, row: Any) -> str:
-        """The servers that have it, or why none has."""
+        """Return the servers that serve the row, or the reason that none does."""
         if not row.enabled:
             return str(_("not enabled"))
         aliases = [alias for alias in self.serving(row) if self.taken_by(row, alias) is None]
@@ -92,7 +100,7 @@ class StoredAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none 
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         if change:
-            # What code has made of it since the last version would otherwise be forgotten.
+            # Changes by code since the last version would be lost otherwise.
             type(obj).objects.get(pk=obj.pk).record()
         super().save_model(request, obj, form, change)
 
@@ -104,32 +112,32 @@ class StoredAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none 
             self.message_user(request, warning, messages.WARNING)
 
     def settle(self, row: Any) -> None:
-        """Put in order what was saved, before it is a version."""
+        """Normalize a saved row before it is recorded as a version."""
 
     def warnings(self, row: Any) -> Iterator[str]:
-        """What whoever has saved it should know."""
+        """Yield warnings for the user who saved the row."""
         unknown = set(row.permission.split()).difference(_permissions())
         if unknown:
-            text = _("There is no permission %s, so nobody but superusers gets this.")
+            text = _("Unknown permission %s: only superusers can use this.")
             yield text % ", ".join(sorted(unknown))
         for alias in self.serving(row):
             taken = self.taken_by(row, alias)
             if taken is not None:
-                text = _("The server “%(server)s” serves %(source)s in its place.")
+                text = _("The server “%(server)s” serves %(source)s instead.")
                 yield text % {"server": alias, "source": taken.source}
         for other in type(row)._default_manager.exclude(pk=row.pk).exclude(server=row.server):
             if other.key == row.key and "" in (row.server, other.server):
-                text = _("The one for the server “%s” alone is served there in place of the one for all servers.")
+                text = _("The server “%s” serves its own entry instead of the entry for all servers.")
                 yield text % (row.server or other.server)
 
-    @admin.action(description=_("Enable what is selected"), permissions=["change"])
+    @admin.action(description=_("Enable the selected entries"), permissions=["change"])
     def enable(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Serve it."""
+        """Enable the selected rows."""
         self._switch(request, queryset, enabled=True)
 
-    @admin.action(description=_("Disable what is selected"), permissions=["change"])
+    @admin.action(description=_("Disable the selected entries"), permissions=["change"])
     def disable(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Serve it no more."""
+        """Disable the selected rows."""
         self._switch(request, queryset, enabled=False)
 
     def _switch(self, request: HttpRequest, queryset: QuerySet[Any], *, enabled: bool) -> None:
@@ -141,7 +149,7 @@ class StoredAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none 
                 row.save()
                 row.record(request.user)
                 self.log_change(request, row, [{"changed": {"fields": [str(_("enabled"))]}}])
-        text = ngettext("%d was changed.", "%d were changed.", len(rows)) % len(rows)
+        text = ngettext("%d entry was changed.", "%d entries were changed.", len(rows)) % len(rows)
         self.message_user(request, text, messages.SUCCESS if rows else messages.WARNING)
 
     # Pages
@@ -163,7 +171,7 @@ class StoredAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none 
         return super().render_change_form(request, context, *args, **kwargs)
 
     def preview_view(self, request: HttpRequest, object_id: str) -> HttpResponseBase:
-        """What a client gets."""
+        """Show the result that a client gets."""
         row = self._seen(request, object_id)
         aliases = [row.server] if row.server in get_settings().servers else list(wiring.aliases())
         asked = request.POST.get("_server")
@@ -173,14 +181,14 @@ class StoredAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none 
         return self._page(request, "preview", row, _("Preview"), **more)
 
     def versions_view(self, request: HttpRequest, object_id: str) -> HttpResponseBase:
-        """All versions."""
+        """List all versions."""
         row = self._seen(request, object_id)
         versions = row.versions.select_related("user").defer("data")
         listed = [(version, self._url("version", row.pk, version.number)) for version in versions]
         return self._page(request, "versions", row, _("Versions"), versions=listed)
 
     def version_view(self, request: HttpRequest, object_id: str, number: int) -> HttpResponseBase:
-        """One version: what it changed, and what restoring it would change."""
+        """Show one version: its changes, and the changes that restoring it would make."""
         row = self._seen(request, object_id)
         version = row.versions.filter(number=number).first()
         if version is None:
@@ -213,11 +221,11 @@ class StoredAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none 
                 if made is not None:
                     self.log_change(request, row, str(made.note))
         except ValidationError as problem:
-            text = _("This cannot be restored: %s") % " ".join(problem.messages)
+            text = _("Restoring failed: %s") % " ".join(problem.messages)
             self.message_user(request, text, messages.ERROR)
             return HttpResponseRedirect(self._url("version", row.pk, version.number))
         if made is None:
-            self.message_user(request, _("It is like that already."), messages.WARNING)
+            self.message_user(request, _("Nothing to restore: the current state is the same."), messages.WARNING)
             return there
         self.message_user(request, _("Version %d is restored.") % version.number, messages.SUCCESS)
         for warning in self.warnings(row):
@@ -225,7 +233,12 @@ class StoredAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none 
         return there
 
     def _seen(self, request: HttpRequest, object_id: str) -> Any:
-        """The row, for those who may look at it."""
+        """Return the row if the user may view it.
+
+        Raises:
+            PermissionDenied: the user may not view the row.
+            Http404: the row does not exist.
+        """
         row: Stored | None = self.get_object(request, unquote(object_id))
         if not self.has_view_permission(request, row):
             raise PermissionDenied

@@ -1,4 +1,4 @@
-"""Prompts in the admin: written with their arguments and messages, tried out, and looked back at."""
+"""Admin of stored prompts: arguments, messages, previews and versions."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -23,7 +23,7 @@ from mcp_django.server.primitives.base import Primitive
 
 
 class PromptForm(StoredForm):
-    """A prompt."""
+    """Form of a prompt."""
 
     class Meta:
         model = StoredPrompt
@@ -31,12 +31,12 @@ class PromptForm(StoredForm):
 
 
 class ArgumentForm(forms.ModelForm):  # type: ignore[type-arg]  # it takes none at run time
-    """An argument."""
+    """Form of an argument."""
 
     choices = LinesField(
         required=False,
         label=_("Choices"),
-        help_text=_("One on each line. Suggested to people; nothing else is taken."),
+        help_text=_("One choice per line. Users see them as suggestions; other values are rejected."),
         widget=forms.Textarea(attrs={"rows": 3, "cols": 12}),
     )
 
@@ -53,7 +53,7 @@ class ArgumentForm(forms.ModelForm):  # type: ignore[type-arg]  # it takes none 
 
 
 class MessageForm(forms.ModelForm):  # type: ignore[type-arg]  # it takes none at run time
-    """A message."""
+    """Form of a message."""
 
     class Meta:
         model = StoredMessage
@@ -65,7 +65,7 @@ class MessageForm(forms.ModelForm):  # type: ignore[type-arg]  # it takes none a
 
 
 class ArgumentFormSet(BaseInlineFormSet):  # type: ignore[type-arg]  # it takes none at run time
-    """The arguments, which Django checks before the messages."""
+    """Form set of the arguments. Django validates it before the messages."""
 
     def clean(self) -> None:
         super().clean()
@@ -73,7 +73,7 @@ class ArgumentFormSet(BaseInlineFormSet):  # type: ignore[type-arg]  # it takes 
 
 
 class MessageFormSet(BaseInlineFormSet):  # type: ignore[type-arg]  # it takes none at run time
-    """The messages, whose placeholders are arguments."""
+    """Form set of the messages. Their placeholders must be names of arguments."""
 
     def clean(self) -> None:
         super().clean()
@@ -88,9 +88,11 @@ class MessageFormSet(BaseInlineFormSet):  # type: ignore[type-arg]  # it takes n
                 for name in names_in(data.get(field) or ""):
                     if name not in known:
                         said = unknown(name, known, "argument")
-                        form.add_error(field, _("$%(name)s is no placeholder: %(why)s.") % {"name": name, "why": said})
+                        form.add_error(
+                            field, _("Invalid placeholder $%(name)s: %(why)s.") % {"name": name, "why": said}
+                        )
         if kept == 0 and not self.non_form_errors():
-            raise forms.ValidationError(_("A prompt has a message at least."))
+            raise forms.ValidationError(_("A prompt needs at least one message."))
 
     def _is_empty(self, form: Any) -> bool:
         return bool(form.empty_permitted and not form.has_changed())
@@ -104,7 +106,10 @@ def _kept(formset: Any) -> Iterator[dict[str, Any]]:
 
 
 class PartInline(InlineModelAdmin):  # type: ignore[type-arg]  # it takes none at run time
-    """Who may change a prompt may change its parts: they have no permissions of their own."""
+    """Inline rows that follow the permissions of their prompt.
+
+    They have no permissions of their own.
+    """
 
     extra = 0
     ordering = ["position", "pk"]
@@ -130,7 +135,7 @@ class PartInline(InlineModelAdmin):  # type: ignore[type-arg]  # it takes none a
 
 
 class ArgumentInline(PartInline):
-    """What callers give."""
+    """Inline rows of the arguments."""
 
     template = "admin/edit_inline/tabular.html"
 
@@ -140,7 +145,7 @@ class ArgumentInline(PartInline):
 
 
 class MessageInline(PartInline):
-    """What clients get."""
+    """Inline rows of the messages."""
 
     template = "admin/edit_inline/stacked.html"
 
@@ -155,7 +160,7 @@ class MessageInline(PartInline):
 
 @admin.register(StoredPrompt)
 class StoredPromptAdmin(StoredAdmin):
-    """Writes prompts."""
+    """Admin of stored prompts."""
 
     form = PromptForm
     inlines = [ArgumentInline, MessageInline]
@@ -192,7 +197,10 @@ class StoredPromptAdmin(StoredAdmin):
 
 
 class SampleForm(forms.Form):
-    """Values to try a prompt with. Whether they will do is the server's to say, as it would to a client."""
+    """Form with sample values for a prompt.
+
+    The server validates the values, as it would for a client.
+    """
 
     def __init__(self, arguments: "list[StoredArgument]", data: Any = None) -> None:
         super().__init__(data, prefix="argument")
@@ -206,7 +214,7 @@ class SampleForm(forms.Form):
             self.fields[one.name] = field
 
     def samples(self) -> dict[str, str]:
-        """Argument to value; what is left empty is not given."""
+        """Return the values by argument name. Empty fields are left out."""
         if not self.is_bound:
             return {name: str(field.initial) for name, field in self.fields.items()}
         values = {name: self[name].data for name in self.fields}
@@ -214,7 +222,7 @@ class SampleForm(forms.Form):
 
 
 def _put_in_order(formset: Any) -> None:
-    """Those without a position come after those that have one, as they stand on the page."""
+    """Place rows without a position after those with one, in the order of the page."""
     last = max((form.instance.position or 0 for form in formset.forms), default=0)
     for form in formset.extra_forms:
         if not form.instance.position:

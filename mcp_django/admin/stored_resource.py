@@ -1,4 +1,4 @@
-"""Resources in the admin: written or uploaded, looked at as clients read them, and looked back at."""
+"""Admin of stored resources: texts, uploads, previews and versions."""
 
 import mimetypes
 from typing import Any
@@ -20,12 +20,12 @@ _TEXTS = ("application/json", "application/xml", "application/yaml", "applicatio
 
 
 class ResourceForm(StoredForm):
-    """A resource. A file that is a text is kept as a text."""
+    """Form of a resource. An uploaded text file is stored as text."""
 
     upload = forms.FileField(
         required=False,
         label=_("Upload a file"),
-        help_text=_("In place of what is there. Up to %d MiB.") % (DATA // 1024**2),
+        help_text=_("Replaces the current content. Up to %d MiB.") % (DATA // 1024**2),
     )
     remove_file = forms.BooleanField(required=False, label=_("Remove the file"))
 
@@ -54,7 +54,7 @@ class ResourceForm(StoredForm):
     def clean_upload(self) -> Any:
         upload = self.cleaned_data["upload"]
         if upload is not None and upload.size > DATA:
-            raise forms.ValidationError(_("This file is too large."), code="size")
+            raise forms.ValidationError(_("The file is too large: upload a smaller one."), code="size")
         return upload
 
     def clean(self) -> Any:
@@ -73,7 +73,7 @@ class ResourceForm(StoredForm):
 
 
 def _text_of(content: bytes, mime_type: str) -> str | None:
-    """The file's text, if that is what it is."""
+    """Return the text of a file, or None if it is not a text file."""
     if len(content) > TEXT or not (mime_type.startswith("text/") or mime_type in _TEXTS):
         return None
     try:
@@ -85,7 +85,7 @@ def _text_of(content: bytes, mime_type: str) -> str | None:
 
 @admin.register(StoredResource)
 class StoredResourceAdmin(StoredAdmin):
-    """Writes resources."""
+    """Admin of stored resources."""
 
     form = ResourceForm
     list_display = ["uri", "name", "state", "mime_type", "bytes", "permission", "updated"]
@@ -94,7 +94,7 @@ class StoredResourceAdmin(StoredAdmin):
 
     def get_queryset(self, request: HttpRequest) -> Any:
         found = super().get_queryset(request)
-        # The list shows neither.
+        # The list shows neither text nor data.
         match = request.resolver_match
         is_list = match is not None and str(match.url_name).endswith("_changelist")
         return found.defer("text", "data") if is_list else found
@@ -123,10 +123,10 @@ class StoredResourceAdmin(StoredAdmin):
 
     @admin.display(description=_("file"))
     def file(self, row: StoredResource) -> str:
-        """How large it is."""
+        """Return the size of the file."""
         return filesizeformat(row.size) if row.data is not None else "-"
 
     @admin.display(description=_("size"), ordering="size")
     def bytes(self, row: StoredResource) -> str:
-        """How large it is."""
+        """Return the size of the content."""
         return filesizeformat(row.size)

@@ -1,4 +1,7 @@
-"""Personal access tokens in the admin: made, listed, revoked. The token is shown once, on the page after it is made."""
+"""Admin of personal access tokens: create, list and revoke.
+
+A token is shown once, on the page after its creation.
+"""
 
 from datetime import timedelta
 from typing import Any
@@ -24,13 +27,13 @@ from mcp_django.models.token import DEFAULT_DAYS, check_scopes
 
 
 class TokenForm(forms.ModelForm):  # type: ignore[type-arg]  # it takes none at run time
-    """What the maker of a token decides."""
+    """Form of a new token."""
 
     scopes = WordsField(
         check=check_scopes,
         required=False,
         label=_("Scopes"),
-        help_text=_("What it may be used for: words with spaces between them. The user's permissions limit it too."),
+        help_text=_("Allowed scopes, separated by spaces. The user's permissions apply too."),
     )
     audience = forms.ChoiceField(required=False, label=_("Server"))
 
@@ -47,13 +50,16 @@ class TokenForm(forms.ModelForm):  # type: ignore[type-arg]  # it takes none at 
     def clean_expires_at(self) -> Any:
         expires = self.cleaned_data["expires_at"]
         if expires is not None and expires <= timezone.now():
-            raise ValidationError(_("This is in the past."), code="past")
+            raise ValidationError(_("The time is in the past: choose a future time."), code="past")
         return expires
 
 
 @admin.register(PersonalAccessToken)
 class PersonalAccessTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none at run time
-    """Makes and revokes tokens. Only superusers make them for others: a token acts in its user's name."""
+    """Create and revoke tokens.
+
+    Only superusers may create tokens for other users, because a token acts for its user.
+    """
 
     form = TokenForm
     list_display = ["name", "user", "prefix", "scope_words", "server", "expires_at", "last_used_at", "state"]
@@ -66,7 +72,7 @@ class PersonalAccessTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # i
         return False
 
     def has_revoke_permission(self, request: HttpRequest) -> bool:
-        """May the user revoke tokens? Asked by the action."""
+        """Return True if the user may revoke tokens. Called by the action."""
         return super().has_change_permission(request)
 
     def get_fields(self, request: HttpRequest, obj: PersonalAccessToken | None = None) -> Any:
@@ -95,7 +101,10 @@ class PersonalAccessTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # i
         self.message_user(request, format_html("{}<br><code>{}</code>", text, token), messages.SUCCESS)
 
     def response_add(self, request: HttpRequest, obj: Any, post_url_continue: str | None = None) -> HttpResponse:
-        """Show the token in this very response: a redirect would put the message, and so the token, into storage."""
+        """Show the token in this response.
+
+        A redirect would write the message, and with it the token, to storage.
+        """
         there = reverse(f"{self.admin_site.name}:{self.opts.app_label}_{self.opts.model_name}_changelist")
         context = {
             **self.admin_site.each_context(request),
@@ -108,24 +117,24 @@ class PersonalAccessTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # i
 
     @admin.display(description=_("scopes"))
     def scope_words(self, token: PersonalAccessToken) -> str:
-        """Its scopes in a row."""
+        """Return the scopes in one line."""
         return " ".join(token.scopes)
 
     @admin.display(description=_("server"), ordering="audience")
     def server(self, token: PersonalAccessToken) -> str:
-        """The only server it is for."""
+        """Return the only server of the token, or "all"."""
         return token.audience or str(_("all"))
 
     @admin.display(description=_("state"))
     def state(self, token: PersonalAccessToken) -> str:
-        """Usable, expired or revoked."""
+        """Return the state: usable, expired or revoked."""
         if token.revoked_at is not None:
             return str(_("revoked"))
         return str(_("usable") if token.is_usable else _("expired"))
 
     @admin.action(description=_("Revoke selected tokens"), permissions=["revoke"])
     def revoke(self, request: HttpRequest, queryset: QuerySet[PersonalAccessToken]) -> None:
-        """Revoke the tokens. Workers that trust one for a moment forget it within TOKEN_CACHE_SECONDS."""
+        """Revoke the tokens. Workers that cache one discard it within TOKEN_CACHE_SECONDS."""
         revoked = sum(token.revoke() for token in queryset)
         text = ngettext("%d token was revoked.", "%d tokens were revoked.", revoked) % revoked
         self.message_user(request, text, messages.SUCCESS if revoked else messages.WARNING)

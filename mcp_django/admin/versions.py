@@ -1,4 +1,4 @@
-"""What is different between two versions, line by line."""
+"""Line-by-line comparison of two versions."""
 
 import base64
 import difflib
@@ -9,30 +9,30 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 COMPARED = 2000
-"""Lines that two versions may differ in. Comparing more takes too long for a page."""
+"""Maximum number of differing lines. Comparing more takes too long for a page."""
 SHOWN = 5000
-"""Lines that a page shows."""
+"""Maximum number of lines on a page."""
 AROUND = 3
-"""Lines that are the same, shown around each difference."""
+"""Number of equal lines shown around each difference."""
 _ORDER = (
     *("role", "kind", "uri", "name", "title", "description", "required", "default", "choices"),
     *("server", "enabled", "permission", "scopes", "tags", "mime_type", "audience", "priority", "text", "data"),
     *("arguments", "messages"),
 )
-"""How fields follow one another. PostgreSQL has an order of its own for what is in a JSON object."""
+"""Order of the fields. PostgreSQL does not keep the order of a JSON object."""
 _KINDS = {"+": "added", "-": "removed", "@": "place", " ": "same"}
 
 
 class Line(NamedTuple):
-    """One line of a comparison."""
+    """Line of a comparison."""
 
     kind: str
-    """`added`, `removed`, `same`, or `place` between two places."""
+    """`added`, `removed`, `same`, or `place` for the header between two places."""
     text: str
 
 
 def written(data: Mapping[str, Any]) -> list[str]:
-    """A snapshot as lines for people to read."""
+    """Render a snapshot as lines of text."""
     lines: list[str] = []
     for name, value in _ordered(data):
         if isinstance(value, list) and value and isinstance(value[0], dict):
@@ -62,9 +62,13 @@ def _field(name: str, value: Any) -> Iterator[str]:
 
 
 def compared(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Line] | None:
-    """How `after` differs from `before`; nothing when it does not, None when it does in too many lines."""
+    """Compare two snapshots line by line.
+
+    Returns:
+        No lines if they are equal, None if too many lines differ.
+    """
     old, new = written(before), written(after)
-    # What is equal at both ends costs nothing then: comparing takes the product of what is left.
+    # Equal lines at both ends are skipped, because the cost is the product of the two lengths.
     start = _same(old, new)
     end = _same(reversed(old[start:]), reversed(new[start:]))
     if max(len(old), len(new)) - start - end > COMPARED:

@@ -1,4 +1,4 @@
-"""Form fields for lists of words and of lines, and a box that suggests what to write."""
+"""Form fields for lists of words and lines, and a text input with suggestions."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -9,7 +9,7 @@ from django.utils.safestring import SafeString
 
 
 class WordsField(forms.CharField):
-    """A list of words with spaces between them, each once and sorted."""
+    """List of distinct words separated by spaces, sorted."""
 
     def __init__(self, *, check: Callable[[Any], None], **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -30,7 +30,7 @@ class WordsField(forms.CharField):
 
 
 class LinesField(forms.CharField):
-    """A list of texts, one on each line, each once and in the order that they have."""
+    """List of distinct texts, one per line, in the given order."""
 
     widget = forms.Textarea
 
@@ -46,7 +46,7 @@ class LinesField(forms.CharField):
 
 
 class SuggestingInput(forms.TextInput):
-    """A box for text that suggests what `options` gives when it is shown."""
+    """Text input with suggestions. They are computed by `options` on each rendering."""
 
     def __init__(self, options: Callable[[], Iterable[str]], attrs: Any = None) -> None:
         super().__init__({"size": 60, **(attrs or {})})

@@ -68,7 +68,7 @@ def test_all_servers_of_the_setting_are_listed_without_secrets(operator: Client)
     assert f"{sys.executable} (1 argument)" in section(content, "weather")
     for text in ("https://api.example/mcp?…", "OAuth, allowed by each user", "http"):
         assert text in section(content, "github")
-    for text in ("wss://live.example/ws", "headers of the setting", "websocket"):
+    for text in ("wss://live.example/ws", "headers in the setting", "websocket"):
         assert text in section(content, "plain")
     assert content.count("No process has used it") == 3
     assert content.count("Check now") == 3
@@ -131,12 +131,12 @@ def test_rows_of_servers_that_the_setting_has_no_more_are_not_shown(operator: Cl
 
 @override_settings(MCP={"AUTH": "none"})
 def test_without_servers_the_page_says_where_they_are_named(operator: Client) -> None:
-    assert "No servers are used" in page(operator)
+    assert "No servers are configured" in page(operator)
 
 
 @override_settings(MCP={"AUTH": "none", "CLIENTS": {"weather": {"URL": "s3cret"}}})
 def test_a_setting_that_cannot_be_read_is_said(operator: Client) -> None:
-    assert "The MCP setting cannot be read" in page(operator)
+    assert "The MCP setting is invalid" in page(operator)
     assert operator.post(reverse(CHECK, args=["weather"])).status_code == 404
 
 
@@ -173,7 +173,7 @@ def test_a_check_says_what_it_found_and_keeps_it(operator: Client, monkeypatch: 
     monkeypatch.setattr(client_health, "check_client", check)
     response = operator.post(reverse(CHECK, args=["weather"]), follow=True)
     assert response.redirect_chain == [(f"{reverse(LIST)}#weather", 302)]
-    assert "The server weather is there: 3 tools, connected in 250 ms." in response.content.decode()
+    assert "The server weather is available: 3 tools, connected in 250 ms." in response.content.decode()
     assert asked == [("weather", "ada", client_health.LIMIT)]
     assert ClientHealth.objects.get(alias="weather").server == "weatherd 1"
 
@@ -182,7 +182,7 @@ def test_a_server_that_is_down_is_said_to_be(operator: Client) -> None:
     """All the way: the program ends at once."""
     content = operator.post(reverse(CHECK, args=["weather"]), follow=True).content.decode()
     assert "s3cret" not in content
-    assert 'class="error">The server weather cannot be used: ServerEnded' in content
+    assert 'class="error">Connecting to the server weather failed: ServerEnded' in content
     assert ">failed<" in section(content, "weather")
 
 

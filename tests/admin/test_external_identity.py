@@ -53,9 +53,9 @@ def test_a_superuser_links_another_user(browser: Client) -> None:
 
 
 def test_without_an_issuer_the_form_says_why_there_is_none_to_choose(browser: Client) -> None:
-    assert "describes none" not in browser.get(reverse(ADD)).content.decode()
+    assert "is empty" not in browser.get(reverse(ADD)).content.decode()
     with override_settings(MCP={"AUTH": "token"}):
-        assert "describes none" in browser.get(reverse(ADD)).content.decode()
+        assert "is empty" in browser.get(reverse(ADD)).content.decode()
 
 
 def test_a_subject_is_linked_once(browser: Client) -> None:

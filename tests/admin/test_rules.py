@@ -49,7 +49,7 @@ def test_a_policy_is_written_logged_and_holds_at_once(browser: Client) -> None:
     asked = RULEBOOK.read().of_tool("default", "order_get")
     assert asked.scopes == {"orders:write"}
     assert LogEntry.objects.get().get_change_message() == "Added."
-    assert "No tool that code registers is called so" in page(response)
+    assert "No registered tool matches this name" in page(response)
 
 
 def test_the_declared_scopes_are_there_to_choose_from_with_what_they_mean(browser: Client) -> None:
@@ -101,14 +101,12 @@ def test_a_group_that_is_gone_stays_in_the_rule_and_is_said_to_be(browser: Clien
     row = ToolPolicy.objects.create(tool="x", groups=["editors"])
     group.delete()
     url = reverse("admin:mcp_django_toolpolicy_change", args=[row.pk])
-    assert "editors (there is no such group)" in page(browser.get(url))
+    assert "editors (unknown group)" in page(browser.get(url))
     response = browser.post(url, {"tool": "x", "groups": ["editors"]}, follow=True)
-    assert "There is no group editors" in page(response)
+    assert "Unknown group editors" in page(response)
     row.refresh_from_db()
     assert row.groups == ["editors"]
-    assert "groups: editors (there is no such group)" in page(
-        browser.get(reverse("admin:mcp_django_toolpolicy_changelist"))
-    )
+    assert "groups: editors (unknown group)" in page(browser.get(reverse("admin:mcp_django_toolpolicy_changelist")))
 
 
 def test_the_lists_say_what_holds(browser: Client) -> None:

@@ -134,11 +134,11 @@ def test_messages_are_counted_from_one_in_the_order_that_was_meant(browser: Clie
 def test_values_that_clients_cannot_use_are_refused_with_the_reason(browser: Client, subtests: pytest.Subtests) -> None:
     cases = (
         (form("Hi $whom", arguments=["who"]), "unknown argument &#x27;whom&#x27;; did you mean &#x27;who&#x27;?"),
-        (form({"kind": "link", "uri": "docs://$whom"}, arguments=["who"]), "$whom is no placeholder"),
+        (form({"kind": "link", "uri": "docs://$whom"}, arguments=["who"]), "Invalid placeholder $whom"),
         (form("costs $5"), "write $$ for the sign itself"),
-        (form("Hi $who", arguments=[{"name": "who", "DELETE": "on"}]), "$who is no placeholder"),
-        (form(), "a message at least"),
-        (form({"text": "Hi", "DELETE": "on"}), "a message at least"),
+        (form("Hi $who", arguments=[{"name": "who", "DELETE": "on"}]), "Invalid placeholder $who"),
+        (form(), "at least one message"),
+        (form({"text": "Hi", "DELETE": "on"}), "at least one message"),
         (form("Hi", name="two words"), "1 to 64 letters"),
         (form("Hi", arguments=["who", "who"]), "duplicate"),
         (form("Hi", arguments=["2nd"]), "does not begin with a digit"),
@@ -159,9 +159,9 @@ def test_what_is_not_used_is_said(browser: Client) -> None:
 
 
 def test_a_permission_that_does_not_exist_is_said(browser: Client) -> None:
-    assert "no permission shop.nothing" in save(browser, form("Hi", permission="shop.nothing"))
+    assert "Unknown permission shop.nothing" in save(browser, form("Hi", permission="shop.nothing"))
     page = save(browser, form("Hi", name="other", permission="mcp_django.view_session"))
-    assert "There is no permission" not in page
+    assert "Unknown permission" not in page
 
 
 def test_a_prompt_behind_one_that_code_registers_is_said(browser: Client) -> None:
@@ -180,7 +180,7 @@ def test_a_prompt_behind_one_that_code_registers_is_said(browser: Client) -> Non
 
 def test_a_prompt_for_one_server_in_place_of_one_for_all_is_said(browser: Client) -> None:
     save(browser, form("Hi"))
-    assert "alone is served there" in save(browser, form("Hi", server="staff"))
+    assert "serves its own entry instead" in save(browser, form("Hi", server="staff"))
 
 
 def test_what_code_has_changed_meanwhile_is_a_version_too(browser: Client) -> None:
@@ -224,7 +224,7 @@ def test_versions_are_listed_compared_and_restored(browser: Client) -> None:
     assert StoredPrompt.objects.get().snapshot() == first.data
     assert "Restored from version 1" in LogEntry.objects.latest("pk").change_message
     again = browser.post(url("version", row.pk, 3), follow=True)
-    assert "like that already" in again.content.decode()
+    assert "the current state is the same" in again.content.decode()
     assert row.versions.count() == 3
 
 

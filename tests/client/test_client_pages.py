@@ -444,5 +444,5 @@ def test_the_admin_says_what_could_not_be_ended_there(root: Client, ada: User, p
     chosen = [str(kept.pk) for kept in ClientToken.objects.all()]
     form = {"action": "delete_selected", "_selected_action": chosen, "post": "yes"}
     answer = root.post("/admin/mcp_django/clienttoken/", form, follow=True)
-    assert "2 connections could not be ended there" in answer.content.decode()
+    assert "2 connections could not be revoked at the server" in answer.content.decode()
     assert not ClientToken.objects.exists()
