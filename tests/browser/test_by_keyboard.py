@@ -51,7 +51,7 @@ def test_a_program_on_this_computer_may_send_the_browser_on(open_page: Open, lis
 def test_who_takes_all_ticks_away_is_told(open_page: Open) -> None:
     keys = open_page(authorization_path(make_client()))
     keys.to("Look up").press("Space").to("Change").press("Space").to("Allow").submit()
-    assert "Nothing is ticked" in keys.page.get_by_role("alert").inner_text()
+    assert "Nothing is selected" in keys.page.get_by_role("alert").inner_text()
     keys.to("Look up").press("Space").to("Allow")
     assert "code" in keys.leave("Enter", WEB)
 
@@ -74,7 +74,7 @@ def test_another_user_logs_in(open_page: Open) -> None:
 def test_access_is_taken_away(open_page: Open, person: User) -> None:
     consents.give(person, make_client(source=Source.DOCUMENT), [MCP], SCOPES)
     keys = open_page("/o/connections/").to("Take access away").press("Enter").to("Take it away now").submit()
-    assert keys.page.get_by_role("status").inner_text() == "Claude has no access any more."
+    assert keys.page.get_by_role("status").inner_text() == "Access of Claude was withdrawn."
     assert Consent.objects.get().revoked is not None
 
 
@@ -88,7 +88,7 @@ def test_a_token_is_made_and_revoked(open_page: Open, person: User) -> None:
     keys.to("I have copied it").submit()
     assert token not in keys.page.content()
     keys.to("Revoke").press("Enter").to("Revoke it now").submit()
-    assert keys.page.get_by_role("status").inner_text() == "The token “CI” is revoked."
+    assert keys.page.get_by_role("status").inner_text() == "The token “CI” was revoked."
     row.refresh_from_db()
     assert not row.is_usable
 

@@ -1,9 +1,11 @@
-"""The embedded authorization server, on django-oauth-toolkit: clients register, users consent, tokens are made here.
+"""Embedded authorization server, built on django-oauth-toolkit.
 
-INSTALLED_APPS = [..., "oauth2_provider", "mcp_django", "mcp_django.contrib.oauth"]
-OAUTH2_PROVIDER = oauth2_provider_settings(issuer="https://host.example")
+It registers clients, obtains the consent of users, and issues tokens.
 
-urlpatterns = [path("", include("mcp_django.contrib.oauth.urls")), ...]
+    INSTALLED_APPS = [..., "oauth2_provider", "mcp_django", "mcp_django.contrib.oauth"]
+    OAUTH2_PROVIDER = oauth2_provider_settings(issuer="https://host.example")
+
+    urlpatterns = [path("", include("mcp_django.contrib.oauth.urls")), ...]
 """
 
 from mcp_django.contrib.oauth.provider_settings import oauth2_provider_settings

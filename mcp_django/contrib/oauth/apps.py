@@ -6,7 +6,7 @@ from django.utils.translation import gettext_lazy as _
 
 
 class OAuthConfig(AppConfig):
-    """Registers the system checks, and has what is revoked forgotten by those who know it."""
+    """App that registers system checks and connects signals that invalidate caches."""
 
     name = "mcp_django.contrib.oauth"
     label = "mcp_oauth"
@@ -14,10 +14,14 @@ class OAuthConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def import_models(self) -> None:
-        """Raises ImproperlyConfigured without the app that ours stands on, before that fails by words of its own."""
+        """Check that django-oauth-toolkit is installed, before its import fails.
+
+        Raises:
+            ImproperlyConfigured: the app "oauth2_provider" is missing.
+        """
         if not apps.is_installed("oauth2_provider"):
             raise ImproperlyConfigured(
-                'mcp_django.contrib.oauth stands on django-oauth-toolkit: add "oauth2_provider" to INSTALLED_APPS.'
+                'mcp_django.contrib.oauth requires django-oauth-toolkit: add "oauth2_provider" to INSTALLED_APPS.'
             )
         super().import_models()
 

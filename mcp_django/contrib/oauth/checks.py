@@ -1,4 +1,4 @@
-"""Is the authorization server set up so that its tokens mean what they say?
+"""System checks of the authorization server's configuration.
 
 The ids are listed in `mcp_django.checks`.
 """
@@ -23,7 +23,7 @@ from mcp_django.contrib.oauth.provider_settings import GATES, REPLACED, checked_
 DISTRIBUTION, AT_LEAST, BELOW = "django-oauth-toolkit", (3, 4, 1), (3, 6)
 LONG: Final = 60 * MINUTE
 NAMES: Final = ("authorize", "token", "revoke-token", "introspect", "dcr-register")
-MADE_BY: Final = 'OAUTH2_PROVIDER = oauth2_provider_settings(issuer="https://…") sets all of it.'
+MADE_BY: Final = 'OAUTH2_PROVIDER = oauth2_provider_settings(issuer="https://…") sets all of these.'
 _FALSE: Final = ("ALLOW_URI_WILDCARDS", "REFRESH_TOKEN_GRACE_PERIOD_SECONDS", "CIMD_ENABLED", "DCR_ENABLED")
 _TRUE: Final = ("PKCE_REQUIRED", "ROTATE_REFRESH_TOKEN", "REFRESH_TOKEN_REUSE_PROTECTION")
 
@@ -34,7 +34,7 @@ def _is_here() -> bool:
 
 @register(Tags.security)
 def check_issuer(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
-    """Clients know the server by its issuer, and send codes and secrets there."""
+    """Check the issuer. Clients send codes and secrets to the issuer's URL."""
     if not _is_here():
         return []
     issuer = oauth_provider().get("OIDC_ISS_ENDPOINT")
@@ -44,16 +44,19 @@ def check_issuer(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[Check
         return [Error(f"{problem}.", hint=MADE_BY, id="mcp_django.E030")]
     if conf.is_usable() and conf.origin() not in (None, _origin(str(issuer))):
         message = (
-            f'The issuer {issuer} is not at MCP["ORIGIN"], {conf.origin()}: its metadata and pages have to be served '
-            "there as well."
+            f'The issuer {issuer} is not at MCP["ORIGIN"], {conf.origin()}: its metadata and pages must be served '
+            "at that origin as well."
         )
-        return [Warning(message, hint="Name one origin in both.", id="mcp_django.W030")]
+        return [Warning(message, hint="Use the same origin in both settings.", id="mcp_django.W030")]
     return []
 
 
 @register(Tags.security)
 def check_settings(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
-    """What is overridden must not undo what the rest relies on. Without an issuer nothing was made to be overridden."""
+    """Check that overridden settings do not weaken the server.
+
+    Without an issuer, `oauth2_provider_settings` was not used, and nothing can be overridden.
+    """
     return [
         Error(f'OAUTH2_PROVIDER["{name}"] {message}.', hint=MADE_BY, id="mcp_django.E031")
         for name, message in (_weaker() if _is_here() and oauth_provider().get("OIDC_ISS_ENDPOINT") else ())
@@ -64,23 +67,23 @@ def _weaker() -> Iterator[tuple[str, str]]:
     settings = oauth_provider()
     for name in (*(f"COMPLIANT_BCP_RFC9700_{gate}" for gate in GATES), *_TRUE):
         if settings.get(name) is not True:
-            yield name, "has to be True"
+            yield name, "must be True"
     for name in _FALSE:
         if settings.get(name):
-            yield name, "has to be off: what it does is done here in another way"
+            yield name, "must be off: mcp_django.contrib.oauth replaces this feature"
     for name, path in REPLACED.items():
         try:
             found, ours = import_string(settings.get(name) or "nothing"), import_string(path)
         except ImportError:
-            yield name, f"has to be {path}"
+            yield name, f"must be {path}"
             continue
         if not (isinstance(found, type) and issubclass(found, ours)) and found is not ours:
-            yield name, f"has to be {path}, or a class that is made of it"
+            yield name, f"must be {path}, or a subclass of it"
 
 
 @register(Tags.compatibility)
 def check_toolkit(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
-    """The toolkit is used by names that nobody promises, so that its versions are tried one by one."""
+    """Check the toolkit's version. The code uses private names, so each version is tested."""
     if not _is_here():
         return []
     try:
@@ -91,12 +94,12 @@ def check_toolkit(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[Chec
     if AT_LEAST <= numbers < BELOW:
         return []
     hint = f'pip install "{DISTRIBUTION}>=3.4.1,<3.6"'
-    return [Error(f"{DISTRIBUTION} {found} was not tried with this version.", hint=hint, id="mcp_django.E032")]
+    return [Error(f"{DISTRIBUTION} {found} is not supported by this version.", hint=hint, id="mcp_django.E032")]
 
 
 @register(Tags.urls)
 def check_urls(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
-    """The endpoints are ours, and no others have their names."""
+    """Check that the URL names resolve to the endpoints of this app."""
     if not _is_here() or conf.root_urlconf() is None:
         return []
     wrong = []
@@ -116,9 +119,9 @@ def check_urls(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMe
         return []
     return [
         Error(
-            f"The authorization server is not where clients look for it: {', '.join(wrong)}.",
+            f"Clients cannot find the authorization server: {', '.join(wrong)}.",
             hint='Add path("", include("mcp_django.contrib.oauth.urls")) to ROOT_URLCONF, '
-            "and nothing of oauth2_provider.urls.",
+            "and remove oauth2_provider.urls.",
             id="mcp_django.E033",
         )
     ]
@@ -126,7 +129,7 @@ def check_urls(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMe
 
 @register(Tags.security, deploy=True)
 def check_lifetimes(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
-    """Whoever finds an access token has it until it expires."""
+    """Check the lifetime of access tokens. A leaked token is valid until it expires."""
     if not _is_here() or not conf.is_usable():
         return []
     seconds = oauth_provider().get("ACCESS_TOKEN_EXPIRE_SECONDS") or get_settings().access_token
@@ -134,8 +137,8 @@ def check_lifetimes(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[Ch
         return []
     return [
         Warning(
-            f"Access tokens are good for {seconds / MINUTE:.0f} minutes.",
-            hint='MCP["OAUTH"]["ACCESS_TOKEN"] can be short: clients refresh tokens without asking anybody.',
+            f"Access tokens are valid for {seconds / MINUTE:.0f} minutes.",
+            hint='Set a shorter MCP["OAUTH"]["ACCESS_TOKEN"]: clients refresh tokens without user interaction.',
             id="mcp_django.W031",
         )
     ]
@@ -143,13 +146,13 @@ def check_lifetimes(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[Ch
 
 @register(Tags.security)
 def check_openid(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
-    """ID tokens are for clients; here nobody serves or takes them."""
+    """Check that OpenID Connect is off. The server issues and accepts no ID tokens."""
     if not _is_here() or not oauth_provider().get("OIDC_ENABLED"):
         return []
     return [
         Warning(
-            "OIDC_ENABLED is on, and the authorization server of MCP makes no ID tokens.",
-            hint="Serve OpenID Connect from an issuer of its own.",
+            "OIDC_ENABLED is on, but the authorization server of MCP issues no ID tokens.",
+            hint="Serve OpenID Connect from a separate issuer.",
             id="mcp_django.W032",
         )
     ]
@@ -157,13 +160,13 @@ def check_openid(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[Check
 
 @register(Tags.security)
 def check_use(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
-    """Tokens are made to be taken."""
+    """Check that the project accepts the tokens it issues."""
     if not _is_here() or not conf.is_usable() or "oauth" in conf.auth_names() or conf.issuer() is None:
         return []
     return [
         Warning(
-            'mcp_django.contrib.oauth makes tokens, and MCP["AUTH"] does not name "oauth": the endpoint refuses them.',
-            hint='Add "oauth" to MCP["AUTH"], or leave AUTH out. Silence this where they are for other servers alone.',
+            'mcp_django.contrib.oauth issues tokens, but MCP["AUTH"] lacks "oauth": the endpoint rejects them.',
+            hint='Add "oauth" to MCP["AUTH"], or remove AUTH. Silence this if tokens are for other servers only.',
             id="mcp_django.W033",
         )
     ]
@@ -171,7 +174,7 @@ def check_use(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMes
 
 @register(Tags.urls)
 def check_login(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
-    """Whom a client sends here has to be able to log in."""
+    """Check that users can log in when a client sends them to this server."""
     if not _is_here() or conf.root_urlconf() is None:
         return []
     try:
@@ -181,9 +184,9 @@ def check_login(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckM
     except (NoReverseMatch, Resolver404):
         return [
             Warning(
-                f"LOGIN_URL is {conf.login_url()!r}, which leads to nothing: nobody can log in to allow a client "
-                "something.",
-                hint='Name a login page there, or serve one, such as path("accounts/", include("django.contrib.auth.'
+                f"LOGIN_URL is {conf.login_url()!r}, which does not resolve: users cannot log in to "
+                "give a client access.",
+                hint='Set it to a login page, or serve one, such as path("accounts/", include("django.contrib.auth.'
                 'urls")) with a template registration/login.html.',
                 id="mcp_django.W034",
             )
@@ -194,7 +197,10 @@ def check_login(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckM
 
 
 def _serves_metadata() -> bool:
-    """Is the document at one of the places where clients look for it? Those below a script prefix are tried without."""
+    """Return True if the metadata is served at one of its well-known paths.
+
+    Paths below a script prefix are also tried without the prefix.
+    """
     prefix = get_script_prefix().rstrip("/")
     for place in places(conf.issuer() or ""):
         for path in (place, place.removeprefix(prefix)):

@@ -1,6 +1,7 @@
-"""Keeping credentials out of logs: oauthlib and the toolkit write codes, tokens and redirects with codes at DEBUG.
+"""Redaction of credentials in the logs of oauthlib and django-oauth-toolkit.
 
-Their records stay, without the secrets. The filters sit on the loggers, so that no handler sees any.
+Both log codes, tokens and redirects with codes at DEBUG. Their records are kept without the secrets. The filters are
+attached to the loggers, so that no handler receives a secret.
 """
 
 import logging
@@ -24,7 +25,7 @@ _PATTERNS: Final = (
 
 
 class Redact(logging.Filter):
-    """Takes credentials out of a record, and lets it pass."""
+    """Logging filter that redacts credentials and keeps the record."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         text = record.getMessage()
@@ -35,7 +36,7 @@ class Redact(logging.Filter):
 
 
 def redacted(text: str) -> str:
-    """The text without what are credentials of OAuth."""
+    """Return the text with credentials replaced."""
     first, *named = _PATTERNS
     text = first.sub(REDACTED, text)
     for pattern in named:
@@ -44,8 +45,9 @@ def redacted(text: str) -> str:
 
 
 def install() -> None:
-    """Put the filter on each logger of these packages. Records go to the logger of the module that writes them, whose
-    parents' filters do not see them.
+    """Attach the filter to each logger of these packages.
+
+    A record is filtered by the logger of the module that writes it. Filters of parent loggers do not apply.
     """
     for name in sorted(set(_loggers())):
         logger = logging.getLogger(name)
@@ -54,7 +56,7 @@ def install() -> None:
 
 
 def _loggers() -> Iterator[str]:
-    """The names of the modules, of which some are imported later or never."""
+    """Yield the names of all modules. Some are imported later or never."""
     for name in PACKAGES:
         spec = find_spec(name)
         for place in [] if spec is None else spec.submodule_search_locations or []:

@@ -1,4 +1,7 @@
-"""`MCP["OAUTH"]`: how the authorization server behaves. What django-oauth-toolkit itself is told comes from these."""
+"""Settings of the authorization server: `MCP["OAUTH"]`.
+
+The settings of django-oauth-toolkit are derived from them.
+"""
 
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -9,14 +12,14 @@ from mcp_django.contrib.oauth.redirects import is_private_use
 
 MINUTE, DAY = 60.0, 86400.0
 
-_scheme = matching(r"[a-z][a-z0-9+.-]*", "schemes in small letters, such as 'cursor'")
-_host = matching(r"\.?[a-z0-9-]+(\.[a-z0-9-]+)*", "hosts such as 'claude.ai', or '.example.com' for all below it")
+_scheme = matching(r"[a-z][a-z0-9+.-]*", "schemes in lower case, such as 'cursor'")
+_host = matching(r"\.?[a-z0-9-]+(\.[a-z0-9-]+)*", "hosts such as 'claude.ai', or '.example.com' for all its subdomains")
 
 
 def _native_scheme(raw: Any) -> str:
     found: str = _scheme(raw)
     if not is_private_use(found):
-        raise WrongValue("must not name a scheme of browsers")
+        raise WrongValue("must not contain a scheme reserved by browsers")
     return found
 
 
@@ -35,40 +38,56 @@ Lifetime = Annotated[float, _up_to(365 * DAY)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OAuthSettings:
-    """`MCP["OAUTH"]`."""
+    """Values of `MCP["OAUTH"]`."""
 
     code: Annotated[float, _up_to(600)] = 60.0
     """Seconds in which an authorization code can be exchanged, once."""
     access_token: Annotated[float, _up_to(DAY)] = 15 * MINUTE
-    """Seconds for which an access token is good."""
+    """Lifetime of an access token in seconds."""
     refresh_token: Lifetime = 30 * DAY
-    """Seconds without a refresh after which a client has to ask the user again."""
+    """Seconds without a refresh after which the user must consent again."""
     refresh_grace: Annotated[float, _up_to(60, zero=True)] = 30.0
-    """Seconds for which a refresh token that was just exchanged gives further pairs: to processes that share one, and
-    to clients that did not hear the answer. 0: never."""
+    """Seconds for which a superseded refresh token gives further pairs; 0 disables this.
+
+    Processes that share a token and clients that missed the response need it.
+    """
     siblings: Annotated[int, integer(0, 20)] = 5
-    """How many further pairs."""
+    """Maximum number of further pairs."""
     dynamic_registration: Flag = True
-    """May clients register themselves (RFC 7591)?"""
+    """True to allow dynamic client registration (RFC 7591)."""
     client_metadata_documents: Flag = True
-    """May the `client_id` be the URL of a document that describes the client?"""
+    """True to accept a `client_id` that is the URL of a metadata document."""
     document_hosts: Annotated[tuple[str, ...] | None, optional(several(_host))] = None
-    """The only hosts from which such documents are fetched; ".example.com" means all below it. None: any that is
-    public."""
+    """Hosts from which metadata documents are fetched; None means all public hosts.
+
+    ".example.com" includes all hosts below it.
+    """
     native_schemes: Annotated[tuple[str, ...], several(_native_scheme)] = ("cursor",)
-    """Private-use schemes (RFC 8252, section 7.1) that clients may be redirected to, besides https and loopback."""
+    """Private-use schemes (RFC 8252, section 7.1) allowed for redirects.
+
+    https and loopback redirects are always allowed.
+    """
     most_clients: Count = 5000
-    """Clients that may have registered themselves without anybody having approved of them. One more is refused."""
+    """Maximum number of self-registered clients without approval. Further ones are rejected."""
     unused_days: Annotated[int, integer(1, 3650)] = 30
-    """Days after which `mcp_clearclients` deletes a client that registered itself and has no token."""
+    """Days without use after which `mcp_clearclients` deletes a self-registered client.
+
+    Clients with a valid token are kept.
+    """
     remember_consent: Annotated[int, integer(0, 3650)] = 30
-    """Days for which a user is not asked again about the same client, resource, scopes and redirects. 0: always ask."""
+    """Days for which a consent is remembered; 0 means the user is always asked.
+
+    It applies to the same client, resource, scopes and redirects.
+    """
     remember_loopback: Flag = False
-    """Remember it for clients on the user's own machine too? Any program there can say that it is that client."""
+    """True to remember consents for clients on the user's own machine.
+
+    Any program there can claim to be that client.
+    """
     personal_tokens: Flag = True
-    """Have a page on which users make personal access tokens?"""
+    """True to serve the page for personal access tokens."""
     personal_token_days: Annotated[int, integer(1, 3650)] = 365
-    """Days for which such a token may last at most."""
+    """Maximum lifetime of a personal access token in days."""
 
 
 get_settings = register_settings("OAUTH", OAuthSettings)

@@ -1,7 +1,7 @@
-"""`OAUTH2_PROVIDER`, the setting of django-oauth-toolkit, as an MCP client needs it and RFC 9700 advises.
+"""Builds `OAUTH2_PROVIDER`, the setting of django-oauth-toolkit.
 
-Imported by settings modules, so nothing here needs Django's settings or its apps: classes are named by dotted paths,
-and what follows from `MCP` is looked up when it is asked for.
+The values follow the needs of MCP clients and RFC 9700. Settings modules import this module, so it must not access
+Django's settings or apps. Classes are given as dotted paths, and values derived from `MCP` are computed on access.
 """
 
 from collections.abc import Callable
@@ -24,8 +24,11 @@ GATES: Final = (
     "REDIRECT_URI_MATCHING",
     "PKCE_REQUIRED",
 )
-"""The advice of RFC 9700 that is followed, by the toolkit's names. Not REDIRECT_URI_SCHEME: apps on the user's machine
-listen on http://127.0.0.1 (RFC 8252, section 7.3), and what else may be http is refused elsewhere."""
+"""Recommendations of RFC 9700 that are enabled, by the toolkit's names.
+
+REDIRECT_URI_SCHEME is not included: apps on the user's machine listen on http://127.0.0.1 (RFC 8252, section 7.3).
+Other http redirects are rejected elsewhere.
+"""
 REPLACED: Final = MappingProxyType(
     {
         "OAUTH2_SERVER_CLASS": f"{ROOM}.flows.server.AuthorizationServer",
@@ -35,16 +38,22 @@ REPLACED: Final = MappingProxyType(
         "REFRESH_TOKEN_GENERATOR": f"{ROOM}.tokens.token_format.refresh_token",
     }
 )
-"""What of the toolkit is replaced, by its settings. What a project puts there is made of these."""
+"""Replaced classes and functions of the toolkit, by setting.
+
+Replacements by a project must be derived from these.
+"""
 
 
 def oauth2_provider_settings(*, issuer: str, **overrides: Any) -> dict[str, Any]:
-    """The whole of `OAUTH2_PROVIDER`. `issuer` is the URL that clients know this server by, "https://host.example".
+    """Return the complete `OAUTH2_PROVIDER` setting.
 
-    `overrides` replace or add entries; system checks report those that make tokens less safe. Lifetimes and the scopes
-    are not here: they follow `MCP["OAUTH"]` and `MCP["SCOPES"]`, unless `overrides` has them. Raises ValueError for an
-    issuer that is no such URL: https, or http on this machine, without query, fragment and slash at its end (RFC 8414,
-    section 2).
+    `issuer` is the public URL of this server, such as "https://host.example". `overrides` replace or add entries;
+    system checks report those that weaken security. Lifetimes and scopes follow `MCP["OAUTH"]` and `MCP["SCOPES"]`
+    unless overridden.
+
+    Raises:
+        ValueError: an invalid issuer. It must be an https URL, or http on this machine, without query, fragment and
+            trailing slash (RFC 8414, section 2).
     """
     settings: dict[str, Any] = {
         "OIDC_ISS_ENDPOINT": checked_issuer(issuer),
@@ -52,7 +61,7 @@ def oauth2_provider_settings(*, issuer: str, **overrides: Any) -> dict[str, Any]
         "PKCE_REQUIRED": True,
         "ROTATE_REFRESH_TOKEN": True,
         "REFRESH_TOKEN_REUSE_PROTECTION": True,
-        # With tokens that are stored as hashes there is none to give out twice; `rotation` makes siblings instead.
+        # Tokens are stored as hashes, so none can be returned twice. `refresh_rotation` issues siblings instead.
         "REFRESH_TOKEN_GRACE_PERIOD_SECONDS": 0,
         "ALLOW_URI_WILDCARDS": False,
         "ALLOW_LOCALHOST_LOOPBACK": True,
@@ -61,7 +70,8 @@ def oauth2_provider_settings(*, issuer: str, **overrides: Any) -> dict[str, Any]
         "OAUTH2_GRANT_TYPES_SUPPORTED": ["authorization_code", "refresh_token"],
         "OAUTH2_RESPONSE_TYPES_SUPPORTED": ["code"],
         "OAUTH2_TOKEN_ENDPOINT_AUTH_METHODS_SUPPORTED": ["none", "client_secret_basic", "client_secret_post"],
-        # The views of the toolkit stay closed: registration has one of its own, and documents are fetched by it.
+        # The toolkit's views stay closed: this app has its own registration view, and the toolkit's would fetch
+        # documents.
         "DCR_ENABLED": False,
         "CIMD_ENABLED": False,
         **{f"COMPLIANT_BCP_RFC9700_{gate}": True for gate in GATES},
@@ -70,14 +80,16 @@ def oauth2_provider_settings(*, issuer: str, **overrides: Any) -> dict[str, Any]
 
 
 def checked_issuer(issuer: str) -> str:
-    """`issuer` itself. Raises ValueError; see oauth2_provider_settings."""
+    """Return `issuer` if it is valid.
+
+    Raises:
+        ValueError: an invalid issuer; see `oauth2_provider_settings`.
+    """
     parts = urlsplit(issuer)
     local = parts.scheme == "http" and parts.hostname in LOOPBACK
     odd = parts.query or parts.fragment or parts.username is not None or issuer.endswith(("/", "?", "#"))
     if not (parts.scheme == "https" or local) or not parts.hostname or odd:
-        raise ValueError(
-            f"The issuer is a URL such as https://host.example, without a slash at its end, not {issuer!r}"
-        )
+        raise ValueError(f"Invalid issuer {issuer!r}: use a URL such as https://host.example, without a trailing slash")
     return issuer
 
 
@@ -94,7 +106,7 @@ _LAZY: dict[str, Callable[[], Any]] = {
 
 
 class _Settings(dict[str, Any]):
-    """A dict that looks up in `MCP`, when it is asked, what was not given."""
+    """Dict that computes missing values from `MCP` on access."""
 
     def __missing__(self, key: str) -> Any:
         return _LAZY[key]()

@@ -1,7 +1,7 @@
-"""What changes in the rows of tokens, clients and consents, told to those who have verified a token before.
+"""Invalidation of cached principals when tokens, clients or consents change.
 
-Every way to end a token deletes or saves its row by the ORM, so that receivers hear of it: the endpoints, the pages,
-the admin and `cleartokens`. What is done by `QuerySet.update` or in SQL is known after TOKEN_CACHE_SECONDS.
+The endpoints, the pages, the admin and `cleartokens` delete or save rows with the ORM, so receivers run. Changes by
+`QuerySet.update` or SQL take effect after TOKEN_CACHE_SECONDS.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ _HERE = "mcp_django.contrib.oauth"
 
 
 def connect() -> None:
-    """Listen; once is enough."""
+    """Connect the receivers. Repeated calls have no effect."""
     for model, receiver in (
         (access_tokens(), _on_token),
         (applications(), _on_application),
@@ -32,7 +32,7 @@ def connect() -> None:
 
 def _on_token(*, instance: Any, using: str, created: bool = False, **_: Any) -> None:
     if not created:
-        pk = instance.pk  # a deleted instance loses it before the commit
+        pk = instance.pk  # a deleted instance has no primary key after the commit
         principal_cache.forget(
             lambda principal: principal.kind == KIND and principal.token_id == pk, using=using, owner=instance.user_id
         )
@@ -56,9 +56,9 @@ def _forget_client(client_id: str, using: str) -> None:
 
 
 def _on_consent(*, instance: Consent, origin: Any = None, created: bool | None = None, **_: Any) -> None:
-    """A consent that is taken back, in the admin too, takes the tokens along that stand on it."""
+    """Revoke the tokens of a withdrawn or deleted consent."""
     if created is None:
-        # One that goes with its user or client needs nothing: so do their tokens.
+        # A consent deleted with its user or client needs nothing, because its tokens are deleted too.
         taken_back = origin is instance or getattr(origin, "model", None) is Consent
     else:
         taken_back = instance.revoked is not None

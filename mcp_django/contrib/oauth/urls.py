@@ -1,7 +1,10 @@
-"""`path("", include("mcp_django.contrib.oauth.urls"))`, at the root of the host: metadata is looked for there.
+"""URLs of the authorization server.
 
-The names are those of django-oauth-toolkit, by which it finds them; of its own views none is here. Clients of
-2025-03-26 that find no metadata ask at `/authorize`, `/token` and `/register`.
+Include them at the root of the host, where clients look up the metadata: `path("",
+include("mcp_django.contrib.oauth.urls"))`.
+
+The URL names are those of django-oauth-toolkit, which reverses them. None of its own views is served. Clients of
+2025-03-26 that find no metadata use `/authorize`, `/token` and `/register`.
 """
 
 from django.contrib.auth.decorators import login_not_required

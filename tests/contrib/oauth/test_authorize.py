@@ -127,7 +127,7 @@ def test_who_takes_all_ticks_away_is_asked_again(browser: Client, subtests: pyte
         with subtests.test(granted=granted), rolled_back():
             page = browser.post(authorization_path(make_client()), {"allow": "1", "granted": granted})
             assert page.status_code == 200
-            assert "Nothing is ticked" in text(page)
+            assert "Nothing is selected" in text(page)
             assert " checked>" not in page.content.decode()
             assert not toolkit_compat.grants().objects.exists()
 

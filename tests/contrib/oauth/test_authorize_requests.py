@@ -28,7 +28,7 @@ YES = {"allow": "1", "granted": list(SCOPES)}
 
 def refused(response: Any) -> bool:
     """Is it a page that sends nobody anywhere?"""
-    return response.status_code == 400 and "Location" not in response and b"nothing was allowed" in response.content
+    return response.status_code == 400 and "Location" not in response and b"Nothing was allowed" in response.content
 
 
 DOUBTFUL: list[Any] = [

@@ -101,7 +101,7 @@ def test_a_document_is_pinned_and_read_again(browser: Client, profile: ClientPro
     assert "pinned" in browser.get(change(described)).content.decode()
     assert "1 client was changed" in act(browser, "unpin", profile, described)
     assert Application.objects.get(client_id=URL).cimd_expires_at <= timezone.now()
-    assert "read again after" in browser.get(change(described)).content.decode()
+    assert "fetched again after" in browser.get(change(described)).content.decode()
     assert Application.objects.get(pk=profile.application_id).cimd_expires_at is None
 
 
@@ -120,10 +120,10 @@ def test_scopes_and_servers_are_limited_or_not(browser: Client, profile: ClientP
 def test_only_a_client_that_an_operator_made_is_trusted_and_with_a_user(browser: Client, profile: Any) -> None:
     robot = get_user_model().objects.create(username="robot")
     page = browser.post(change(profile), {"trusted": "on", "service_user": robot.pk}).content.decode()
-    assert "came by itself" in page
+    assert "Only clients created by an operator" in page
     application, _ = clients.make("Robot")
     ours = ClientProfile.objects.get(application=application)
-    assert "of their own" in browser.post(change(ours), {"trusted": "on"}).content.decode()
+    assert "needs a service user" in browser.post(change(ours), {"trusted": "on"}).content.decode()
     assert browser.post(change(ours), {"trusted": "on", "service_user": robot.pk}).status_code == 302
     ours.refresh_from_db()
     assert (ours.trusted, ours.service_user) == (True, robot)

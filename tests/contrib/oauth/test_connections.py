@@ -67,7 +67,7 @@ def test_who_takes_access_away_ends_consents_codes_and_tokens(browser: Client, a
     give_token(ada, application, "airports:read")
     other = give_token(ada, make_client(name="Other"), "airports:read")
     page = browser.post(PAGE, {"client": str(application.pk)})
-    assert "Claude has no access any more." in page.content.decode()
+    assert "Access of Claude was withdrawn." in page.content.decode()
     assert Consent.objects.get().revoked is not None
     assert list(toolkit_compat.access_tokens().objects.all()) == [other]
     assert not toolkit_compat.grants().objects.exists()

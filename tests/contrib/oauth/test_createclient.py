@@ -75,25 +75,25 @@ def test_scopes_and_servers_that_the_settings_do_not_know_are_pointed_out(settin
     settings.MCP = {"AUTH": ["oauth"], "ORIGIN": "https://testserver", "SCOPES": {"notes:read": "Read notes"}}
     known = ["--scope", "notes:read", "--resource", "https://testserver/mcp"]
     call_command("mcp_createclient", "Robot", *known)
-    assert "not known" not in capsys.readouterr().err
+    assert "not in the settings" not in capsys.readouterr().err
     call_command("mcp_createclient", "Robot", *known, "--scope", "notes:raed", "--resource", "https://testserver/mpc")
     told = capsys.readouterr().err
-    assert "'notes:raed' is not known" in told
-    assert "'https://testserver/mpc' is not known" in told
+    assert "'notes:raed' is not in the settings" in told
+    assert "'https://testserver/mpc' is not in the settings" in told
 
 
 CONTRADICTIONS: list[tuple[list[str], str]] = [
     (["x", "--redirect-uri", "http://evil.example/"], "own machine"),
     (["x", "--redirect-uri", "evil:/cb"], "scheme"),
-    (["x", "--redirect-uri", CALLBACK, "--service-user", "robot"], "asks nobody"),
+    (["x", "--redirect-uri", CALLBACK, "--service-user", "robot"], "does not request consent"),
     (["x", "--service-user", "nobody"], "no user"),
     (["x", "--service-user", "gone"], "not active"),
     (["x", "--scope", "a b"], "not a scope"),
     (["x" * 101], "name"),
     (["  "], "name"),
     (["a\u202eb"], "name"),
-    ([URL, "--document", "/nowhere/client.json"], "cannot be read"),
-    ([URL, "--document", "/nowhere/client.json", "--confidential"], "alone"),
+    ([URL, "--document", "/nowhere/client.json"], "Reading the document failed"),
+    ([URL, "--document", "/nowhere/client.json", "--confidential"], "cannot be combined"),
 ]
 
 

@@ -97,7 +97,7 @@ def test_a_revoked_token_is_of_no_use(browser: Client, ada: User) -> None:
     page = browser.post(PAGE, {"action": "revoke", "token": str(row.pk)})
     row.refresh_from_db()
     assert not row.is_usable
-    assert "The token “Laptop” is revoked." in page.content.decode()
+    assert "The token “Laptop” was revoked." in page.content.decode()
     assert "Revoked" in page.content.decode()
 
 

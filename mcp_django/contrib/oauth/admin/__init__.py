@@ -1,4 +1,4 @@
-"""The authorization server in Django's admin."""
+"""Admin of the authorization server."""
 
 from django.contrib import admin
 

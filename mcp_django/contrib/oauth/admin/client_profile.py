@@ -1,4 +1,4 @@
-"""Clients in the admin: operators approve, block and trust them, limit them, and pin their documents."""
+"""Admin of OAuth clients: approve, block, trust and limit them, and pin their documents."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -20,22 +20,22 @@ from mcp_django.contrib.oauth.toolkit_compat import applications
 from mcp_django.models.token import check_scopes
 
 TRUST = ("trusted", "service_user")
-"""What makes a client act for a user who was never asked."""
+"""Fields that let a client act for a user without consent."""
 
 
 class ClientProfileForm(forms.ModelForm):  # type: ignore[type-arg]  # it takes none at run time
-    """What an operator decides about a client."""
+    """Form with an operator's decisions about a client."""
 
     allowed_scopes = WordsField(
         check=check_scopes,
         required=False,
         label=_("Allowed scopes"),
-        help_text=_("The only ones it may have: words with spaces between them. Empty: all that are declared."),
+        help_text=_("Scopes that the client may have, separated by spaces. Empty: all declared scopes."),
     )
     allowed_resources = LinesField(
         required=False,
         label=_("Allowed servers"),
-        help_text=_("The only ones it gets tokens for: a URL on each line. Empty: all."),
+        help_text=_("Servers that the client may get tokens for, one URL per line. Empty: all."),
     )
 
     class Meta:
@@ -52,17 +52,18 @@ class ClientProfileForm(forms.ModelForm):  # type: ignore[type-arg]  # it takes 
         found: dict[str, Any] = super().clean() or self.cleaned_data
         if found.get("trusted"):
             if self.instance.source != ClientProfile.Source.MANUAL:
-                self.add_error("trusted", ValidationError(_("Nobody vouches for a client that came by itself.")))
+                self.add_error("trusted", ValidationError(_("Only clients created by an operator can be trusted.")))
             if found.get("service_user") is None:
-                self.add_error("service_user", ValidationError(_("Trusted clients act for a user of their own.")))
+                self.add_error("service_user", ValidationError(_("A trusted client needs a service user: select one.")))
         return found
 
 
 @admin.register(ClientProfile)
 class ClientProfileAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none at run time
-    """The clients that have a profile. Their ids, secrets and redirect URIs are the toolkit's, and in its admin.
+    """Clients with a profile.
 
-    Only superusers say which clients are trusted, and whom these act for: such a client has all rights of that user.
+    Their ids, secrets and redirect URIs belong to the toolkit and are in its admin. Only superusers may set which
+    clients are trusted and for which user they act, because a trusted client has all rights of that user.
     """
 
     form = ClientProfileForm
@@ -85,36 +86,36 @@ class ClientProfileAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it take
     ]
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        return False  # they register, are described by documents, or are made by mcp_createclient
+        return False  # clients register, are described by documents, or are created by mcp_createclient
 
     def get_readonly_fields(self, request: HttpRequest, obj: ClientProfile | None = None) -> Any:
         asked: Any = request.user
         return [*super().get_readonly_fields(request, obj), *(() if asked.is_superuser else TRUST)]
 
     def get_fieldsets(self, request: HttpRequest, obj: ClientProfile | None = None) -> Any:
-        """Of documents nothing is said where there is none."""
+        """Omit the document section for clients without a document."""
         found = super().get_fieldsets(request, obj)
         described = obj is not None and obj.source == ClientProfile.Source.DOCUMENT
         return [one for one in found if described or "document" not in one[1]["fields"]]
 
     @admin.display(description=_("client"), ordering="application__name")
     def client(self, profile: ClientProfile) -> str:
-        """Its name."""
+        """Return the name of the client."""
         return str(profile.application)
 
     @admin.display(description=_("client ID"), ordering="application__client_id")
     def client_id(self, profile: ClientProfile) -> str:
-        """What it calls itself in requests."""
+        """Return the client's `client_id`."""
         return str(profile.application.client_id)
 
-    @admin.display(description=_("leads to"))
+    @admin.display(description=_("redirects to"))
     def redirect_hosts(self, profile: ClientProfile) -> str:
-        """The hosts, or schemes of apps, that users are sent back to."""
+        """Return the hosts, or schemes of apps, of the redirect URIs."""
         return ", ".join(sorted(set(map(redirects.host_of, profile.application.redirect_uris.split()))))
 
-    @admin.display(description=_("standing"))
+    @admin.display(description=_("decision"))
     def standing(self, profile: ClientProfile) -> str:
-        """What an operator has decided about it."""
+        """Return the operator's decision about the client."""
         decided = (
             (_("blocked"), profile.blocked),
             (_("acts for %s") % profile.service_user, profile.trusted),
@@ -124,36 +125,36 @@ class ClientProfileAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it take
 
     @admin.display(description=_("redirect URIs"))
     def redirect_uris(self, profile: ClientProfile) -> str:
-        """Where users are sent back to, one on each line."""
+        """Return the redirect URIs, one per line."""
         return _lines(profile.application.redirect_uris.split())
 
     @admin.display(description=_("type"))
     def kind(self, profile: ClientProfile) -> str:
-        """What it said that it is, and whether it has a secret."""
+        """Return the application type sent by the client, and its client type."""
         said = profile.get_application_type_display()
         return f"{said}, {profile.application.get_client_type_display()}"
 
     @admin.display(description=_("pages"))
     def links(self, profile: ClientProfile) -> str:
-        """Pages about it, as text: a stranger wrote them."""
+        """Return the client's links as plain text, because they are untrusted."""
         return _lines(filter(None, (profile.client_uri, profile.policy_uri, profile.tos_uri, profile.logo_uri)))
 
     @admin.display(description=_("requested grants"))
     def grants(self, profile: ClientProfile) -> str:
-        """What it asked for; it has the code grant and no other, whatever that is."""
+        """Return the requested grants. In any case, the client only has the code grant."""
         return ", ".join(map(str, profile.requested_grants))
 
     @admin.display(description=_("document"))
     def document(self, profile: ClientProfile) -> str:
-        """Where it is described, and when that is read again."""
+        """Return the URL of the document, and when it is fetched again."""
         if profile.source != ClientProfile.Source.DOCUMENT:
             return ""
         expires = profile.application.cimd_expires_at
-        state = _("pinned") if expires is None else _("read again after {}").format(f"{expires:%Y-%m-%d %H:%M %Z}")
+        state = _("pinned") if expires is None else _("fetched again after {}").format(f"{expires:%Y-%m-%d %H:%M %Z}")
         return f"{profile.document_url} ({state})"
 
     def delete_model(self, request: HttpRequest, obj: ClientProfile) -> None:
-        """Delete the client: without its profile it would be one that nobody limits."""
+        """Delete the client too, which would have no limits without its profile."""
         obj.application.delete()
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[ClientProfile]) -> None:
@@ -161,8 +162,10 @@ class ClientProfileAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it take
             profile.application.delete()
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
-        """What goes with the clients. Who may delete these need not be allowed to delete tokens, which nobody may in
-        the toolkit's admin.
+        """Return the objects deleted with the clients.
+
+        Deletion requires the permission for clients, but not for their tokens: the toolkit's admin lets users delete no
+        tokens.
         """
         clients = [profile.application for profile in objs]
         found, counts, missing, protected = super().get_deleted_objects(clients, request)
@@ -170,33 +173,33 @@ class ClientProfileAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it take
 
     @admin.action(description=_("Approve selected clients"), permissions=["change"])
     def approve(self, request: HttpRequest, queryset: QuerySet[ClientProfile]) -> None:
-        """They are known, and stay when they are not used."""
+        """Mark the clients as known. Approved clients are kept even if unused."""
         self._set(request, queryset.filter(approved=False), approved=True)
 
     @admin.action(description=_("Block selected clients"), permissions=["change"])
     def block(self, request: HttpRequest, queryset: QuerySet[ClientProfile]) -> None:
-        """They get no tokens, and those that they have are good for nothing."""
+        """Block the clients: they get no tokens, and their tokens become invalid."""
         self._set(request, queryset.filter(blocked=False), blocked=True)
 
     @admin.action(description=_("Unblock selected clients"), permissions=["change"])
     def unblock(self, request: HttpRequest, queryset: QuerySet[ClientProfile]) -> None:
-        """They may ask users again."""
+        """Unblock the clients: they may request consent again."""
         self._set(request, queryset.filter(blocked=True), blocked=False)
 
-    @admin.action(description=_("Pin the documents of selected clients as they are"), permissions=["change"])
+    @admin.action(description=_("Pin the current documents of selected clients"), permissions=["change"])
     def pin(self, request: HttpRequest, queryset: QuerySet[ClientProfile]) -> None:
-        """They are what their documents say now, and the documents are not fetched any more."""
+        """Keep the clients as their documents describe them now, and stop fetching these."""
         found = queryset.filter(source=ClientProfile.Source.DOCUMENT).exclude(application__cimd_expires_at=None)
         self._read_documents_after(request, found, None)
 
-    @admin.action(description=_("Read the documents of selected clients again"), permissions=["change"])
+    @admin.action(description=_("Fetch the documents of selected clients again"), permissions=["change"])
     def unpin(self, request: HttpRequest, queryset: QuerySet[ClientProfile]) -> None:
-        """Their documents are fetched when they next ask a user."""
+        """Fetch the documents again on the next authorization request."""
         found = queryset.filter(source=ClientProfile.Source.DOCUMENT)
         self._read_documents_after(request, found, timezone.now())
 
     def _set(self, request: HttpRequest, queryset: QuerySet[ClientProfile], **values: Any) -> None:
-        # One by one, because what is known of a client's tokens is forgotten when it is saved.
+        # Saved one by one, because each save invalidates the cached principals of the client.
         changed = list(queryset)
         for profile in changed:
             for name, value in values.items():

@@ -1,4 +1,4 @@
-"""Consents in the admin: who allowed which client what. Operators see and withdraw them; only users give them."""
+"""Admin of consents. Operators view and withdraw them; only users give them."""
 
 from typing import Any
 
@@ -16,7 +16,10 @@ from mcp_django.contrib.oauth.models import Consent
 
 @admin.register(Consent)
 class ConsentAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none at run time
-    """Lists consents. To withdraw or delete one ends all that the client may do for the user, as on the user's page."""
+    """List of consents.
+
+    Withdrawing or deleting one ends all access of the client for the user, as on the user's page.
+    """
 
     list_display = ["user", "application", "resource", "scope_words", "granted", "expires", "state"]
     list_filter = ["granted", "revoked"]
@@ -33,7 +36,7 @@ class ConsentAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none
         return False
 
     def has_withdraw_permission(self, request: HttpRequest) -> bool:
-        """May the user withdraw consents? Asked by the action."""
+        """Return True if the user may withdraw consents. Called by the action."""
         return super().has_change_permission(request)
 
     def get_search_fields(self, request: HttpRequest) -> list[str]:
@@ -41,7 +44,7 @@ class ConsentAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none
         return [f"user__{get_user_model().USERNAME_FIELD}", *names]
 
     def delete_model(self, request: HttpRequest, obj: Consent) -> None:
-        revocation.withdraw(obj.user, obj.application)  # without the row nobody would see that its tokens go on
+        revocation.withdraw(obj.user, obj.application)  # without the row, the remaining tokens would be invisible
         super().delete_model(request, obj)
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Consent]) -> None:
@@ -51,20 +54,20 @@ class ConsentAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none
 
     @admin.display(description=_("scopes"))
     def scope_words(self, consent: Consent) -> str:
-        """Its scopes in a row."""
+        """Return the scopes in one line."""
         return " ".join(consent.scopes)
 
     @admin.display(description=_("state"))
     def state(self, consent: Consent) -> str:
-        """Does it stand, and is it remembered?"""
+        """Return the state: withdrawn, remembered, or requested again."""
         if consent.revoked is not None:
             return str(_("withdrawn"))
         remembered = consent.expires is not None and consent.expires > timezone.now()
-        return str(_("remembered") if remembered else _("asked for again"))
+        return str(_("remembered") if remembered else _("expired"))
 
-    @admin.action(description=_("Withdraw selected consents and end the tokens"), permissions=["withdraw"])
+    @admin.action(description=_("Withdraw selected consents and revoke the tokens"), permissions=["withdraw"])
     def withdraw(self, request: HttpRequest, queryset: QuerySet[Consent]) -> None:
-        """End what the clients of these consents may do for the users."""
+        """End all access of the clients of these consents for their users."""
         pairs: dict[Any, tuple[Any, Any]] = {
             (consent.user_id, consent.application_id): (consent.user, consent.application)
             for consent in queryset.select_related("user", "application").filter(revoked=None)

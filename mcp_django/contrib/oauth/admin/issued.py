@@ -1,27 +1,27 @@
-"""Codes and tokens in the toolkit's admin: to be looked at and revoked, not changed.
+"""Makes codes and tokens read-only in the toolkit's admin; they can be viewed and revoked.
 
-A row says whom a token stands for, what for and how long. Whoever could change that of a token of his own would have
-the rights of whomever he names.
+A row holds the user, scope and expiry of a token. An administrator who could edit them could take over the rights of
+any user.
 """
 
 from typing import Any
 
 from django.contrib import admin
 from django.http import HttpRequest
-from oauth2_provider import admin as _registered  # noqa: F401  # whichever app comes first in INSTALLED_APPS
+from oauth2_provider import admin as _registered  # noqa: F401  # for either order in INSTALLED_APPS
 
 from mcp_django.contrib.oauth.toolkit_compat import access_tokens, grants, refresh_tokens
 
 
 class Issued:
-    """What becomes of a ModelAdmin of the toolkit: it changes no row, by nobody."""
+    """Mixin that forbids changes in a ModelAdmin of the toolkit."""
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
 
 
 def lock(site: admin.AdminSite) -> None:
-    """Have codes and tokens changed by nobody, as far as the site shows them at all."""
+    """Forbid changes of codes and tokens in the admin site, as far as it shows them."""
     for model in (access_tokens(), refresh_tokens(), grants()):
         if site.is_registered(model):
             shown = type(site.get_model_admin(model))

@@ -1,1 +1,1 @@
-"""OAuth clients: registration, metadata documents, redirect URIs, and their expiry."""
+"""OAuth clients: registration, metadata documents, display and expiry."""

@@ -1,11 +1,11 @@
-"""What a client says of itself (RFC 7591, section 2), read from JSON that a stranger wrote.
+"""Client metadata (RFC 7591, section 2), parsed from untrusted JSON.
 
-One reader for registration requests and for metadata documents, which have the same members. What this server offers
-is narrow: the authorization code with refresh tokens. Members that ask for more beside that are brought down to it, as
-section 3.2.1 allows, because real clients list all they can do; what does without it is refused. Members that are not
-known are ignored, and so is `scope`: what a client may have is decided each time a user is asked.
+Registration requests and metadata documents have the same members and share this parser. The server offers only the
+authorization code with refresh tokens. Additional requests of a client are reduced to these, as section 3.2.1 allows,
+because real clients list all their capabilities. Metadata without the code grant is rejected. Unknown members are
+ignored, and so is `scope`: the scopes of a client are decided at each consent.
 
-Nothing here knows Django, requests or rows.
+This module does not depend on Django, requests or rows.
 """
 
 import unicodedata
@@ -18,10 +18,10 @@ from mcp_django.auth.external.strict_json import Malformed, read_object
 from mcp_django.contrib.oauth.redirects import MOST_URIS, is_native, problem_with
 
 MOST_BYTES = 16 * 1024
-"""Bytes of a request or a document."""
+"""Maximum number of bytes of a request or a document."""
 MOST_NESTING = 8
 MOST_NAME = 100
-"""Characters of a name. It is shown to users."""
+"""Maximum number of characters of a name, which is shown to users."""
 UNNAMED = "Unnamed client"
 CODE, REFRESH = "authorization_code", "refresh_token"
 SECRET_METHODS = ("client_secret_basic", "client_secret_post")
@@ -31,7 +31,10 @@ ErrorCode = Literal["invalid_client_metadata", "invalid_redirect_uri"]
 
 
 class Refused(Exception):
-    """The metadata cannot be taken (RFC 7591, section 3.2.2). The text may be sent: it holds nothing that was sent."""
+    """Error: the metadata is rejected (RFC 7591, section 3.2.2).
+
+    The text may be sent to the client: it contains nothing of the request.
+    """
 
     def __init__(self, description: str, code: ErrorCode = "invalid_client_metadata") -> None:
         super().__init__(description)
@@ -40,17 +43,17 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientMetadata:
-    """A client, as far as this server takes what it says of itself."""
+    """Accepted metadata of a client."""
 
     name: str
-    """Printable, without characters that change the direction or hide: still to be escaped."""
+    """Printable name without invisible or direction-changing characters, not escaped."""
     redirect_uris: tuple[str, ...]
     auth_method: str = "none"
     """`token_endpoint_auth_method`: "none" for a public client, or one of SECRET_METHODS."""
     application_type: str = ""
-    """"web", "native", or "" when it did not say."""
+    """"web", "native", or "" if the client did not send it."""
     requested_grants: tuple[str, ...] = (CODE,)
-    """What it asked for, known or not."""
+    """Requested grants, known or unknown."""
     client_uri: str = ""
     logo_uri: str = ""
     policy_uri: str = ""
@@ -58,13 +61,13 @@ class ClientMetadata:
 
     @property
     def is_public(self) -> bool:
-        """Is it a client without a secret?"""
+        """Return True if the client has no secret."""
         return self.auth_method == "none"
 
     def registered(self) -> dict[str, Any]:
-        """The members of a registration response that tell what was registered (RFC 7591, section 3.2.1).
+        """Return the metadata for a registration response (RFC 7591, section 3.2.1).
 
-        There is none with null: Claude Code refuses an answer that has one.
+        No member is null: Claude Code rejects a response with a null member.
         """
         found: dict[str, Any] = {
             "client_name": self.name,
@@ -79,36 +82,48 @@ class ClientMetadata:
 
 
 def read_json(body: bytes) -> dict[str, Any]:
-    """The members of the JSON object that the bytes are. Raises Refused.
+    """Parse a JSON object strictly.
 
-    Stricter than JSON is: no member twice (RFC 7493, section 2.3), no NaN, no NUL, no lone surrogates, little nesting.
+    Duplicate members (RFC 7493, section 2.3), NaN, NUL, lone surrogates and deep nesting are rejected.
+
+    Raises:
+        ClientMetadataRefused: invalid or oversized JSON.
     """
     if len(body) > MOST_BYTES:
         raise Refused(f"the metadata has more than {MOST_BYTES} bytes")
     try:
         return read_object(body, deepest=MOST_NESTING)
     except Malformed as problem:
-        raise Refused(f"the metadata cannot be taken: {problem}") from None
+        raise Refused(f"the metadata is invalid: {problem}") from None
 
 
 def read_registration(document: Mapping[str, Any], *, schemes: Collection[str]) -> ClientMetadata:
-    """What a registration request says. `schemes` are the private-use schemes for redirects. Raises Refused."""
+    """Parse the metadata of a registration request.
+
+    `schemes` are the allowed private-use schemes of redirect URIs.
+
+    Raises:
+        ClientMetadataRefused: the metadata is rejected.
+    """
     return _read(document, default_method=SECRET_METHODS[0], schemes=schemes)
 
 
 def read_document(document: Mapping[str, Any], *, url: str, schemes: Collection[str]) -> ClientMetadata:
-    """What a Client ID Metadata Document says that was found at `url`. Raises Refused.
+    """Parse the Client ID Metadata Document found at `url`.
 
-    draft-ietf-oauth-client-id-metadata-document, section 4: it names its own URL, and holds no secret. MCP asks for a
-    name and redirect URIs as well (basic/authorization, Client ID Metadata Documents).
+    The document names its own URL and has no secret (draft-ietf-oauth-client-id-metadata-document, section 4). MCP also
+    requires a name and redirect URIs (basic/authorization, Client ID Metadata Documents).
+
+    Raises:
+        ClientMetadataRefused: the metadata is rejected.
     """
     if document.get("client_id") != url:
         raise Refused("the client_id in the document is not the URL of the document")
     if "client_secret" in document or "client_secret_expires_at" in document:
-        raise Refused("a metadata document has no client_secret")
+        raise Refused("a metadata document must not contain a client_secret")
     found = _read(document, default_method="none", schemes=schemes)
     if not found.is_public:
-        raise Refused("token_endpoint_auth_method of a metadata document is none: it can hold no secret")
+        raise Refused("token_endpoint_auth_method of a metadata document must be none, because it cannot hold a secret")
     if not _name(document):
         raise Refused("client_name is missing")
     return found
@@ -117,16 +132,16 @@ def read_document(document: Mapping[str, Any], *, url: str, schemes: Collection[
 def _read(document: Mapping[str, Any], *, default_method: str, schemes: Collection[str]) -> ClientMetadata:
     kind = _text(document, "application_type")
     if kind not in ("", "web", "native"):
-        raise Refused("application_type is web or native")
+        raise Refused("application_type must be web or native")
     uris = _redirects(document, schemes=schemes)
     if kind == "web" and any(map(is_native, uris)):
         # OpenID Connect Dynamic Client Registration, section 2.
-        raise Refused("a web application has https redirect URIs on hosts of the web", "invalid_redirect_uri")
+        raise Refused("a web application must have https redirect URIs on public hosts", "invalid_redirect_uri")
     grants = _texts(document, "grant_types", (CODE,))
     if CODE not in grants:
-        raise Refused("grant_types has to have authorization_code: nothing else is offered")
+        raise Refused("grant_types must contain authorization_code, the only supported grant")
     if "code" not in _texts(document, "response_types", ("code",)):
-        raise Refused("response_types has to have code: nothing else is offered")
+        raise Refused("response_types must contain code, the only supported type")
     return ClientMetadata(
         name=_name(document) or UNNAMED,
         redirect_uris=uris,
@@ -140,7 +155,7 @@ def _read(document: Mapping[str, Any], *, default_method: str, schemes: Collecti
 def _redirects(document: Mapping[str, Any], *, schemes: Collection[str]) -> tuple[str, ...]:
     uris = document.get("redirect_uris")
     if not isinstance(uris, list) or not 1 <= len(uris) <= MOST_URIS:
-        raise Refused(f"redirect_uris is an array of 1 to {MOST_URIS} URIs", "invalid_redirect_uri")
+        raise Refused(f"redirect_uris must be an array of 1 to {MOST_URIS} URIs", "invalid_redirect_uri")
     for uri in uris:
         if problem := problem_with(uri, schemes=schemes):
             raise Refused(problem, "invalid_redirect_uri")
@@ -151,15 +166,15 @@ def _auth_method(document: Mapping[str, Any], default: str) -> str:
     method = _text(document, "token_endpoint_auth_method") or default
     if method == "none" or method in SECRET_METHODS:
         return method
-    # ChatGPT prefers private_key_jwt, and says that it can do without.
+    # ChatGPT prefers private_key_jwt and supports other methods too.
     others = _texts(document, "token_endpoint_auth_methods_supported", ())
     if "none" in others:
         return "none"
-    raise Refused(f"token_endpoint_auth_method is none, {' or '.join(SECRET_METHODS)}")
+    raise Refused(f"token_endpoint_auth_method must be none, {' or '.join(SECRET_METHODS)}")
 
 
 def _name(document: Mapping[str, Any]) -> str:
-    """The name as it may be shown: one line, in one direction, of characters that can be seen."""
+    """Return the name for display: one line, one direction, visible characters."""
     raw = unicodedata.normalize("NFC", _text(document, "client_name"))
     shown = "".join(" " if unicodedata.category(c)[0] in "CZ" else c for c in raw)
     found = " ".join(shown.split())
@@ -169,7 +184,10 @@ def _name(document: Mapping[str, Any]) -> str:
 
 
 def _link(document: Mapping[str, Any], name: str) -> str:
-    """A page about the client; "" for what is not safe to link to, which is left out as section 2 allows."""
+    """Return a link to a page about the client.
+
+    An unsafe link is omitted as section 2 allows, and "" is returned.
+    """
     found = _text(document, name)
     plain = found.isascii() and found.isprintable() and not set(found) & set(" \"'<>\\`{}|^")
     try:

@@ -1,7 +1,7 @@
-"""Rows of clients: an application of django-oauth-toolkit with a profile beside it.
+"""Creation of client rows: an application of django-oauth-toolkit with a profile.
 
-Clients that nobody made, those that register themselves and those that documents describe, are public or hold a secret
-of their own, use the authorization code and nothing else, and belong to no user, whoever may have been logged in.
+Clients that register themselves or are described by a document are public or hold a secret of their own. They use the
+authorization code grant only. They belong to no user, even if a user was logged in during the registration.
 """
 
 from collections.abc import Sequence
@@ -21,14 +21,17 @@ from mcp_django.contrib.oauth.toolkit_compat import applications
 
 
 class TooMany(Exception):
-    """There are as many clients that nobody approved of as the settings allow."""
+    """Error: the limit of unapproved clients is reached."""
 
 
 def make_room() -> None:
-    """Have room for one more client that nobody approved of. Raises TooMany.
+    """Ensure that one more unapproved client is allowed.
 
-    When there is none, those that registered and never came back make room first. The limit is not exact: of several
-    that come at once, each may find the same room.
+    If the limit is reached, abandoned registrations are deleted first. The limit is not exact: concurrent requests may
+    use the same free place.
+
+    Raises:
+        TooManyClients: the limit is reached.
     """
     most = get_settings().most_clients
     if _unapproved() >= most:
@@ -38,8 +41,13 @@ def make_room() -> None:
 
 
 def register(metadata: ClientMetadata, *, address: str | None) -> tuple[Any, str]:
-    """Make a client that registered itself from `address`, and return the application with its secret, "" if it is
-    public. Raises TooMany, and Refused for what the toolkit does not take.
+    """Create a self-registered client and return the application and its secret.
+
+    The secret is "" for a public client. `address` is the address of the request.
+
+    Raises:
+        TooManyClients: the limit of unapproved clients is reached.
+        ClientMetadataRefused: the toolkit rejects the metadata.
     """
     make_room()
     model = applications()
@@ -57,10 +65,14 @@ def register(metadata: ClientMetadata, *, address: str | None) -> tuple[Any, str
 
 
 def keep_document(url: str, metadata: ClientMetadata, *, digest: str, expires: Any, pinned: bool = False) -> Any:
-    """Write what the document at `url` says into its client's rows, and return the application.
+    """Save the content of the document at `url` as a client and return the application.
 
-    `expires` is when it has to be read again, None for never. A client of that id that does not come from a document
-    is left as it is. Raises Refused for what the toolkit does not take, and TooMany for one that is not known yet.
+    `expires` is the time of the next fetch, or None for never. An existing client of this id that does not come from a
+    document is returned unchanged.
+
+    Raises:
+        ClientMetadataRefused: the toolkit rejects the metadata.
+        TooManyClients: the client is new and the limit is reached.
     """
     model = applications()
     using = router.db_for_write(model)
@@ -87,7 +99,7 @@ def keep_document(url: str, metadata: ClientMetadata, *, digest: str, expires: A
             found.save(using=using)
             ClientProfile.objects.update_or_create(application=found, defaults=said)
     except IntegrityError:
-        # Somebody else was faster. Theirs is the same document.
+        # Another process saved the same document first.
         return model._base_manager.using(using).get(client_id=url)
     return found
 
@@ -101,10 +113,13 @@ def make(
     scopes: Sequence[str] | None = None,
     resources: Sequence[str] | None = None,
 ) -> tuple[Any, str]:
-    """Make a client for an operator, and return the application with its secret, "" if it is public.
+    """Create a client for an operator and return the application and its secret.
 
-    With redirect URIs it asks users; without, it is a confidential one that acts for `service_user`, if there is one,
-    and may ask what tokens are good for. Raises Refused for what the toolkit does not take.
+    The secret is "" for a public client. With redirect URIs, the client requests the consent of users. Without them, it
+    is confidential, acts for `service_user` if given, and may introspect tokens.
+
+    Raises:
+        ClientMetadataRefused: the toolkit rejects the metadata.
     """
     model = applications()
     metadata = ClientMetadata(
@@ -159,12 +174,12 @@ def _said(metadata: ClientMetadata) -> dict[str, Any]:
 
 def _checked(application: Any) -> None:
     try:
-        # The database holds that ids are unique, and settles who was first.
+        # A database constraint makes ids unique and decides between concurrent inserts.
         application.full_clean(exclude=["client_secret"], validate_unique=False)
     except ValidationError as problem:
         if "redirect_uris" in problem.message_dict:
-            raise Refused("a redirect URI is not one that this server takes", "invalid_redirect_uri") from problem
-        raise Refused("the metadata is not what this server takes") from problem
+            raise Refused("a redirect URI is not supported by this server", "invalid_redirect_uri") from problem
+        raise Refused("the metadata is not supported by this server") from problem
 
 
 def _unapproved() -> int:
@@ -172,7 +187,7 @@ def _unapproved() -> int:
 
 
 def _one_address(text: str | None) -> str | None:
-    """An address for the column of one: of a network, its first."""
+    """Return a single address for the column; of a network, its first address."""
     try:
         return str(ip_address((text or "").partition("/")[0]))
     except ValueError:

@@ -1,7 +1,7 @@
-"""How clients and the places they send people to are shown to those who decide about them.
+"""Display of clients and redirect targets to the users who decide about them.
 
-What a client says about itself is written by strangers: a name is shown without what could make it look like something
-else, and what the server knows by itself, the host of a document and the host of a redirect, is shown beside it.
+Clients write their own names, which are therefore cleaned of misleading characters. The verified facts are shown next
+to the name: the hosts of the metadata document and of the redirect.
 """
 
 import re
@@ -17,51 +17,52 @@ from mcp_django.contrib.oauth import redirects
 from mcp_django.contrib.oauth.models import ClientProfile
 
 LONGEST_NAME = 80
-"""Characters of a client's name that are shown."""
+"""Maximum number of displayed characters of a client's name."""
 _CSP_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{1,5})?", re.ASCII)
 _CSP_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
-    """A client as people see it."""
+    """Client as displayed to users."""
 
     id: str
     name: str
     host: str
-    """The host that its metadata document was fetched from; empty where nothing proves who it is."""
+    """Host that served the metadata document; "" if the identity is not verified."""
     vouched: bool
-    """Did an operator of this site make or approve it?"""
+    """True if an operator of this site created or approved the client."""
 
     @property
     def initial(self) -> str:
-        """One letter that stands for it."""
+        """First letter of the name, used as an icon."""
         return next((char.upper() for char in self.name if char.isalnum()), "?")[:1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Where an answer is sent."""
+    """Destination of an authorization response."""
 
     uri: str
     kind: Literal["web", "loopback", "app"]
     host: str
-    """The host with its port; the scheme with a colon where an app opens it."""
+    """Host with port, or the scheme with a colon for an app."""
 
     @property
     def scheme(self) -> str:
-        """The scheme of the URI."""
+        """Scheme of the URI."""
         return urlsplit(self.uri).scheme
 
     @property
     def is_local(self) -> bool:
-        """Does it lead to a program on the user's own machine, where nothing shows which one that is?"""
+        """Return True for a program on the user's machine, whose identity is unverifiable."""
         return self.kind != "web"
 
     @property
     def source(self) -> str:
-        """It as a source of a Content-Security-Policy: the origin, or the scheme where an origin cannot be written
-        there (an app's link, an IPv6 address).
+        """Source expression for a Content-Security-Policy.
+
+        This is the origin, or the scheme where an origin cannot be written (a link of an app, an IPv6 address).
         """
         parts = urlsplit(self.uri)
         if self.kind != "app" and _CSP_HOST.fullmatch(parts.netloc):
@@ -70,7 +71,7 @@ class Target:
 
 
 def target_of(uri: str) -> Target:
-    """The place that a redirect URI, which was checked before, leads to."""
+    """Return the destination of a redirect URI that was validated before."""
     kind: Literal["web", "loopback", "app"] = "web"
     if redirects.is_loopback(uri):
         kind = "loopback"
@@ -80,15 +81,16 @@ def target_of(uri: str) -> Target:
 
 
 def targets_of(uris: Iterable[str]) -> list[str]:
-    """The different hosts of several redirect URIs, sorted; what listens on the user's own machine is one, whatever its
-    port.
+    """Return the distinct hosts of redirect URIs, sorted.
+
+    Programs on the user's own machine count as one host, whatever their port.
     """
     found = {target_of(uri) for uri in uris}
     return sorted({_("this computer") if target.kind == "loopback" else target.host for target in found})
 
 
 def client_of(application: Any) -> Client:
-    """A client as people see it. `application` is the toolkit's."""
+    """Return the display of an application of the toolkit."""
     profile = getattr(application, "mcp_profile", None)
     host = ""
     if profile is not None and profile.source == ClientProfile.Source.DOCUMENT:
@@ -102,15 +104,16 @@ def client_of(application: Any) -> Client:
 
 
 def clean_name(name: str) -> str:
-    """A name in one line, without characters that cannot be seen or that turn the direction of the text."""
+    """Return a name in one line without invisible or direction-changing characters."""
     shown = "".join(" " if char.isspace() else char for char in name if _is_shown(char))
     shown = " ".join(shown.split())
     return shown if len(shown) <= LONGEST_NAME else shown[: LONGEST_NAME - 1].rstrip() + "…"
 
 
 def ascii_host(url: str) -> str:
-    """The host of a URL in ASCII, so that letters of another alphabet cannot pass for those of a known name. Empty if
-    there is none.
+    """Return the host of a URL in ASCII, or "".
+
+    Letters of another alphabet can then not imitate those of a known name.
     """
     try:
         return (urlsplit(url).hostname or "").encode("idna").decode("ascii")
@@ -127,5 +130,5 @@ def _is_vouched(application: Any, profile: ClientProfile | None) -> bool:
         return True
     if application.registration_source != "manual":
         return False
-    # The toolkit has pages on which every user may make an application: those are their owner's word, nobody else's.
+    # The toolkit has pages on which each user may create an application. Only staff members vouch for theirs.
     return application.user is None or bool(application.user.is_staff)

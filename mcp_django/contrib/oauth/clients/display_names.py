@@ -1,4 +1,4 @@
-"""What people call the servers of this project, the site that they are on, and themselves."""
+"""Display names of servers, of the site and of the current user."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -14,25 +14,31 @@ _UNNAMED = ServerSettings()
 
 
 def resource_name(uri: str) -> str:
-    """What people call the server at a canonical URL; the URL, without its scheme, where it has no name."""
+    """Return the display name of the server at a canonical URL.
+
+    Without a name, the URL without its scheme is returned.
+    """
     alias = next((alias for alias in resources().aliases if resources().of(alias).uri == uri), None)
     return server_name(alias or "") or uri.partition("://")[2] or uri
 
 
 def server_name(alias: str) -> str:
-    """What the settings call the server of an alias; empty where they do not."""
+    """Return the configured name of a server, or ""."""
     server = conf.get_settings().servers.get(alias, _UNNAMED)
     return server.title or ("" if server.name == _UNNAMED.name else server.name)
 
 
 def site_name() -> str:
-    """What the pages are headed with: the name of the one server, or the host that all of them are on."""
+    """Return the page heading: the name of the only server, or the common host."""
     names = [server_name(alias) for alias in conf.get_settings().servers]
     return (names[0] if len(names) == 1 else "") or urlsplit(conf.origin() or "").hostname or ""
 
 
 def person_name(user: Any) -> str:
-    """Who is logged in, so that they know which of their accounts it is; empty for nobody."""
+    """Return the name of the current user, or "" if not logged in.
+
+    The username shows users with several accounts which one is active.
+    """
     if not user.is_authenticated:
         return ""
     name, full = str(user.get_username()), str(getattr(user, "get_full_name", str)()).strip()
@@ -40,7 +46,7 @@ def person_name(user: Any) -> str:
 
 
 def together(names: Iterable[str]) -> str:
-    """Names in one phrase."""
+    """Join names into one phrase."""
     *first, last = names
     if not first:
         return last

@@ -1,8 +1,8 @@
-"""Clients that documents describe: which row a URL stands for, and when its document is read again.
+"""Clients described by metadata documents: lookup, fetching and refreshing.
 
-A document is fetched in one place, an authorization request of a user who is logged in, before the request is judged;
-everywhere else, and for everybody else, a client is what the database says. What a stranger could make of fetching is
-bounded: so many for a user and in all, so many at once in a process, and not again soon where it failed.
+A document is fetched in one place: the authorization request of a logged-in user, before the request is validated.
+Everywhere else, a client is its row in the database. Fetching is limited to prevent abuse: per user, in total,
+concurrently per process, and after a failure.
 """
 
 import hashlib
@@ -27,25 +27,33 @@ from mcp_django.server.rates import Rate
 logger = logging.getLogger("mcp_django.oauth")
 
 AT_ONCE: Final = 8
-"""Fetches of one process at a time. One more is refused, not queued: each holds a thread."""
+"""Maximum number of concurrent fetches of one process.
+
+Further fetches are rejected instead of queued, because each one holds a thread.
+"""
 PER_USER: Final = Rate(20, 60)
 IN_ALL: Final = Rate(300, 60)
 AFTER_FAILURE: Final = Rate(1, 60)
-"""How often a URL is tried that fails."""
+"""Retry rate of a URL whose fetch failed."""
 KEPT_ON_FAILURE: Final = timedelta(days=7)
-"""How long the last document counts after it should have been read again, while that fails."""
+"""Time for which an expired document stays valid while fetching it fails."""
 _slots = threading.BoundedSemaphore(AT_ONCE)
 
 
 class Unavailable(Exception):
-    """There is no document for the client, now. The text may be shown; the log says more."""
+    """Error: the client's document is not available now.
+
+    The text may be shown to users; the log has details.
+    """
 
 
 def look_up(client_id: str, user: Any) -> None:
-    """See to it that the client's row is there and up to date, if its id is the URL of a document.
+    """Create or update the row of a client whose id is the URL of a document.
 
-    To be called for an authorization request of `user`, who is logged in. May fetch, and so take seconds. Raises
-    Unavailable when the request cannot go on.
+    Call it for an authorization request of `user`, who is logged in. A fetch may take seconds.
+
+    Raises:
+        ClientDocumentUnavailable: the request cannot continue.
     """
     if not documents.is_document_url(client_id):
         return
@@ -53,39 +61,47 @@ def look_up(client_id: str, user: Any) -> None:
     if found is not None and not _is_due(found):
         return
     if not get_settings().client_metadata_documents:
-        raise Unavailable("Clients are not described by documents here")
+        raise Unavailable("Clients described by documents are disabled on this server")
     try:
         _fetched(client_id, user)
     except (Refused, clients.TooMany) as problem:
         why = problem.description if isinstance(problem, Refused) else "there are too many clients"
-        logger.info("The metadata document %s is not taken: %s", label(client_id), why)
+        logger.info("Metadata document rejected: %s: %s", label(client_id), why)
         if found is None or timezone.now() > found.cimd_expires_at + KEPT_ON_FAILURE:
-            text = "The document that describes this client could not be read, or is not one that is taken here"
+            text = "The document that describes this client could not be fetched or was rejected"
             raise Unavailable(text) from problem
 
 
 def pin(url: str, body: bytes) -> Any:
-    """Have the client at `url` be what `body`, an operator's copy of its document, says, and never fetch it; return
-    the application. Raises Refused.
+    """Save an operator's copy of the document at `url`, and never fetch it.
+
+    Returns:
+        The application.
+
+    Raises:
+        ClientMetadataRefused: the URL or the document is rejected.
     """
     if problem := documents.problem_with(url):
-        raise Refused(f"the URL cannot be a client's id: {problem}")
+        raise Refused(f"the URL is not a valid client id: {problem}")
     found = documents.read_bytes(url, body, schemes=get_settings().native_schemes)
     application = clients.keep_document(url, found.metadata, digest=found.digest, expires=None, pinned=True)
     if application.registration_source != applications().RegistrationSource.CIMD:
-        raise Refused("there is a client of this id that does not come from a document")
+        raise Refused("a client with this id exists that does not come from a document")
     return application
 
 
 def _row(client_id: str) -> Any:
     if len(client_id) > documents.MOST_URL or not (client_id.isascii() and client_id.isprintable()):
-        return None  # what a database may refuse to be asked for
+        return None  # some databases reject other values in a query
     model = applications()
     return model._base_manager.using(router.db_for_write(model)).filter(client_id=client_id).first()
 
 
 def _is_due(application: Any) -> bool:
-    """Is its document to be read (again)? Not that of a client that operators made or pinned."""
+    """Return True if the document must be fetched again.
+
+    Clients that operators created or pinned are never fetched.
+    """
     if application.registration_source != applications().RegistrationSource.CIMD:
         return False
     expires = application.cimd_expires_at
@@ -97,10 +113,10 @@ def _fetched(url: str, user: Any) -> Any:
         raise Refused(problem)
     counter, digest = throttle.counter(), hashlib.sha256(url.encode()).hexdigest()
     if counter.wait("document failures", digest, AFTER_FAILURE) is not None:
-        raise Refused("it failed a moment ago")
+        raise Refused("a recent fetch failed; try again in a minute")
     for name, key, rate in (("documents", f"user {user.pk}", PER_USER), ("documents", "all", IN_ALL)):
         if counter.take(name, key, rate, closed=True) is not None:
-            raise Refused("too many documents were asked for")
+            raise Refused("too many documents were requested")
     if not _slots.acquire(blocking=False):
         raise Refused("too many documents are being fetched")
     try:

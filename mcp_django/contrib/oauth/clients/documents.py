@@ -1,12 +1,14 @@
-"""Client ID Metadata Documents: a `client_id` that is the URL of what describes the client
-(draft-ietf-oauth-client-id-metadata-document; MCP basic/authorization, Client ID Metadata Documents).
+"""Client ID Metadata Documents: validation of their URLs, fetching, and lifetime.
 
-The URL is a stranger's, so it is fetched with `providers.fetching`, as resources are: one resolution, public addresses
-only, the connection to the address that was checked, no redirects, bounded time and bytes. django-oauth-toolkit has a
-fetcher as well, which is not used, nor is anything of its module: it takes any port, addresses that lead inwards, and
-none of the documents of claude.ai, ChatGPT and VS Code, and it is reached from endpoints where nobody has logged in.
+A `client_id` may be the URL of a document that describes the client (draft-ietf-oauth-client-id-metadata-document; MCP
+basic/authorization, Client ID Metadata Documents).
 
-Here is what a URL has to be, what is fetched, and for how long it is good. Rows are `document_clients`' business.
+The URL is untrusted, so `providers.safe_fetch` fetches it as it fetches resources: one resolution, public addresses
+only, a connection to the checked address, no redirects, limited time and bytes. The fetcher of django-oauth-toolkit is
+not used, nor is the rest of its module. It accepts any port and internal addresses, and rejects the documents of
+claude.ai, ChatGPT and VS Code. It is also reachable from endpoints without login.
+
+The module `document_clients` saves the rows.
 """
 
 import hashlib
@@ -28,11 +30,11 @@ from mcp_django.providers.safe_fetch import Failed, Fetched, Fetcher
 from mcp_django.providers.safe_fetch import Refused as NotFetched
 
 MOST_URL = 255
-"""Characters of a URL: what the toolkit's column for a client's id holds."""
+"""Maximum number of characters of a URL: the size of the toolkit's column for client ids."""
 TIMEOUT = 5.0
-"""Seconds for all of a fetch: a browser waits meanwhile."""
+"""Timeout of a whole fetch in seconds. It is short because a browser waits for the response."""
 SHORTEST, UNSAID, LONGEST = 5 * 60, 60 * 60, 24 * 60 * 60
-"""Seconds for which a document is good: at least, when it does not say, at most."""
+"""Bounds and default of a document's lifetime in seconds."""
 _URL = re.compile(r"https://[\x21-\x7e]+", re.ASCII)
 _HOST = re.compile(r"(?:[a-z0-9](?:[a-z0-9\-]{0,61}[a-z0-9])?\.)+[a-z0-9](?:[a-z0-9\-]{0,61}[a-z0-9])?", re.ASCII)
 _PATH = re.compile(r"(?:/(?:[A-Za-z0-9\-._~!$&'()*+,;=:@]|%[0-9A-Fa-f]{2})*)+", re.ASCII)
@@ -43,25 +45,25 @@ _HEADERS: Mapping[str, str] = {"Accept": "application/json, application/*+json"}
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document that was read."""
+    """Metadata document after parsing."""
 
     metadata: ClientMetadata
     digest: str
     """SHA-256 of its bytes, 64 hexadecimal digits."""
     seconds: int
-    """For how long it is good."""
+    """Lifetime in seconds."""
 
 
 def is_document_url(client_id: str) -> bool:
-    """Is this the id of a client that is described by a document, so that no other may have it?"""
+    """Return True for ids that are reserved for clients described by documents."""
     return client_id[:8].lower() == "https://"
 
 
 def problem_with(url: str) -> str | None:
-    """Say why a URL cannot be a client's id; None when it can.
+    """Return the reason that a URL is not a valid client id; None if it is valid.
 
-    The rules of section 3 of the draft, and narrower where one document could have two URLs, or the URL something else
-    to say: a host with a name, port 443, no query.
+    The rules of section 3 of the draft apply. They are narrower where one document could have two URLs or a URL could
+    carry additional data: a host name, port 443, no query.
     """
     if len(url) > MOST_URL:
         return f"it has more than {MOST_URL} characters"
@@ -75,7 +77,7 @@ def problem_with(url: str) -> str | None:
     except ValueError:
         return "it is malformed"
     if parts.netloc != host + ("" if port is None else f":{port}") or not _HOST.fullmatch(host) or _is_address(host):
-        return "its host is not a name in small letters, or there is a login"
+        return "its host must be a lower-case name without userinfo"
     if port not in (None, 443):
         return "its port is not 443"
     if parts.path in ("", "/") or not _PATH.fullmatch(parts.path):
@@ -86,13 +88,17 @@ def problem_with(url: str) -> str | None:
 
 
 def make_fetcher(hosts: Sequence[str] | None) -> Fetcher:
-    """What fetches documents; from `hosts` only, if that is not None."""
+    """Return a fetcher of documents, limited to `hosts` unless that is None."""
     return Fetcher(allowed_hosts=hosts, timeout=TIMEOUT, max_size=MOST_BYTES)
 
 
 async def fetch(url: str, fetcher: Fetcher, *, schemes: Collection[str]) -> Document:
-    """The document at a URL. `schemes` are the private-use schemes for redirects. Raises Refused, whatever is wrong;
-    its text is for the log and for operators.
+    """Fetch the document at a URL.
+
+    `schemes` are the allowed private-use schemes of redirect URIs.
+
+    Raises:
+        ClientMetadataRefused: any failure. Its text is for the log and for operators.
     """
     if problem := problem_with(url):
         raise Refused(problem)
@@ -106,24 +112,33 @@ async def fetch(url: str, fetcher: Fetcher, *, schemes: Collection[str]) -> Docu
 
 
 def read(url: str, found: Fetched, *, schemes: Collection[str]) -> Document:
-    """The document in a response. Raises Refused."""
+    """Parse the document in a response.
+
+    Raises:
+        ClientMetadataRefused: the response is rejected.
+    """
     if found.status != 200:
-        raise Refused(f"the document was answered with status {found.status}")
+        raise Refused(f"the response for the document has the status {found.status}")
     kind = found.mime_type or ""
     if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
-        raise Refused("the document is not called JSON by its content type")
+        raise Refused("the content type of the document must be JSON")
     return read_bytes(url, found.body, schemes=schemes, seconds=lifetime(found.cache_control))
 
 
 def read_bytes(url: str, body: bytes, *, schemes: Collection[str], seconds: int = LONGEST) -> Document:
-    """The document that the bytes are. Raises Refused."""
+    """Parse a document from bytes.
+
+    Raises:
+        ClientMetadataRefused: the document is rejected.
+    """
     metadata = read_document(read_json(body), url=url, schemes=schemes)
     return Document(metadata, hashlib.sha256(body).hexdigest(), seconds)
 
 
 def lifetime(cache_control: str) -> int:
-    """For how many seconds a document is good, by its Cache-Control (RFC 9111, section 5.2.2), within bounds: its
-    author may neither have it fetched for each request nor keep it for ever.
+    """Return the lifetime in seconds from Cache-Control (RFC 9111, section 5.2.2).
+
+    The value is bounded: the author of a document can neither force a fetch for each request nor an unlimited lifetime.
     """
     if _NOT_KEPT.search(cache_control):
         return SHORTEST
@@ -132,8 +147,9 @@ def lifetime(cache_control: str) -> int:
 
 
 def _is_address(host: str) -> bool:
-    """Is it an address, also in one of the spellings that resolvers take (`1.2`, `0x7f.1`)? No top-level domain is a
-    number.
+    """Return True for an address in any spelling that resolvers accept (`1.2`, `0x7f.1`).
+
+    A top-level domain is never a number.
     """
     try:
         ip_address(host)

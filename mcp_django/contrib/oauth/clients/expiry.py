@@ -1,8 +1,8 @@
-"""Clients that came by themselves and that nobody uses any more: they are deleted, so that strangers cannot fill the
-database. A client whose document describes it comes back with its next request.
+"""Deletion of unused clients that registered themselves or are described by documents.
 
-A client that has a token or a code that is still good stays, and so does one that an operator approved of, trusts,
-blocked (it would come back unblocked) or pinned.
+Without it, strangers could fill the database. A client described by a document is created again by its next request.
+Clients with a valid token or code are kept. Clients that an operator approved, trusted, blocked or pinned are kept too:
+a blocked client would return unblocked.
 """
 
 from datetime import datetime, timedelta
@@ -17,22 +17,25 @@ from mcp_django.contrib.oauth.options import get_settings
 from mcp_django.contrib.oauth.toolkit_compat import access_tokens, applications, grants, refresh_tokens
 
 ABANDONED = timedelta(hours=1)
-"""How long a client that registered itself may take to come back with a user, once there is no room for others."""
+"""Age after which an unused self-registered client is deleted if the limit is reached."""
 _MOST_ABANDONED = 100
-"""How many of them make room at once: a request waits for it."""
+"""Maximum number of abandoned clients deleted at once, because a request waits for it."""
 
 
 def clear(*, days: float | None = None, dry_run: bool = False) -> int:
-    """Delete the clients that were not used for so many days, by default `unused_days` of the settings; return how many
-    there are.
+    """Delete the clients not used for `days` days, and return their number.
+
+    The default is `unused_days` of the settings. With `dry_run` they are only counted.
     """
     before = timezone.now() - timedelta(days=get_settings().unused_days if days is None else days)
     return _delete(_unused(before), dry_run=dry_run)
 
 
 def clear_abandoned() -> int:
-    """Delete clients that came by themselves a while ago and were never used, the oldest first, up to a number of
-    them; return how many there were.
+    """Delete the oldest clients that registered a while ago and were never used.
+
+    Returns:
+        The number of deleted clients, which is limited.
     """
     never = _unused(timezone.now() - ABANDONED).filter(last_used=None)
     for model in (access_tokens(), refresh_tokens()):
@@ -70,7 +73,7 @@ def _delete(unused: models.QuerySet[ClientProfile], *, dry_run: bool = False, mo
     deleted = 0
     for key in keys:
         with transaction.atomic(using=using):
-            # Whoever makes a token waits for this lock, or was before it: then the client is in use after all.
+            # Token creation takes the same lock. If it came first, the client is in use and is kept.
             locked = model._base_manager.using(using).select_for_update(of=("self",)).filter(pk=key).first()
             if locked is not None and unused.filter(application_id=key).exists():
                 locked.delete()

@@ -1,4 +1,4 @@
-"""What the pages about a user's own access share, and the way from one account to another."""
+"""Base of the account pages, and the page that switches the account."""
 
 from typing import Any, ClassVar
 
@@ -22,10 +22,10 @@ TITLES = {"connections": _("Applications"), "tokens": _("Personal tokens")}
 
 @method_decorator([transaction.non_atomic_requests, login_not_required, csrf_protect], name="dispatch")
 class AccountPage(View):
-    """A page of the user who is logged in; nobody else sees anything of it."""
+    """Page of the logged-in user. Other users cannot see it."""
 
     name: ClassVar[str]
-    """Of its URL."""
+    """Name of the page's URL."""
     template: ClassVar[str]
     http_method_names = ["get", "post"]
 
@@ -37,20 +37,20 @@ class AccountPage(View):
         return super().dispatch(request, *args, **kwargs)
 
     def is_served(self) -> bool:
-        """Is there such a page?"""
+        """Return True if the page is enabled."""
         return True
 
     @property
     def user(self) -> Any:
-        """Who is logged in."""
+        """The logged-in user."""
         return self.request.user
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        """Show it."""
+        """Show the page."""
         return self.show()
 
     def show(self, **context: Any) -> HttpResponse:
-        """The page, with `context`."""
+        """Render the page with `context`."""
         names = [name for name in TITLES if name != "tokens" or get_settings().personal_tokens]
         pages = [{"title": TITLES[name], "url": address(name), "is_here": name == self.name} for name in names]
         return page(self.request, self.template, {"pages": pages, "here": self.request.path, **context})
@@ -58,16 +58,16 @@ class AccountPage(View):
 
 @method_decorator([login_not_required, csrf_protect], name="dispatch")
 class SwitchAccount(View):
-    """POST with `next`, an authorization request, logs out and lets somebody else log in for it.
+    """Log the user out and let another user log in for an authorization request.
 
-    It answers with a page and not with a redirect: where the site logs in elsewhere, the browser would not follow one
-    from a form of the consent page.
+    POST with `next`, the URL of the request. The response is a page instead of a redirect: if the login page is on
+    another site, browsers do not follow a redirect after the form of the consent page.
     """
 
     http_method_names = ["post"]
 
     def post(self, request: HttpRequest) -> HttpResponse:
-        """Log out."""
+        """Log out and show a link to the login page."""
         wanted = request.POST.get("next", "")
         back = wanted if _is_request(wanted) else address("connections")
         logout(request)
@@ -75,6 +75,6 @@ class SwitchAccount(View):
 
 
 def _is_request(path: str) -> bool:
-    """Is it an authorization request of this server, and nothing that leads elsewhere?"""
+    """Return True for an authorization request of this server on this host."""
     asks = path.partition("?")[0] == address("authorize")
     return asks and url_has_allowed_host_and_scheme(path, allowed_hosts=None)

@@ -1,4 +1,4 @@
-"""`/o/authorize/`: a user is asked whether a client may act for them."""
+"""Authorization endpoint (`/o/authorize/`): requests the user's consent for a client."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,16 +25,18 @@ from mcp_django.contrib.oauth.toolkit_compat import oauth2_settings
 from mcp_django.html_pages import guarded, login_url
 
 PROMPTS = frozenset({"none", "login", "consent", "select_account"})
-"""What a client may say about how the user is asked (OpenID Connect Core 1.0, section 3.1.2.1). Never less than here
-would be asked anyway."""
+"""Supported values of `prompt` (OpenID Connect Core 1.0, section 3.1.2.1).
+
+A client can require additional prompts, but cannot suppress any.
+"""
 
 
 @method_decorator([transaction.non_atomic_requests, login_not_required, csrf_protect], name="dispatch")
 class Authorize(View):
-    """GET shows the page, or answers at once what was allowed before; POST takes the decision.
+    """Authorization page.
 
-    The decision is `allow` or anything else, and `granted`, once for each scope that keeps its tick. What it is about
-    is in the query, as in the GET.
+    GET shows the page, or redirects at once if the consent is remembered. POST processes the decision: `allow` or any
+    other button, and `granted` once per ticked scope. The request itself is in the query, as for GET.
     """
 
     http_method_names = ["get", "post"]
@@ -48,7 +50,7 @@ class Authorize(View):
             return _error_page(request, problem)
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        """Ask."""
+        """Show the consent page, or redirect if no decision is needed."""
         prompt = PROMPTS & set(request.GET.get("prompt", "").split())
         if not request.user.is_authenticated:
             return self._log_in(request, prompt)
@@ -59,39 +61,47 @@ class Authorize(View):
         if silent:
             return _leave(request, authorization.grant(request, asked, scopes))
         if "none" in prompt:
-            raise asked.denied("consent_required", "The user has to be asked")
+            raise asked.denied("consent_required", "The consent of the user is required")
         return _ask(request, asked, scopes)
 
     def post(self, request: HttpRequest) -> HttpResponse:
-        """Do what was decided."""
+        """Process the user's decision."""
         if not request.user.is_authenticated:
             return guarded(HttpResponseRedirect(login_url(request, request.get_full_path())))
         asked, scopes = _read(request)
         if not request.POST.get("allow"):
-            raise asked.denied("access_denied", "The user did not allow it")
+            raise asked.denied("access_denied", "The user denied the request")
         ticked = request.POST.getlist("granted")
         granted = [scope for scope in scopes if scope in ticked]
         if not granted:
-            problem = _("Nothing is ticked. Tick what the application may do, or cancel.")
+            problem = _("Nothing is selected. Select the access that the application may have, or cancel.")
             return _ask(request, asked, scopes, problem=problem)
-        # First of all the user sees who was let in, whatever becomes of the code.
+        # The consent is saved first, so that the user sees the client even if issuing the code fails.
         consents.give(request.user, asked.application, asked.resources, granted)
         return _leave(request, authorization.grant(request, asked, granted))
 
     def _log_in(self, request: HttpRequest, prompt: frozenset[str]) -> HttpResponse:
         if "none" in prompt:
-            asked = authorization.read(request)  # of clients that are known: nothing is fetched for a stranger
-            raise asked.denied("login_required", "Nobody is logged in")
+            asked = authorization.read(request)  # known clients only: nothing is fetched for an anonymous user
+            raise asked.denied("login_required", "The user is not logged in")
         return guarded(HttpResponseRedirect(login_url(request, _without_login(request))))
 
     def _again(self, request: HttpRequest) -> HttpResponse:
-        """The client wants the user to log in anew. It is checked first: nobody logs in for a request that is wrong."""
+        """Redirect to a new login, which the client requested.
+
+        The request is validated first, so that users do not log in for an invalid one.
+        """
         _read(request)
         return guarded(HttpResponseRedirect(login_url(request, _without_login(request))))
 
 
 def _read(request: HttpRequest) -> tuple[Asked, list[str]]:
-    """The request, and those of its scopes that the user can give. Raises Refused and Denied."""
+    """Return the request and those of its scopes that the user can grant.
+
+    Raises:
+        UntrustedAuthorizationRequest: the client or its redirect URI is invalid.
+        AuthorizationDenied: the client is notified of the error.
+    """
     try:
         document_clients.look_up(authorization.client_id(request), request.user)
     except document_clients.Unavailable as problem:
@@ -99,13 +109,13 @@ def _read(request: HttpRequest) -> tuple[Asked, list[str]]:
     asked = authorization.read(request)
     scopes = scope_choices.grantable(request.user, asked.application, asked.scopes)
     if not scopes:
-        raise asked.denied("invalid_scope", "The user has none of the requested scopes to give")
+        raise asked.denied("invalid_scope", "The user cannot grant any of the requested scopes")
     return asked, scopes
 
 
 def _is_known(request: HttpRequest, asked: Asked, scopes: Sequence[str]) -> bool:
     if asked.application.skip_authorization and not target_of(asked.redirect_uri).is_local:
-        return True  # an operator said so, in the toolkit's admin
+        return True  # an operator set this in the toolkit's admin
     return consents.is_remembered(request.user, asked.application, asked.resources, scopes, asked.redirect_uri)
 
 
@@ -124,31 +134,32 @@ def _ask(request: HttpRequest, asked: Asked, scopes: Sequence[str], *, problem: 
 
 
 def _ways(target: Target) -> list[str]:
-    """The sources that the form may lead to. Browsers hold the policy against all redirects that follow on a form, and
-    pages of clients send people on to others of theirs: a browser that stops there leaves them on this page, with the
-    code already given.
+    """Return the sources that the consent form may lead to.
+
+    Browsers apply the policy to all redirects after a form, and pages of clients redirect to other pages of theirs. A
+    blocked redirect would leave the user on this page although the code was issued.
     """
     onward = [] if target.kind == "app" else ["https:", *(f"{scheme}:" for scheme in get_settings().native_schemes)]
     return [target.source, *onward]
 
 
 def _leave(request: HttpRequest, location: str) -> HttpResponse:
-    """Send the user back to the client."""
+    """Redirect the user to the client."""
     try:
         return guarded(OAuth2ResponseRedirect(location, oauth2_settings.ALLOWED_REDIRECT_URI_SCHEMES))
     except DisallowedRedirect:
-        problem = Refused("invalid_request", "The scheme of the redirect URI is not allowed here")
+        problem = Refused("invalid_request", "The scheme of the redirect URI is not allowed")
         return _error_page(request, problem)
 
 
 def _error_page(request: HttpRequest, problem: Refused) -> HttpResponse:
-    explanation = _("The application that sent you here could not be recognised, or what it sent is damaged.")
+    explanation = _("The application that sent you here is unknown, or its request is invalid.")
     context = {"error": problem.error, "detail": problem.description, "explanation": explanation}
     return page(request, "error.html", context, status=400)
 
 
 def _without_login(request: HttpRequest) -> str:
-    """The path and query of a request without its wish for a login, which is being fulfilled."""
+    """Return path and query without the `login` prompt, which the login satisfies."""
     query = request.GET.copy()
     wishes = [wish for wish in query.get("prompt", "").split() if wish != "login"]
     query.pop("prompt", None)

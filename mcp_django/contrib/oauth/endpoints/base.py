@@ -1,4 +1,4 @@
-"""What the pages of the authorization server have in common: how they are shown, and to whom."""
+"""Rendering of the authorization server's pages."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from mcp_django.contrib.oauth.clients.display_names import person_name, site_nam
 from mcp_django.html_pages import shown
 
 NAMESPACE = "oauth2_provider"
-"""Of the URLs: django-oauth-toolkit looks up its own by it."""
+"""Namespace of the URLs: django-oauth-toolkit reverses its own URLs by it."""
 
 
 def page(
@@ -21,7 +21,10 @@ def page(
     status: int = 200,
     leads_to: Iterable[str] = (),
 ) -> HttpResponse:
-    """A page. `leads_to` are sources of a Content-Security-Policy that its forms may lead to, besides this site."""
+    """Render a page.
+
+    `form_sources` are additional Content-Security-Policy sources that forms may lead to.
+    """
     known = {
         "site_name": site_name(),
         "user_name": person_name(request.user),
@@ -32,5 +35,5 @@ def page(
 
 
 def address(name: str) -> str:
-    """The path of one of the pages."""
+    """Return the path of a page."""
     return reverse(f"{NAMESPACE}:{name}")

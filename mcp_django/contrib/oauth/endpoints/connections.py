@@ -1,4 +1,4 @@
-"""`/o/connections/`: users see which clients may act for them, and take that away."""
+"""Page `/o/connections/`: users view their connected applications and withdraw access."""
 
 from typing import Any
 
@@ -11,20 +11,23 @@ from mcp_django.contrib.oauth.flows.connected_apps import connections_of
 
 
 class Connections(AccountPage):
-    """GET lists the clients; POST with `client`, the key of one, ends it. Another user's clients have no key here."""
+    """GET lists the applications; POST with `client`, the key of one, ends its access.
+
+    The keys are valid for the current user's applications only.
+    """
 
     name = "connections"
     template = "connections.html"
 
     def post(self, request: HttpRequest) -> HttpResponse:
-        """End one."""
+        """Withdraw the access of one application."""
         wanted = request.POST.get("client", "")
         found = next((one for one in connections_of(request.user) if one.pk == wanted), None)
         if found is None:
             return self.show(done=_("This application has no access."))
         revocation.withdraw(request.user, found.application)
-        return self.show(done=_("%(name)s has no access any more.") % {"name": found.client.name})
+        return self.show(done=_("Access of %(name)s was withdrawn.") % {"name": found.client.name})
 
     def show(self, **context: Any) -> HttpResponse:
-        """The page as it is now."""
+        """Render the page with the current applications."""
         return super().show(connections=connections_of(self.request.user), **context)

@@ -1,5 +1,7 @@
-"""What all endpoints that programs talk to have in common: forms that are read strictly, answers in JSON that nobody
-keeps, and pages of any origin that may read them, since no cookie has a part in it.
+"""Common behaviour of the machine endpoints.
+
+Forms are parsed strictly, and JSON responses are not cacheable. Pages of any origin may read the responses, because no
+cookie is used.
 """
 
 import functools
@@ -22,20 +24,23 @@ from mcp_django.protocol.headers import Headers
 from mcp_django.server.ports import Overloaded
 
 MOST_BYTES: Final = 64 * 1024
-"""Bytes of a form."""
+"""Maximum number of bytes of a form."""
 LONGEST: Final = 8 * 1024
-"""Characters of a parameter."""
+"""Maximum number of characters of a parameter."""
 MOST_REPEATED: Final = 20
 FORM: Final = "application/x-www-form-urlencoded"
 FAILURES: Final = "TOKEN_FAILURES"
-"""The rate of `MCP["RATES"]` by which refused credentials count."""
+"""Name of the rate in `MCP["RATES"]` that limits rejected credentials."""
 SECRETS: Final = ("client_secret", "code", "code_verifier", "refresh_token", "token", "password", "assertion")
 
 View = Callable[..., HttpResponse]
 
 
 class Refusal(Exception):
-    """An error in the form of RFC 6749, section 5.2. `description` is ASCII, and holds nothing that was sent."""
+    """Error response of RFC 6749, section 5.2.
+
+    `description` is ASCII and contains nothing of the request.
+    """
 
     def __init__(self, error: str, description: str, *, status: int = 400) -> None:
         super().__init__(description)
@@ -43,7 +48,10 @@ class Refusal(Exception):
 
 
 def endpoint(*, secret: bool = True) -> Callable[[View], View]:
-    """Make a view of a function that takes a form by POST. With `secret` those who guess are slowed down."""
+    """Decorate a view function that accepts a form by POST.
+
+    With `secret`, guessing of credentials is rate-limited.
+    """
 
     def make(view: View) -> View:
         @functools.wraps(view)
@@ -52,7 +60,8 @@ def endpoint(*, secret: bool = True) -> Callable[[View], View]:
                 return readable(HttpResponse(status=204), "POST, OPTIONS")
             return readable(_unkept(_answer(view, request, secret, *args, **kwargs)), "POST, OPTIONS")
 
-        # Transactions are the endpoints' own: each begins with its write, and what they revoke on a failure stays so.
+        # The endpoints manage transactions themselves: each transaction starts with its write, and revocations after a
+        # failure must persist.
         ready = transaction.non_atomic_requests(csrf_exempt(sensitive_post_parameters(*SECRETS)(guarded)))
         ready.login_required = False  # type: ignore[attr-defined]
         return ready
@@ -62,7 +71,8 @@ def endpoint(*, secret: bool = True) -> Callable[[View], View]:
 
 def _answer(view: View, request: HttpRequest, secret: bool, *args: Any, **kwargs: Any) -> HttpResponse:
     address = address_of(request)
-    # Behind proxies that the settings do not know everybody is one, and nobody may use up the rate of all.
+    # Behind proxies that are missing in the settings, all clients have one address. One client must not use up their
+    # rate.
     counted = secret and address != UNKNOWN
     try:
         if counted and (wait := throttle.wait(FAILURES, address)) is not None:
@@ -75,9 +85,7 @@ def _answer(view: View, request: HttpRequest, secret: bool, *args: Any, **kwargs
         response = told(problem.status, error=problem.error, error_description=problem.description)
     except (DatabaseFailure, Overloaded) as problem:
         response = later(5, 503)
-        log_response(
-            "The database, or what reads it, failed: %s", problem, response=response, request=request, exception=problem
-        )
+        log_response("Database access failed: %s", problem, response=response, request=request, exception=problem)
     if response.status_code == 405:
         response["Allow"] = "POST, OPTIONS"
     if response.status_code == 401:
@@ -88,17 +96,21 @@ def _answer(view: View, request: HttpRequest, secret: bool, *args: Any, **kwargs
 
 
 def is_failure(response: HttpResponse) -> bool:
-    """Was a credential refused?"""
+    """Return True if a credential was rejected."""
     return response.status_code == 401 or (response.status_code == 400 and b'"invalid_grant"' in response.content)
 
 
 def check_form(request: HttpRequest) -> None:
-    """Raise Refusal unless the request brings a form that means one thing, to everybody who reads it."""
+    """Check that the request has an unambiguous form.
+
+    Raises:
+        EndpointError: a malformed, oversized or ambiguous form.
+    """
     if request.META.get("QUERY_STRING"):
-        raise Refusal("invalid_request", "Parameters belong into the body")
+        raise Refusal("invalid_request", "Send the parameters in the body")
     charset = (request.content_params or {}).get("charset", "utf-8")
     if request.content_type != FORM or charset.lower() not in ("utf-8", "utf8"):
-        raise Refusal("invalid_request", f"The content type is {FORM}")
+        raise Refusal("invalid_request", f"The content type must be {FORM}")
     length = request.META.get("CONTENT_LENGTH") or "0"
     if not length.isdecimal() or int(length) > MOST_BYTES:
         raise Refusal("invalid_request", "The form is too long", status=413)
@@ -111,26 +123,26 @@ def check_form(request: HttpRequest) -> None:
         raise Refusal("invalid_request", "The form cannot be read") from None
     for name, values in form.lists():
         if len(values) > (MOST_REPEATED if name == "resource" else 1):
-            raise Refusal("invalid_request", "A parameter comes more than once")
+            raise Refusal("invalid_request", "A parameter is repeated")
         if any(len(text) > LONGEST or not _is_plain(text) for text in (name, *map(str, values))):
             raise Refusal("invalid_request", "A parameter is malformed")
 
 
 def _is_plain(text: str) -> bool:
-    """Without control characters, and what was no UTF-8 (which Django reads as U+FFFD)."""
+    """Return True without control characters and invalid UTF-8 (U+FFFD in Django)."""
     return not any(
         char < " " or "\x7f" <= char < "\xa0" or "\ud800" <= char <= "\udfff" or char == "\ufffd" for char in text
     )
 
 
 def told(status: int = 200, headers: Mapping[str, str] | None = None, **members: Any) -> HttpResponse:
-    """An answer in JSON."""
+    """Return a JSON response."""
     return JsonResponse(members, status=status, headers=dict(headers or {}))
 
 
 def later(wait: float, status: int) -> HttpResponse:
-    """To be asked again, in so many seconds."""
-    words = "Too many requests were refused" if status == 429 else "Not possible at the moment"
+    """Return a response with `Retry-After` in seconds."""
+    words = "Too many requests were rejected" if status == 429 else "Temporarily unavailable"
     return told(
         status,
         {"Retry-After": str(ceil(wait))},
@@ -140,7 +152,7 @@ def later(wait: float, status: int) -> HttpResponse:
 
 
 def readable(response: HttpResponse, methods: str) -> HttpResponse:
-    """Let pages of any origin read it (CORS), without cookies."""
+    """Allow pages of any origin to read the response without cookies (CORS)."""
     response["Access-Control-Allow-Origin"] = "*"
     response["Access-Control-Allow-Methods"] = methods
     response["Access-Control-Allow-Headers"] = "authorization, content-type, mcp-protocol-version"
@@ -155,7 +167,7 @@ def _unkept(response: HttpResponse) -> HttpResponse:
 
 
 def address_of(request: HttpRequest) -> str:
-    """The address that rates count by."""
+    """Return the client address for rate limits."""
     headers = Headers((name.lower().encode("latin-1"), _latin(value)) for name, value in request.headers.items())
     return client_address(request.META.get("REMOTE_ADDR"), headers)
 

@@ -1,5 +1,6 @@
-"""`/o/introspect/`: what is a token good for (RFC 7662)? For resource servers that an operator has set up, which show
-their client's secret.
+"""Introspection endpoint (`/o/introspect/`, RFC 7662).
+
+It is for resource servers that an operator created. They authenticate with their client's secret.
 """
 
 from typing import Any
@@ -17,13 +18,15 @@ from mcp_django.contrib.oauth.tokens.scopes import still_offered
 
 @endpoint()
 def introspect(request: HttpRequest) -> HttpResponse:
-    """By POST only: a token in a URL would be in logs."""
+    """Return the state of a token. POST only, because a token in a URL would be logged."""
     asking = authenticated(request)
     if not may_ask(asking):
-        raise Refusal("invalid_client", "Only resource servers that an operator has set up may ask", status=401)
+        raise Refusal(
+            "invalid_client", "Only resource servers created by an operator may introspect tokens", status=401
+        )
     token = request.POST.get("token")
     if not token:
-        raise Refusal("invalid_request", "Say which token")
+        raise Refusal("invalid_request", "The parameter token is missing")
     row = access_tokens.rows(token).first()
     audiences = (
         [] if row is None or not access_tokens.is_usable(row) else _known_to(asking, access_tokens.resources_of(row))
@@ -45,8 +48,9 @@ def introspect(request: HttpRequest) -> HttpResponse:
 
 
 def may_ask(application: Any) -> bool:
-    """Did an operator make this client, with a secret? One that a user made for himself, by a view of the toolkit that
-    may be reachable, does not count.
+    """Return True for a confidential client that an operator created.
+
+    Clients that ordinary users created are excluded. A view of the toolkit for that may be reachable.
     """
     profile = getattr(application, "mcp_profile", None)
     manual = application.registration_source == application.RegistrationSource.MANUAL
@@ -57,7 +61,10 @@ def may_ask(application: Any) -> bool:
 
 
 def _known_to(application: Any, resources: list[str]) -> list[str]:
-    """Those of a token's resources that the resource server may know of: with `allowed_resources`, its own."""
+    """Return the resources of a token that the resource server may see.
+
+    With `allowed_resources` these are its own.
+    """
     profile = getattr(application, "mcp_profile", None)
     if profile is None or profile.allowed_resources is None:
         return resources

@@ -1,4 +1,4 @@
-"""What clients need to know of the server (RFC 8414), at each place where one of the revisions looks for it."""
+"""Server metadata (RFC 8414), served at the paths of all protocol revisions."""
 
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,7 +19,10 @@ _METHODS = "GET, HEAD, OPTIONS"
 
 @csrf_exempt
 def metadata(request: HttpRequest, **captured: Any) -> HttpResponse:
-    """The document of the one issuer there is; any other's is not found, whatever Host was asked."""
+    """Serve the document of the configured issuer, whatever Host was requested.
+
+    Other issuers are not found.
+    """
     if request.method == "OPTIONS":
         return readable(HttpResponse(status=204), _METHODS)
     if request.method not in ("GET", "HEAD"):
@@ -34,15 +37,17 @@ metadata.login_required = False  # type: ignore[attr-defined]
 
 
 def places(issuer: str) -> tuple[str, ...]:
-    """The paths of the document of an issuer: the well-known name between host and path, as RFC 8414, section 3.1, has
-    it, and behind the path, as OpenID Connect Discovery 1.0, section 4, does.
+    """Return the paths of an issuer's document.
+
+    RFC 8414, section 3.1, inserts the well-known name between host and path. OpenID Connect Discovery 1.0, section 4,
+    appends it to the path.
     """
     path = urlsplit(issuer).path
     return f"{RFC_8414}{path}", f"{OIDC}{path}", f"{path}{OIDC}", f"{path}{RFC_8414}"
 
 
 def document(issuer: str) -> dict[str, Any]:
-    """The metadata. What is not served is not in it."""
+    """Return the metadata of the served features."""
     options = get_settings()
     found: dict[str, Any] = {
         "issuer": issuer,
@@ -55,7 +60,7 @@ def document(issuer: str) -> dict[str, Any]:
         "response_types_supported": ["code"],
         "response_modes_supported": ["query"],
         "grant_types_supported": ["authorization_code", "refresh_token"],
-        # "none" has clients bring metadata documents.
+        # "none" makes clients use metadata documents.
         "token_endpoint_auth_methods_supported": ["none", *SECRETS],
         "revocation_endpoint_auth_methods_supported": ["none", *SECRETS],
         "introspection_endpoint_auth_methods_supported": SECRETS,
@@ -67,7 +72,7 @@ def document(issuer: str) -> dict[str, Any]:
 
 
 def _url(issuer: str, name: str) -> str | None:
-    """The URL of an endpoint on the issuer's host; None for what the project does not serve."""
+    """Return the URL of an endpoint on the issuer's host; None if it is not served."""
     parts = urlsplit(issuer)
     try:
         return f"{parts.scheme}://{parts.netloc}{reverse(f'oauth2_provider:{name}')}"

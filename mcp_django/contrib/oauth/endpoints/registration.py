@@ -1,7 +1,7 @@
-"""`/o/register/`: clients register themselves (RFC 7591).
+"""Registration endpoint (`/o/register/`): clients register themselves (RFC 7591).
 
-Anybody may, so it gives little: a client that can ask users, and nothing in anybody's name, whoever is logged in. There
-is no way to read or change a registration later (RFC 7592), and so no token for that.
+Registration is open, so it grants little: the client may request the consent of users, and acts for no user, even if
+one is logged in. Registrations cannot be read or changed later (RFC 7592), so no token for that is issued.
 """
 
 from typing import Any, Final
@@ -23,14 +23,15 @@ from mcp_django.contrib.oauth.endpoints.endpoint import address_of, later, reada
 from mcp_django.contrib.oauth.options import get_settings
 
 FULL_WAIT: Final = 3600
-"""Seconds after which to try again when there are too many clients: somebody has to make room."""
+"""Retry time in seconds if the limit of clients is reached. An operator must make room."""
 METHODS: Final = "POST, OPTIONS"
 
 
 @method_decorator([transaction.non_atomic_requests, csrf_exempt, login_not_required], name="dispatch")
 class Register(View):
-    """POST with metadata in JSON makes a client. Errors are as in section 3.2.2, or `temporarily_unavailable` with
-    `Retry-After`.
+    """Create a client from the JSON metadata of a POST request.
+
+    Errors follow section 3.2.2, or are `temporarily_unavailable` with `Retry-After`.
     """
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
@@ -70,9 +71,13 @@ def _register(request: HttpRequest, address: str) -> HttpResponse:
 
 
 def _body(request: HttpRequest) -> bytes:
-    """The body, or as much of it as shows that it is too long. Raises Refused."""
+    """Read the body up to the size limit plus one byte.
+
+    Raises:
+        ClientMetadataRefused: a wrong content type or an incomplete body.
+    """
     if request.content_type != "application/json":
-        raise Refused("the content type of metadata is application/json")
+        raise Refused("the content type must be application/json")
     try:
         return request.read(MOST_BYTES + 1)
     except UnreadablePostError:

@@ -1,4 +1,4 @@
-"""`/o/revoke_token/`: a client gives a token back (RFC 7009)."""
+"""Revocation endpoint (`/o/revoke_token/`, RFC 7009): clients revoke their tokens."""
 
 from django.http import HttpRequest, HttpResponse
 
@@ -9,10 +9,10 @@ from mcp_django.contrib.oauth.flows import revocation
 
 @endpoint()
 def revoke(request: HttpRequest) -> HttpResponse:
-    """200 for whatever token: whether there was one is nobody's business (section 2.2)."""
+    """Revoke a token. Unknown tokens get status 200 too (section 2.2)."""
     application = authenticated(request)
     token = request.POST.get("token")
     if not token:
-        raise Refusal("invalid_request", "Say which token")
+        raise Refusal("invalid_request", "The parameter token is missing")
     revocation.end_token(token, application)
     return HttpResponse(status=200)

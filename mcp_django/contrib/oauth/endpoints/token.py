@@ -1,4 +1,7 @@
-"""`/o/token/`: codes and refresh tokens for access tokens (RFC 6749, section 3.2)."""
+"""Token endpoint (`/o/token/`): exchanges codes and refresh tokens.
+
+It issues access tokens (RFC 6749, section 3.2).
+"""
 
 import json
 
@@ -13,15 +16,16 @@ from mcp_django.contrib.oauth.toolkit_compat import get_oauthlib_core
 
 @endpoint()
 def token(request: HttpRequest) -> HttpResponse:
-    """Sends the toolkit's `app_authorized` for each token."""
+    """Issue a token and send the toolkit's signal `app_authorized`."""
     if not request.POST.get("grant_type"):
-        raise Refusal("invalid_request", "Say by grant_type what the token is asked for with")
+        raise Refusal("invalid_request", "The parameter grant_type is missing")
     shown_by(request)
     _location, headers, body, status = get_oauthlib_core().create_token_response(request)
     members = json.loads(body) if body else {}
     if status == 200:
         row = access_tokens.rows(members["access_token"]).first()
-        if row is not None:  # it is gone where it was revoked at the same moment, which the client finds out
+        # The token may have been revoked at the same moment; the client gets an error when it uses it.
+        if row is not None:
             app_authorized.send(sender=token, request=request, token=row)
     kept = {name: value for name, value in headers.items() if name.lower() == "www-authenticate"}
     return told(status, kept, **members)

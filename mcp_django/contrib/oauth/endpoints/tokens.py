@@ -1,4 +1,4 @@
-"""`/o/tokens/`: users make personal tokens, see them listed, and revoke them."""
+"""Page `/o/tokens/`: users create, list and revoke personal tokens."""
 
 from datetime import timedelta
 from typing import Any
@@ -20,22 +20,22 @@ from mcp_django.models import PersonalAccessToken
 from mcp_django.models.token import DEFAULT_DAYS
 
 DAYS = (7, 30, DEFAULT_DAYS, 365)
-"""Lifetimes to choose from."""
+"""Selectable lifetimes in days."""
 MOST_SHOWN = 100
-"""Tokens on the page: all that are usable, and then those that ended last."""
+"""Maximum number of shown tokens: the usable ones first, then the most recent others."""
 
 
 class TokenForm(forms.Form):
-    """What the maker of a token decides."""
+    """Form of a new token."""
 
     name = forms.CharField(
         label=gettext_lazy("Name"),
         max_length=100,
-        help_text=gettext_lazy("What it is for, such as “CI of the shop”."),
+        help_text=gettext_lazy("Purpose of the token, such as “CI of the shop”."),
         widget=forms.TextInput(attrs={"autocomplete": "off"}),
     )
     scopes = forms.MultipleChoiceField(
-        label=gettext_lazy("It may"), required=False, widget=forms.CheckboxSelectMultiple()
+        label=gettext_lazy("Access"), required=False, widget=forms.CheckboxSelectMultiple()
     )
     audience = forms.ChoiceField(label=gettext_lazy("Server"), required=False)
     days = forms.TypedChoiceField(label=gettext_lazy("Expires"), coerce=int)
@@ -61,20 +61,20 @@ class TokenForm(forms.Form):
 
 @method_decorator(sensitive_variables("token"), name="post")
 class Tokens(AccountPage):
-    """GET lists the user's tokens; POST with `action` makes one ("create") or revokes one ("revoke", `token`).
+    """GET lists the user's tokens; POST with `action` "create" or "revoke" changes them.
 
-    A new token is in the answer to the form and nowhere else: a redirect would have to keep it somewhere.
+    A new token is only in the response to the form, because a redirect would have to store it.
     """
 
     name = "tokens"
     template = "tokens.html"
 
     def is_served(self) -> bool:
-        """Does the project want it?"""
+        """Return True if personal tokens are enabled."""
         return get_settings().personal_tokens
 
     def post(self, request: HttpRequest) -> HttpResponse:
-        """Make or revoke one."""
+        """Create or revoke a token."""
         if request.POST.get("action") == "revoke":
             return self._revoke(request.POST.get("token", ""))
         form = TokenForm(request.user, request.POST)
@@ -91,7 +91,7 @@ class Tokens(AccountPage):
         return self.show(token=token, made=row)
 
     def show(self, **context: Any) -> HttpResponse:
-        """The page as it is now."""
+        """Render the page with the current tokens."""
         rows = list(PersonalAccessToken.objects.filter(user=self.user)[: 10 * MOST_SHOWN])
         rows.sort(key=lambda row: not row.is_usable)
         for row in rows:
@@ -102,9 +102,9 @@ class Tokens(AccountPage):
         rows = PersonalAccessToken.objects.usable().filter(user=self.user)
         row = next((row for row in rows if str(row.pk) == wanted), None)
         if row is None:
-            return self.show(done=_("This token was of no use any more."))
+            return self.show(done=_("This token was not valid any more."))
         row.revoke()
-        return self.show(done=_("The token “%(name)s” is revoked.") % {"name": row.name})
+        return self.show(done=_("The token “%(name)s” was revoked.") % {"name": row.name})
 
 
 def _in(days: int) -> str:

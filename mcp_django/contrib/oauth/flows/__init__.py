@@ -1,1 +1,1 @@
-"""The grants of the authorization server: authorization code, refresh, consent and revocation."""
+"""Grants of the authorization server: code, refresh, consent and revocation."""

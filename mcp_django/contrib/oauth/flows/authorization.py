@@ -1,8 +1,8 @@
-"""An authorization request (RFC 6749, section 4.1.1): read from its query, checked, and answered.
+"""Authorization requests (RFC 6749, section 4.1.1): parsing, validation and response.
 
-Everything is in the query, also when the user's decision is posted: so what was decided about is checked again in full,
-and there is nothing in the form that could be altered. What may go back to the client as an error is `Denied`; where
-the client or its redirect URI is in doubt, nobody is sent anywhere, and it is `Refused`.
+All parameters are in the query, even when the user's decision is posted. Therefore the request is fully validated
+again, and the form contains nothing that could be altered. `AuthorizationDenied` errors are sent to the client. If the
+client or its redirect URI is in doubt, `UntrustedAuthorizationRequest` is raised and the user is not redirected.
 """
 
 import re
@@ -19,15 +19,18 @@ from mcp_django.contrib.oauth.tokens import resource_indicators
 from mcp_django.contrib.oauth.toolkit_compat import oauth2_settings
 
 SINGLE = ("response_type", "client_id", "redirect_uri", "scope", "state", "code_challenge", "code_challenge_method")
-"""The parameters that are read, none of which may come twice (RFC 6749, section 3.1), besides `resource`."""
+"""Parameters that may appear once only (RFC 6749, section 3.1). `resource` may repeat."""
 LONGEST = 4096
-"""Characters of one of them."""
+"""Maximum number of characters of a parameter."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")  # RFC 7636, section 4.2, for S256
 
 
 class Refused(Exception):
-    """The request cannot be trusted to say where it came from. `error` is a code of RFC 6749, section 4.1.2.1."""
+    """Error: the sender of the request cannot be trusted, and the user is not redirected.
+
+    `error` is a code of RFC 6749, section 4.1.2.1.
+    """
 
     def __init__(self, error: str, description: str) -> None:
         super().__init__(description)
@@ -35,7 +38,7 @@ class Refused(Exception):
 
 
 class Denied(Exception):
-    """The client is told: its redirect URI is good."""
+    """Error that is sent to the client's valid redirect URI."""
 
     def __init__(self, error: str, description: str, *, redirect_uri: str, state: str | None) -> None:
         super().__init__(description)
@@ -43,37 +46,46 @@ class Denied(Exception):
 
     @property
     def location(self) -> str:
-        """Where the user is sent."""
+        """URL that the user is redirected to."""
         told = {"error": self.error, "error_description": self.description or None}
         return answer(self.redirect_uri, {**told, "state": self.state})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A request that is in order."""
+    """Valid authorization request."""
 
     application: Any
     redirect_uri: str
     state: str | None
     scopes: tuple[str, ...]
-    """Those of the requested scopes that there are."""
+    """Requested scopes that exist."""
     resources: tuple[str, ...]
     """Canonical URLs (RFC 8707); at least one."""
     credentials: Mapping[str, Any]
-    """What oauthlib found in it."""
+    """Credentials as parsed by oauthlib."""
 
     def denied(self, error: str, description: str) -> Denied:
-        """It, refused for a reason that the client may know."""
+        """Build the error that rejects this request with a reason for the client."""
         return Denied(error, description, redirect_uri=self.redirect_uri, state=self.state)
 
 
 def client_id(request: HttpRequest) -> str:
-    """Who the request says it is from. Raises Refused."""
+    """Return the `client_id` of a request.
+
+    Raises:
+        UntrustedAuthorizationRequest: malformed parameters.
+    """
     return _clean(request.GET).get("client_id") or ""
 
 
 def read(request: HttpRequest) -> Asked:
-    """The request in the query of `request`. Raises Refused and Denied."""
+    """Parse and validate the request in the query of `request`.
+
+    Raises:
+        UntrustedAuthorizationRequest: the client or its redirect URI is invalid.
+        AuthorizationDenied: another error, which is sent to the client.
+    """
     query = _clean(request.GET)
     try:
         scopes, credentials = get_oauthlib_core().server.validate_authorization_request(
@@ -106,7 +118,12 @@ def read(request: HttpRequest) -> Asked:
 
 
 def grant(request: HttpRequest, asked: Asked, scopes: Sequence[str]) -> str:
-    """Make a code for `scopes`, at least one, and return where to send the user. Raises Refused and Denied."""
+    """Issue a code for at least one scope, and return the URL to redirect to.
+
+    Raises:
+        UntrustedAuthorizationRequest: the client or its redirect URI is invalid.
+        AuthorizationDenied: another error, which is sent to the client.
+    """
     credentials = {**asked.credentials, "user": request.user, "resource": list(asked.resources)}
     try:
         headers, _body, _status = get_oauthlib_core().server.create_authorization_response(
@@ -127,7 +144,7 @@ def grant(request: HttpRequest, asked: Asked, scopes: Sequence[str]) -> str:
 
 
 def answer(uri: str, parameters: Mapping[str, str | None]) -> str:
-    """A redirect URI with `parameters` and the one `iss` (RFC 9207) in its query, what else is there left as it is."""
+    """Add `parameters` and `iss` (RFC 9207) to a redirect URI, and keep its other parameters."""
     parts = urlsplit(uri)
     taken = {name for name, value in parameters.items() if value is not None} | {"iss"}
     kept = [pair for pair in parts.query.split("&") if pair and unquote_plus(pair.partition("=")[0]) not in taken]
@@ -137,18 +154,19 @@ def answer(uri: str, parameters: Mapping[str, str | None]) -> str:
 
 
 def _clean(given: QueryDict) -> QueryDict:
-    """The parameters that are read, and no others: not those by which a client would choose how the user is asked.
+    """Return the known parameters only; for example, no client may choose the prompt.
 
-    Raises Refused for what cannot be meant: a parameter twice, control characters, megabytes.
+    Raises:
+        UntrustedAuthorizationRequest: repeated, oversized or malformed parameters.
     """
     query = QueryDict(mutable=True)
     for name in (*SINGLE, "resource"):
         values = given.getlist(name)
         if len(values) > 1 and name != "resource":
-            raise Refused("invalid_request", f"The parameter {name} comes more than once")
+            raise Refused("invalid_request", f"The parameter {name} is repeated")
         if any(len(value) > LONGEST or _CONTROL.search(value) for value in values) or len(values) > 20:
             raise Refused("invalid_request", f"The parameter {name} is malformed")
-        said = [value for value in values if value.strip(" ")]  # empty ones count as left out (section 3.1)
+        said = [value for value in values if value.strip(" ")]  # empty parameters count as missing (section 3.1)
         if said:
             query.setlist(name, said)
     return query
@@ -156,9 +174,9 @@ def _clean(given: QueryDict) -> QueryDict:
 
 def _problems(query: QueryDict) -> Iterator[tuple[str, str]]:
     if query.get("response_type") != "code":
-        yield "unsupported_response_type", "The response type is code"
+        yield "unsupported_response_type", "The response type must be code"
     if query.get("code_challenge_method") != "S256" or not _CHALLENGE.fullmatch(query.get("code_challenge", "")):
-        yield "invalid_request", "A code challenge by the method S256 is required"
+        yield "invalid_request", "A code challenge with the method S256 is required"
 
 
 def _uri(request: HttpRequest, query: QueryDict) -> str:

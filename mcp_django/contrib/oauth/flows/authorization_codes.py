@@ -1,5 +1,6 @@
-"""Authorization codes: good once. A code that comes again has been in other hands, so that what it gave is revoked
-(OAuth 2.1, section 4.1.3).
+"""Single-use authorization codes.
+
+A code that is used twice was intercepted, so the tokens it gave are revoked (OAuth 2.1, section 4.1.3).
 """
 
 from datetime import timedelta
@@ -14,12 +15,13 @@ from mcp_django.contrib.oauth.models import UsedCode
 from mcp_django.contrib.oauth.tokens.token_format import digest
 
 REMEMBERED: Final = timedelta(days=1)
-"""How long a used code is known: one that comes later is refused like any that never was."""
+"""Time for which a used code is stored. Later uses are rejected as an unknown code."""
 
 
 def claim(code: str, application: Any) -> UsedCode | None:
-    """Use up a code, in a transaction that goes on to make its tokens. None when it was used before; then the
-    transaction has seen to the end what the first use made.
+    """Mark a code as used, in the transaction that creates its tokens.
+
+    Returns None if it was used before. In that case the transaction waited for the first use, whose tokens are visible.
     """
     now = timezone.now()
     try:
@@ -32,13 +34,13 @@ def claim(code: str, application: Any) -> UsedCode | None:
 
 
 def note(used: UsedCode, *, family: UUID | None, access_token: str) -> None:
-    """Keep what a code gave."""
+    """Save the tokens that a code gave."""
     used.family, used.access_token_hash = family, digest(access_token)
     used.save(update_fields=["family", "access_token_hash"])
 
 
 def was_used(code: str, application: Any) -> bool:
-    """Did this client use the code before? Then what it gave is revoked."""
+    """Return True if this client used the code before, and revoke the tokens it gave."""
     used = UsedCode.objects.filter(code_hash=digest(code), application=application).first()
     if used is None:
         return False
@@ -47,5 +49,5 @@ def was_used(code: str, application: Any) -> bool:
 
 
 def clear_expired() -> None:
-    """Forget the codes that nobody has to know any more."""
+    """Delete the expired rows of used codes."""
     UsedCode.objects.expired().delete()

@@ -1,4 +1,4 @@
-"""Which clients a user has let in."""
+"""Connected applications: the clients with access to a user's account."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,24 +16,24 @@ from mcp_django.contrib.oauth.models import Consent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """One client of a user, at all resources that it was let in to."""
+    """Client of a user, with all resources that it may access."""
 
     pk: str
-    """Names it in forms. It means something among the user's own connections only."""
+    """Key in forms, valid among the user's own connected applications only."""
     application: Any
     client: Client
     resource_names: tuple[str, ...]
     offers: tuple[Offer, ...]
-    """What it may do: what was allowed last, and what tokens from before still can."""
+    """Scopes of the last consents and of valid older tokens."""
     targets: tuple[str, ...]
-    """The hosts it sends the user to."""
+    """Hosts of the redirect URIs."""
     created: datetime
     last_used: datetime | None
-    """When it last got a token, which it does as often as an access token ends while it is in use."""
+    """Time of the last token, which is renewed once per access token lifetime during use."""
 
 
 def connections_of(user: Any) -> list[Connection]:
-    """The clients that may act for `user` now, those used last first."""
+    """Return the clients that may act for `user` now, the most recently used first."""
     standing: dict[Any, list[Consent]] = {}
     applications: dict[Any, Any] = {}
     related = ("application", "application__mcp_profile", "application__user")
@@ -51,7 +51,7 @@ def connections_of(user: Any) -> list[Connection]:
 
 @dataclass(slots=True)
 class _Tokens:
-    """What is known by the tokens that a client has of the user."""
+    """Summary of the tokens that a client has for the user."""
 
     scopes: set[str]
     resources: set[str]
@@ -60,7 +60,7 @@ class _Tokens:
 
 
 def _live_tokens(user: Any) -> dict[Any, _Tokens]:
-    """By the key of the application."""
+    """Return summaries of the valid tokens by application key."""
     found: dict[Any, _Tokens] = {}
     access = toolkit_compat.access_tokens().objects.filter(user=user, application__isnull=False)
     refresh = toolkit_compat.refresh_tokens().objects.filter(user=user, revoked=None, access_token__isnull=False)

@@ -1,9 +1,8 @@
-"""What users allowed clients, and when they need not be asked again.
+"""Remembered consents of users.
 
-Nobody is asked again for the same client at the same resource, for the same scopes or fewer of them, while the client
-is what it was when it was allowed: its name, its host and its redirect URIs. A client never chooses to be silent, and
-one on the user's own machine is asked about each time, because any program there can say that it is that client (RFC
-8252, section 8.6).
+A user is not asked again for the same client, resource and scopes, or a subset of them, while the client's name, host
+and redirect URIs are unchanged. A client cannot choose to skip the page. Clients on the user's own machine always
+require consent, because any program there can claim to be that client (RFC 8252, section 8.6).
 """
 
 import hashlib
@@ -21,17 +20,20 @@ from mcp_django.contrib.oauth.options import get_settings
 
 
 def fingerprint(application: Any) -> str:
-    """What a client is recognised by: 64 hexadecimal digits. A new name, host or redirect URI gives another."""
+    """Return the digest that identifies a client: 64 hexadecimal digits.
+
+    It changes with the name, the host and the redirect URIs.
+    """
     uris = sorted(set(application.redirect_uris.split()))
-    # The host of a document is in the client's id.
+    # The host of a document is part of the client's id.
     seen = json.dumps([application.client_id, application.name, uris])
     return hashlib.sha256(seen.encode()).hexdigest()
 
 
 def is_remembered(user: Any, application: Any, resources: Sequence[str], scopes: Iterable[str], redirect: str) -> bool:
-    """Did `user` allow all of this before, so that nobody has to be asked?
+    """Return True if `user` has allowed all of this before, and no consent is needed.
 
-    `resources` are canonical URLs, and `redirect` is the redirect URI of the request.
+    `resources` are canonical URLs. `redirect` is the redirect URI of the request.
     """
     if not get_settings().remember_consent or not resources:
         return False
@@ -48,7 +50,7 @@ def is_remembered(user: Any, application: Any, resources: Sequence[str], scopes:
 
 
 def give(user: Any, application: Any, resources: Iterable[str], scopes: Iterable[str]) -> None:
-    """Keep what `user` has just allowed. It takes the place of what was allowed before."""
+    """Save a new consent of `user`, which replaces earlier ones."""
     days, now = get_settings().remember_consent, timezone.now()
     kept = {
         "scopes": sorted(set(scopes)),
@@ -64,5 +66,5 @@ def give(user: Any, application: Any, resources: Iterable[str], scopes: Iterable
         try:
             with transaction.atomic(using=router.db_for_write(Consent)):
                 Consent.objects.create(**whose, **kept)
-        except IntegrityError:  # said twice at once: the other one is as new
+        except IntegrityError:  # concurrent decisions: both are equally new
             Consent.objects.filter(**whose).update(**kept)

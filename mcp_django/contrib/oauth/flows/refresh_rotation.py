@@ -1,12 +1,12 @@
-"""Refresh tokens are good once, and then, for a moment, for siblings.
+"""Rotation of refresh tokens, which are single-use with a short grace period.
 
-Each refresh makes a new generation, and supersedes the token that was shown (OAuth 2.1, section 4.3.1). Processes of
-one client share a refresh token, and several refresh at the same time; so for `REFRESH_GRACE` seconds a superseded
-token gives further pairs, siblings of its successor, up to `SIBLINGS`. A token that comes later, or of a generation
-before the last, is one that somebody has kept: the whole family ends.
+Each refresh creates a new generation and supersedes the presented token (OAuth 2.1, section 4.3.1). Processes of one
+client share a refresh token, and several may refresh at the same time. Therefore a superseded token gives further pairs
+for `REFRESH_GRACE` seconds, at most `SIBLINGS`; they are siblings of its successor. A token that comes later, or an
+older generation, indicates a stolen copy, and the whole family is revoked.
 
-An access token stays good until it expires when its refresh token is superseded: another process of the client may be
-in the middle of a call with it.
+An access token stays valid until it expires when its refresh token is superseded, because another process of the client
+may be using it.
 """
 
 import uuid
@@ -24,19 +24,19 @@ from mcp_django.contrib.oauth.toolkit_compat import at_source, refresh_tokens, s
 
 
 def find(token: str) -> Any:
-    """The row of a refresh token with its user and access token; None when there is none."""
-    # Rows share a hash only where the toolkit kept a token in place, which is not done here; the newest is meant.
+    """Return the row of a refresh token with its user and access token, or None."""
+    # Rows share a hash only if the toolkit reuses a token, which this server never does. The newest row is correct.
     rows = at_source(refresh_tokens()).filter(token_checksum=digest(token))
     return rows.select_related("access_token", "user").order_by(F("revoked").desc(nulls_first=True)).first()
 
 
 def is_idle(row: Any) -> bool:
-    """Was the token not used for so long that it is good for nothing any more?"""
+    """Return True if the token has expired because it was not used."""
     return bool(row.created + timedelta(seconds=get_settings().refresh_token) <= timezone.now())
 
 
 def is_replayed(row: Any) -> bool:
-    """Has the token been used or revoked before, so that it cannot even give a sibling? It never can again, then."""
+    """Return True if a used or revoked token cannot give a sibling, now or later."""
     if row.revoked is None:
         return row.access_token_id is None
     state = Rotation.objects.filter(pk=row.pk).first()
@@ -44,15 +44,16 @@ def is_replayed(row: Any) -> bool:
 
 
 def begin(user: Any, application: Any) -> UUID:
-    """A new family, in the transaction of its first tokens."""
+    """Create a token family in the transaction of its first tokens."""
     return TokenFamily.objects.create(id=uuid.uuid4(), user=user, application=application).pk
 
 
 def take_turn(row: Any) -> int | None:
-    """Use a refresh token, in a transaction that goes on to make its successor, of the generation that is returned.
+    """Use a refresh token and return the generation of its successor.
 
-    None when it cannot be used: then the family is to be ended. The first statement is a write on the family's row, so
-    that parallel turns come one after the other, on every database.
+    Returns None if the token cannot be used and its family must be revoked. Call it in the transaction that creates the
+    successor. The first statement writes the family's row, so that concurrent rotations run one after the other on
+    every database.
     """
     now = timezone.now()
     if not TokenFamily.objects.filter(pk=row.token_family, revoked=None).update(rotated=now):
@@ -71,13 +72,13 @@ def take_turn(row: Any) -> int | None:
 
 
 def clear_idle() -> None:
-    """Forget the families whose tokens were not used for so long that they are good for nothing any more."""
+    """Delete the families whose tokens have expired because they were not used."""
     since = timezone.now() - timedelta(seconds=get_settings().refresh_token)
     TokenFamily.objects.filter(rotated__lte=since).delete()
 
 
 def keep(token: str, *, access_token: Any, family: UUID, generation: int) -> Any:
-    """Make the row of a new refresh token, which stands beside `access_token`."""
+    """Create the row of a new refresh token that belongs to `access_token`."""
     model = refresh_tokens()
     row = model(
         user=access_token.user,

@@ -1,5 +1,7 @@
-"""Ending tokens. Each function is one transaction, and what it ends is good for nothing when that is committed:
-receivers of the rows' signals tell those who have verified a token before.
+"""Revocation of tokens.
+
+Each function runs in one transaction, and the tokens are invalid from its commit. Receivers of the rows' signals
+invalidate cached principals.
 """
 
 from typing import Any
@@ -18,7 +20,7 @@ def _atomic() -> Any:
 
 
 def end_family(family: UUID | None) -> None:
-    """End all tokens that came from one authorization."""
+    """Revoke all tokens of one authorization."""
     if family is None:
         return
     with _atomic():
@@ -26,7 +28,7 @@ def end_family(family: UUID | None) -> None:
 
 
 def end_code(family: UUID | None, access_token_hash: str) -> None:
-    """End what a code gave."""
+    """Revoke the tokens that a code gave."""
     with _atomic():
         if family is not None:
             _end_families(TokenFamily.objects.filter(pk=family), token_family=family)
@@ -34,9 +36,10 @@ def end_code(family: UUID | None, access_token_hash: str) -> None:
 
 
 def end_token(token: str, application: Any) -> None:
-    """Revoke a token of `application` at its own wish (RFC 7009, section 2.1). A refresh token takes along all that
-    came from the same authorization; an access token the refresh token that it came with. One that is unknown, or
-    another client's, is left as it is.
+    """Revoke a token at the request of its client (RFC 7009, section 2.1).
+
+    A refresh token revokes all tokens of its authorization. An access token revokes the refresh token issued with it.
+    Unknown tokens and tokens of other clients are ignored.
     """
     checksum = {"token_checksum": digest(token), "application": application}
     refresh = at_source(refresh_tokens()).filter(**checksum).first()
@@ -54,15 +57,16 @@ def end_token(token: str, application: Any) -> None:
 
 
 def withdraw(user: Any, application: Any) -> None:
-    """Let a client act for `user` no more: consents, codes and tokens end."""
+    """Withdraw a client's access for `user`: consents, codes and tokens."""
     with _atomic():
         Consent.objects.filter(user=user, application=application, revoked=None).update(revoked=timezone.now())
         _end(user=user, application=application)
 
 
 def end_at(user: Any, application: Any, resource: str) -> None:
-    """End what a client has of `user` for one resource; both by primary key. A family goes whole, with what else it was
-    for: the user is asked again.
+    """Revoke a client's access to one resource of `user`; both are primary keys.
+
+    A family is revoked with all of its resources, and the user must consent again.
     """
     with _atomic():
         whose = {"user": user, "application": application}
@@ -78,20 +82,20 @@ def end_at(user: Any, application: Any, resource: str) -> None:
 
 
 def end_client(application: Any) -> None:
-    """End the codes and tokens of a client, of all users. Their consents stay."""
+    """Revoke the codes and tokens of a client for all users. Consents stay."""
     with _atomic():
         _end(application=application)
 
 
 def end_user(user: Any) -> None:
-    """End the codes and tokens of a user, of all clients."""
+    """Revoke the codes and tokens of a user for all clients."""
     with _atomic():
         _end(user=user)
 
 
 def _end(**whose: Any) -> None:
-    # The codes first: an exchange that goes on at the same time has taken its own away, so that it is waited for, and
-    # the family that it begins is seen below.
+    # Codes first: a concurrent exchange has deleted its code, so this statement waits for it. The family that it
+    # creates is then visible below.
     at_source(grants()).filter(**whose).delete()
     _end_families(TokenFamily.objects.filter(**whose), **whose)
     at_source(access_tokens()).filter(**whose).delete()
@@ -99,7 +103,7 @@ def _end(**whose: Any) -> None:
 
 def _end_families(families: Any, **whose: Any) -> None:
     now = timezone.now()
-    # Whoever rotates a token of a family writes its row first, so that a rotation is either over or will not be.
+    # A rotation writes the row of the family first, so each rotation has either finished or will fail.
     families.filter(revoked=None).update(revoked=now)
     refresh = at_source(refresh_tokens()).filter(**whose)
     at_source(access_tokens()).filter(refresh_token__in=refresh).delete()

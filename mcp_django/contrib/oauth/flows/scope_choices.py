@@ -1,4 +1,4 @@
-"""What a user can be asked to allow: the scopes of a request that this user could give this client."""
+"""Scopes of a request that a user may grant to a client, as choices of the consent page."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -14,17 +14,20 @@ from mcp_django.models import ScopeGrant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """One tick box."""
+    """Tick box of one scope."""
 
     scope: str
     description: str
     includes: tuple[str, ...] = ()
-    """The descriptions of what is allowed with it, in however many steps."""
+    """Descriptions of all directly or indirectly implied scopes."""
     ticked: bool = True
 
 
 def offers(scopes: Iterable[str], *, ticked: Collection[str] | None = None) -> list[Offer]:
-    """What is shown of `scopes`, in their order. `ticked` are those that are; None: all."""
+    """Return the choices for `scopes` in their order.
+
+    `ticked` holds the ticked scopes; None means all.
+    """
     said = declared()
     hierarchy = Hierarchy(conf.get_settings().scope_implies)
     return [
@@ -39,18 +42,21 @@ def offers(scopes: Iterable[str], *, ticked: Collection[str] | None = None) -> l
 
 
 def describe(scope: str) -> str:
-    """What a scope lets a client do, in the words of `MCP["SCOPES"]`; the scope itself where nobody said it."""
+    """Return the description in `MCP["SCOPES"]`, or the scope itself without one."""
     return declared().get(scope, scope)
 
 
 def grantable(user: Any, application: Any, scopes: Sequence[str]) -> list[str]:
-    """Those of `scopes` that `user` may give `application`, in their order."""
+    """Return those of `scopes` that `user` may grant to `application`, in their order."""
     may = offered(application, user=user)
     return [scope for scope in scopes if scope in may]
 
 
 def personal_scopes(user: Any) -> list[str]:
-    """The scopes that `user` may give a personal token: the declared ones, less those that are kept for others."""
+    """Return the scopes that `user` may give a personal token.
+
+    These are the declared ones, except those reserved for other users or kinds of tokens.
+    """
     names = list(conf.get_settings().scopes)
     grants = grants_of(ScopeGrant.objects.filter(scope__in=names))
     groups = groups_of(user)

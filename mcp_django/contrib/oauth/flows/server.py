@@ -1,5 +1,7 @@
-"""The grants that are served: authorization code with refresh, and client credentials for clients that an operator
-trusts. No implicit grant, no passwords, no device codes (OAuth 2.1, section 10).
+"""Supported grants: authorization code with refresh, and client credentials.
+
+Client credentials are for clients that an operator trusts. The implicit, password and device code grants are not
+supported (OAuth 2.1, section 10).
 """
 
 from typing import Any, Final
@@ -26,7 +28,10 @@ class AuthorizationServer(
     ResourceEndpoint,  # type: ignore[misc]
     RevocationEndpoint,  # type: ignore[misc]
 ):
-    """Made by the toolkit for each request, with its validator, generators and lifetime of tokens."""
+    """OAuth server that the toolkit creates per request.
+
+    The toolkit passes its validator, token generators and token lifetime.
+    """
 
     def __init__(
         self,
@@ -45,7 +50,7 @@ class AuthorizationServer(
         )
         TokenEndpoint.__init__(
             self,
-            # Answers for grants that nobody knows: it says that they are not supported.
+            # Handles unknown grant types by responding that they are not supported.
             default_grant_type="authorization_code",
             default_token_type=bearer,
             grant_types={

@@ -1,4 +1,7 @@
-"""What oauthlib asks about requests for codes and tokens. The answers that are not here are the toolkit's."""
+"""Validation of requests for codes and tokens, as called by oauthlib.
+
+Hooks that are not overridden here are the toolkit's.
+"""
 
 from collections.abc import Iterable
 from datetime import timedelta
@@ -27,18 +30,23 @@ from mcp_django.contrib.oauth.toolkit_compat import (
 )
 
 USED_EVERY: Final = timedelta(hours=1)
-"""How often the use of a client is written down at most."""
+"""Minimum time between two updates of a client's last use."""
 
 
 class Validator(BaseValidator):
-    """PKCE by S256 and an audience for every token, users and clients that may be used, each code and refresh token
-    once.
+    """Validator for oauthlib.
+
+    It requires PKCE with S256, an audience for each token, and active users and clients. It accepts each code and
+    refresh token once.
     """
 
     # Clients
 
     def load_client(self, client_id: Any, request: Any) -> Any:
-        """No document is fetched here: the token endpoint asks before it knows who calls."""
+        """Load a usable client.
+
+        Documents are not fetched here, because the token endpoint calls this before authentication.
+        """
         known = request.client
         if known is None or getattr(known, "client_id", None) != client_id:
             known = credentials.find(client_id)
@@ -46,7 +54,10 @@ class Validator(BaseValidator):
         return request.client
 
     def client_authentication_required(self, request: Any, *args: Any, **kwargs: Any) -> bool:
-        """Also for a public client that shows a secret: a wrong one is no reason to trust it."""
+        """Return True for confidential clients and for clients that present a secret.
+
+        A public client with a wrong secret is not trusted either.
+        """
         found = _shown(request)
         if found is None or found.secret is not None:
             return True
@@ -75,8 +86,10 @@ class Validator(BaseValidator):
     def validate_scopes(
         self, client_id: str, wanted: list[str], client: Any, request: Any, *args: Any, **kwargs: Any
     ) -> bool:
-        """Drop what is not offered, and say in the answer what was granted (RFC 6749, section 3.3): clients add
-        `offline_access` and the like by themselves. Asking for nothing that there is is an error.
+        """Drop scopes that are not offered (RFC 6749, section 3.3).
+
+        Clients add `offline_access` and similar scopes by themselves. The response lists the granted scopes. A request
+        without any offered scope is an error.
         """
         offered = scopes.offered(client, user=_acting_user(client, request))
         kept = [scope for scope in dict.fromkeys(wanted) if scope in offered]
@@ -88,15 +101,18 @@ class Validator(BaseValidator):
         return scopes.default()
 
     def get_original_scopes(self, refresh_token: str, request: Any, *args: Any, **kwargs: Any) -> list[str]:
-        """What the user allowed, as far as client and user may still have it."""
+        """Return the consented scopes that client and user may still have."""
         row = request.refresh_token_instance
-        # A token that lost its access token was refused already.
+        # A token without its access token was rejected before.
         return scopes.still_offered(row.access_token.scope, request.client, user=row.user)
 
     def is_within_original_scope(
         self, request_scopes: list[str], refresh_token: str, request: Any, *args: Any, **kwargs: Any
     ) -> bool:
-        """Names of scopes that there are not were dropped when the user was asked, and are dropped again."""
+        """Return True if all known scopes are within the original ones.
+
+        Unknown scopes were dropped at the consent and are dropped again.
+        """
         original = self.get_original_scopes(refresh_token, request)
         known = scopes.declared()
         request.scopes = [scope for scope in request_scopes if scope in original]
@@ -105,7 +121,7 @@ class Validator(BaseValidator):
     # Codes
 
     def validate_redirect_uri(self, client_id: str, redirect_uri: str, request: Any, *args: Any, **kwargs: Any) -> bool:
-        """One that was registered; but for its port on the user's own machine, which is at least one."""
+        """Return True for a registered redirect URI. The port of loopback URIs may differ."""
         return redirects.is_well_formed(redirect_uri) and bool(request.client.redirect_uri_allowed(redirect_uri))
 
     def is_pkce_required(self, client_id: str, request: Any) -> bool:
@@ -114,7 +130,11 @@ class Validator(BaseValidator):
     def save_authorization_code(
         self, client_id: str, code: dict[str, str], request: Any, *args: Any, **kwargs: Any
     ) -> None:
-        """Kept as a hash. Raises oauthlib's errors for the redirect."""
+        """Save a code as a hash.
+
+        Raises:
+            OAuth2Error: an error for the redirect.
+        """
         if request.code_challenge_method != "S256" or not request.code_challenge:
             raise errors.UnsupportedCodeChallengeMethodError(request=request)
         if request.user is None or not request.user.is_active or not request.scopes:
@@ -140,7 +160,7 @@ class Validator(BaseValidator):
             return False
         if grant.is_expired() or not grant.user.is_active:
             return False
-        # The row is looked at once: a parallel exchange may take it away between two looks.
+        # The row is read once: a concurrent exchange could delete it between two reads.
         request.mcp_grant = grant
         request.scopes, request.user = scopes.still_offered(grant.scope, client, user=grant.user), grant.user
         return True
@@ -157,12 +177,15 @@ class Validator(BaseValidator):
         return bool(request.mcp_grant.redirect_uri_allowed(redirect_uri))
 
     def invalidate_authorization_code(self, client_id: str, code: str, request: Any, *args: Any, **kwargs: Any) -> None:
-        """Done: the code went when its tokens were made."""
+        """Skip the deletion: the code was deleted with the creation of its tokens."""
 
     # Refresh
 
     def validate_refresh_token(self, refresh_token: str, client: Any, request: Any, *args: Any, **kwargs: Any) -> bool:
-        """What can be told by one look; whose turn it is shows when the tokens are made."""
+        """Validate a refresh token as far as one read allows.
+
+        Concurrent use is detected when the tokens are created.
+        """
         row = refresh_rotation.find(refresh_token)
         if row is None or row.application_id != client.pk:
             return False
@@ -172,14 +195,18 @@ class Validator(BaseValidator):
             revocation.end_family(row.token_family)
             return False
         if row.access_token is None:
-            return False  # it went just now
+            return False  # revoked just now
         request.user, request.refresh_token, request.refresh_token_instance = row.user, refresh_token, row
         return True
 
     # Tokens
 
     def save_bearer_token(self, token: dict[str, Any], request: Any, *args: Any, **kwargs: Any) -> None:
-        """Make the rows of the tokens, all or none. Raises oauthlib's errors."""
+        """Create the rows of the tokens in one transaction.
+
+        Raises:
+            OAuth2Error: the grant cannot be used.
+        """
         make = _MAKERS.get(request.grant_type)
         if make is None or not request.scopes:
             raise errors.InvalidScopeError(request=request)
@@ -225,14 +252,14 @@ class Validator(BaseValidator):
             raise _invalid_target(str(problem), request) from None
 
     def _narrowed(self, request: Any, granted: list[str]) -> list[str]:
-        """The resources that a token is asked for, among those of its grant (RFC 8707, section 2.2)."""
+        """Return the requested resources, limited to those of the grant (RFC 8707, section 2.2)."""
         if not granted:
             raise errors.InvalidGrantError(request=request)
         asked = _asked_resources(request)
         wanted = [resource_indicators.canonical(one) for one in asked] if asked else granted
         if any(one not in granted for one in wanted):
-            raise _invalid_target("The user did not allow the client that resource", request)
-        # What an operator has taken away since is not given again.
+            raise _invalid_target("The user did not grant the client access to this resource", request)
+        # Resources that an operator has removed since are not granted again.
         return self._targets(request, list(dict.fromkeys(wanted)))
 
     def revoke_token(self, token: str, token_type_hint: str | None, request: Any, *args: Any, **kwargs: Any) -> None:
@@ -241,7 +268,7 @@ class Validator(BaseValidator):
     # Resources of the project that the toolkit protects
 
     def validate_bearer_token(self, token: str, required: Any, request: Any) -> bool:
-        """What the toolkit checks, and what it does not: users, audiences, and whose tokens they are."""
+        """Validate as the toolkit does, and also the user, the audience and the client."""
         if not super().validate_bearer_token(token, required, request):
             return False
         if bearers.is_usable(request.access_token):
@@ -250,7 +277,7 @@ class Validator(BaseValidator):
         return False
 
     def validate_id_token(self, token: str, required: Any, request: Any) -> bool:
-        """An ID token is for the client, not for a resource."""
+        """Return False: an ID token is for the client, not for a resource."""
         return False
 
     def validate_jwt_bearer_token(self, token: str, required: Any, request: Any) -> bool:
@@ -273,7 +300,7 @@ def _shown(request: Any) -> credentials.Shown | None:
 
 
 def _is_trusted(client: Any) -> bool:
-    """May the client have tokens without a user who allows it? An operator has said so, and in whose name."""
+    """Return True if an operator lets the client act for a user without consent."""
     profile = getattr(client, "mcp_profile", None)
     if profile is None or not profile.trusted or profile.source != profile.Source.MANUAL:
         return False
@@ -282,7 +309,7 @@ def _is_trusted(client: Any) -> bool:
 
 
 def _acting_user(client: Any, request: Any) -> Any:
-    """In whose name a token will be, as far as that is known: before the user decides it is not."""
+    """Return the user that a token is for; None before the user has logged in."""
     if client.authorization_grant_type == applications().GRANT_CLIENT_CREDENTIALS:
         profile = getattr(client, "mcp_profile", None)
         return None if profile is None else profile.service_user
@@ -290,13 +317,16 @@ def _acting_user(client: Any, request: Any) -> Any:
 
 
 def _is_withdrawn(row: Any) -> bool:
-    """Has the user taken back what the token stands on?"""
+    """Return True if the user has withdrawn the consent of the token."""
     consents = Consent.objects.filter(user=row.user_id, application=row.application_id, resource__in=row.resource or ())
     return consents.exclude(revoked=None).exists()
 
 
 def _asked_resources(request: Any) -> list[Any]:
-    """The `resource` parameters: of a form each of them, which oauthlib leaves but the last of."""
+    """Return all `resource` parameters.
+
+    oauthlib keeps only the last value of a repeated form parameter, so the decoded body is read.
+    """
     given = request.resource
     if isinstance(given, list | tuple):
         return list(given)
@@ -320,7 +350,10 @@ def _keep_access(token: dict[str, Any], request: Any, resources: list[str]) -> A
 
 
 def _note_use(client: Any) -> None:
-    """Often enough to tell which clients nobody uses; seldom enough for one that a thousand people use."""
+    """Record the last use of a client, at a limited rate.
+
+    The rate is high enough to find unused clients, and low enough for a client with many users.
+    """
     now = timezone.now()
     stale = Q(last_used=None) | Q(last_used__lt=now - USED_EVERY)
     ClientProfile.objects.filter(stale, application=client).update(last_used=now)

@@ -1,4 +1,4 @@
-"""What the authorization server keeps beside the tables of django-oauth-toolkit, whose models stay as they are."""
+"""Models of the authorization server, in addition to the unchanged models of the toolkit."""
 
 from mcp_django.contrib.oauth.models.client_profile import ClientProfile
 from mcp_django.contrib.oauth.models.consent import Consent

@@ -1,4 +1,4 @@
-"""What is known of a client beyond what the toolkit's application holds."""
+"""Profiles of clients, in addition to the toolkit's application model."""
 
 from typing import Any
 
@@ -12,7 +12,10 @@ from mcp_django.models.managers import PrimaryManager
 
 
 class ApplicationType(models.TextChoices):
-    """What the client said it is (OpenID Connect Dynamic Client Registration 1.0, section 2)."""
+    """Application type sent by the client.
+
+    Defined in OpenID Connect Dynamic Client Registration 1.0, section 2.
+    """
 
     UNKNOWN = "", _("not said")
     WEB = "web", _("web")
@@ -20,20 +23,22 @@ class ApplicationType(models.TextChoices):
 
 
 class ClientProfileQuerySet(models.QuerySet["ClientProfile"]):
-    """Sets of profiles."""
+    """Query set of profiles."""
 
     def self_registered(self) -> "ClientProfileQuerySet":
-        """Of clients that came by themselves, and nobody has approved of."""
+        """Return unapproved clients that were not created by an operator."""
         return self.filter(approved=False).exclude(source=ClientProfile.Source.MANUAL)
 
 
 class ClientProfile(models.Model):
-    """One to each application. Without one, a client is what an operator made with the toolkit: not blocked, not
-    trusted, limited to nothing.
+    """Profile of an application.
+
+    An application without a profile was created by an operator with the toolkit: not blocked, not trusted, without
+    limits.
     """
 
     class Source(models.TextChoices):
-        """How the client came."""
+        """Origin of a client."""
 
         MANUAL = "manual", _("made by an operator")
         REGISTERED = "registered", _("registered itself")

@@ -1,4 +1,4 @@
-"""What a user allowed a client."""
+"""Consents of users to clients."""
 
 from typing import Any, Self
 
@@ -11,19 +11,22 @@ from mcp_django.conf.project import oauth_model_name
 from mcp_django.models.managers import PrimaryManager
 
 LONGEST_RESOURCE = 500
-"""Characters of a resource's URL."""
+"""Maximum number of characters of a resource's URL."""
 
 
 class ConsentQuerySet(models.QuerySet["Consent"]):
-    """Sets of consents."""
+    """Query set of consents."""
 
     def standing(self) -> Self:
-        """Not revoked. One that is past `expires` stands too, for the tokens it gave; but the user is asked again."""
+        """Return the consents that are not revoked.
+
+        An expired consent stays valid for the tokens it gave, but the user must consent again for new ones.
+        """
         return self.filter(revoked=None)
 
 
 class Consent(models.Model):
-    """A user's yes to a client at one resource: at most one row for the three. It is the newest yes, or no more."""
+    """Newest consent of a user to a client at one resource, possibly revoked."""
 
     user: "models.ForeignKey[Any, Any]" = models.ForeignKey(
         user_model_name(), verbose_name=_("user"), on_delete=models.CASCADE, related_name="+"

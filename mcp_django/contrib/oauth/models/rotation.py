@@ -1,4 +1,4 @@
-"""Where a refresh token stands in its family."""
+"""Position of refresh tokens in their families."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from mcp_django.models.managers import PrimaryManager
 
 
 class Rotation(models.Model):
-    """One to each refresh token, and gone with it."""
+    """Rotation state of one refresh token, deleted with it."""
 
     refresh_token: "models.OneToOneField[Any, Any]" = models.OneToOneField(
         oauth_model_name("RefreshToken"), primary_key=True, on_delete=models.CASCADE, related_name="+"

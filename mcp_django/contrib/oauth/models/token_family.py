@@ -1,4 +1,4 @@
-"""The tokens that came from one authorization, by way of their refresh tokens."""
+"""Families of tokens that originate from one authorization."""
 
 import uuid
 from typing import Any
@@ -13,8 +13,10 @@ from mcp_django.models.managers import PrimaryManager
 
 
 class TokenFamily(models.Model):
-    """One row for each `token_family` of the toolkit's refresh tokens. Who changes the family writes this row first, so
-    that of a rotation and a revocation one comes after the other and sees what it did.
+    """Row for each `token_family` of the toolkit's refresh tokens.
+
+    Each change of the family writes this row first. Therefore rotation and revocation run one after the other, and the
+    second sees the result of the first.
     """
 
     id = models.UUIDField(_("family"), primary_key=True, default=uuid.uuid4)

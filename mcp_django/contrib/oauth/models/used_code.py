@@ -1,4 +1,4 @@
-"""Authorization codes that were exchanged."""
+"""Used authorization codes."""
 
 from typing import Any, Self
 
@@ -11,16 +11,17 @@ from mcp_django.models.managers import PrimaryManager
 
 
 class UsedCodeQuerySet(models.QuerySet["UsedCode"]):
-    """Sets of used codes."""
+    """Query set of used codes."""
 
     def expired(self) -> Self:
-        """Those nobody has to remember any more."""
+        """Return the rows that are not needed any more."""
         return self.filter(expires__lte=timezone.now())
 
 
 class UsedCode(models.Model):
-    """A code by its hash, and what it gave: when the code comes again, somebody else has had it (OAuth 2.1, section
-    4.1.3), and that is revoked.
+    """Hash of a used code and of the tokens it gave.
+
+    If the code is used again, it was intercepted, and the tokens are revoked (OAuth 2.1, section 4.1.3).
     """
 
     code_hash = models.CharField(_("hash"), max_length=64, unique=True)

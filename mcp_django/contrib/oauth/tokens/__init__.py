@@ -1,1 +1,1 @@
-"""Access tokens: their format, scopes, audiences and verification."""
+"""Access tokens: format, scopes, audiences and verification."""

@@ -1,4 +1,4 @@
-"""Who bears an access token: the row of the token with what stands behind it, and whether that is good."""
+"""Lookup and validation of access tokens."""
 
 from typing import Any
 
@@ -11,18 +11,19 @@ from mcp_django.contrib.oauth.toolkit_compat import access_tokens, applications,
 
 
 def rows(token: str) -> "QuerySet[Any]":
-    """The row of an access token, if there is one, with its user, application and profile: one query by a unique
-    index.
+    """Return a query set of an access token's row, with user, application and profile.
+
+    It is one query by a unique index.
     """
     found = at_source(access_tokens()).filter(token_checksum=digest(token))
     return found.select_related("user", "application", "application__mcp_profile")
 
 
 def is_usable(row: Any) -> bool:
-    """Is the token good, at the resources that it was made for? Whether these are meant is another question.
+    """Return True if the token is valid for its own resources.
 
-    It was made for at least one, is not expired, and its user and client may be used. What manages a registration (RFC
-    7592) is a row like others in the toolkit's table, and no token for resources.
+    The token has at least one resource, is not expired, and its user and client are active. Tokens that manage a
+    registration (RFC 7592) are in the same table, but are not valid for resources.
     """
     application, user = row.application, row.user
     if application is None or user is None or not user.is_active or not row.resource:
@@ -33,19 +34,19 @@ def is_usable(row: Any) -> bool:
     if profile is not None and profile.blocked:
         return False
     if application.authorization_grant_type == applications().GRANT_CLIENT_CREDENTIALS:
-        # Nobody was asked for it: an operator lets the client act for this user, and may have thought better of it.
+        # The user did not consent: an operator lets the client act for this user, and may have changed that.
         return profile is not None and profile.trusted and profile.service_user_id == user.pk
     return True
 
 
 def scopes_of(row: Any) -> list[str]:
-    """What the user allowed, less what an operator has taken from the client since."""
+    """Return the consented scopes that an operator still allows the client."""
     allowed = _limit(row, "allowed_scopes")
     return [scope for scope in row.scope.split() if allowed is None or scope in allowed]
 
 
 def resources_of(row: Any) -> list[str]:
-    """The canonical URLs of what the token was made for, less what an operator has taken from the client since."""
+    """Return the canonical URLs of the token that an operator still allows the client."""
     allowed = _limit(row, "allowed_resources")
     if allowed is None:
         return list(row.resource)

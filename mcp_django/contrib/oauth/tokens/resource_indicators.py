@@ -1,4 +1,4 @@
-"""What tokens are made for: the project's own endpoints, each under its one name, and nothing else (RFC 8707)."""
+"""Resources that tokens are issued for (RFC 8707): the project's endpoints by canonical URL."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -16,39 +16,45 @@ from mcp_django.wiring.authentication import resources
 __all__ = ["UnknownTarget", "canonical", "find", "resolve"]
 
 MOST = 10
-"""Resources of one token."""
+"""Maximum number of resources of one token."""
 
 
 class UnknownTarget(Exception):
-    """`invalid_target` of RFC 8707, section 2: no such resource, not for this client, or none is named where there are
-    several. The text may be sent.
+    """Error `invalid_target` of RFC 8707, section 2.
+
+    The resource is unknown, not allowed for the client, or missing where several exist. The text may be sent to the
+    client.
     """
 
 
 def resolve(asked: Iterable[object], application: Any) -> list[str]:
-    """The canonical URLs of the resources that a client asks for, each once. Without a word on it, the only resource
-    there is for the client. Raises UnknownTarget.
+    """Return the distinct canonical URLs of the requested resources.
+
+    Without a request, the only resource that the client may use is returned.
+
+    Raises:
+        UnknownTarget: an unknown, forbidden or missing resource.
     """
     allowed = _allowed(application)
     named = list(asked)
     if not named:
         found = [uri for uri in _fixed() if allowed is None or uri in allowed]
         if len(found) != 1:
-            raise UnknownTarget("Say by `resource` which server the token is for")
+            raise UnknownTarget("The parameter `resource` is missing; it names the server that the token is for")
         return found
     if len(named) > MOST:
-        raise UnknownTarget("These are too many resources")
+        raise UnknownTarget("Too many resources were requested")
     uris: dict[str, None] = {}
     for one in named:
         resource = find(one)
         if resource is None or resource.uri is None or (allowed is not None and resource.uri not in allowed):
-            raise UnknownTarget("There is no such resource for this client")
+            raise UnknownTarget("The resource is unknown or not allowed for this client")
         uris[resource.uri] = None
     return list(uris)
 
 
 def find(url: object) -> ProtectedResource | None:
-    """The endpoint of a URL in any spelling of it; None for anything else."""
+    """Return the endpoint of a URL in any equivalent spelling; None if unknown."""
     uri = canonical(url)
     if uri is None:
         return None
@@ -62,14 +68,14 @@ def find(url: object) -> ProtectedResource | None:
 
 
 def _fixed() -> list[str]:
-    """The resources that are the same for every request."""
+    """Return the resources that are the same for every request."""
     registry = resources()
     found = [registry.of(alias).uri for alias in registry.aliases if not registry.varies(alias)]
     return list(dict.fromkeys(uri for uri in found if uri is not None))
 
 
 def _of_path(uri: str) -> ProtectedResource | None:
-    """An endpoint whose path has parameters, by those in the URL."""
+    """Return the endpoint whose path parameters match the URL."""
     registry = resources()
     try:
         match = resolve_path(urlsplit(uri).path)
@@ -82,7 +88,7 @@ def _of_path(uri: str) -> ProtectedResource | None:
 
 
 def _allowed(application: Any) -> set[str | None] | None:
-    """The resources that an operator limits the client to; None for no limit."""
+    """Return the resources that an operator allows the client; None means no limit."""
     profile = getattr(application, "mcp_profile", None)
     if profile is None or profile.allowed_resources is None:
         return None

@@ -1,4 +1,4 @@
-"""The scopes that clients may have: those that the project declares, and `offline_access`."""
+"""Scopes that clients may have: the declared ones and `offline_access`."""
 
 from typing import Any, Final
 
@@ -10,26 +10,30 @@ from mcp_django.auth.authorization.scopes import allowed_scopes
 from mcp_django.wiring.authentication import resources
 
 OFFLINE: Final = "offline_access"
-"""The scope by which clients ask for refresh tokens (OpenID Connect Core 1.0, section 11). Everybody gets those; it is
-there because clients add it, and so that a token has a scope where a project declares none."""
+"""Scope by which clients request refresh tokens (OpenID Connect Core 1.0, section 11).
+
+All clients get refresh tokens. The scope exists because clients request it, and as the scope of tokens in projects that
+declare none.
+"""
 
 
 def declared() -> dict[str, str]:
-    """Every scope with its description, which may be empty."""
+    """Return all scopes with their descriptions, which may be empty."""
     said = conf.get_settings().scopes
     names = dict.fromkeys([*said, *_required(), OFFLINE])
     return {name: said.get(name) or (str(_("Stay connected")) if name == OFFLINE else name) for name in names}
 
 
 def default() -> list[str]:
-    """What a client gets that asks for nothing in particular: what every request takes. A client that finds out later
-    what else it needs comes again for that.
+    """Return the scopes for a client that requests none: those required by every request.
+
+    A client that later needs more scopes requests them in a new authorization.
     """
     return _required() or [OFFLINE]
 
 
 def offered(application: Any, *, user: Any = None) -> frozenset[str]:
-    """The scopes that a client may have, of `user` if there is one."""
+    """Return the scopes that a client may have, limited by `user` if given."""
     profile = getattr(application, "mcp_profile", None)
     allowed = None if profile is None else profile.allowed_scopes
     names = frozenset(name for name in declared() if allowed is None or name in allowed)
@@ -39,22 +43,23 @@ def offered(application: Any, *, user: Any = None) -> frozenset[str]:
 
 
 def still_offered(allowed: str, application: Any, *, user: Any) -> list[str]:
-    """What is left of the scopes that a user has allowed, a list with spaces, as far as client and user may still have
-    it.
-    """
+    """Return those of the consented, space-separated scopes that are still offered."""
     offer = offered(application, user=user)
     return [scope for scope in allowed.split() if scope in offer]
 
 
 def _required() -> list[str]:
-    """What the endpoints take of every request, as far as that does not depend on the request."""
+    """Return the scopes that the endpoints require for every request.
+
+    Endpoints whose scopes depend on the request are left out.
+    """
     registry = resources()
     fixed = [registry.of(alias) for alias in registry.aliases if not registry.varies(alias)]
     return sorted({scope for resource in fixed for scope in resource.scopes})
 
 
 class DeclaredScopes(BaseScopes):  # type: ignore[misc]
-    """The same for the toolkit's views, forms and metadata."""
+    """Scopes backend for the toolkit's views, forms and metadata."""
 
     def get_all_scopes(self) -> dict[str, str]:
         return declared()

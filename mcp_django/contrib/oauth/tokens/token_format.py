@@ -1,7 +1,7 @@
-"""What the server's tokens look like: `mcp_at_<secret><checksum>`, and `mcp_rt_…` for refresh tokens.
+"""Format of tokens: `mcp_at_<secret><checksum>`, and `mcp_rt_…` for refresh tokens.
 
-By the beginning scanners for leaked secrets find them and verifiers know whose they are; the checksum tells a token
-from a typing error without asking the database. The secret has 256 bits, and only its hash is stored.
+The prefix lets scanners for leaked secrets find tokens, and verifiers recognize them. The checksum detects typing
+errors without a database query. The secret has 256 bits, and only its hash is stored.
 """
 
 import hashlib
@@ -17,22 +17,25 @@ _SHAPE = re.compile(rf"mcp_[ar]t_[0-9A-Za-z]{{{SECRET_LENGTH + CHECKSUM_LENGTH}}
 
 
 def access_token(request: Any, **_: Any) -> str:
-    """A new access token; what oauthlib asks it for does not matter."""
+    """Generate an access token. The request passed by oauthlib is ignored."""
     return _new(ACCESS)
 
 
 def refresh_token(request: Any, **_: Any) -> str:
-    """A new refresh token."""
+    """Generate a refresh token."""
     return _new(REFRESH)
 
 
 def is_access_token(token: str) -> bool:
-    """Can this be an access token of ours? Its checksum holds; whether it exists is another question."""
+    """Return True for the form of an access token with a correct checksum.
+
+    The database is not queried.
+    """
     return token.startswith(ACCESS) and _is_whole(token)
 
 
 def digest(token: str) -> str:
-    """What the tables hold of a token or code: hexadecimal, 64 characters."""
+    """Return the stored form of a token or code: 64 hexadecimal characters."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -1,4 +1,4 @@
-""" "oauth" in `MCP["AUTH"]`: the access tokens of this project's own authorization server."""
+"""Verifier "oauth" of `MCP["AUTH"]`: access tokens of the embedded authorization server."""
 
 import logging
 
@@ -14,18 +14,21 @@ logger = logging.getLogger("mcp_django.oauth")
 
 
 class AccessTokenVerifier:
-    """One indexed query. Refresh tokens, codes and tokens of other makes are told apart by their shape."""
+    """Verifier that needs one indexed query.
+
+    Refresh tokens, codes and foreign tokens are rejected by their form.
+    """
 
     def accepts(self, token: str) -> bool:
-        """Is it of our shape, checksum included?"""
+        """Return True for the form of this server's access tokens, checksum included."""
         return is_access_token(token)
 
     async def verify(self, token: str, *, resource: ProtectedResource) -> Principal:
-        """See Verifier. The token has to be made for this very resource."""
+        """Return the principal of a token issued for `resource`; see `Verifier`."""
         try:
             row = await access_tokens.rows(token).afirst()
         except DatabaseFailure as problem:
-            logger.error("Access tokens cannot be read: %s", problem)
+            logger.error("Reading access tokens failed: %s", problem)
             raise AuthError("unavailable", UNAVAILABLE) from None
         if (
             row is None
@@ -47,5 +50,5 @@ class AccessTokenVerifier:
 
 
 def verifier() -> Verifier:
-    """What `MCP["AUTH"]` means by "oauth"."""
+    """Return the verifier for "oauth" in `MCP["AUTH"]`."""
     return AccessTokenVerifier()

@@ -1,4 +1,4 @@
-"""Deletes clients that came by themselves and are not used any more, and what is kept of tokens that are long gone."""
+"""Deletes unused OAuth clients and expired records of codes and tokens."""
 
 from argparse import ArgumentParser
 from typing import Any
@@ -11,21 +11,21 @@ from mcp_django.contrib.oauth.options import get_settings
 
 
 class Command(BaseCommand):
-    """To be run once a day."""
+    """Command to run once a day."""
 
     help = (
-        "Delete OAuth clients that registered themselves, or that a document describes, and that have no token and "
-        "were not used for a while. Clients that operators made, approved of, trust, blocked or pinned are kept."
+        "Delete unused OAuth clients without a valid token that registered themselves or are described by a document. "
+        "Clients that operators created, approved, trusted, blocked or pinned are kept."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--days", type=float, help="days without use (default: UNUSED_DAYS of the settings)")
-        parser.add_argument("--dry-run", action="store_true", help="say how many there are, and delete nothing")
+        parser.add_argument("--days", type=float, help="days without use (default: the setting UNUSED_DAYS)")
+        parser.add_argument("--dry-run", action="store_true", help="print the number of clients without deleting them")
 
     def handle(self, *args: Any, **options: Any) -> None:
         days = get_settings().unused_days if options["days"] is None else options["days"]
         if not 0 <= days <= 36500:
-            raise CommandError("--days must be 0 or more, up to a hundred years.")
+            raise CommandError("--days must be between 0 and 36500.")
         count = expiry.clear(days=days, dry_run=options["dry_run"])
         if not options["dry_run"]:
             authorization_codes.clear_expired()

@@ -1,4 +1,4 @@
-"""Makes an OAuth client."""
+"""Creates an OAuth client."""
 
 from argparse import ArgumentParser
 from pathlib import Path
@@ -17,26 +17,35 @@ from mcp_django.models.token import check_scopes
 
 
 class Command(BaseCommand):
-    """Writes the client's id to stdout, and its secret, if it has one, on a second line."""
+    """Command that writes the client's id to stdout, and its secret on a second line."""
 
     help = (
-        "Make an OAuth client that an operator knows, and print its id and, once, its secret. With --redirect-uri it "
-        "asks users; with --service-user it gets tokens in that user's name; with neither it may ask what tokens are "
-        "good for (introspection)."
+        "Create an OAuth client and print its id and, only once, its secret. With --redirect-uri the client requests "
+        "the consent of users. With --service-user it gets tokens for that user. With neither it may only introspect "
+        "tokens."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("name", help="what users and operators know it by; with --document, its URL")
+        parser.add_argument("name", help="display name of the client; with --document, its URL")
         parser.add_argument(
-            "--redirect-uri", action="append", default=[], dest="redirect_uris", metavar="URI", help="one of its own"
+            "--redirect-uri",
+            action="append",
+            default=[],
+            dest="redirect_uris",
+            metavar="URI",
+            help="redirect URI (repeatable)",
         )
-        parser.add_argument("--confidential", action="store_true", help="it can keep a secret, and gets one")
-        parser.add_argument("--service-user", metavar="USERNAME", help="the user in whose name it acts, unasked")
+        parser.add_argument("--confidential", action="store_true", help="create a confidential client with a secret")
+        parser.add_argument("--service-user", metavar="USERNAME", help="user that the client acts for, without consent")
         parser.add_argument(
-            "--scope", action="append", dest="scopes", metavar="SCOPE", help="the only ones it may have (default: all)"
+            "--scope", action="append", dest="scopes", metavar="SCOPE", help="allowed scope, repeatable (default: all)"
         )
         parser.add_argument(
-            "--resource", action="append", dest="resources", metavar="URL", help="the only servers (default: all)"
+            "--resource",
+            action="append",
+            dest="resources",
+            metavar="URL",
+            help="allowed server, repeatable (default: all)",
         )
         parser.add_argument(
             "--document",
@@ -52,10 +61,10 @@ class Command(BaseCommand):
             else:
                 application, secret = self._made(options)
         except Refused as problem:
-            raise CommandError(f"The client was not made: {problem.description}.") from None
-        self.stderr.write(f"Made the client {application}.")
+            raise CommandError(f"Creating the client failed: {problem.description}.") from None
+        self.stderr.write(f"Created the client {application}.")
         for word in self._unknown(options):
-            self.stderr.write(f"{word!r} is not known to the settings: the client gets no token for it.")
+            self.stderr.write(f"{word!r} is not in the settings: the client gets no token for it.")
         self.stdout.write(application.client_id)
         if secret:
             self.stderr.write("The second line is its secret. It is not stored: this is the only time it is shown.")
@@ -64,23 +73,25 @@ class Command(BaseCommand):
     def _pinned(self, options: dict[str, Any]) -> Any:
         others = ("redirect_uris", "confidential", "service_user", "scopes", "resources")
         if any(options[name] for name in others):
-            raise CommandError("--document stands alone: the document says what the client is.")
+            raise CommandError("--document cannot be combined with other options: the document defines the client.")
         try:
             with options["document"].open("rb") as file:
                 body = file.read(MOST_BYTES + 1)
         except OSError as problem:
-            raise CommandError(f"The document cannot be read: {problem.strerror}.") from None
+            raise CommandError(f"Reading the document failed: {problem.strerror}.") from None
         return document_clients.pin(options["name"], body)
 
     def _made(self, options: dict[str, Any]) -> tuple[Any, str]:
         uris, name = options["redirect_uris"], " ".join(options["name"].split())
         if not 0 < len(name) <= MOST_NAME or not name.isprintable():
-            raise CommandError(f"The name has 1 to {MOST_NAME} characters that can be seen.")
+            raise CommandError(f"The name must have 1 to {MOST_NAME} printable characters.")
         for uri in uris:
             if wrong := redirects.problem_with(uri, schemes=get_settings().native_schemes):
                 raise CommandError(f"{uri!r}: {wrong}.")
         if uris and options["service_user"]:
-            raise CommandError("A client has --redirect-uri and asks users, or --service-user and asks nobody.")
+            raise CommandError(
+                "Use either --redirect-uri or --service-user: a service client does not request consent."
+            )
         try:
             check_scopes(options["scopes"] or [])
         except ValidationError as problem:
