@@ -311,12 +311,12 @@ def test_a_server_that_moved_has_to_be_connected_again(browser: Client, ada: Use
 def test_the_projects_connection_is_for_those_who_may(browser: Client, ada: User) -> None:
     assert 'id="service-ours"' not in text(browser)
     ada.user_permissions.add(Permission.objects.get(codename="change_clienttoken"))
-    assert "for everybody on this site" in text(browser, "/mcp/clients/ours/connect/")
+    assert "for all users of this site" in text(browser, "/mcp/clients/ours/connect/")
     assert come_back(browser, begin(browser, alias="ours"), "/mcp/clients/ours/callback/").status_code == 302
     held = row(None, "ours").read()
     assert held is not None
     assert held.grant is not None
-    assert "everybody on this site" in text(browser)
+    assert "all users of this site" in text(browser)
 
 
 def test_pages_are_kept_out_of_caches_and_frames(browser: Client, subtests: pytest.Subtests) -> None:
@@ -420,7 +420,7 @@ def test_the_admin_shows_connections_and_no_secret(root: Client, ada: User) -> N
         page += root.get(f"/admin/mcp_django/clienttoken/{kept.pk}/change/").content.decode()
         assert kept.grant == "" or kept.grant not in page
         assert kept.registration == "" or kept.registration not in page
-    assert "has to be connected again" not in page
+    assert "must be connected again" not in page
     assert ISSUER in page
     assert "the project" in page
     assert root.get("/admin/mcp_django/clienttoken/add/").status_code == 403
@@ -432,7 +432,7 @@ def test_deleting_in_the_admin_ends_the_access_there_too(root: Client, ada: User
     row(ada).write(OLD)
     kept = ClientToken.objects.get()
     answer = root.post(f"/admin/mcp_django/clienttoken/{kept.pk}/delete/", {"post": "yes"}, follow=True)
-    assert "could not be ended" not in answer.content.decode()
+    assert "could not be revoked" not in answer.content.decode()
     assert authority.revoked == ["r0", "old"]
     assert not ClientToken.objects.exists()
 

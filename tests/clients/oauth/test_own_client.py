@@ -171,7 +171,7 @@ def test_what_was_revoked_there_has_to_be_allowed_again() -> None:
     with pytest.raises(AuthorizationNeeded) as caught:
         ada.call()
     assert caught.value.url == CONNECT
-    assert "Has to be connected again" in ada.pages.get("/mcp/clients/", secure=True).content.decode()
+    assert "Must be connected again" in ada.pages.get("/mcp/clients/", secure=True).content.decode()
     ada.connect()
     assert ada.call() == "alice looks"
 
