@@ -86,7 +86,7 @@ class Shown:
 
 
 @admin.register(ClientHealth)
-class ClientHealthAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none at run time
+class ClientHealthAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at run time
     """Single page of all used servers. A check of a server requires the change permission."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
@@ -107,6 +107,7 @@ class ClientHealthAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes
         """Show all servers of the setting."""
         if not self.has_view_or_change_permission(request):
             raise PermissionDenied
+
         request.current_app = self.admin_site.name
         context = {
             **self.admin_site.each_context(request),

@@ -21,7 +21,7 @@ if find_spec("mcp") is not None:  # the extra `client`
 
 
 @admin.register(ClientToken)
-class ClientTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none at run time
+class ClientTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at run time
     """List and end connections to other servers. Only users create them.
 
     Deletion removes the tokens, on all workers within TOKEN_CACHE_SECONDS. It also revokes them at the authorization

@@ -13,7 +13,7 @@ from mcp_django.conf import get_settings
 from mcp_django.models import ExternalIdentity
 
 
-class ExternalIdentityForm(forms.ModelForm):  # type: ignore[type-arg]  # it takes none at run time
+class ExternalIdentityForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic at run time
     """Form that links a subject to a user."""
 
     issuer = forms.ChoiceField(label=_("Issuer"), help_text=_("An issuer from MCP[“ISSUERS”]."))
@@ -38,7 +38,7 @@ class ExternalIdentityForm(forms.ModelForm):  # type: ignore[type-arg]  # it tak
 
 
 @admin.register(ExternalIdentity)
-class ExternalIdentityAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none at run time
+class ExternalIdentityAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at run time
     """Create and delete links.
 
     Only superusers may link subjects to other users, because a linked subject has the user's rights.

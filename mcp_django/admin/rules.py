@@ -50,7 +50,7 @@ class GroupsInput(FilteredSelectMultiple):
         return format_html('<div class="related-widget-wrapper">{}</div>', super().render(*args, **kwargs))
 
 
-class RuleForm(forms.ModelForm):  # type: ignore[type-arg]  # it takes none at run time
+class RuleForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic at run time
     """Form fields common to both kinds of rules."""
 
     groups = forms.MultipleChoiceField(required=False, label=_("Groups"))
@@ -113,7 +113,7 @@ class ScopeGrantForm(RuleForm):
             self._offer("scope", [one for one in _scopes([now] if now else []) if one[0] not in taken])
 
 
-class RuleAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none at run time
+class RuleAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at run time
     """Admin that shows warnings after each save."""
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:

@@ -65,7 +65,7 @@ class SessionList(ChangeList):
 
 
 @admin.register(Session)
-class SessionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none at run time
+class SessionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at run time
     """List of sessions with actions to end them, which require the change permission."""
 
     list_display = ["client", "revision", "user", "server", "age", "seen", "calls", "streams", "state"]

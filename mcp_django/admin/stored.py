@@ -34,7 +34,7 @@ def _permissions() -> list[str]:
     return [f"{label}.{name}" for label, name in found.values_list("content_type__app_label", "codename")]
 
 
-class StoredForm(forms.ModelForm):  # type: ignore[type-arg]  # it takes none at run time
+class StoredForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic at run time
     """Form fields common to prompts and resources."""
 
     server = forms.ChoiceField(required=False, label=_("Server"))
@@ -63,7 +63,7 @@ class StoredForm(forms.ModelForm):  # type: ignore[type-arg]  # it takes none at
             self.fields["permission"].help_text = self._meta.model._meta.get_field("permission").help_text
 
 
-class StoredAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none at run time
+class StoredAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at run time
     """Admin that saves rows with their versions, and previews them.
 
     Each change is a version with its author.
@@ -120,6 +120,7 @@ class StoredAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none 
         if unknown:
             text = _("Unknown permission %s: only superusers can use this.")
             yield text % ", ".join(sorted(unknown))
+
         for alias in self.serving(row):
             taken = self.taken_by(row, alias)
             if taken is not None:
@@ -195,6 +196,7 @@ class StoredAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none 
             raise Http404
         if request.method == "POST":
             return self._restore(request, row, version)
+
         now = row.snapshot()
         before = row.versions.filter(number__lt=number).order_by("-number").first()
         return self._page(
@@ -215,6 +217,7 @@ class StoredAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none 
         if not self.has_change_permission(request, row):
             raise PermissionDenied
         there = HttpResponseRedirect(self._url("change", row.pk))
+
         try:
             with transaction.atomic(using=router.db_for_write(self.model)):
                 made = row.restore(version, request.user, str(_("Restored from version %d") % version.number))
@@ -224,6 +227,7 @@ class StoredAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none 
             text = _("Restoring failed: %s") % " ".join(problem.messages)
             self.message_user(request, text, messages.ERROR)
             return HttpResponseRedirect(self._url("version", row.pk, version.number))
+
         if made is None:
             self.message_user(request, _("Nothing to restore: the current state is the same."), messages.WARNING)
             return there
@@ -262,6 +266,7 @@ class StoredAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none 
             (self._url("change", row.pk), row),
             *([(more["versions_url"], _("Versions"))] if "versions_url" in more else []),
         ]
+
         context = {
             **self.admin_site.each_context(request),
             "title": title,

@@ -30,7 +30,7 @@ class PromptForm(StoredForm):
         fields = ["name", "title", "description", "server", "enabled", "permission", "scopes", "tags"]
 
 
-class ArgumentForm(forms.ModelForm):  # type: ignore[type-arg]  # it takes none at run time
+class ArgumentForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic at run time
     """Form of an argument."""
 
     choices = LinesField(
@@ -52,7 +52,7 @@ class ArgumentForm(forms.ModelForm):  # type: ignore[type-arg]  # it takes none 
         }
 
 
-class MessageForm(forms.ModelForm):  # type: ignore[type-arg]  # it takes none at run time
+class MessageForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic at run time
     """Form of a message."""
 
     class Meta:
@@ -64,7 +64,7 @@ class MessageForm(forms.ModelForm):  # type: ignore[type-arg]  # it takes none a
         }
 
 
-class ArgumentFormSet(BaseInlineFormSet):  # type: ignore[type-arg]  # it takes none at run time
+class ArgumentFormSet(BaseInlineFormSet):  # type: ignore[type-arg]  # not generic at run time
     """Form set of the arguments. Django validates it before the messages."""
 
     def clean(self) -> None:
@@ -72,13 +72,14 @@ class ArgumentFormSet(BaseInlineFormSet):  # type: ignore[type-arg]  # it takes 
         self.instance.arguments_meant = [data["name"] for data in _kept(self) if data.get("name")]
 
 
-class MessageFormSet(BaseInlineFormSet):  # type: ignore[type-arg]  # it takes none at run time
+class MessageFormSet(BaseInlineFormSet):  # type: ignore[type-arg]  # not generic at run time
     """Form set of the messages. Their placeholders must be names of arguments."""
 
     def clean(self) -> None:
         super().clean()
         known = getattr(self.instance, "arguments_meant", [])
         kept = 0
+
         for form in self.forms:
             data = getattr(form, "cleaned_data", {})
             if data.get("DELETE") or (self._is_empty(form) and not form.errors):
@@ -91,6 +92,7 @@ class MessageFormSet(BaseInlineFormSet):  # type: ignore[type-arg]  # it takes n
                         form.add_error(
                             field, _("Invalid placeholder $%(name)s: %(why)s.") % {"name": name, "why": said}
                         )
+
         if kept == 0 and not self.non_form_errors():
             raise forms.ValidationError(_("A prompt needs at least one message."))
 
@@ -105,7 +107,7 @@ def _kept(formset: Any) -> Iterator[dict[str, Any]]:
             yield data
 
 
-class PartInline(InlineModelAdmin):  # type: ignore[type-arg]  # it takes none at run time
+class PartInline(InlineModelAdmin):  # type: ignore[type-arg]  # not generic at run time
     """Inline rows that follow the permissions of their prompt.
 
     They have no permissions of their own.

@@ -61,9 +61,11 @@ class ResourceForm(StoredForm):
         data: dict[str, Any] = super().clean() or self.cleaned_data
         if data.get("remove_file"):
             self.instance.data = None
+
         upload = data.get("upload")
         if upload is None:
             return data
+
         content = upload.read()
         mime_type = data.get("mime_type") or mimetypes.guess_type(upload.name)[0] or ""
         text = _text_of(content, mime_type)

@@ -26,7 +26,7 @@ from mcp_django.models import PersonalAccessToken
 from mcp_django.models.token import DEFAULT_DAYS, check_scopes
 
 
-class TokenForm(forms.ModelForm):  # type: ignore[type-arg]  # it takes none at run time
+class TokenForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic at run time
     """Form of a new token."""
 
     scopes = WordsField(
@@ -55,7 +55,7 @@ class TokenForm(forms.ModelForm):  # type: ignore[type-arg]  # it takes none at 
 
 
 @admin.register(PersonalAccessToken)
-class PersonalAccessTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none at run time
+class PersonalAccessTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at run time
     """Create and revoke tokens.
 
     Only superusers may create tokens for other users, because a token acts for its user.

@@ -103,12 +103,14 @@ class SessionQuerySet(models.QuerySet["Session"]):
         candidates = {row.pk: row for row in self.filter(terminated_at=None).order_by("pk")[:most]}
         if not candidates:
             return 0
+
         now, reason = timezone.now(), reason[:REASON_LENGTH]
         ours = self.filter(pk__in=candidates, terminated_at=None)
         if ours.update(terminated_at=now, end_reason=reason, slot=None) < len(candidates):
             written = self.model._default_manager.using(self.db).filter(pk__in=candidates, terminated_at=now)
             kept = set(written.filter(end_reason=reason).values_list("pk", flat=True))
             candidates = {pk: row for pk, row in candidates.items() if pk in kept}
+
         for row in candidates.values():
             row.terminated_at, row.end_reason, row.slot = now, reason, None
             row.announce_end()
@@ -149,6 +151,7 @@ class SessionQuerySet(models.QuerySet["Session"]):
     def _try(self, row: "Session", quota: int | None, cap: Cap | None, spare: Collection[str]) -> bool:
         leaving = None if quota is None else self._take_slot(row, quota, spare)
         now = timezone.now()
+
         try:
             with transaction.atomic(using=self.db):
                 if cap is not None and not SessionCount.objects.using(self.db).claim(row.server, cap.most):
@@ -163,6 +166,7 @@ class SessionQuerySet(models.QuerySet["Session"]):
                 raise
             row.pk = None
             return False
+
         if leaving is not None:
             leaving.terminated_at, leaving.end_reason, leaving.slot = now, EndReason.QUOTA, None
             leaving.announce_end()
@@ -180,9 +184,11 @@ class SessionQuerySet(models.QuerySet["Session"]):
             .order_by("last_seen", "pk")
         )
         held.sort(key=lambda other: other.key_hash in spare)
+
         # A lowered quota leaves surplus sessions. They are ended one by one, so that two processes cannot deadlock.
         while len(held) > quota:
             self.filter(pk=held.pop(0).pk).end(EndReason.QUOTA)
+
         leaving = held[0] if len(held) == quota else None
         free = set(range(quota)) - {other.slot for other in held if other is not leaving}
         # No other process can take the slot of the evicted session before the transaction ends.

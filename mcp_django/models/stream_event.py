@@ -109,6 +109,7 @@ def _append_on_postgres(connection: BaseDatabaseWrapper, new: Sequence[NewEvent]
         sequence=quote(EventSequence._meta.db_table),
         events=quote(StreamEvent._meta.db_table),
     )
+
     rows = dumps([event._asdict() for event in new]).decode()
     with connection.cursor() as cursor:
         cursor.execute(statement, [len(new), ONLY_ROW, len(new), timezone.now(), rows])

@@ -25,6 +25,7 @@ def connect() -> None:
     _listen(post_delete, _user_deleted, users)
     _listen(post_save, _grant_changed, ScopeGrant)
     _listen(post_delete, _grant_changed, ScopeGrant)
+
     groups = through(users, "groups")
     if groups is not None:
         _listen(m2m_changed, _groups_changed, groups)

@@ -37,11 +37,13 @@ def check_issuer(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[Check
     """Check the issuer. Clients send codes and secrets to the issuer's URL."""
     if not _is_here():
         return []
+
     issuer = oauth_provider().get("OIDC_ISS_ENDPOINT")
     try:
         checked_issuer(issuer if isinstance(issuer, str) else "")
     except ValueError as problem:
         return [Error(f"{problem}.", hint=MADE_BY, id="mcp_django.E030")]
+
     if conf.is_usable() and conf.origin() not in (None, _origin(str(issuer))):
         message = (
             f'The issuer {issuer} is not at MCP["ORIGIN"], {conf.origin()}: its metadata and pages must be served '
@@ -68,9 +70,11 @@ def _weaker() -> Iterator[tuple[str, str]]:
     for name in (*(f"COMPLIANT_BCP_RFC9700_{gate}" for gate in GATES), *_TRUE):
         if settings.get(name) is not True:
             yield name, "must be True"
+
     for name in _FALSE:
         if settings.get(name):
             yield name, "must be off: mcp_django.contrib.oauth replaces this feature"
+
     for name, path in REPLACED.items():
         try:
             found, ours = import_string(settings.get(name) or "nothing"), import_string(path)
@@ -103,6 +107,7 @@ def check_urls(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMe
     if not _is_here() or conf.root_urlconf() is None:
         return []
     wrong = []
+
     for name in NAMES:
         try:
             match = resolve(reverse(f"oauth2_provider:{name}"))
@@ -113,6 +118,7 @@ def check_urls(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMe
             return []  # a broken URLconf, which Django reports
         if not getattr(match.func, "__module__", "").startswith("mcp_django.contrib.oauth."):
             wrong.append(f"{name} is served by {getattr(match.func, '__module__', '')}")
+
     if not wrong and not _serves_metadata():
         wrong.append("the metadata is not below /.well-known/ at the root of the host")
     if not wrong:
@@ -132,9 +138,11 @@ def check_lifetimes(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[Ch
     """Check the lifetime of access tokens. A leaked token is valid until it expires."""
     if not _is_here() or not conf.is_usable():
         return []
+
     seconds = oauth_provider().get("ACCESS_TOKEN_EXPIRE_SECONDS") or get_settings().access_token
     if not isinstance(seconds, int | float) or seconds <= LONG:
         return []
+
     return [
         Warning(
             f"Access tokens are valid for {seconds / MINUTE:.0f} minutes.",

@@ -40,6 +40,7 @@ def problem_with(uri: object, *, schemes: Collection[str] = ()) -> str | None:
         return f"a redirect URI must have 1 to {MOST_BYTES} characters"
     if not is_well_formed(uri):
         return "a redirect URI must be one absolute URI of ASCII characters, without fragment, userinfo and wildcard"
+
     parts = urlsplit(uri)
     if any(segment in (".", "..") for segment in unquote(parts.path).split("/")):
         return "a redirect URI must not contain dot segments"
@@ -66,6 +67,7 @@ def is_well_formed(uri: str) -> bool:
             ip_address(host or "")
     except ValueError:
         return False
+
     if parts.scheme not in ("http", "https"):
         return ":" in uri and "@" not in parts.netloc
     return bool(_AUTHORITY.fullmatch(parts.netloc)) and ".." not in parts.netloc

@@ -152,7 +152,7 @@ class StoredArgument(StoredRow):
     def natural_key(self) -> tuple[str, str, str]:
         return *self.prompt.natural_key(), self.name
 
-    natural_key.dependencies = ["mcp_django.storedprompt"]  # type: ignore[attr-defined]  # how Django wants it
+    natural_key.dependencies = ["mcp_django.storedprompt"]  # type: ignore[attr-defined]  # an attribute that Django reads
 
     def snapshot(self) -> dict[str, Any]:
         """Return the argument's part of a version of the prompt."""
@@ -229,7 +229,7 @@ class StoredMessage(StoredRow):
     def natural_key(self) -> tuple[str, str, int]:
         return *self.prompt.natural_key(), self.position
 
-    natural_key.dependencies = ["mcp_django.storedprompt"]  # type: ignore[attr-defined]  # how Django wants it
+    natural_key.dependencies = ["mcp_django.storedprompt"]  # type: ignore[attr-defined]  # an attribute that Django reads
 
     def snapshot(self) -> dict[str, Any]:
         """Return the message's part of a version of the prompt."""
@@ -240,6 +240,7 @@ class StoredMessage(StoredRow):
             if not is_well_formed(getattr(self, name)):
                 message = _("A $ begins a placeholder such as $name or ${name}; write $$ for the sign itself.")
                 raise ValidationError({name: message})
+
         if self.kind == MessageKind.TEXT:
             if not self.text.strip():
                 raise ValidationError({"text": _("The message is empty: write a text.")})
@@ -252,6 +253,7 @@ class StoredMessage(StoredRow):
             raise ValidationError(
                 {"text": _("A message with a resource's content has no text: write the text in another message.")}
             )
+
         try:
             check_uri(fill_uri(self.uri, dict.fromkeys(names_in(self.uri), "x")))
         except ValidationError as problem:

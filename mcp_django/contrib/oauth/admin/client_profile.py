@@ -23,7 +23,7 @@ TRUST = ("trusted", "service_user")
 """Fields that let a client act for a user without consent."""
 
 
-class ClientProfileForm(forms.ModelForm):  # type: ignore[type-arg]  # it takes none at run time
+class ClientProfileForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic at run time
     """Form with an operator's decisions about a client."""
 
     allowed_scopes = WordsField(
@@ -59,7 +59,7 @@ class ClientProfileForm(forms.ModelForm):  # type: ignore[type-arg]  # it takes 
 
 
 @admin.register(ClientProfile)
-class ClientProfileAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none at run time
+class ClientProfileAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at run time
     """Clients with a profile.
 
     Their ids, secrets and redirect URIs belong to the toolkit and are in its admin. Only superusers may set which

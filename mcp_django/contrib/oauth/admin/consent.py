@@ -15,7 +15,7 @@ from mcp_django.contrib.oauth.models import Consent
 
 
 @admin.register(Consent)
-class ConsentAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none at run time
+class ConsentAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at run time
     """List of consents.
 
     Withdrawing or deleting one ends all access of the client for the user, as on the user's page.

@@ -133,15 +133,18 @@ def _read(document: Mapping[str, Any], *, default_method: str, schemes: Collecti
     kind = _text(document, "application_type")
     if kind not in ("", "web", "native"):
         raise Refused("application_type must be web or native")
+
     uris = _redirects(document, schemes=schemes)
     if kind == "web" and any(map(is_native, uris)):
         # OpenID Connect Dynamic Client Registration, section 2.
-        raise Refused("a web application must have https redirect URIs on public hosts", "invalid_redirect_uri")
+        raise Refused("a web application must not have loopback or private-use redirect URIs", "invalid_redirect_uri")
+
     grants = _texts(document, "grant_types", (CODE,))
     if CODE not in grants:
         raise Refused("grant_types must contain authorization_code, the only supported grant")
     if "code" not in _texts(document, "response_types", ("code",)):
         raise Refused("response_types must contain code, the only supported type")
+
     return ClientMetadata(
         name=_name(document) or UNNAMED,
         redirect_uris=uris,

@@ -50,6 +50,7 @@ def register(metadata: ClientMetadata, *, address: str | None) -> tuple[Any, str
         ClientMetadataRefused: the toolkit rejects the metadata.
     """
     make_room()
+
     model = applications()
     with transaction.atomic(using=router.db_for_write(model)):
         application, secret = _new(metadata, model.RegistrationSource.DCR)
@@ -77,6 +78,7 @@ def keep_document(url: str, metadata: ClientMetadata, *, digest: str, expires: A
     model = applications()
     using = router.db_for_write(model)
     found = model._base_manager.using(using).filter(client_id=url).first()
+
     if found is None:
         if not pinned:
             make_room()
@@ -84,9 +86,11 @@ def keep_document(url: str, metadata: ClientMetadata, *, digest: str, expires: A
         found.client_id = url
     elif found.registration_source != model.RegistrationSource.CIMD:
         return found
+
     found.name, found.redirect_uris = metadata.name, " ".join(metadata.redirect_uris)
     found.cimd_expires_at = expires
     _checked(found)
+
     said = {
         "source": ClientProfile.Source.DOCUMENT,
         "document_url": url,
@@ -94,6 +98,7 @@ def keep_document(url: str, metadata: ClientMetadata, *, digest: str, expires: A
         "document_fetched": timezone.now(),
         **_said(metadata),
     }
+
     try:
         with transaction.atomic(using=using):
             found.save(using=using)
@@ -127,6 +132,7 @@ def make(
         redirect_uris=tuple(redirect_uris),
         auth_method="client_secret_basic" if confidential or not redirect_uris else "none",
     )
+
     with transaction.atomic(using=router.db_for_write(model)):
         application, secret = _new(metadata, model.RegistrationSource.MANUAL)
         if not redirect_uris:
@@ -156,6 +162,7 @@ def _new(metadata: ClientMetadata, source: str) -> tuple[Any, str]:
         registration_source=source,
         skip_authorization=False,
     )
+
     secret = application.client_secret
     application.client_secret, application.hash_client_secret = seal(secret), False
     return application, "" if metadata.is_public else secret

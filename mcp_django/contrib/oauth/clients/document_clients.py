@@ -57,11 +57,13 @@ def look_up(client_id: str, user: Any) -> None:
     """
     if not documents.is_document_url(client_id):
         return
+
     found = _row(client_id)
     if found is not None and not _is_due(found):
         return
     if not get_settings().client_metadata_documents:
         raise Unavailable("Clients described by documents are disabled on this server")
+
     try:
         _fetched(client_id, user)
     except (Refused, clients.TooMany) as problem:
@@ -111,12 +113,14 @@ def _is_due(application: Any) -> bool:
 def _fetched(url: str, user: Any) -> Any:
     if problem := documents.problem_with(url):
         raise Refused(problem)
+
     counter, digest = throttle.counter(), hashlib.sha256(url.encode()).hexdigest()
     if counter.wait("document failures", digest, AFTER_FAILURE) is not None:
         raise Refused("a recent fetch failed; try again in a minute")
     for name, key, rate in (("documents", f"user {user.pk}", PER_USER), ("documents", "all", IN_ALL)):
         if counter.take(name, key, rate, closed=True) is not None:
             raise Refused("too many documents were requested")
+
     if not _slots.acquire(blocking=False):
         raise Refused("too many documents are being fetched")
     try:
@@ -126,6 +130,7 @@ def _fetched(url: str, user: Any) -> Any:
         raise
     finally:
         _slots.release()
+
     expires = timezone.now() + timedelta(seconds=found.seconds)
     return clients.keep_document(url, found.metadata, digest=found.digest, expires=expires)
 

@@ -71,15 +71,18 @@ def problem_with(url: str) -> str | None:
         return "it is not an https URL in ASCII"
     if "#" in url or "?" in url:
         return "it has a query or a fragment"
+
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
     except ValueError:
         return "it is malformed"
+
     if parts.netloc != host + ("" if port is None else f":{port}") or not _HOST.fullmatch(host) or _is_address(host):
         return "its host must be a lower-case name without userinfo"
     if port not in (None, 443):
         return "its port is not 443"
+
     if parts.path in ("", "/") or not _PATH.fullmatch(parts.path):
         return "it has no path"
     if any(segment in (".", "..") for segment in unquote(parts.path).split("/")):

@@ -46,11 +46,13 @@ def clear_abandoned() -> int:
 def _unused(before: datetime) -> models.QuerySet[ClientProfile]:
     now = timezone.now()
     refreshed = now - timedelta(seconds=get_settings().refresh_token)
+
     good = (
         Exists(_of_client(access_tokens()).filter(expires__gt=now)),
         Exists(_of_client(refresh_tokens()).filter(revoked=None, created__gt=refreshed)),
         Exists(_of_client(grants()).filter(expires__gt=now)),
     )
+
     kept = Q(blocked=True) | Q(trusted=True)
     pinned = Q(source=ClientProfile.Source.DOCUMENT, application__cimd_expires_at=None)
     found = ClientProfile.objects.self_registered().filter(created__lt=before).exclude(kept).exclude(pinned)
@@ -70,6 +72,7 @@ def _delete(unused: models.QuerySet[ClientProfile], *, dry_run: bool = False, mo
     keys = list(unused.order_by("created", "pk").values_list("application_id", flat=True)[:most])
     if dry_run:
         return len(keys)
+
     deleted = 0
     for key in keys:
         with transaction.atomic(using=using):

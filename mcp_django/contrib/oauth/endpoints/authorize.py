@@ -56,6 +56,7 @@ class Authorize(View):
             return self._log_in(request, prompt)
         if prompt == {"login"}:
             return self._again(request)
+
         asked, scopes = _read(request)
         silent = not prompt & {"consent", "select_account", "login"} and _is_known(request, asked, scopes)
         if silent:
@@ -68,14 +69,17 @@ class Authorize(View):
         """Process the user's decision."""
         if not request.user.is_authenticated:
             return guarded(HttpResponseRedirect(login_url(request, request.get_full_path())))
+
         asked, scopes = _read(request)
         if not request.POST.get("allow"):
             raise asked.denied("access_denied", "The user denied the request")
+
         ticked = request.POST.getlist("granted")
         granted = [scope for scope in scopes if scope in ticked]
         if not granted:
             problem = _("Nothing is selected. Select the access that the application may have, or cancel.")
             return _ask(request, asked, scopes, problem=problem)
+
         # The consent is saved first, so that the user sees the client even if issuing the code fails.
         consents.give(request.user, asked.application, asked.resources, granted)
         return _leave(request, authorization.grant(request, asked, granted))

@@ -74,6 +74,7 @@ def _answer(view: View, request: HttpRequest, secret: bool, *args: Any, **kwargs
     # Behind proxies that are missing in the settings, all clients have one address. One client must not use up their
     # rate.
     counted = secret and address != UNKNOWN
+
     try:
         if counted and (wait := throttle.wait(FAILURES, address)) is not None:
             return later(wait, 429)
@@ -86,6 +87,7 @@ def _answer(view: View, request: HttpRequest, secret: bool, *args: Any, **kwargs
     except (DatabaseFailure, Overloaded) as problem:
         response = later(5, 503)
         log_response("Database access failed: %s", problem, response=response, request=request, exception=problem)
+
     if response.status_code == 405:
         response["Allow"] = "POST, OPTIONS"
     if response.status_code == 401:
@@ -108,12 +110,14 @@ def check_form(request: HttpRequest) -> None:
     """
     if request.META.get("QUERY_STRING"):
         raise Refusal("invalid_request", "Send the parameters in the body")
+
     charset = (request.content_params or {}).get("charset", "utf-8")
     if request.content_type != FORM or charset.lower() not in ("utf-8", "utf8"):
         raise Refusal("invalid_request", f"The content type must be {FORM}")
     length = request.META.get("CONTENT_LENGTH") or "0"
     if not length.isdecimal() or int(length) > MOST_BYTES:
         raise Refusal("invalid_request", "The form is too long", status=413)
+
     try:
         request.encoding = "utf-8"
         if len(request.body) > MOST_BYTES:
@@ -121,6 +125,7 @@ def check_form(request: HttpRequest) -> None:
         form = request.POST
     except (SuspiciousOperation, BadRequest, UnreadablePostError, RawPostDataException, UnicodeError):
         raise Refusal("invalid_request", "The form cannot be read") from None
+
     for name, values in form.lists():
         if len(values) > (MOST_REPEATED if name == "resource" else 1):
             raise Refusal("invalid_request", "A parameter is repeated")

@@ -24,15 +24,18 @@ def introspect(request: HttpRequest) -> HttpResponse:
         raise Refusal(
             "invalid_client", "Only resource servers created by an operator may introspect tokens", status=401
         )
+
     token = request.POST.get("token")
     if not token:
         raise Refusal("invalid_request", "The parameter token is missing")
+
     row = access_tokens.rows(token).first()
     audiences = (
         [] if row is None or not access_tokens.is_usable(row) else _known_to(asking, access_tokens.resources_of(row))
     )
     if row is None or not audiences:
         return told(active=False)
+
     return told(
         active=True,
         scope=" ".join(still_offered(row.scope, row.application, user=row.user)),

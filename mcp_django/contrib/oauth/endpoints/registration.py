@@ -46,9 +46,11 @@ class Register(View):
             return HttpResponse(status=204)
         if request.method != "POST":
             return told(405, {"Allow": METHODS}, error="invalid_request", error_description="Use POST")
+
         address = address_of(request)
         if (wait := throttle.allow("REGISTRATION", address)) is not None:
             return later(wait, 429)
+
         try:
             return _register(request, address)
         except Refused as problem:
@@ -57,7 +59,7 @@ class Register(View):
             return later(FULL_WAIT, 503)
         except DatabaseFailure as problem:
             response = later(5, 503)
-            log_response("The database failed: %s", problem, response=response, request=request, exception=problem)
+            log_response("Database access failed: %s", problem, response=response, request=request, exception=problem)
             return response
 
 

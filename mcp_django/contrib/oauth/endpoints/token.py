@@ -19,6 +19,7 @@ def token(request: HttpRequest) -> HttpResponse:
     """Issue a token and send the toolkit's signal `app_authorized`."""
     if not request.POST.get("grant_type"):
         raise Refusal("invalid_request", "The parameter grant_type is missing")
+
     shown_by(request)
     _location, headers, body, status = get_oauthlib_core().create_token_response(request)
     members = json.loads(body) if body else {}
@@ -27,5 +28,6 @@ def token(request: HttpRequest) -> HttpResponse:
         # The token may have been revoked at the same moment; the client gets an error when it uses it.
         if row is not None:
             app_authorized.send(sender=token, request=request, token=row)
+
     kept = {name: value for name, value in headers.items() if name.lower() == "www-authenticate"}
     return told(status, kept, **members)

@@ -47,9 +47,11 @@ class TokenForm(forms.Form):
         self._choose("scopes", [(scope, describe(scope)) for scope in scopes])
         if not scopes:
             del self.fields["scopes"]
+
         self._choose("audience", [("", _("All servers")), *names])
         if len(names) < 2:
             del self.fields["audience"]
+
         longest = get_settings().personal_token_days
         days = sorted({min(days, longest) for days in (*DAYS, longest)})
         self._choose("days", [(number, _in(number)) for number in days])
@@ -80,6 +82,7 @@ class Tokens(AccountPage):
         form = TokenForm(request.user, request.POST)
         if not form.is_valid():
             return self.show(form=form)
+
         chosen = form.cleaned_data
         row, token = PersonalAccessToken.issue(
             user=request.user,

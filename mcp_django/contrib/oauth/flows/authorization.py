@@ -99,14 +99,17 @@ def read(request: HttpRequest) -> Asked:
             raise Refused(problem.error, problem.description or "") from None
         state = query.get("state")
         raise Denied(problem.error, problem.description or "", redirect_uri=redirect_uri, state=state) from None
+
     redirect_uri, state = credentials["redirect_uri"], query.get("state")
     for error, description in _problems(query):
         raise Denied(error, description, redirect_uri=redirect_uri, state=state)
+
     application = credentials["request"].client
     try:
         resources = resource_indicators.resolve(query.getlist("resource"), application)
     except resource_indicators.UnknownTarget as problem:
         raise Denied("invalid_target", str(problem), redirect_uri=redirect_uri, state=state) from None
+
     return Asked(
         application=application,
         redirect_uri=redirect_uri,
@@ -137,6 +140,7 @@ def grant(request: HttpRequest, asked: Asked, scopes: Sequence[str]) -> str:
         raise Refused(problem.error, problem.description or "") from None
     except OAuth2Error as problem:
         raise asked.denied(problem.error, problem.description or "") from None
+
     said = dict(parse_qsl(urlsplit(headers["Location"]).query))
     if "code" not in said:
         raise asked.denied(said.get("error", "server_error"), said.get("error_description", ""))

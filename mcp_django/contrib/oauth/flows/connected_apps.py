@@ -40,11 +40,13 @@ def connections_of(user: Any) -> list[Connection]:
     for consent in Consent.objects.standing().filter(user=user).select_related(*related):
         standing.setdefault(consent.application_id, []).append(consent)
         applications[consent.application_id] = consent.application
+
     tokens = _live_tokens(user)
     missing = [pk for pk in tokens if pk not in applications]
     if missing:
         found = toolkit_compat.applications().objects.filter(pk__in=missing).select_related("mcp_profile", "user")
         applications.update((application.pk, application) for application in found)
+
     made = [_connection(one, standing.get(pk, []), tokens.get(pk)) for pk, one in applications.items()]
     return sorted(made, key=lambda one: one.last_used or one.created, reverse=True)
 
@@ -68,6 +70,7 @@ def _live_tokens(user: Any) -> dict[Any, _Tokens]:
         *access.filter(expires__gt=timezone.now()).values_list("application", "created", "scope", "resource"),
         *refresh.values_list("application", "created", "access_token__scope", "access_token__resource"),
     ]
+
     for application, created, scope, resource in live:
         kept = found.setdefault(application, _Tokens(set(), set(), created, created))
         kept.scopes.update((scope or "").split())
@@ -83,6 +86,7 @@ def _connection(application: Any, standing: Iterable[Consent], tokens: _Tokens |
     if tokens is not None:
         scopes, resources = scopes | tokens.scopes, resources | tokens.resources
         begun.append(tokens.first)
+
     return Connection(
         pk=str(application.pk),
         application=application,

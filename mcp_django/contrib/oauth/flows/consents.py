@@ -39,6 +39,7 @@ def is_remembered(user: Any, application: Any, resources: Sequence[str], scopes:
         return False
     if redirects.is_native(redirect) and not get_settings().remember_loopback:
         return False
+
     wanted, now, print_ = set(scopes), timezone.now(), fingerprint(application)
     rows = Consent.objects.standing().filter(user=user, application=application, resource__in=resources)
     good = {
@@ -46,6 +47,7 @@ def is_remembered(user: Any, application: Any, resources: Sequence[str], scopes:
         for row in rows
         if row.redirects_hash == print_ and row.expires is not None and row.expires > now and wanted <= set(row.scopes)
     }
+
     return good >= set(resources)
 
 

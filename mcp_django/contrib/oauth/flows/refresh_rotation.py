@@ -65,6 +65,7 @@ def take_turn(row: Any) -> int | None:
     if fresh.filter(access_token__isnull=False).update(revoked=now):
         Rotation.objects.filter(pk=row.pk).update(superseded=now)
         return state.generation + 1
+
     if not _may_have_sibling(state):
         return None
     Rotation.objects.filter(pk=row.pk).update(siblings=F("siblings") + 1)
@@ -87,6 +88,7 @@ def keep(token: str, *, access_token: Any, family: UUID, generation: int) -> Any
         token_family=family,
         resource=access_token.resource,
     )
+
     set_token(row, token)
     row.save()
     Rotation.objects.create(refresh_token=row, family_id=family, generation=generation)

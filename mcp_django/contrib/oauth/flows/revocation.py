@@ -46,6 +46,7 @@ def end_token(token: str, application: Any) -> None:
     if refresh is not None and refresh.token_family is not None:
         end_family(refresh.token_family)
         return
+
     with _atomic():
         row = at_source(access_tokens()).filter(**checksum).first()
         if refresh is not None:

@@ -45,6 +45,7 @@ class AuthorizationServer(
         only_s256(code)
         refresh = RefreshTokenGrant(request_validator)
         bearer = BearerToken(request_validator, token_generator, token_expires_in, refresh_token_generator)
+
         AuthorizationEndpoint.__init__(
             self, default_response_type="code", default_token_type=bearer, response_types={"code": code}
         )

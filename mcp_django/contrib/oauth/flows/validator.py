@@ -191,11 +191,13 @@ class Validator(BaseValidator):
             return False
         if row.user is None or not row.user.is_active or refresh_rotation.is_idle(row):
             return False
+
         if refresh_rotation.is_replayed(row) or _is_withdrawn(row):
             revocation.end_family(row.token_family)
             return False
         if row.access_token is None:
             return False  # revoked just now
+
         request.user, request.refresh_token, request.refresh_token_instance = row.user, refresh_token, row
         return True
 
@@ -342,6 +344,7 @@ def _keep_access(token: dict[str, Any], request: Any, resources: list[str]) -> A
         expires=timezone.now() + timedelta(seconds=token["expires_in"]),
         resource=resources,
     )
+
     set_token(row, token["access_token"])
     row.save()
     token["scope"] = row.scope

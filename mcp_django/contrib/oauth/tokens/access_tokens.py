@@ -30,6 +30,7 @@ def is_usable(row: Any) -> bool:
         return False
     if row.expires <= timezone.now() or oauth2_settings.DCR_REGISTRATION_SCOPE in row.scope.split():
         return False
+
     profile = getattr(application, "mcp_profile", None)
     if profile is not None and profile.blocked:
         return False

@@ -37,6 +37,7 @@ def resolve(asked: Iterable[object], application: Any) -> list[str]:
     """
     allowed = _allowed(application)
     named = list(asked)
+
     if not named:
         found = [uri for uri in _fixed() if allowed is None or uri in allowed]
         if len(found) != 1:
@@ -44,6 +45,7 @@ def resolve(asked: Iterable[object], application: Any) -> list[str]:
         return found
     if len(named) > MOST:
         raise UnknownTarget("Too many resources were requested")
+
     uris: dict[str, None] = {}
     for one in named:
         resource = find(one)

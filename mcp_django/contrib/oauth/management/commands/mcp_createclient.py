@@ -62,6 +62,7 @@ class Command(BaseCommand):
                 application, secret = self._made(options)
         except Refused as problem:
             raise CommandError(f"Creating the client failed: {problem.description}.") from None
+
         self.stderr.write(f"Created the client {application}.")
         for word in self._unknown(options):
             self.stderr.write(f"{word!r} is not in the settings: the client gets no token for it.")
@@ -92,10 +93,12 @@ class Command(BaseCommand):
             raise CommandError(
                 "Use either --redirect-uri or --service-user: a service client does not request consent."
             )
+
         try:
             check_scopes(options["scopes"] or [])
         except ValidationError as problem:
             raise CommandError(" ".join(problem.messages)) from None
+
         return clients.make(
             name,
             redirect_uris=uris,
