@@ -1,4 +1,4 @@
-"""The rates of `MCP["RATES"]` as doors ask for them: before anybody asks whose a request is, and before it runs."""
+"""Checks of `MCP["RATES"]`, before authentication and before a call."""
 
 import math
 from typing import Any
@@ -13,7 +13,11 @@ TOO_MANY = 429
 
 
 async def admit_address(request: AuthRequest, executor: Executor) -> None:
-    """Count one more request from an address. Raises Overloaded with the status 429."""
+    """Count a request from an address.
+
+    Raises:
+        Overloaded: the rate is exceeded; with the status 429.
+    """
     if conf.get_settings().rates.address is not None:
         address = client_address(request.peer, request.headers)
         if address != UNKNOWN:
@@ -21,20 +25,28 @@ async def admit_address(request: AuthRequest, executor: Executor) -> None:
 
 
 async def admit_messages(principal: Any, raw: Any, executor: Executor) -> None:
-    """Count one more message of a principal, or as many as a batch holds, before any is read further. Raises Overloaded
-    with the status 429.
+    """Count the messages of a principal, before they are parsed further.
+
+    A batch counts as many messages as it holds.
+
+    Raises:
+        Overloaded: the rate is exceeded; with the status 429.
     """
     if conf.get_settings().rates.principal is not None and not principal.is_local:
         await _admit("PRINCIPAL", principal.key, max(1, len(raw)) if type(raw) is list else 1, executor)
 
 
 async def admit_credential(request: AuthRequest, executor: Executor) -> None:
-    """May an address show a credential that is not known to be good? Raises Overloaded with the status 429."""
+    """Check that an address may present a credential that is not cached as valid.
+
+    Raises:
+        Overloaded: too many credentials of the address were invalid; with the status 429.
+    """
     await _failures(request, executor, counted=False)
 
 
 async def note_failure(request: AuthRequest, executor: Executor) -> None:
-    """Count one more credential from an address that was not good."""
+    """Count an invalid credential from an address."""
     await _failures(request, executor, counted=True)
 
 
@@ -42,9 +54,10 @@ async def _failures(request: AuthRequest, executor: Executor, *, counted: bool) 
     if conf.get_settings().rates.token_failures is None:
         return
     address = client_address(request.peer, request.headers)
-    # Behind proxies that the settings do not know, everybody would be one.
+    # Behind unconfigured proxies all clients have the same address.
     if address == UNKNOWN:
         return
+
     lease = executor.enter()
     try:
         if counted:
@@ -54,10 +67,11 @@ async def _failures(request: AuthRequest, executor: Executor, *, counted: bool) 
     finally:
         lease.close()
     if wait is not None:
-        raise _too_many("Too many credentials from this address were not good", wait)
+        raise _too_many("Too many invalid credentials from this address", wait)
 
 
 async def _admit(name: throttle.Name, key: str, times: int, executor: Executor) -> None:
+
     lease = executor.enter()
     try:
         wait = await throttle.aallow(name, key, times=times, run=executor.run)

@@ -1,11 +1,11 @@
-"""Counting in Django's cache, so that all workers count together.
+"""Rate counters in Django's cache, shared by all workers.
 
-The window slides: what was counted in the last whole window weighs less the longer ago it ended, so that nobody gets
-twice the rate around its edge; half as much again is the most that fits into any time of its length. What is refused is
-not counted: who waits as long as they are told to is served then.
+The window slides: the count of the previous whole window weighs less the longer ago it ended. So a client cannot get
+twice the rate around the edge of a window; at most 1.5 times the rate fits into any period of its length. Refused
+requests are not counted, so a client that waits for `Retry-After` is served.
 
-Counts are exact where the cache adds atomically, as Redis, Memcached and the local one do; the cache in the database
-and that in files may let a few more through when several ask at the same moment.
+Counts are exact where the cache increments atomically (Redis, Memcached, local memory). The database and file caches
+may admit a few more concurrent requests.
 """
 
 import logging
@@ -26,15 +26,15 @@ from mcp_django.server.rates import Rate
 logger = logging.getLogger("mcp_django.auth")
 
 COMPLAIN_EVERY = 60.0
-"""Seconds between two complaints about a cache that does not count."""
+"""Seconds between two log records about a cache that does not count."""
 LEAST = 1.0
-"""Seconds that anybody is told to wait at least, since `Retry-After` knows whole ones."""
+"""Minimum wait in seconds, because `Retry-After` has whole seconds."""
 
 Run = Callable[..., Awaitable[Any]]
 
 
 class CannotCount(Exception):
-    """The cache is down, or keeps nothing."""
+    """The cache is down, or does not store values."""
 
 
 async def in_thread(fn: Callable[..., Any], /, *args: Any) -> Any:
@@ -42,7 +42,10 @@ async def in_thread(fn: Callable[..., Any], /, *args: Any) -> Any:
 
 
 class Counter:
-    """Counts who did what how often, in the cache of an alias of CACHES. `clock` gives seconds since the epoch."""
+    """Rate counters in the cache of an alias of CACHES.
+
+    `clock` returns seconds since the epoch.
+    """
 
     def __init__(self, alias: str = "default", *, clock: Callable[[], float] = time) -> None:
         self._alias, self._clock = alias, clock
@@ -50,21 +53,21 @@ class Counter:
         self._complaining = threading.Lock()
 
     def take(self, name: str, key: str, rate: Rate, times: int = 1, *, closed: bool = False) -> float | None:
-        """Count `times` more of what is called `name` by `key`, if the rate allows that.
+        """Count `times` events of `key` under `name`, if the rate allows them.
 
-        None when it does, else the seconds to wait, and nothing is counted. While the cache does not count, everything
-        is allowed, or nothing where `closed` says so. May block.
+        Return None if it does. Otherwise return the seconds to wait; nothing is counted. While the cache does not
+        count, every event is allowed, or none if `fail_closed`. May block.
         """
         return self._asked(lambda: self._take(name, key, rate, times), rate, closed)
 
     def wait(self, name: str, key: str, rate: Rate, *, closed: bool = False) -> float | None:
-        """What `take` would say to one more; nothing is counted. May block."""
+        """Return the result of `count` for one more event, without counting it. May block."""
         return self._asked(lambda: self._look(name, key, rate), rate, closed)
 
     async def atake(
         self, name: str, key: str, rate: Rate, times: int = 1, *, closed: bool = False, run: Run = in_thread
     ) -> float | None:
-        """`take` for async code; `run` calls what may block."""
+        """Run `count` in async code; `run` calls blocking functions."""
         if self._is_here():
             return self.take(name, key, rate, times, closed=closed)
         found: float | None = await run(lambda: self.take(name, key, rate, times, closed=closed))
@@ -73,25 +76,27 @@ class Counter:
     async def look(
         self, name: str, key: str, rate: Rate, *, closed: bool = False, run: Run = in_thread
     ) -> float | None:
-        """`wait` for async code; `run` calls what may block."""
+        """Run `peek` in async code; `run` calls blocking functions."""
         if self._is_here():
             return self.wait(name, key, rate, closed=closed)
         found: float | None = await run(lambda: self.wait(name, key, rate, closed=closed))
         return found
 
     def _is_here(self) -> bool:
-        """Is the cache in this process, so that nothing is waited for?"""
+        """Return True if the cache is in this process, so that no call blocks."""
         return isinstance(caches[self._alias], LocMemCache | DummyCache)
 
     def _asked(self, ask: Callable[[], float | None], rate: Rate, closed: bool) -> float | None:
         try:
             return ask()
-        except Exception as problem:  # each cache has errors of its own
+        except Exception as problem:  # each cache has exceptions of its own
             with self._complaining:
                 now = monotonic()
                 if now >= self._quiet_until:
                     self._quiet_until = now + COMPLAIN_EVERY
-                    logger.error("The cache %r does not count, so rates do not hold: %r", self._alias, problem)
+                    logger.error(
+                        "Rate counting in the cache %r failed; rates are not enforced: %r", self._alias, problem
+                    )
             return float(min(60, rate.seconds)) if closed else None
 
     def _take(self, name: str, key: str, rate: Rate, times: int) -> float | None:
@@ -99,15 +104,17 @@ class Counter:
         window, elapsed = divmod(now, rate.seconds)
         here, before = _places(name, key, rate, int(window))
         earlier = _count(cache.get(before))
+
         try:
             counted = cache.incr(here, times)
         except ValueError:
-            # Kept for as long as the window after this one looks back at it.
+            # The entry must live until the next window no longer reads it.
             cache.add(here, 0, timeout=2 * rate.seconds + 1)
             try:
                 counted = cache.incr(here, times)
             except ValueError:
-                raise CannotCount("it keeps nothing") from None
+                raise CannotCount("it does not store values") from None
+
         if counted + earlier * (1 - elapsed / rate.seconds) <= rate.times:
             return None
         cache.decr(here, times)
@@ -117,6 +124,7 @@ class Counter:
         cache = caches[self._alias]
         window, elapsed = divmod(self._clock(), rate.seconds)
         here, before = _places(name, key, rate, int(window))
+
         found = cache.get_many([here, before])
         counted, earlier = _count(found.get(here)), _count(found.get(before))
         if counted + 1 + earlier * (1 - elapsed / rate.seconds) <= rate.times:
@@ -125,7 +133,10 @@ class Counter:
 
 
 def _places(name: str, key: str, rate: Rate, window: int) -> tuple[str, str]:
-    """The keys of this window and of the one before it. Digests, because keys are long, private or chosen by others."""
+    """Return the cache keys of the current and the previous window.
+
+    They contain digests, because `key` may be long, private or chosen by a client.
+    """
     digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     what = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
     stem = f"mcp_django.rate:{what}:{digest}:{rate.times}.{rate.seconds}"
@@ -137,7 +148,10 @@ def _count(found: Any) -> int:
 
 
 def _seconds(rate: Rate, counted: int, earlier: int, elapsed: float, times: int) -> float:
-    """When `times` more will be allowed, if nothing else is counted meanwhile."""
+    """Return the seconds until `times` more events are allowed.
+
+    Assumes that no others are counted until then.
+    """
     room = rate.times - counted - times
     if room >= 0 and earlier > 0:
         wait = rate.seconds * (1 - room / earlier) - elapsed

@@ -1,10 +1,10 @@
-"""The throttles of `MCP["RATES"]`, for whoever guards a door: by a name and a key, such as a client's address.
+"""Throttles of `MCP["RATES"]`, by rate name and a key such as a client's address.
 
-    wait = throttle.allow("REGISTRATION", address)  # counts one; None, or the seconds to wait
-    wait = throttle.wait("TOKEN_FAILURES", address)  # counts nothing
+    wait = throttle.count("REGISTRATION", address)  # counts one; None, or the seconds to wait
+    wait = throttle.peek("TOKEN_FAILURES", address)  # counts nothing
 
-While the cache is down everything is allowed, and the log says so once a minute; registration alone is closed then,
-because anybody may ask for it and each time leaves a row.
+While the cache is down everything is allowed, and a log record is written once a minute. Only registration is refused,
+because it is open to anonymous clients and each request adds a row.
 """
 
 from typing import Final, Literal
@@ -16,13 +16,13 @@ from mcp_django.server.rates import Rate
 Name = Literal["PRINCIPAL", "ADDRESS", "TOKEN_FAILURES", "REGISTRATION"]
 
 CLOSED: Final[frozenset[str]] = frozenset({"REGISTRATION"})
-"""What is refused when nobody can count."""
+"""Rates that refuse requests while the cache cannot count."""
 
 _counters: dict[str, Counter] = {}
 
 
 def rate_of(name: Name) -> Rate | None:
-    """The rate of that name in `MCP["RATES"]`; None when there is none."""
+    """Return the rate of that name in `MCP["RATES"]`, or None."""
     rates = conf.get_settings().rates
     match name:
         case "PRINCIPAL":
@@ -36,7 +36,7 @@ def rate_of(name: Name) -> Rate | None:
 
 
 def counter() -> Counter:
-    """Counts in the cache that the settings name."""
+    """Return the counter for the cache that the settings name."""
     alias = conf.get_settings().rates.cache
     found = _counters.get(alias)
     if found is None:
@@ -45,19 +45,19 @@ def counter() -> Counter:
 
 
 def allow(name: Name, key: str, *, times: int = 1) -> float | None:
-    """Count `times` more for `key`; None, or the seconds to wait when that is too much. May block."""
+    """Count `times` events of `key`. Return None, or the seconds to wait. May block."""
     rate = rate_of(name)
     return None if rate is None else counter().take(name, key, rate, times, closed=name in CLOSED)
 
 
 def wait(name: Name, key: str) -> float | None:
-    """What `allow` would say to one more, which is not counted. May block."""
+    """Return the result of `count` for one more event, without counting it. May block."""
     rate = rate_of(name)
     return None if rate is None else counter().wait(name, key, rate, closed=name in CLOSED)
 
 
 async def aallow(name: Name, key: str, *, times: int = 1, run: Run = in_thread) -> float | None:
-    """`allow` for async code; `run` calls what may block."""
+    """Run `count` in async code; `run` calls blocking functions."""
     rate = rate_of(name)
     if rate is None:
         return None
@@ -65,6 +65,6 @@ async def aallow(name: Name, key: str, *, times: int = 1, run: Run = in_thread) 
 
 
 async def look(name: Name, key: str, *, run: Run = in_thread) -> float | None:
-    """`wait` for async code."""
+    """Run `peek` in async code; `run` calls blocking functions."""
     rate = rate_of(name)
     return None if rate is None else await counter().look(name, key, rate, closed=name in CLOSED, run=run)
