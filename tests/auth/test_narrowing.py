@@ -107,7 +107,7 @@ class TestAuthorizers:
                 try:
                     found = await narrowing.narrow(somebody("read", expires_at=1e9))
                 except Refused:
-                    if "may only take scopes away" not in caplog.text:
+                    if "may only remove scopes" not in caplog.text:
                         violations.append((changes, "not logged"))
                 else:
                     violations.append((changes, found))

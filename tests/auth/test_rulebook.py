@@ -141,7 +141,7 @@ class TestFailure:
             raise DatabaseError("gone")
 
         monkeypatch.setattr(type(StoredState.objects), "mark", fails)
-        with pytest.raises(Overloaded, match="cannot decide"), caplog.at_level(logging.ERROR, "mcp_django.auth"):
+        with pytest.raises(Overloaded, match="cannot be checked"), caplog.at_level(logging.ERROR, "mcp_django.auth"):
             book.read()
         assert "gone" in caplog.text
         monkeypatch.undo()
@@ -165,7 +165,7 @@ class TestFailure:
                 ToolPolicy.objects.create(tool="a", **row)
                 with caplog.at_level(logging.ERROR, "mcp_django.auth"):
                     assert book.read().of_tool("default", "a").disabled
-                assert "cannot be understood" in caplog.text
+                assert "Invalid tool policy" in caplog.text
 
     def test_a_grant_that_cannot_be_understood_allows_nobody(self, caplog: Any, subtests: pytest.Subtests) -> None:
         for row in ({"groups": "editors"}, {"clients": [1]}, {"clients": {}}):

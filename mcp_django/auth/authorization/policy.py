@@ -1,9 +1,11 @@
-"""The one permission decision, for list, call, read, get, complete, subscribe and listen alike.
+"""Permission policy: the one decision for every operation on primitives.
 
-A right is what the user may do (Django's permissions), what was delegated to the client (scopes), and what the admin
-has left of both (the rulebook), all of them. Without the permission a primitive is hidden: its name answers like one
-that does not exist; so it is where no step-up could help. Without a scope it is shown, and the client is told all the
-scopes that the operation takes.
+List, call, read, get, complete, subscribe and listen share it.
+
+Three rules must agree: Django's permissions of the user, scopes delegated to the client, and the administrator's rules
+(`RuleCache`). Without the permission a primitive is hidden: its name gives the same error as an unknown name. It is
+also hidden where no step-up could help. Without a scope it is visible, and the error lists all scopes that the
+operation requires.
 """
 
 import inspect
@@ -31,7 +33,7 @@ _NOBODY: frozenset[str] = frozenset()
 
 
 def is_guarded(primitive: Guarded) -> bool:
-    """Does the decision, or how often it may be used, depend on who asks, as far as code says?"""
+    """Return True if code makes the decision, or the rate, depend on the caller."""
     permission = primitive.permission
     return (
         bool(primitive.scopes)
@@ -42,7 +44,7 @@ def is_guarded(primitive: Guarded) -> bool:
 
 
 def decide_now(principal: Principal, primitive: Guarded) -> Decision | None:
-    """What code decides, if nobody has to be asked for it; else None. No I/O."""
+    """Return the decision of code if cached data suffices for it, else None. No I/O."""
     if principal.is_local:
         return ALLOW
     permission = primitive.permission
@@ -61,10 +63,11 @@ async def _in_thread(fn: Callable[..., Any], /, *args: Any) -> Any:
 
 
 async def decide(principal: Principal, primitive: Guarded, *, run: Run = _in_thread) -> Decision:
-    """What code decides. `run` calls plain functions where they may block."""
+    """Return the decision of code. `run` calls blocking functions in a thread."""
     decision = decide_now(principal, primitive)
     if decision is not None:
         return decision
+
     names, functions = _parts(primitive.permission)
     if names and not all(await run(_ask, principal, names)):
         return HIDDEN
@@ -75,12 +78,15 @@ async def decide(principal: Principal, primitive: Guarded, *, run: Run = _in_thr
 
 
 def by_scopes(principal: Principal, scopes: Collection[str]) -> Decision:
-    """ALLOW, or the step-up that brings all of them."""
+    """Return ALLOW, or a step-up that requests all of `scopes`."""
     return ALLOW if not scopes or principal.has_scopes(scopes) else step_up(tuple(scopes))
 
 
 class Policy:
-    """The engine's Authorizer (`server/ports.py`) of one server, asking on the executor's lanes."""
+    """The `ports.Authorizer` of one server.
+
+    Blocking checks run in the executor's threads.
+    """
 
     def __init__(
         self,
@@ -90,7 +96,10 @@ class Policy:
         rulebook: Rulebook = RULEBOOK,
         run_apart: Run | None = None,
     ) -> None:
-        """`run_apart` reads the rules outside of the transaction of whatever call needs them."""
+        """Create the policy of a server.
+
+        `run_outside_transaction` loads the rules outside the transaction of the current call.
+        """
         self._executor, self._server, self._rulebook = executor, server, rulebook
         self._run_apart = executor.run if run_apart is None else run_apart
 
@@ -114,6 +123,7 @@ class Policy:
     async def decide(self, principal: ports.Principal, primitive: Guarded, scopes: Collection[str] = ()) -> Decision:
         """See `ports.Authorizer`."""
         who, rules = cast(Principal, principal), await self._rules()
+
         decision = decide_now(who, primitive)
         if rules.is_empty:
             asked, groups = NOTHING, _NOBODY
@@ -122,12 +132,14 @@ class Policy:
             if asked.disabled:
                 return HIDDEN
             groups = await self._groups(who, rules, asked, (*primitive.scopes, *scopes))
+
         if decision is None:
             lease = self._executor.enter()
             try:
                 decision = await decide(who, primitive, run=self._executor.run)
             finally:
                 lease.close()
+
         if not decision.visible or (asked is NOTHING and not scopes and not rules.grants):
             return decision
         return _narrowed(who, rules, asked, groups, {*primitive.scopes, *scopes})
@@ -140,6 +152,7 @@ class Policy:
             return False
         if who.is_local:
             return True
+
         scopes = {*guarded.scopes, *asked.scopes}
         groups = who.groups() if asked.groups or asks_for_groups(scopes, rules.grants) else _NOBODY
         decision = _narrowed(who, rules, asked, groups, scopes)
@@ -149,17 +162,19 @@ class Policy:
         return all(_ask(who, names)) and all(_consult_here(function, who, guarded) for function in functions)
 
     async def hidden(self, principal: ports.Principal, primitives: Iterable[Guarded]) -> frozenset[str]:
-        """The keys of those of `primitives` that `principal` must not see.
+        """Return the keys of those of `primitives` that are hidden from `principal`.
 
-        However many they are, their Django permissions are asked for in one visit to a thread.
+        All Django permissions are checked in a single thread call, however many primitives there are.
         """
         who, rules = cast(Principal, principal), await self._rules()
+
         hidden: list[str] = []
         if not rules.is_empty:
             primitives = list(primitives)
             hidden = await self._ruled_out(who, rules, primitives)
             gone = frozenset(hidden)
             primitives = [one for one in primitives if one.key not in gone]
+
         known, open_ones = _sort(who, primitives)
         hidden += known
         if open_ones:
@@ -181,7 +196,7 @@ class Policy:
         waits: list[float | None] = []
         for server, name in known_as:
             asked = NOTHING if rules.is_empty else rules.of_tool(server, name)
-            # Its own rate is that of the tool where it comes from, by whichever way it is called.
+            # The declared rate belongs to the origin of the tool, whatever name it is called by.
             declared = () if own is None or (server, name) != known_as[-1] else (own,)
             for rate in dict.fromkeys((*declared, *asked.rates)):
                 what = f"tool {server} {name}"
@@ -192,7 +207,10 @@ class Policy:
         return self._rulebook.now() or await self._rulebook.current(self._run_apart)
 
     def _asked(self, rules: Rules, primitive: Any) -> Asked:
-        """What policies ask for it: for a tool by its name, for what stands for a tool as for that."""
+        """Return the requirements of the policies for a primitive.
+
+        A tool is matched by its name; a primitive that represents a tool is matched as that tool.
+        """
         if getattr(primitive, "mounted", None) is None:
             tool = primitive if getattr(primitive, "kind", None) == "tool" else getattr(primitive, "stands_for", None)
             return NOTHING if tool is None else rules.of_tool(self._server, tool.key)
@@ -201,8 +219,9 @@ class Policy:
         return together(asked) if asked else NOTHING
 
     def _known_as(self, primitive: Any) -> Iterator[tuple[str, str]]:
-        """The servers that may have policies for it, and what they call the tool that it is, or stands for; a mounted
-        one is also what it is where it comes from.
+        """Yield the servers whose policies may apply, and the tool's name on each.
+
+        A mounted primitive is also matched under the name that it has on its own server.
         """
         server: str | None = self._server
         while primitive is not None:
@@ -215,7 +234,7 @@ class Policy:
             server, primitive = mounted.part.rules, mounted.primitive
 
     async def _groups(self, who: Principal, rules: Rules, asked: Asked, scopes: Collection[str]) -> frozenset[str]:
-        """The groups of the user, where they matter."""
+        """Return the groups of the user where the decision depends on them."""
         if who.is_local or not (asked.groups or asks_for_groups((*asked.scopes, *scopes), rules.grants)):
             return _NOBODY
         known = who.known_groups()
@@ -223,7 +242,7 @@ class Policy:
         return found
 
     async def _ruled_out(self, who: Principal, rules: Rules, primitives: Iterable[Guarded]) -> list[str]:
-        """The keys of those that the rules hide."""
+        """Return the keys of the primitives that the rules hide."""
         found = [(one, self._asked(rules, one)) for one in primitives]
         groups = _NOBODY
         if any(asked.groups or asks_for_groups({*one.scopes, *asked.scopes}, rules.grants) for one, asked in found):
@@ -236,25 +255,26 @@ class Policy:
 
 
 def _narrowed(who: Principal, rules: Rules, asked: Asked, groups: frozenset[str], scopes: set[str]) -> Decision:
-    """What is left where code says yes."""
+    """Apply the administrator's rules to a decision that code allows."""
     scopes = scopes | asked.scopes
     if who.is_local:
         return ALLOW
     if not asked.lets_in(groups) or withheld(who, scopes, rules.grants, groups):
-        return HIDDEN  # a step-up would bring nothing
+        return HIDDEN  # a step-up would not help
     return by_scopes(who, scopes)
 
 
 def _sort(principal: Principal, primitives: Iterable[Guarded]) -> tuple[list[str], list[Guarded]]:
-    """The keys of those that are known to be hidden, and those about which somebody has to be asked.
+    """Return the keys of hidden primitives, and the primitives that need a check.
 
-    Many primitives share few permissions, so that each is looked up once: lists of hundreds are on the hot path.
+    Many primitives share few permissions, so each permission is looked up once: long lists are on the hot path.
     """
     hidden: list[str] = []
     open_ones: list[Guarded] = []
     if principal.is_local:
         return hidden, open_ones
     answers: dict[str, bool | None] = {}
+
     for one in primitives:
         permission = one.permission
         if permission is None:
@@ -274,7 +294,10 @@ def _sort(principal: Principal, primitives: Iterable[Guarded]) -> tuple[list[str
 
 
 def _parts(permission: Permission | None) -> tuple[list[str], list[Callable[[Any], Any]]]:
-    """The Django permissions and the functions that it asks for, all of them."""
+    """Return the Django permissions and the functions of a permission.
+
+    All of them are required.
+    """
     if permission is None:
         return [], []
     parts = [permission] if isinstance(permission, str) or callable(permission) else permission
@@ -286,7 +309,7 @@ def _ask(principal: Principal, names: Iterable[str]) -> list[bool]:
 
 
 def _consult_here(permission: Callable[[Any], Any], principal: Principal, primitive: Guarded) -> bool:
-    """As _consult, on this thread."""
+    """Run `_call_permission` on the current thread."""
 
     async def awaited() -> bool:
         return bool(await permission(principal))
@@ -296,12 +319,15 @@ def _consult_here(permission: Callable[[Any], Any], principal: Principal, primit
     except Overloaded:
         raise
     except Exception:
-        logger.exception("The permission function of %r failed, so it is hidden from %r", primitive.key, principal)
+        logger.exception("Permission function of %r failed; the primitive is hidden from %r", primitive.key, principal)
         return False
 
 
 async def _consult(permission: Callable[[Any], Any], principal: Principal, primitive: Guarded, run: Run) -> bool:
-    """Ask a function of the project. One that fails is a bug, and permits nothing."""
+    """Call a permission function of the project.
+
+    An exception is a bug and denies the permission.
+    """
     try:
         if is_async(permission):
             return bool(await permission(principal))
@@ -310,5 +336,5 @@ async def _consult(permission: Callable[[Any], Any], principal: Principal, primi
     except Overloaded:
         raise
     except Exception:
-        logger.exception("The permission function of %r failed, so it is hidden from %r", primitive.key, principal)
+        logger.exception("Permission function of %r failed; the primitive is hidden from %r", primitive.key, principal)
         return False

@@ -1,8 +1,10 @@
-"""The rules of the admin as a process knows them: an immutable snapshot of the rows of `ToolPolicy` and `ScopeGrant`.
+"""Process-wide cache of the administrator's rules.
 
-It is never older than `FRESH` seconds: who decides with it has it read anew then, which is one row, the mark, and the
-rest only when the mark is another. Whoever saves a rule tells it, so that processes which follow the event log read it
-at once (`forget`). What cannot be read lets nobody through.
+It holds an immutable snapshot of the rows of `ToolPolicy` and `ScopeGrant`.
+
+A snapshot is at most `MAX_AGE_SECONDS` old. Refreshing it reads one version row; the rules are reloaded only if the
+version changed. Saving a rule publishes an event, and processes that follow the event log call `invalidate`. While the
+rules cannot be read, every request is refused.
 """
 
 import logging
@@ -25,9 +27,9 @@ from mcp_django.server.ports import Overloaded
 logger = logging.getLogger("mcp_django.auth")
 
 FRESH = 5.0
-"""Seconds for which a snapshot is believed."""
+"""Seconds for which a snapshot is used without reading its version again."""
 KEPT = 4096
-"""Tools of which is remembered what is asked."""
+"""Maximum number of tools whose requirements are cached."""
 
 Run = Callable[..., Awaitable[Any]]
 
@@ -38,14 +40,14 @@ async def in_thread(fn: Callable[..., Any], /, *args: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rules:
-    """What the rows said when they were read."""
+    """The rules of one reading of the rows."""
 
     mark: str = ""
-    """Another whenever any of them changed."""
+    """Version of the rules; it changes with every change of a row."""
     policies: Policies = NO_POLICIES
     grants: Grants = field(default_factory=lambda: NO_GRANTS)
     is_empty: bool = field(init=False)
-    """Is nothing said about anything?"""
+    """True without any rules."""
     _known: dict[tuple[str, str], Asked] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -53,11 +55,11 @@ class Rules:
 
     @property
     def asks_for_groups(self) -> bool:
-        """Does any grant depend on the groups of users?"""
+        """True if a grant depends on groups of users."""
         return any(grant.groups for grant in self.grants.values())
 
     def of_tool(self, server: str, name: str) -> Asked:
-        """What policies ask for a tool of a server."""
+        """Return the requirements of the policies for a tool of a server."""
         if not self.policies.rows:
             return NOTHING
         found = self._known.get((server, name))
@@ -72,7 +74,7 @@ NO_RULES: Final = Rules()
 
 
 class Rulebook:
-    """The snapshot of one process."""
+    """The current snapshot of one process. Thread-safe."""
 
     def __init__(self, *, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
@@ -82,16 +84,19 @@ class Rulebook:
         self._reading = threading.Lock()
 
     def now(self) -> Rules | None:
-        """The snapshot, if it is fresh; None to `read` it. No I/O."""
+        """Return the snapshot if it is fresh, else None. No I/O."""
         return self._rules if self._clock() < self._until else None
 
     def forget(self) -> None:
-        """Something has changed: what is known is not believed any more."""
+        """Invalidate the snapshot, because a rule has changed."""
         self._forgotten += 1
         self._until = float("-inf")
 
     def forget_with(self, using: str) -> None:
-        """`forget` now and when the transaction on a database ends, because until then others read the old rows."""
+        """Invalidate the snapshot now and at the end of the transaction on `using`.
+
+        Until then other connections read the old rows.
+        """
         self.forget()
         try:
             transaction.on_commit(self.forget, using=using, robust=True)
@@ -99,22 +104,33 @@ class Rulebook:
             pass  # manual transactions have no such hook
 
     def assume(self, rules: Rules) -> None:
-        """Believe these until `forget` is called. For tests and scripts without a database."""
+        """Use `rules` until `invalidate` is called.
+
+        For tests and scripts without a database.
+        """
         self._rules, self._until = rules, float("inf")
 
     async def current(self, run: Run = in_thread) -> Rules:
-        """The rules. `run` calls what may block; raises Overloaded when they cannot be read."""
+        """Return the rules. `run` calls blocking functions.
+
+        Raises:
+            Overloaded: the rules cannot be read.
+        """
         found = self.now()
         if found is None:
             found = await run(self.read)
         return found
 
     def read(self) -> Rules:
-        """The rules, for threads. Raises Overloaded when they cannot be read."""
+        """Return the rules and refresh the snapshot. Blocks.
+
+        Raises:
+            Overloaded: the rules cannot be read.
+        """
         with self._reading:
             found = self.now()
             if found is not None:
-                return found  # who waited for the lock has it from whoever held it
+                return found  # another thread has loaded it while this one waited for the lock
             forgotten, began = self._forgotten, self._clock()
             rules = self._look()
             self._rules, self._has_read = rules, True
@@ -123,10 +139,13 @@ class Rulebook:
             return rules
 
     def known(self) -> Rules:
-        """The rules for a thread in the middle of something. Raises Overloaded.
+        """Return the rules, also inside a transaction. Blocks.
 
-        Inside a transaction a database may show rows as they were when that began, and rows that nobody else may ever
-        see. What is read there is good for whoever asks, and is not kept.
+        Inside a transaction a database may return rows of its beginning, or rows that are never committed. Rules that
+        are read there are returned and not cached.
+
+        Raises:
+            Overloaded: the rules cannot be read.
         """
         found = self.now()
         if found is not None:
@@ -134,7 +153,7 @@ class Rulebook:
         using = router.db_for_write(StoredState)
         if not connections[using].in_atomic_block:
             return self.read()
-        # In a savepoint, because the transaction has to go on where the tables are not there yet.
+        # A savepoint, because the transaction has to continue where the tables do not exist yet.
         with transaction.atomic(using=using):
             return self._look()
 
@@ -142,11 +161,11 @@ class Rulebook:
         try:
             return self._read()
         except Exception as problem:
-            logger.error("The policies cannot be read, so that nothing is decided: %r", problem)
-            raise Overloaded("The server cannot decide who may do what at the moment; try again later") from None
+            logger.error("Permission rules cannot be read; requests are refused: %r", problem)
+            raise Overloaded("Permissions cannot be checked at the moment; try again later") from None
 
     def _read(self) -> Rules:
-        """The mark is read first: rows that are newer than it are read again next time."""
+        """Read the version first: rows that are newer than it are read again next time."""
         try:
             mark = StoredState.objects.mark(MARK)
             if self._has_read and mark == self._rules.mark:
@@ -155,7 +174,7 @@ class Rulebook:
         except DatabaseError:
             if _is_migrated():
                 raise
-            # Code is often deployed before its migrations. Nobody can have written rules where there are no tables.
+            # Code is often deployed before its migrations. Missing tables mean an empty rule set.
             return NO_RULES
         except ImproperlyConfigured:
             if connections[router.db_for_write(StoredState)].vendor == "unknown":
@@ -169,4 +188,4 @@ def _is_migrated() -> bool:
 
 
 RULEBOOK: Final = Rulebook()
-"""That of this process."""
+"""The rule cache of this process."""

@@ -1,7 +1,9 @@
-"""Who may hold which scope, read from the rows of `ScopeGrant` once.
+"""Scope grants: the users and clients that may hold a scope.
 
-A scope with a grant is held by those whom it names and to whom it was delegated, both. A scope without one is held by
-everybody to whom it was delegated.
+They are compiled from `ScopeGrant` rows.
+
+A scope with a grant is held only by the users and clients that the grant names, and only if it was delegated to them. A
+scope without one is held by every client that it was delegated to.
 """
 
 import logging
@@ -21,32 +23,32 @@ logger = logging.getLogger("mcp_django.auth")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """Who may hold one scope."""
+    """The holders of one scope."""
 
     groups: frozenset[str] = frozenset()
-    """Users in one of these; empty for all users."""
+    """Groups whose users may hold it; empty for all users."""
     clients: tuple[str, ...] = ()
-    """Clients with these identifiers, where * stands for anything; empty for all clients."""
+    """Patterns of client identifiers, where * matches anything; empty for all clients."""
     tokens: bool = True
-    """May personal access tokens hold it?"""
+    """True if personal access tokens may hold it."""
     nobody: bool = False
 
     def lets_user(self, groups: frozenset[str]) -> bool:
-        """May users hold it who are in these groups?"""
+        """Return True if users in these groups may hold it."""
         return not self.nobody and (not self.groups or not self.groups.isdisjoint(groups))
 
     def lets_client(self, client_id: str) -> bool:
-        """May this client hold it?"""
+        """Return True if this client may hold it."""
         return not self.nobody and (not self.clients or any(fnmatchcase(client_id, one) for one in self.clients))
 
 
 Grants = Mapping[str, Grant]
-"""By scope."""
+"""Grants by scope."""
 NO_GRANTS: Grants = MappingProxyType({})
 
 
 def grants_of(rows: Iterable[ScopeGrant]) -> Grants:
-    """What the rows say. A row that says nothing that can be understood grants its scope to nobody."""
+    """Compile grants by scope. An invalid row denies its scope to all callers."""
     return MappingProxyType({row.scope: _grant(row) for row in rows})
 
 
@@ -55,6 +57,6 @@ def _grant(row: Any) -> Grant:
         check_names(row.groups)
         check_names(row.clients)
     except ValidationError:
-        logger.error("The grant of the scope %r cannot be understood, so nobody holds the scope", row.scope)
+        logger.error("Invalid grant of the scope %r; the scope is denied to all callers", row.scope)
         return Grant(nobody=True)
     return Grant(groups=frozenset(row.groups), clients=tuple(row.clients), tokens=bool(row.tokens))

@@ -1,7 +1,10 @@
-"""What is left of the scopes that were delegated: what they include, less what the project and the admin take away.
+"""Effective scopes of a verified principal: delegated and implied ones, filtered.
 
-In this order: a scope brings those that `SCOPE_IMPLIES` says it includes; the server's `AUTHORIZER`, a function of the
-project, may take scopes away; and each scope with a grant (`ScopeGrant`) is held by whom the grant names only.
+Three steps apply, in this order:
+
+1. `SCOPE_IMPLIES` adds included scopes.
+2. The server's `AUTHORIZER`, a function of the project, may remove scopes.
+3. A scope with a grant (`ScopeGrant`) is kept only for the holders that the grant names.
 """
 
 import inspect
@@ -20,25 +23,34 @@ from mcp_django.server.calls.callables import is_async
 logger = logging.getLogger("mcp_django.auth")
 
 Authorize = Callable[..., Any]
-"""`authorize(principal, resource=…)`, plain or async: the principal, perhaps with fewer scopes; None refuses it."""
+"""`authorize(principal, resource=…)`, sync or async.
+
+Return the principal, optionally with fewer scopes, or None to refuse it.
+"""
 Narrow = Callable[..., Awaitable[Principal]]
-"""`Narrowing.narrow`, for those who are given it."""
+"""Type of `ScopeFilter.filter_scopes`, for dependency injection."""
 PERSONAL: Final = "token:"
-"""What the clients are called, of this project, that personal access tokens are: each is one of its own."""
+"""Prefix of the client identifiers of personal access tokens.
+
+Each token is a separate client.
+"""
 
 
 class Refused(Exception):
-    """The project's authorizer does not let this principal in, or gave something that it must not."""
+    """The project's authorizer refused the principal, or returned an invalid one."""
 
 
 class Hierarchy:
-    """Which scopes include which (basic/authorization, scope hierarchies), worked out once."""
+    """Scopes and the scopes that they include, resolved once.
+
+    See basic/authorization, scope hierarchies.
+    """
 
     def __init__(self, implies: Mapping[str, Iterable[str]] = MappingProxyType({})) -> None:
         self._closed = {scope: _reached(scope, implies) for scope in implies}
 
     def expand(self, scopes: frozenset[str]) -> frozenset[str]:
-        """The scopes and all that they include, however many steps away."""
+        """Return the scopes and all scopes that they include, directly or indirectly."""
         if scopes is EVERY_SCOPE or not self._closed or self._closed.keys().isdisjoint(scopes):
             return scopes
         return scopes.union(*(self._closed[scope] for scope in scopes if scope in self._closed))
@@ -56,12 +68,17 @@ def _reached(scope: str, implies: Mapping[str, Iterable[str]]) -> frozenset[str]
 
 
 def withheld(principal: Principal, scopes: Iterable[str], grants: Grants, groups: frozenset[str]) -> bool:
-    """Is there one among `scopes` that the principal must not hold, whatever was delegated? `groups` are its user's."""
+    """Return True if the principal must not hold one of `scopes`.
+
+    Delegation does not matter.
+
+    `groups` are the groups of its user.
+    """
     return bool(grants) and any(scope in grants and not _may_hold(principal, scope, grants, groups) for scope in scopes)
 
 
 def asks_for_groups(scopes: Iterable[str], grants: Grants) -> bool:
-    """Do the groups of the user matter for who may hold these?"""
+    """Return True if a grant of these scopes depends on groups of users."""
     return bool(grants) and any(scope in grants and grants[scope].groups for scope in scopes)
 
 
@@ -72,14 +89,14 @@ def _may_hold(principal: Principal, scope: str, grants: Grants, groups: frozense
     if not grant.lets_user(groups):
         return False
     if principal.scopes is EVERY_SCOPE:
-        return True  # no client's
+        return True  # the user acts without a client
     if principal.issuer == ISSUER and principal.client_id.startswith(PERSONAL):
         return grant.tokens
     return grant.lets_client(principal.client_id)
 
 
 class Narrowing:
-    """What becomes of each principal of one server when it has been verified."""
+    """Scope filter for the verified principals of one server."""
 
     def __init__(
         self,
@@ -90,26 +107,34 @@ class Narrowing:
         run: Run = in_thread,
         run_apart: Run | None = None,
     ) -> None:
-        """`run` calls what may block, `run_apart` what has to be read outside of any transaction."""
+        """Create the filter of a server.
+
+        `run` calls blocking functions. `run_outside_transaction` calls those that must read outside any transaction.
+        """
         self._hierarchy, self._authorize = hierarchy or Hierarchy(), authorize
         self._rulebook, self._run, self._run_apart = rulebook, run, run_apart or run
 
     async def narrow(self, principal: Principal, *, resource: Any = None) -> Principal:
-        """The principal with what is left of its scopes. `resource` is what it was verified for, whose `scopes` every
-        request takes.
+        """Return the principal with its effective scopes.
 
-        Raises Refused, and Overloaded when the rules cannot be read. What the project's function raises is a bug, and
-        refuses the principal.
+        `resource` is the protected resource it was verified for. Every request requires the `scopes` of that resource.
+        An exception in the project's function is a bug, and refuses the principal.
+
+        Raises:
+            PrincipalRefused: the project or a grant refuses the principal.
+            Overloaded: the rules cannot be read.
         """
         if principal.is_local:
             return principal
         expanded = self._hierarchy.expand(principal.scopes)
         if expanded is not principal.scopes:
             principal = replace(principal, scopes=expanded)
+
         if self._authorize is not None:
             principal = await self._asked(self._authorize, principal, resource)
         rules = await self._rulebook.current(self._run_apart)
         grants = rules.grants
+
         if not grants or principal.scopes is EVERY_SCOPE:
             return principal
         required = () if resource is None else resource.scopes
@@ -118,7 +143,8 @@ class Narrowing:
             known = principal.known_groups()
             groups = await self._run(principal.groups) if known is None else known
         if withheld(principal, required, grants, groups):
-            raise Refused  # no step-up could bring what every request takes
+            raise Refused  # no step-up could provide a scope that every request requires
+
         left = frozenset(
             scope for scope in principal.scopes if scope not in grants or _may_hold(principal, scope, grants, groups)
         )
@@ -132,13 +158,13 @@ class Narrowing:
                 found = await self._run(lambda: authorize(principal, resource=resource))
                 found = await found if inspect.isawaitable(found) else found
         except Exception:
-            logger.exception("The authorizer failed, so %r is refused", principal)
+            logger.exception("Authorizer failed; refusing %r", principal)
             raise Refused from None
         if found is None:
             raise Refused
         if not isinstance(found, Principal) or not _is_within(found, principal):
             logger.error(
-                "The authorizer must not give %r for %r, which is refused: it may only take scopes away",
+                "Authorizer returned %r for %r, which is refused: it may only remove scopes",
                 found,
                 principal,
             )
@@ -147,7 +173,7 @@ class Narrowing:
 
 
 def _is_within(found: Principal, given: Principal) -> bool:
-    """Is it the same principal, with no more than it had?"""
+    """Return True if `returned` is `original` with the same or fewer rights."""
     return (
         found.key == given.key
         and found.kind == given.kind
@@ -161,10 +187,13 @@ def _is_within(found: Principal, given: Principal) -> bool:
 
 
 def allowed_scopes(user: Any, client_id: str | None = None, *, scopes: Iterable[str] | None = None) -> frozenset[str]:
-    """Those of `scopes`, by default all that `MCP["SCOPES"]` declares, that this user may delegate to this client.
+    """Return those of `scopes` that this user may delegate to this client.
 
-    For consent pages: what is not among them is not offered. Without a client: that the user may delegate to some
-    client. May ask the database; raises Overloaded when the rules cannot be read.
+    Default: all scopes that `MCP["SCOPES"]` declares. Consent pages offer only these. Without a client: scopes that the
+    user may delegate to at least one client. May query the database.
+
+    Raises:
+        Overloaded: the rules cannot be read.
     """
     wanted = frozenset(conf.get_settings().scopes if scopes is None else scopes)
     grants = RULEBOOK.known().grants

@@ -1,4 +1,4 @@
-"""What the policies of tools ask for, read from their rows once."""
+"""Requirements of tool policies, compiled from their rows."""
 
 import logging
 from collections.abc import Iterable, Sequence
@@ -18,39 +18,45 @@ logger = logging.getLogger("mcp_django.auth")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What policies ask for besides what code asks for."""
+    """Requirements of policies, in addition to those in code."""
 
     disabled: bool = False
-    """Is there no such tool?"""
+    """True if the tool is hidden from all callers."""
     scopes: frozenset[str] = frozenset()
     groups: tuple[frozenset[str], ...] = ()
-    """The caller is in one of each."""
+    """Sets of groups; the caller must be in at least one group of each set."""
     rates: tuple[Rate, ...] = ()
-    """Each caller keeps to each."""
+    """Rates that apply to each caller separately."""
 
     def lets_in(self, groups: frozenset[str]) -> bool:
-        """Is somebody in these groups let through to it?"""
+        """Return True if a user in these groups satisfies `groups`."""
         return all(not among.isdisjoint(groups) for among in self.groups)
 
 
 NOTHING: Final = Asked()
-"""What is asked where no policy fits."""
+"""Requirements of a tool that matches no policy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """All policies, in no order: what every one that fits asks for holds."""
+    """All policies, in no particular order.
+
+    The requirements of every matching policy apply.
+    """
 
     rows: tuple[tuple[str, str, Asked], ...] = ()
-    """The server, "" for all, the pattern, and what is asked."""
+    """Server (empty for all), pattern of tool names, and requirements."""
 
     @classmethod
     def of(cls, rows: Iterable[ToolPolicy]) -> "Policies":
-        """What the rows say. A row that says nothing that can be understood disables its tools."""
+        """Compile the rows. An invalid row disables its tools."""
         return cls(tuple((row.server, row.tool, _asked(row)) for row in rows))
 
     def of_tool(self, server: str, name: str) -> Asked:
-        """What is asked for a tool of a server; NOTHING where no policy fits."""
+        """Return the requirements for a tool of a server.
+
+        `NO_REQUIREMENTS` if no policy matches.
+        """
         found = [asked for alias, pattern, asked in self.rows if alias in ("", server) and fnmatchcase(name, pattern)]
         return together(found) if found else NOTHING
 
@@ -69,12 +75,12 @@ def _asked(row: Any) -> Asked:
             rates=(Rate.parse(row.rate),) if row.rate else (),
         )
     except (ValidationError, ValueError):
-        logger.error("The tool policy %r cannot be understood, so its tools are disabled", row.pk)
+        logger.error("Invalid tool policy %r; its tools are disabled", row.pk)
         return Asked(disabled=True)
 
 
 def together(found: Sequence[Asked]) -> Asked:
-    """What all of them ask for."""
+    """Merge several requirements into one that satisfies all of them."""
     if len(found) == 1:
         return found[0]
     return Asked(
