@@ -84,7 +84,7 @@ class TestForgetting:
         store = remembers(None)
         forget(anybody, using="default")
         assert not knows(store)
-        assert "could not be told" in caplog.text
+        assert "could not be sent" in caplog.text
 
 
 class TestWhatIsHeardOf:
@@ -266,7 +266,7 @@ class TestSharedCache:
         store.keep(b"digest", principal(), 0)
         store.forget(None)
         assert store.find(b"digest") is None
-        assert caplog.text.count("fails; tokens are verified without it") == 1
+        assert caplog.text.count("failed; tokens are verified without it") == 1
 
     def test_processes_share_by_the_setting(self, user: User) -> None:
         _, token = PersonalAccessToken.issue(user=user, name="one", expires=None)

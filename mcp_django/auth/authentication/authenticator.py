@@ -1,8 +1,8 @@
-"""From a request to its principal, or an HTTP refusal.
+"""Authenticator: from a request to its principal, or an HTTP refusal.
 
-Closed by default: with nothing configured every request is refused, and with DEBUG or `AUTH = "none"` only
-callers on this machine are served, as the local principal. Otherwise the one credential is `Authorization:
-Bearer`, or where the settings say so the session of a page of this site; tokens in the query are never looked at.
+Closed by default: without configuration every request is refused. With DEBUG or `AUTH = "none"` only callers on this
+machine are served, as the local principal. Otherwise the only credential is `Authorization: Bearer`, or, where the
+settings allow it, the session of a page of this site. Tokens in the query string are ignored.
 """
 
 import logging
@@ -33,16 +33,16 @@ logger = logging.getLogger("mcp_django.auth")
 ResourceOf = Callable[[AuthRequest], ProtectedResource]
 Attended = Callable[[], AbstractAsyncContextManager[None]]
 
-LACKING: Final = "The token lacks a scope that every request takes here"
+LACKING: Final = "The token lacks a scope that every request to this server requires"
 
 
 class Authenticator:
-    """Knows who calls one server, and refuses who may not.
+    """The authenticator of one server.
 
-    `verifiers` are asked by the shape of the token; `local` serves callers on this machine who send none, as
-    `local_user` when a username is given. A verified token is remembered for `remember` seconds. `resource_of` says
-    what a token has to be made for, and `varies` whether that depends on the request. `narrow` says what is left
-    of the scopes of who was verified.
+    `verifiers` are selected by the shape of the token. `local` serves callers on this machine that send no token, as
+    `local_user` if a username is given. A verified token is cached for `cache_seconds`. `resolve_resource` returns the
+    resource that a token must be issued for; `varies_by_request` is True if it depends on the request. `filter_scopes`
+    returns the principal with its effective scopes.
     """
 
     def __init__(
@@ -62,9 +62,11 @@ class Authenticator:
         sessions: Sessions | None = None,
         tickets: Tickets | None = None,
     ) -> None:
-        """`shared` knows what other processes have verified; while `attended` is entered, and as long as anybody is
-        remembered, it is heard here what others say is to be forgotten. `sessions` knows who is logged in to the site,
-        and `tickets` stand for credentials in URLs of sockets.
+        """`shared_cache` holds principals that other processes verified.
+
+        `follow_invalidations` returns a context manager. While it is entered, and as long as principals are cached,
+        this process receives invalidations from other processes. `sessions` authenticates users of the site, and
+        `tickets` replace credentials in URLs of sockets.
         """
         plain = ProtectedResource(server=server)
         self._server, self._executor, self._attended = server, executor, attended or nullcontext
@@ -75,9 +77,9 @@ class Authenticator:
         self._local = LocalCaller(local_user, known=self._known, executor=executor) if local else None
 
     def known(self, request: AuthRequest) -> Principal | None:
-        """The principal, if it is known without waiting; None to ask `authenticate`. The common case, so it is quick.
+        """Return the cached principal without waiting, or None to call `authenticate`.
 
-        Without the peer's address the local principal is never known.
+        This is the common case, on the hot path. Without the peer's address the local principal is never returned.
         """
         headers = request.headers
         credential = headers.get(b"authorization")
@@ -86,21 +88,25 @@ class Authenticator:
         if headers.repeated and b"authorization" in headers.repeated:
             return None
         if self._sessions is not None and b"cookie" in headers:
-            return None  # it may be of a session, besides
+            return None  # it may carry a session as well
+
         if not self.varies:
             return self._known.get(blake2b(credential).digest())
         try:
             return self._known.get(self._digest(credential, self._resource_of(request)))
         except Exception:
-            return None  # `authenticate` says what is wrong
+            return None  # `authenticate` reports the error
 
     async def admit(self, request: AuthRequest) -> Principal:
-        """`authenticate` for a door: an address that has shown too many bad credentials is not listened to for a while.
+        """Authenticate a request of a transport, with a limit on invalid credentials.
 
-        Raises Overloaded then, with the status 429, and what `authenticate` raises.
+        Raises:
+            Overloaded: too many credentials of the address were invalid; with the status 429.
+            TransportRefusal: see `authenticate`.
         """
         if b"authorization" not in request.headers or not self._bearers.verifiers:
             return await self.authenticate(request)
+
         await admit_credential(request, self._executor)
         try:
             return await self.authenticate(request)
@@ -110,10 +116,11 @@ class Authenticator:
             raise
 
     async def authenticate(self, request: AuthRequest) -> Principal:
-        """The principal.
+        """Return the principal of a request.
 
-        Raises TransportRefusal: 400, 401 or 403 with a challenge, 403 where only this machine is served, 503 when
-        credentials cannot be verified at the moment.
+        Raises:
+            TransportRefusal: 400, 401 or 403 with a challenge; 403 where only this machine is served; 503 when
+                credentials cannot be verified at the moment.
         """
         resource = self._resource(request)
         try:
@@ -122,7 +129,7 @@ class Authenticator:
             if credential is None or not (self._bearers or self._sessions):
                 return await self._without(request, resource)
             if self._sessions is not None and self._sessions.cookie(request) is not None:
-                raise AuthError("invalid_request", "Send a token or the cookie of a session, not both")
+                raise AuthError("invalid_request", "Send a token or a session cookie, not both")
             if b"authorization" in headers.repeated:
                 raise AuthError("invalid_request", "Send one Authorization header")
             return await self._by_token(credential, resource)
@@ -130,8 +137,9 @@ class Authenticator:
             raise refusal(problem, resource) from None
 
     def challenge(self, request: AuthRequest, scopes: Iterable[str]) -> bytes:
-        """What to tell the client that lacks `scopes` for an operation: with those that every request takes, so that
-        one step-up brings all (RFC 6750, section 3.1).
+        """Build the challenge for a client that lacks `scopes` for an operation.
+
+        It includes the scopes that every request requires, so that one step-up is enough (RFC 6750, section 3.1).
         """
         resource = self._resource(request)
         return insufficient_scope({*scopes, *resource.scopes}, resource_metadata=resource.metadata_url)
@@ -140,20 +148,22 @@ class Authenticator:
         try:
             return self._resource_of(request)
         except Exception:
-            # Settings, or a function of the project: without a resource nobody can be let in.
-            logger.exception("What tokens have to be made for at the server %r cannot be found out", self._server)
+            # Settings, or a function of the project, are broken: without a resource no caller can be admitted.
+            logger.exception("Protected resource of the server %r cannot be determined", self._server)
             raise refusal(AuthError("unavailable", UNAVAILABLE), ProtectedResource(server=self._server)) from None
 
     async def _by_token(self, credential: bytes, resource: ProtectedResource) -> Principal:
         token = bearer_token(credential)
         if token is None:
             raise AuthError("missing")
+
         if not self._bearers:
             raise AuthError("invalid_token", INVALID)
         digest = self._digest(credential, resource)
         found = self._known.get(digest)
         if found is not None:
             return found
+
         async with self._attended():
             begun = mark()
             apart = blake2b(repr((credential, resource.server, resource.uri)).encode(), digest_size=32).digest()
@@ -167,18 +177,21 @@ class Authenticator:
         return principal
 
     def ticket(self, request: AuthRequest) -> str:
-        """A ticket for who has been authenticated by this request. Raises TransportRefusal."""
+        """Issue a ticket for the principal of this request. Raises TransportRefusal."""
         resource = self._resource(request)
         try:
             if self._tickets is None:
-                raise AuthError("invalid_request", "There are no tickets here")
+                raise AuthError("invalid_request", "Tickets are not available at this server")
             return self._tickets.issue(request.headers, resource)
         except AuthError as problem:
             raise refusal(problem, resource) from None
 
     async def redeemed(self, request: AuthRequest) -> AuthRequest:
-        """The handshake of a socket with the credential that its ticket stands for, if it has one. The ticket is used
-        up by that. Raises TransportRefusal.
+        """Replace the ticket of a socket's handshake by its credential.
+
+        The ticket is marked as used.
+
+        A request without a ticket is returned unchanged. Raises TransportRefusal.
         """
         if request.ticket is None or self._tickets is None:
             return request
@@ -191,21 +204,22 @@ class Authenticator:
             raise refusal(problem, resource) from None
 
     async def _without(self, request: AuthRequest, resource: ProtectedResource) -> Principal:
-        """Who comes without a token."""
+        """Return the principal of a request without a token."""
         if self._sessions is not None and not request.is_socket and self._sessions.cookie(request) is not None:
             principal = await self._sessions.principal(request)
             if principal is not None:
                 return self._sufficient(await self._bearers.narrowed(principal, resource), resource)
+
         if self._local is None:
             if self._bearers or self._sessions is not None:
                 raise AuthError("missing")
             raise forbidden("Authentication is not configured, so every request is refused")
         if not is_local(request.headers, request.peer):
-            raise forbidden("Without a token only requests from this machine to this machine are served")
+            raise forbidden("A token is required; without one only requests from this machine are served")
         return await self._local.principal()
 
     def _digest(self, credential: bytes, resource: ProtectedResource) -> bytes:
-        """What a principal is remembered by."""
+        """Return the cache key of a principal."""
         if not self.varies:
             return blake2b(credential).digest()
         return blake2b(repr((credential, resource)).encode()).digest()

@@ -1,4 +1,4 @@
-"""From a bearer token to the principal that it stands for here, by the one verifier whose tokens look like it."""
+"""Bearer token authentication, by the verifier that accepts the token's shape."""
 
 import logging
 import re
@@ -18,12 +18,15 @@ from mcp_django.server.ports import Executor, Overloaded
 logger = logging.getLogger("mcp_django.auth")
 
 LONGEST_TOKEN: Final = 8 * 1024
-"""Bytes."""
+"""Maximum length of an access token."""
 _TOKEN = re.compile(rb"[A-Za-z0-9._~+/-]+=*")  # RFC 6750, section 2.1
 
 
 class Bearers:
-    """Verifies the tokens of one server. `shared` knows what other processes have verified."""
+    """Bearer token authenticator of one server.
+
+    `shared_cache` holds principals that other processes verified.
+    """
 
     def __init__(
         self,
@@ -33,20 +36,26 @@ class Bearers:
         narrow: Narrow | None = None,
         shared: Shared | None = None,
     ) -> None:
-        """`narrow` says what is left of the scopes of who was verified."""
+        """`filter_scopes` returns a verified principal with its effective scopes."""
         self.verifiers, self._executor, self._narrow, self._shared = tuple(verifiers), executor, narrow, shared
 
     def __bool__(self) -> bool:
-        """Are tokens taken at all?"""
+        """Return True if tokens are accepted at all."""
         return bool(self.verifiers)
 
     async def principal(self, token: str, resource: ProtectedResource, digest: bytes) -> Principal:
-        """Whom `token`, of which `digest` is known, stands for at `resource`. Raises AuthError, and TransportRefusal
-        for who is not let in.
+        """Return the principal of `token` at `resource`.
+
+        `digest` is its key in the shared cache.
+
+        Raises:
+            AuthError: the token is invalid, or cannot be verified at the moment.
+            TransportRefusal: the project refuses the principal.
         """
         shared = self._shared
         if shared is None:
             return await self.narrowed(await self._verified(token, resource), resource)
+
         lease = self._executor.enter()
         try:
             found = await self._executor.run(shared.find, digest)
@@ -69,7 +78,7 @@ class Bearers:
         return principal
 
     async def _ask(self, token: str, resource: ProtectedResource) -> Principal:
-        """Ask the one verifier whose tokens look like this."""
+        """Call the verifier that accepts tokens of this shape."""
         lease = self._executor.enter()
         verifier: Verifier | None = None
         try:
@@ -78,29 +87,33 @@ class Bearers:
                 raise AuthError("invalid_token", INVALID)
             principal: Any = await verifier.verify(token, resource=resource)
             if not isinstance(principal, Principal) or principal.is_local:
-                raise TypeError(f"verify() must return a Principal who is not local, not {type(principal).__name__}")
+                raise TypeError(f"verify() must return a Principal that is not local, not {type(principal).__name__}")
         except AuthError:
             raise
         except Overloaded as problem:
             raise AuthError("unavailable", str(problem), retry_after=problem.retry_after) from None
         except Exception as problem:
-            # A project's verifier: whatever goes wrong there, nobody gets in, and no client throws its token away.
+            # A project's verifier failed. Nobody is admitted, and the error is temporary, so that clients keep their
+            # tokens.
             text = "".join(traceback.format_exception(problem)).replace(token, "[token]")
-            logger.error("The verifier %s failed\n%s", type(verifier).__name__, text)
+            logger.error("Unhandled exception in the verifier %s\n%s", type(verifier).__name__, text)
             raise AuthError("unavailable", UNAVAILABLE) from None
         finally:
             lease.close()
         return principal
 
     async def narrowed(self, principal: Principal, resource: ProtectedResource) -> Principal:
-        """What the settings and the admin leave of who was verified. Raises AuthError, and TransportRefusal."""
+        """Return the principal with its effective scopes.
+
+        Raises AuthError and TransportRefusal.
+        """
         if self._narrow is None:
             return principal
         lease = self._executor.enter()
         try:
             return await self._narrow(principal, resource=resource)
         except Refused:
-            raise forbidden("This caller is not let in here") from None
+            raise forbidden("Access to this server is denied for this caller") from None
         except Overloaded as problem:
             raise AuthError("unavailable", str(problem), retry_after=problem.retry_after) from None
         finally:
@@ -108,7 +121,10 @@ class Bearers:
 
 
 def bearer_token(credential: bytes) -> str | None:
-    """The token; None if the credential is of another scheme. Raises AuthError."""
+    """Return the token, or None if the credential has another scheme.
+
+    Raises AuthError.
+    """
     scheme, _, token = credential.strip(b" ").partition(b" ")
     if scheme.lower() != b"bearer":
         return None

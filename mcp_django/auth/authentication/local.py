@@ -1,4 +1,7 @@
-"""Callers on this machine, who are served without a credential where the settings say so."""
+"""Local callers: requests from this machine, without a credential.
+
+They are served where the settings allow it.
+"""
 
 import logging
 import re
@@ -19,7 +22,7 @@ from mcp_django.server.ports import Executor, Overloaded
 logger = logging.getLogger("mcp_django.auth")
 
 ME: Final = b"local"
-"""What the local user is remembered by, which no digest is."""
+"""Cache key of the local user; no digest has this length."""
 
 _HOST = re.compile(rb"(?:localhost|(127\.[0-9.]+)|\[([0-9a-f:.]+)\])(?::[0-9]{1,5})?", re.IGNORECASE)
 
@@ -30,35 +33,44 @@ FORWARDING: Final = frozenset(
     b"x-azure-clientip x-appengine-user-ip x-amzn-trace-id cf-connecting-ip cf-ray cdn-loop true-client-ip "
     b"fastly-client-ip fly-client-ip tailscale-user-login".split()
 )
-"""Headers that proxies and tunnels add: with one of them the peer is not the client."""
+"""Headers that proxies and tunnels add.
+
+A request with one of them does not come from the peer itself.
+"""
 
 
 class LocalCaller:
-    """The local principal, who acts as `username` when that is given."""
+    """Authenticator of the local principal, which acts as `username` if given."""
 
     def __init__(self, username: str | None, *, known: Known, executor: Executor) -> None:
         self._username, self._known, self._executor = username, known, executor
         self._nobody = local_principal() if username is None else None
 
     def known(self, request: AuthRequest) -> Principal | None:
-        """The principal, if the request is from here, and who it is is known without waiting."""
+        """Return the cached principal of a request from this machine, or None."""
         if not is_local(request.headers, request.peer):
             return None
         return self._nobody or self._known.get(ME)
 
     async def principal(self) -> Principal:
-        """The principal of a request from here. Raises AuthError while the user cannot be read."""
+        """Return the principal of a request from this machine.
+
+        Raises:
+            AuthError: the user cannot be loaded.
+        """
         found = self._nobody or self._known.get(ME)
         if found is not None:
             return found
+
         begun = mark()
         try:
             user = await self._executor.run(self._find)
         except (DatabaseFailure, Overloaded) as problem:
-            logger.error("The local user could not be read: %s", problem)
+            logger.error("Local user cannot be read: %s", problem)
             user = None
         if user is None:
             raise AuthError("unavailable", "The local user is not available")
+
         principal = local_principal(user)
         self._known.keep(ME, principal, begun)
         return principal
@@ -70,15 +82,15 @@ class LocalCaller:
         except model.DoesNotExist:
             user = None
         if user is None or not user.is_active:
-            logger.error('MCP["LOCAL_USER"] names %r, who is not an active user', self._username)
+            logger.error('MCP["LOCAL_USER"] is not an active user: %r', self._username)
             return None
         return user
 
 
 def is_local(headers: Headers, peer: str | None) -> bool:
-    """Did the request come from a loopback `peer`, for a loopback Host, without a proxy in between?
+    """Return True for a loopback `peer` and Host, without a proxy in between.
 
-    A peer that the server does not name (a Unix socket, as behind nginx) is not loopback.
+    A peer that the server does not report (a Unix socket, as behind nginx) is not loopback.
     """
     return (
         peer is not None

@@ -1,8 +1,8 @@
-"""Principals that were verified a moment ago, and what makes a process forget them.
+"""Process-local cache of verified principals, and its invalidation.
 
-They are remembered by a digest of the credential and of what it was shown to, never by the credential. Whoever changes
-what a credential is good for says so with `forget`: this process forgets at once and again after the commit, and the
-others are told. However long a message takes, nothing is remembered for longer than TOKEN_CACHE_SECONDS.
+The key is a digest of the credential and its target, never the credential. Code that changes the rights of a credential
+calls `invalidate`: this process discards entries at once and again after the commit, and other processes are notified.
+Even without a notification an entry lives at most TOKEN_CACHE_SECONDS.
 """
 
 import logging
@@ -20,12 +20,15 @@ from mcp_django.auth.principal import Principal
 logger = logging.getLogger("mcp_django.auth")
 
 MOST: Final = 4096
-"""Principals that one store remembers."""
+"""Maximum number of principals in one cache."""
 
 Concerned = Callable[[Principal], bool]
 Tell = Callable[[str | None, str], None]
-"""Tells other processes, after the commit on the database of that alias, to forget the principals of a user; of all
-when it is None."""
+"""Callback that notifies other processes.
+
+It takes the primary key of a user, or None for all principals, and the alias of a database. The notification follows
+the commit on that database.
+"""
 
 _stores: "weakref.WeakSet[Known]" = weakref.WeakSet()
 _tellers: list[Tell] = []
@@ -34,10 +37,10 @@ _changes = 0
 
 
 class Known:
-    """The principals that one authenticator has verified."""
+    """Verified principals of one authenticator. Thread-safe."""
 
     def __init__(self, seconds: float) -> None:
-        """Each is remembered for `seconds`, and never after it has expired."""
+        """Entries live `seconds`, but not beyond the expiry of the principal."""
         self._seconds = seconds
         self._found: dict[bytes, tuple[Principal, float]] = {}
         self._keeping = threading.Lock()
@@ -47,12 +50,15 @@ class Known:
         return len(self._found)
 
     def get(self, digest: bytes) -> Principal | None:
-        """Whom a credential stands for; None when that has to be found out."""
+        """Return the cached principal of a credential, or None."""
         found = self._found.get(digest)
         return found[0] if found is not None and monotonic() < found[1] else None
 
     def keep(self, digest: bytes, principal: Principal, begun: int) -> None:
-        """Remember who was verified, unless anything was forgotten since `begun`, which `mark` gave before."""
+        """Add a verified principal, unless an invalidation came after `generation`.
+
+        See `get_generation`.
+        """
         seconds = self._seconds
         if principal.expires_at is not None:
             seconds = min(seconds, principal.expires_at - time())
@@ -68,40 +74,43 @@ class Known:
             found[digest] = principal, monotonic() + seconds
 
     def forget(self, concerned: Concerned) -> None:
-        """Verify these anew."""
-        # This runs in the thread of whoever saves; and under WSGI each request has one of its own.
+        """Discard the entries that match."""
+        # Called on the thread that saves a row. Under WSGI each request has its own thread.
         with self._keeping:
             for digest in [digest for digest, (principal, _) in self._found.items() if concerned(principal)]:
                 del self._found[digest]
 
     def is_fresh(self) -> bool:
-        """Does it know anybody now?"""
+        """Return True if there are unexpired entries."""
         now = monotonic()
         return any(until > now for _, until in list(self._found.values()))
 
 
 def mark() -> int:
-    """For `Known.keep`, taken before a verification begins."""
+    """Return the invalidation counter, for `PrincipalCache.add`.
+
+    Call it before a verification.
+    """
     return _changes
 
 
 def anybody(principal: Principal) -> bool:
-    """Concerns everybody."""
+    """Match every principal."""
     return True
 
 
 def of_user(pk: Any) -> Concerned:
-    """Concerns the principals of a user, by its primary key."""
+    """Build a predicate that matches the principals of a user, by primary key."""
     name = str(pk)
     return lambda principal: str(getattr(principal.user, "pk", None)) == name
 
 
 def forget(concerned: Concerned, *, using: str | None, owner: Any = None) -> None:
-    """Have every process verify these anew: what they may do has changed, or is going to when the transaction on the
-    database `using` commits. None is the database that the rows of this package are in.
+    """Invalidate matching principals in every process.
 
-    `owner` is the primary key of the one user whose principals are concerned; others are told of nobody else. Without
-    it they forget everybody.
+    Call it when rights changed, or will change with the transaction on the database `using`. None is the database of
+    this package's tables. `user_pk` is the primary key of the only user concerned. Without it other processes discard
+    all principals.
     """
     name = None if owner is None else str(owner)
     forget_here(concerned)
@@ -109,7 +118,7 @@ def forget(concerned: Concerned, *, using: str | None, owner: Any = None) -> Non
         try:
             tell(name, using or "default")
         except Exception:
-            logger.exception("Other processes could not be told to forget a principal")
+            logger.exception("Invalidation of principals could not be sent to other processes")
     try:
         # Until the commit the old row can be read again.
         transaction.on_commit(lambda: forget_here(concerned), using=using, robust=True)
@@ -118,7 +127,7 @@ def forget(concerned: Concerned, *, using: str | None, owner: Any = None) -> Non
 
 
 def forget_here(concerned: Concerned) -> None:
-    """Verify these anew in this process."""
+    """Invalidate matching principals in this process."""
     global _changes
     _changes += 1
     for store in list(_stores):
@@ -128,17 +137,17 @@ def forget_here(concerned: Concerned) -> None:
 
 
 def is_fresh() -> bool:
-    """Does this process remember anybody?"""
+    """Return True if this process has unexpired principals in a cache."""
     return any(store.is_fresh() for store in list(_stores))
 
 
 def tell_with(tell: Tell) -> None:
-    """Have `tell` called by each `forget`."""
+    """Register a callback that notifies other processes of each `invalidate`."""
     if tell not in _tellers:
         _tellers.append(tell)
 
 
 def when_forgotten(hear: Callable[[], object]) -> None:
-    """Have `hear` called whenever this process has forgotten somebody, on whatever thread that was."""
+    """Register a callback for invalidations in this process. It runs on any thread."""
     if hear not in _hearers:
         _hearers.append(hear)

@@ -1,4 +1,4 @@
-"""What is answered to those who do not get in: JSON-RPC errors with the status and the challenge of HTTP."""
+"""HTTP refusals of authentication: JSON-RPC errors with status and challenge."""
 
 from mcp_django.auth.authentication.challenges import challenge
 from mcp_django.auth.authentication.verifiers import AuthError
@@ -8,7 +8,10 @@ from mcp_django.protocol.errors import InternalError, InvalidRequest, TransportR
 
 
 def refusal(problem: AuthError, resource: ProtectedResource) -> TransportRefusal:
-    """The answer to a credential that is not accepted at `resource`: 400, 401 and 403 with a challenge, or 503."""
+    """Build the response to a rejected credential.
+
+    The status is 400, 401 or 403 with a challenge, or 503.
+    """
     headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
     text = problem.description or "Send a bearer token in the Authorization header"
     if problem.kind == "unavailable":
@@ -25,6 +28,6 @@ def refusal(problem: AuthError, resource: ProtectedResource) -> TransportRefusal
 
 
 def forbidden(text: str) -> TransportRefusal:
-    """A 403 that no credential would have changed."""
+    """Build a 403 that no credential could avoid."""
     headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
     return TransportRefusal(403, headers, jsonrpc.error(None, InvalidRequest(text)))

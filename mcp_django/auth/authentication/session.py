@@ -1,8 +1,8 @@
-"""Pages of the site itself: who is logged in, by the session's cookie.
+"""Session authentication: users of the site, by the session cookie.
 
-A browser sends that cookie whoever made the page, so a request has to prove that it comes from a page of this site: by
-Django's CSRF token where something may change, which is checked by hand because the endpoints are exempt from the
-middleware, and by its Origin everywhere. What such a page may do is a fixed set of scopes.
+A browser sends the cookie with requests of any page, so a request must prove that a page of this site made it. Unsafe
+methods need Django's CSRF token, which is checked here because the endpoints are exempt from the middleware. An Origin
+header, if present, must name this site. Such pages have a fixed set of scopes.
 """
 
 import logging
@@ -25,23 +25,26 @@ from mcp_django.server.ports import Executor, Overloaded
 logger = logging.getLogger("mcp_django.auth")
 
 KIND: Final = "session"
-"""The kind of these principals, and the client they come through."""
+"""Kind of these principals, and the client they use."""
 SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 
 
 class Sessions:
-    """Knows who is logged in."""
+    """Authenticator of users who are logged in to the site."""
 
     def __init__(self, scopes: frozenset[str], *, executor: Executor) -> None:
         self._scopes, self._executor = scopes, executor
 
     def cookie(self, request: AuthRequest) -> str | None:
-        """The session's key, if the request brings one."""
+        """Return the session key of the request, or None."""
         return request.cookies.get(conf.session_cookie_name()) or None
 
     async def principal(self, request: AuthRequest) -> Principal | None:
-        """Who is logged in; None when nobody is. Raises TransportRefusal (403) for a request that no page of this site
-        has made, AuthError when the session cannot be read.
+        """Return the principal of the logged-in user, or None without one.
+
+        Raises:
+            TransportRefusal: 403, the request was not made by a page of this site.
+            AuthError: the session cannot be read.
         """
         lease = self._executor.enter()
         try:
@@ -60,7 +63,7 @@ class Sessions:
         return Principal(issuer=ISSUER, subject=str(user.pk), client_id=KIND, user=user, scopes=self._scopes, kind=KIND)
 
     def _read(self, request: AuthRequest) -> tuple[Any, str | None]:
-        """The user, and why the request is refused all the same."""
+        """Return the user, and the reason to refuse the request or None."""
         asked = _AsHttp(request)
         asked.session = import_string(f"{conf.session_engine()}.SessionStore")(self.cookie(request))
         user: Any = get_user(asked)
@@ -87,7 +90,7 @@ def _no_response(request: HttpRequest) -> HttpResponse:
 
 
 class _Check(CsrfViewMiddleware):
-    """Says why, where the middleware would answer."""
+    """CSRF check that returns the reason of a failure instead of a response."""
 
     def _reject(self, request: HttpRequest, reason: str) -> Any:
         return reason
@@ -98,7 +101,7 @@ class _Check(CsrfViewMiddleware):
 
 
 class _AsHttp(HttpRequest):
-    """As much of the request as the check looks at."""
+    """The parts of a request that the CSRF check reads."""
 
     def __init__(self, request: AuthRequest) -> None:
         super().__init__()

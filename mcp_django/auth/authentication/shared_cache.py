@@ -1,8 +1,8 @@
-"""What one process has verified, for the others: the cache of `MCP["TOKEN_CACHE"]`.
+"""Cache of verified principals in `MCP["TOKEN_CACHE"]`, shared by all processes.
 
-An entry is plain values under a digest, without the token, and says when its verification began. What was revoked since
-does not count: a revocation writes down its moment for the user concerned, or for everybody. Failures are not kept. The
-user is read anew each time, by primary key. Without the cache each process verifies for itself.
+An entry holds plain values under a digest, without the token, and the start time of its verification. A revocation
+stores its time for the user concerned, or for all users; older entries are ignored. Failures are not cached. The user
+is loaded by primary key on every read. While the cache is down each process verifies tokens itself.
 """
 
 import logging
@@ -21,26 +21,27 @@ from mcp_django.auth.principal import EVERY_SCOPE, Principal
 logger = logging.getLogger("mcp_django.auth")
 
 SKEW: Final = 2.0
-"""Seconds by which the clocks of two machines may differ."""
+"""Maximum difference between the clocks of two machines, in seconds."""
 COMPLAIN_EVERY: Final = 60.0
-"""Seconds between two complaints of a cache that is down."""
+"""Seconds between two log records about a cache that is down."""
 EVERYBODY: Final = "*"
 PLAIN: Final = ("issuer", "subject", "client_id", "expires_at", "kind", "token_id", "audience")
 
 
 class Shared:
-    """The verified principals of all processes. Its methods block, so they belong on a lane."""
+    """Verified principals of all processes. Methods block, so call them in a thread."""
 
     def __init__(self, alias: str, seconds: float, *, secret: str = "", clock: Callable[[], float] = time) -> None:
-        """`alias` is one of CACHES; an entry counts for `seconds`. `secret` is the project's: where others keep theirs
-        in the same cache, primary keys of users mean somebody else.
+        """`alias` is one of CACHES. Entries live `seconds`.
+
+        `secret` is the project's own. It separates projects that share a cache, because their primary keys differ.
         """
         self._alias, self._seconds, self._clock = alias, seconds, clock
         self._secret = sha256(secret.encode("utf-8", "surrogatepass")).digest()
         self._quiet_until = 0.0
 
     def find(self, digest: bytes) -> Principal | None:
-        """Whom another process has verified, with the user as it is now; None when that has to be found out."""
+        """Return a principal that a process has verified, with the current user, or None."""
         try:
             entry = caches[self._alias].get(self._entry(digest))
             if not isinstance(entry, Mapping):
@@ -56,13 +57,18 @@ class Shared:
         return _restored(entry)
 
     def keep(self, digest: bytes, principal: Principal, begun: float) -> None:
-        """Tell the others who was verified, by a verification that began at `begun`, in seconds since the epoch."""
+        """Share a verified principal.
+
+        `started_at` is the start of its verification in epoch seconds.
+        """
         user, seconds = principal.user, self._seconds
+
         if principal.expires_at is not None:
             seconds = min(seconds, principal.expires_at - self._clock())
         pk = getattr(user, "pk", None)
         if seconds <= 0 or principal.scopes is EVERY_SCOPE or (user is not None and pk is None):
             return
+
         entry = {name: getattr(principal, name) for name in PLAIN}
         entry |= {"begun": begun, "user": pk, "scopes": sorted(principal.scopes), "claims": _plain(principal.claims)}
         try:
@@ -71,7 +77,7 @@ class Shared:
             self._complain()
 
     def forget(self, owner: str | None) -> None:
-        """What was verified until now counts no more for a user, by primary key; for nobody when it is None."""
+        """Invalidate the entries of a user by primary key; None for all users."""
         name = EVERYBODY if owner is None else owner
         try:
             caches[self._alias].set(_moment(name), self._clock(), self._seconds + 10 * SKEW)
@@ -85,7 +91,7 @@ class Shared:
         now = monotonic()
         if now >= self._quiet_until:
             self._quiet_until = now + COMPLAIN_EVERY
-            logger.exception("The cache %r of verified principals fails; tokens are verified without it", self._alias)
+            logger.exception("Shared principal cache %r failed; tokens are verified without it", self._alias)
 
 
 def _restored(entry: Mapping[str, Any]) -> Principal | None:
@@ -102,7 +108,7 @@ def _restored(entry: Mapping[str, Any]) -> Principal | None:
 
 
 def _plain(value: Any) -> Any:
-    """Claims as dicts and lists, which every cache can keep."""
+    """Convert claims to dicts and lists, which every cache can store."""
     if isinstance(value, Mapping):
         return {key: _plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):

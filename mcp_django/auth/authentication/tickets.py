@@ -1,8 +1,8 @@
-"""Tickets for sockets: pages cannot set headers of a handshake, and no access token belongs in a URL.
+"""Tickets for WebSockets: single-use substitutes for credentials in URLs.
 
-A page gets a ticket with its credential over HTTP, and opens the socket with it: once, within seconds, at the resource
-that the ticket was made for. The credential is sealed in it, so that any worker can open the socket, and verify the
-credential again for as long as the socket lives.
+A page cannot set headers of a handshake, and an access token must not appear in a URL. The page requests a ticket over
+HTTP with its credential and opens the socket with it: once, within seconds, at the same resource. The credential is
+sealed in the ticket, so that any worker can open the socket and verify the credential again later.
 """
 
 import hashlib
@@ -19,22 +19,29 @@ from mcp_django.protocol.headers import Headers
 from mcp_django.server.ports import Ledger, Sealer, StateTooLarge
 
 LIFETIME: Final = 30.0
-"""Seconds for which a ticket opens a socket."""
+"""Lifetime of a ticket in seconds."""
 LONGEST: Final = 6 * 1024
-"""Characters of a ticket: servers and proxies bound the lengths of URLs."""
+"""Maximum length of a ticket in characters.
+
+Servers and proxies limit the length of URLs.
+"""
 REFUSED: Final = "The ticket is unknown, used, expired, or not for this server"
 CREDENTIALS: Final = (b"authorization", b"cookie")
 
 
 class Tickets:
-    """Makes tickets and takes them."""
+    """Issues and redeems tickets."""
 
     def __init__(self, sealer: Sealer, ledger: Ledger) -> None:
-        """`ledger` knows which were used."""
+        """`ledger` stores the digests of used tickets."""
         self._sealer, self._ledger = sealer, ledger
 
     def issue(self, headers: Headers, resource: ProtectedResource) -> str:
-        """A ticket for what these headers hold of credentials. Raises AuthError when they are too long."""
+        """Issue a ticket for the credentials in these headers.
+
+        Raises:
+            AuthError: the credentials are too long.
+        """
         held = {name.decode(): headers[name].decode("latin-1") for name in CREDENTIALS if name in headers}
         try:
             sealed = self._sealer.seal({"once": secrets.token_hex(8), **held}, _binding(resource), ttl=LIFETIME)
@@ -43,7 +50,10 @@ class Tickets:
         return sealed
 
     async def redeem(self, request: AuthRequest, resource: ProtectedResource) -> AuthRequest:
-        """The request as it would be with the credential that its ticket stands for. Raises AuthError."""
+        """Return the request with the credential of its ticket.
+
+        The ticket is marked as used.
+        """
         ticket = request.ticket
         try:
             held = self._sealer.open(ticket, _binding(resource))

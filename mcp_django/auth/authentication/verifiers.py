@@ -1,7 +1,7 @@
-"""Verifiers: from a bearer token to a principal, or the reason why not.
+"""Verifiers: from a bearer token to a principal, or an error.
 
-Several may stand side by side; the one that recognises the shape of a token answers for it alone, so that no
-token is ever shown to a verifier it was not meant for.
+Several verifiers can be combined. Only the one that accepts the shape of a token receives it, so a token is never sent
+to a verifier that it was not meant for.
 """
 
 import inspect
@@ -31,19 +31,18 @@ STATUS: dict[Kind, int] = {
     "unavailable": 503,
 }
 INVALID = "The access token is unknown, expired, revoked, or not for this server"
-"""The one text for every cause: which one it was is nobody's business but the owner's."""
+"""The same message for every cause: only the owner of a token may learn the cause."""
 UNAVAILABLE = "Tokens cannot be verified at the moment; try again later"
 USED_EVERY = timedelta(minutes=1)
-"""How often the use of a token is written down at most."""
+"""Minimum interval between two updates of `last_used_at` of a token."""
 
 
 class AuthError(Exception):
-    """A credential that is not accepted.
+    """A credential that is rejected.
 
-    Kinds and the HTTP status they become: "missing" and "invalid_token" 401, "insufficient_scope" 403,
-    "invalid_request" 400, "unavailable" 503. Say "unavailable" when a backend fails: clients throw away tokens
-    that are called invalid. `description` goes to the client. `scopes` are those that would have done;
-    `retry_after` is in seconds.
+    `kind` sets the HTTP status: "missing" and "invalid_token" 401, "insufficient_scope" 403, "invalid_request" 400,
+    "unavailable" 503. Use "unavailable" when a backend fails, because clients discard invalid tokens. `description` is
+    sent to the client. `scopes` are the required scopes. `retry_after` is in seconds.
     """
 
     def __init__(
@@ -54,21 +53,24 @@ class AuthError(Exception):
 
     @property
     def status(self) -> int:
-        """The HTTP status."""
+        """HTTP status of the kind."""
         return STATUS[self.kind]
 
 
 class Verifier(Protocol):
-    """Knows one kind of token."""
+    """Interface of a verifier for one kind of token."""
 
     def accepts(self, token: str) -> bool:
-        """Does the token look like one of ours? Cheap, no I/O. A class that leaves this out takes every token."""
+        """Return True if the token has the shape of this verifier's tokens. Cheap, no I/O.
+
+        A class without this method receives every token.
+        """
         return True
 
     async def verify(self, token: str, *, resource: ProtectedResource) -> Principal:
-        """The principal that the token stands for at `resource`. Raises AuthError.
+        """Return the principal of the token at `resource`. Raises AuthError.
 
-        Everything is checked here: signature or existence, expiry, audience, that the user is active.
+        Check everything here: signature or existence, expiry, audience, and that the user is active.
         """
         ...
 
@@ -77,19 +79,22 @@ Verify = Callable[..., Awaitable[Principal]]
 
 
 def as_verifier(found: Any) -> Verifier:
-    """What a dotted path in `MCP["AUTH"]` may name: a Verifier, a class of them, or an async function like `verify`.
+    """Return the verifier that a dotted path in `MCP["AUTH"]` names.
 
-    Raises ImproperlyConfigured for anything else.
+    Allowed are a `Verifier`, a class of them, or an async function like `verify`.
+
+    Raises:
+        ImproperlyConfigured: the path names anything else.
     """
     made = found() if isinstance(found, type) else found
     verify = getattr(made, "verify", made)
     if not is_async(verify):
         name = getattr(found, "__qualname__", repr(found))
-        raise ImproperlyConfigured(f"{name} is no verifier; give it `async def verify(self, token, *, resource)`")
+        raise ImproperlyConfigured(f"{name} is not a verifier; define `async def verify(self, token, *, resource)`")
     if not _takes_resource(verify):
         name = getattr(found, "__qualname__", repr(found))
         raise ImproperlyConfigured(
-            f"{name} does not take the resource that a token has to be made for; write "
+            f"{name} does not accept the resource that a token was issued for; write "
             "`async def verify(self, token, *, resource)`, where resource.server is the alias"
         )
     return cast(Verifier, made) if hasattr(made, "accepts") else _AnyToken(verify)
@@ -104,7 +109,7 @@ def _takes_resource(verify: Any) -> bool:
 
 
 class _AnyToken:
-    """A verifier that does not say which tokens are its own."""
+    """A verifier without an `accepts` method."""
 
     def __init__(self, verify: Verify) -> None:
         self._verify = verify
@@ -117,14 +122,20 @@ class _AnyToken:
 
 
 class PersonalTokenVerifier:
-    """Tokens from the PersonalAccessToken table: one indexed query, and at most one write a minute for each."""
+    """Verifier of PersonalAccessToken rows.
+
+    It needs one indexed query, and at most one write a minute for each token.
+    """
 
     def accepts(self, token: str) -> bool:
-        """Is it of our shape, checksum included?"""
+        """Return True if the token has this project's format and a valid checksum."""
         return PersonalAccessToken.is_well_formed(token)
 
     async def verify(self, token: str, *, resource: ProtectedResource) -> Principal:
-        """See Verifier. Tokens without an audience are good at every server."""
+        """Return the principal of the token's owner.
+
+        Tokens without an audience are valid at every server.
+        """
         try:
             row = await self._find(token)
             if row is None or not row.is_usable or not row.user.is_active or row.audience not in ("", resource.server):
@@ -143,15 +154,16 @@ class PersonalTokenVerifier:
         now = timezone.now()
         if not _is_due(row.last_used_at, now):
             return
-        # The condition is asked again in the statement, for other workers; update() sends no signal, so caches stay.
+        # The condition is repeated in the statement, for concurrent workers. update() sends no signal, so caches stay
+        # valid.
         due = PersonalAccessToken.objects.filter(
             Q(last_used_at=None) | Q(last_used_at__lte=now - USED_EVERY), pk=row.pk
         )
         try:
             await due.aupdate(last_used_at=now)
         except DatabaseFailure as problem:
-            # A database that can only be read still knows who its users are.
-            logger.warning("The use of a personal access token could not be written down: %s", problem)
+            # On a read-only database tokens are still valid.
+            logger.warning("Last use of a personal access token could not be saved: %s", problem)
 
 
 def _is_due(last: datetime | None, now: datetime) -> bool:
@@ -163,7 +175,7 @@ def _principal(row: PersonalAccessToken) -> Principal:
     return Principal(
         issuer=ISSUER,
         subject=str(user.pk),
-        # Each token is a client of its own: sessions of one are not for the bearer of another.
+        # Each token is a separate client: its sessions are not available to the bearer of another token.
         client_id=f"token:{row.pk}",
         user=user,
         scopes=frozenset(row.scopes),
