@@ -1,1 +1,4 @@
-"""Tokens of external identity providers: JWT, JWKS, introspection, and the accounts they map to."""
+"""Tokens of external identity providers, and their linked accounts.
+
+Covers JWT, JWKS and introspection.
+"""

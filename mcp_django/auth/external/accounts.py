@@ -1,8 +1,8 @@
-"""From a subject of an issuer to an account here.
+"""Account linking: from a subject of an issuer to a local account.
 
-What counts is the link (ExternalIdentity). Where there is none yet, the issuer's settings say whether one is made: to
-an account of the same e-mail address or username, never to one of staff or of a superuser, or to a new account. Names
-at the provider are the provider's; that somebody is called "admin" there says nothing.
+The link (ExternalIdentity) decides. Without one the issuer's settings decide if it is created: to an account with the
+same e-mail address or username, but never to staff or a superuser, or to a new account. Usernames of the provider prove
+nothing here: a user called "admin" there has no special rights.
 """
 
 import logging
@@ -24,16 +24,18 @@ logger = logging.getLogger("mcp_django.auth")
 
 ATTEMPTS: Final = 4
 FINGERPRINT: Final = 10
-"""Hexadecimal digits that tell a new account from one whose name is taken."""
+"""Number of hexadecimal digits appended to a username that is taken."""
 
 
 async def find(said: Said, issuer: Issuer) -> Any:
-    """The account, active or not; None when there is none and none may be made. One query where it is linked.
+    """Return the linked account, active or not, or None.
 
-    Raises DatabaseError.
+    Without a link the settings decide if one is created.
+
+    One query where a link exists. Raises DatabaseError.
     """
     identity = await _linked().filter(issuer=said.issuer, subject=said.subject).afirst()
-    # Compared here too: there are databases that take small letters for capitals.
+    # Compared here too, because some databases ignore case.
     if identity is not None and (identity.issuer, identity.subject) == (said.issuer, said.subject):
         return identity.user
     if identity is not None or not issuer.link:
@@ -46,19 +48,25 @@ def _linked() -> Any:
 
 
 def link(said: Said, issuer: Issuer) -> Any:
-    """Make the link that the settings allow, and return the account; None when there is none. Raises DatabaseError."""
+    """Create the link that the settings allow and return its account, or None.
+
+    Raises DatabaseError.
+    """
     for left in reversed(range(ATTEMPTS)):
         try:
             with transaction.atomic(using=router.db_for_write(ExternalIdentity)):
                 return _linked_now(said, issuer)
         except (IntegrityError, ValidationError, DataError, OperationalError) as problem:
-            # The same subject came twice at once, or a name was taken meanwhile: then the row is there, or the next
-            # attempt finds another name. SQLite lets only one of those who read before they write go on.
+            # The subject arrived twice at once, or the username was taken in between. Then the link exists, or the next
+            # attempt chooses another name. SQLite lets only one of several transactions continue that read before they
+            # write.
             identity = _linked().filter(issuer=said.issuer, subject=said.subject).first()
             if identity is not None:
                 return identity.user
             if left == 0:
-                logger.warning("No account for %s of %s: %s", said.subject, said.issuer, type(problem).__name__)
+                logger.warning(
+                    "Account could not be linked to %s of %s: %s", said.subject, said.issuer, type(problem).__name__
+                )
                 if isinstance(problem, OperationalError):
                     raise
     return None
@@ -68,7 +76,7 @@ def _linked_now(said: Said, issuer: Issuer) -> Any:
     for origin, user in _candidates(said, issuer):
         if user is not None:
             ExternalIdentity.objects.create(issuer=said.issuer, subject=said.subject, user=user, origin=origin)
-            logger.info("%s of %s is user %s from now on, by %s", said.subject, said.issuer, user.pk, origin)
+            logger.info("Linked %s of %s to user %s by %s", said.subject, said.issuer, user.pk, origin)
             return user
     return None
 
@@ -77,7 +85,10 @@ _link = sync_to_async(link, thread_sensitive=True)
 
 
 def _candidates(said: Said, issuer: Issuer) -> Iterator[tuple[str, Any]]:
-    """What each of the ways leads to, in the order of the settings; a new account is made only when it is asked for."""
+    """Yield each link method and its account, in the order of the settings.
+
+    An account is created only when reached.
+    """
     for way in issuer.link:
         if way == "create":
             yield way, _create(said)
@@ -95,7 +106,7 @@ def _by_email(said: Said) -> Any:
         for user in model._default_manager.filter(**{f"{field}__iexact": said.email})[:10]
         if _folded(getattr(user, field)) == _folded(said.email)
     ]
-    # Where two have it, it is neither's.
+    # An address of several accounts identifies none of them.
     return found[0] if len(found) == 1 else None
 
 
@@ -108,15 +119,17 @@ def _by_username(said: Said) -> Any:
 
 
 def _unprivileged(user: Any, said: Said) -> Any:
-    """The account, if a name is enough to link it."""
+    """Return the account if a name is sufficient to link it, else None."""
     if user is None or not user.is_active:
         return None
     if getattr(user, "is_staff", True) or getattr(user, "is_superuser", True):
-        logger.warning("%s of %s is not linked to user %s, who is staff", said.subject, said.issuer, user.pk)
+        logger.warning("Refused to link %s of %s to user %s: a staff account", said.subject, said.issuer, user.pk)
         return None
     if ExternalIdentity.objects.filter(issuer=said.issuer, user=user).exists():
-        # The provider gave the name to somebody else.
-        logger.warning("%s of %s is not linked to user %s, who is another", said.subject, said.issuer, user.pk)
+        # The provider has reassigned the name to another subject.
+        logger.warning(
+            "Refused to link %s of %s to user %s: linked to another subject", said.subject, said.issuer, user.pk
+        )
         return None
     return user
 
@@ -127,6 +140,7 @@ def _create(said: Said) -> Any:
     facts = {email: said.email} if email and said.email else {}
     if email != model.USERNAME_FIELD:
         facts[model.USERNAME_FIELD] = _free_name(model, said)
+
     user = model(**facts)
     user.set_unusable_password()
     user.full_clean(exclude=["password"])
@@ -135,13 +149,14 @@ def _create(said: Said) -> Any:
 
 
 def _free_name(model: Any, said: Said) -> str:
-    """The name at the provider where it can be had here, else one that is nobody's."""
+    """Return the provider's username if it is valid and free here, else a unique one."""
     field = model._meta.get_field(model.USERNAME_FIELD)
     wanted = model.normalize_username(said.username)
     try:
         field.clean(wanted, None)
     except ValidationError:
         wanted = ""
+
     if wanted and not model._default_manager.filter(**{f"{field.name}__iexact": wanted}).exists():
         return str(wanted)
     mark = sha256(f"{said.issuer}|{said.subject}".encode()).hexdigest()[:FINGERPRINT]
@@ -158,5 +173,8 @@ def _email_field(model: Any) -> str | None:
 
 
 def _folded(text: Any) -> str:
-    """As Django compares addresses for a password reset: letters that only look alike are not the same."""
+    """Normalize as Django does for a password reset.
+
+    Look-alike letters stay different.
+    """
     return unicodedata.normalize("NFKC", str(text)).casefold()

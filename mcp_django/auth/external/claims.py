@@ -1,5 +1,8 @@
-"""What an issuer says of a token, in our words: from the claims of a JWT, or from an answer of RFC 7662, by the names
-that the issuer's settings give.
+"""Mapping of an issuer's claims to `TokenClaims`.
+
+The source is a JWT or an introspection response (RFC 7662).
+
+The issuer's settings name the claims.
 """
 
 import re
@@ -12,14 +15,14 @@ from mcp_django.auth.external.strict_json import Malformed
 from mcp_django.conf.issuers import Issuer
 
 LONGEST_SUBJECT: Final = 255
-"""Characters (OpenID Connect Core 1.0, section 2, allows no more)."""
+"""Maximum length of a subject in characters (OpenID Connect Core 1.0, section 2)."""
 LAST_MOMENT: Final = 253402300799.0
-"""The end of the year 9999, in seconds since the epoch: later is no date."""
+"""Latest accepted date: the end of the year 9999, in seconds since the epoch."""
 
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")  # RFC 6749, section 3.3
 _ID_TOKEN_CLAIMS = ("nonce", "at_hash", "c_hash", "s_hash")
 _ACCESS: Final = {
-    # Only if it is said; the names are those of RFC 7662 and of Keycloak, Hydra and Cognito.
+    # Checked only if present. The values are those of RFC 7662, Keycloak, Hydra and Cognito.
     "token_type": ("bearer", "access_token", "access", "at+jwt"),
     "token_use": ("access", "access_token"),
     "typ": ("bearer", "access", "access_token", "at+jwt", "jwt"),
@@ -28,29 +31,34 @@ _ACCESS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Said:
-    """Whom a token stands for."""
+    """The claims of a verified token, mapped to the names of this project."""
 
     issuer: str
     subject: str
     client_id: str
     scopes: frozenset[str]
     username: str
-    """Empty when it is not said."""
+    """Empty without the claim."""
     email: str
-    """Empty when it is not said, or not verified."""
+    """Empty without the claim, or if the address is not verified."""
     expires_at: float | None
     token_id: str | None
-    """`jti`, by which the provider knows the token."""
+    """`jti`, the provider's identifier of the token."""
     claims: Mapping[str, Any]
-    """What handlers are shown."""
+    """Claims that handlers can read."""
 
 
 def read(claims: Mapping[str, Any], issuer: Issuer) -> Said:
-    """Raises Malformed without a subject that can be one."""
+    """Map claims by the issuer's settings.
+
+    Raises:
+        MalformedInput: the subject is missing or invalid.
+    """
     names = issuer.claims
     subject = _at(claims, names.subject)
     if not isinstance(subject, str) or not 0 < len(subject) <= LONGEST_SUBJECT or not subject.isprintable():
-        raise Malformed("its subject is none")
+        raise Malformed("its subject is invalid")
+
     verified = _first(claims, names.email_verified) is True
     shown = claims if names.extra is None else {name: claims[name] for name in names.extra if name in claims}
     return Said(
@@ -67,7 +75,7 @@ def read(claims: Mapping[str, Any], issuer: Issuer) -> Said:
 
 
 def scopes_of(claims: Mapping[str, Any], issuer: Issuer) -> frozenset[str]:
-    """What was delegated, in this project's scopes."""
+    """Return the delegated scopes, as scopes of this project."""
     said = {word for name in issuer.claims.scopes for word in _words(_at(claims, name))}
     if issuer.scopes is not None:
         said = {scope for word in said for scope in issuer.scopes.get(word, ())}
@@ -75,7 +83,11 @@ def scopes_of(claims: Mapping[str, Any], issuer: Issuer) -> frozenset[str]:
 
 
 def check_dates(claims: Mapping[str, Any], issuer: Issuer, now: float) -> None:
-    """Raise Malformed for what has ended or not begun, or whose dates are none (RFC 7519, section 4.1)."""
+    """Check expiry, start and issue date (RFC 7519, section 4.1).
+
+    Raises:
+        MalformedInput: the token has expired, is not valid yet, or has an invalid date.
+    """
     expires, begins, issued = (moment(claims, name) for name in ("exp", "nbf", "iat"))
     if expires is not None and expires <= now - issuer.leeway:
         raise Malformed("it has expired")
@@ -84,40 +96,56 @@ def check_dates(claims: Mapping[str, Any], issuer: Issuer, now: float) -> None:
 
 
 def check_kind(claims: Mapping[str, Any]) -> None:
-    """Raise Malformed for tokens that are not for resource servers, ID tokens and refresh tokens, and for those that
-    only count with a proof of who holds them (RFC 7800), of which a bearer sends none.
+    """Check that this is an access token for a resource server.
+
+    ID tokens and refresh tokens are rejected, and so are tokens that require a proof of possession (RFC 7800), because
+    a bearer token has none.
+
+    Raises:
+        MalformedInput: another kind of token.
     """
     if any(name in claims for name in _ID_TOKEN_CLAIMS):
         raise Malformed("it is an ID token")
     if "cnf" in claims:
-        raise Malformed("it takes a proof of possession")
+        raise Malformed("it requires a proof of possession")
     for name, known in _ACCESS.items():
         kind = claims.get(name)
         if kind is not None and not (isinstance(kind, str) and kind.lower() in known):
-            raise Malformed("it is no access token")
+            raise Malformed("it is not an access token")
 
 
 def audiences_of(claims: Mapping[str, Any]) -> tuple[str, ...]:
-    """Whom it is for. Raises Malformed when it does not say."""
+    """Return the audiences of the token.
+
+    Raises:
+        MalformedInput: the claim is missing or invalid.
+    """
     raw = claims.get("aud")
     listed = [raw] if isinstance(raw, str) else raw
     if not isinstance(listed, list) or not listed or not all(isinstance(one, str) for one in listed):
-        raise Malformed("it does not say whom it is for")
+        raise Malformed("its audience is missing or invalid")
     return tuple(listed)
 
 
 def moment(claims: Mapping[str, Any], name: str) -> float | None:
-    """A date, in seconds since the epoch; None when there is none. Raises Malformed for what is no date."""
+    """Return a date in seconds since the epoch, or None without the claim.
+
+    Raises:
+        MalformedInput: an invalid date.
+    """
     value = claims.get(name)
     if value is None and name not in claims:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LAST_MOMENT:
-        raise Malformed(f"its {name} is no date")
+        raise Malformed(f"its {name} is not a valid date")
     return float(value)
 
 
 def _at(claims: Mapping[str, Any], name: str) -> Any:
-    """A claim of that name, or what its dots lead to. There are providers whose names of claims are URLs."""
+    """Return a claim by its name or its dotted path.
+
+    The full name wins, because some providers use URLs as names.
+    """
     if name in claims:
         return claims[name]
     value: Any = claims

@@ -1,4 +1,7 @@
-"""Asking an issuer about a token (RFC 7662): each answer is trusted for a moment, and no answer is no verdict."""
+"""Token introspection (RFC 7662), with a short-lived cache of active tokens.
+
+Without a response from the issuer the token is neither accepted nor rejected: verification is unavailable.
+"""
 
 import hashlib
 import threading
@@ -15,13 +18,19 @@ from mcp_django.conf.issuers import Issuer
 
 MOST_BYTES: Final = 64 * 1024
 MOST_KNOWN: Final = 4096
-"""Answers that are remembered."""
+"""Maximum number of cached responses."""
 MOST_ASKED: Final = 100
-"""Questions that may be open at once. One more is refused: a flood of tokens must not become one of requests."""
+"""Maximum number of concurrent requests.
+
+Further ones fail, so that a flood of tokens does not flood the issuer.
+"""
 
 
 class Introspector:
-    """Asks one issuer. Only what it says of active tokens is remembered, by a digest of the token."""
+    """Introspection at one issuer.
+
+    Only responses for active tokens are cached, by a digest of the token.
+    """
 
     def __init__(self, issuer: Issuer) -> None:
         self._issuer = issuer
@@ -30,18 +39,22 @@ class Introspector:
         self._asked = 0
 
     async def look_up(self, token: str) -> Mapping[str, Any]:
-        """What the issuer says of an active token. Raises Malformed for one that is not, Unreachable without a usable
-        answer.
+        """Return the issuer's response for an active token.
+
+        Raises:
+            MalformedInput: the token is inactive, or belongs to another issuer.
+            ProviderUnreachable: no usable response.
         """
         digest = hashlib.sha256(token.encode("ascii")).digest()
         known = self._known.get(digest)
         if known is not None and monotonic() < known[1]:
             return known[0]
+
         said = MappingProxyType(await self._ask(token))
         if said.get("active") is not True:
             raise Malformed("it is not active")
         if "iss" in said and said["iss"] != self._issuer.issuer:
-            raise Malformed("it is another issuer's")
+            raise Malformed("it belongs to another issuer")
         self._keep(digest, said)
         return said
 
@@ -54,10 +67,11 @@ class Introspector:
         if issuer.client_auth == "post":
             form |= {"client_id": issuer.client_id, "client_secret": issuer.client_secret}
         else:
-            # RFC 6749, section 2.3.1: encoded as in a form before they become a Basic credential.
+            # RFC 6749, section 2.3.1: form-encode both before they become a Basic credential.
             basic = quote_plus(issuer.client_id), quote_plus(issuer.client_secret)
+
         if self._asked >= MOST_ASKED:
-            raise Unreachable(f"{MOST_ASKED} questions to it are open")
+            raise Unreachable(f"{MOST_ASKED} introspection requests to it are open")
         with self._keeping:
             self._asked += 1
         try:

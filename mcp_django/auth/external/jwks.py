@@ -1,7 +1,8 @@
-"""The public keys of an issuer: fetched when needed, looked up by name, and kept for the time the issuer is down.
+"""Public keys of an issuer: fetched on demand, and cached during outages.
 
-The set is fetched again when it is old, and when a token names a key that is not in it; at most once a minute, so that
-a flood of names costs the issuer nothing. Whoever comes meanwhile waits for the same fetch, in whatever event loop.
+The set is fetched again when it is old, or when a token names an unknown key. It is fetched at most once a minute, so
+that a flood of unknown identifiers does not load the issuer. Concurrent callers wait for the same fetch, in any event
+loop.
 """
 
 import asyncio
@@ -21,17 +22,20 @@ from mcp_django.conf.issuers import Issuer, is_loopback_url, is_provider_url
 logger = logging.getLogger("mcp_django.auth")
 
 FRESH: Final = 10 * 60.0
-"""Seconds after which the set is fetched again: how long a key that the issuer takes away may go on."""
+"""Seconds after which the set is fetched again.
+
+A key that the issuer removes stays valid for so long.
+"""
 STALE: Final = 24 * 3600.0
-"""Seconds for which the keys are good while the issuer cannot be reached."""
+"""Seconds for which cached keys stay valid while the issuer is unreachable."""
 EVERY: Final = 60.0
-"""Seconds between two fetches at least."""
+"""Minimum interval between two fetches in seconds."""
 MOST_BYTES: Final = 512 * 1024
 MOST_KEYS: Final = 100
 
 
 class NoKeys(Exception):
-    """Nobody can say at the moment which keys the issuer has."""
+    """The keys of the issuer are unknown at the moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,7 @@ class _Fetched:
 
 
 class KeySet:
-    """The keys of one issuer."""
+    """The keys of one issuer. Thread-safe."""
 
     def __init__(self, issuer: Issuer) -> None:
         self._issuer = issuer
@@ -53,16 +57,21 @@ class KeySet:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def find(self, kid: str | None, algorithm: str) -> Key | None:
-        """The one key of that name which fits the algorithm; without a name, the only one which fits. None when there
-        is none, or more than one. Raises NoKeys.
+        """Return the only key with this identifier that fits the algorithm, or None.
+
+        Without an identifier the only key that fits the algorithm is returned.
+
+        Raises:
+            KeysUnavailable: the keys are unknown, or the issuer is down and the key may be new.
         """
         if not self._is_fresh():
             await self._refetch()
         key = self._known(kid, algorithm)
         if key is None and await self._refetch():
             key = self._known(kid, algorithm)
+
         if key is None and (self._failed or self._found is None):
-            # It may be a new key, of which an issuer that is down cannot tell.
+            # It may be a new key of an issuer that is down.
             raise NoKeys
         return key
 
@@ -77,7 +86,10 @@ class KeySet:
         return fitting[0] if len(fitting) == 1 else None
 
     async def _refetch(self) -> bool:
-        """Fetch the set, or wait for whoever does. False when it was tried less than a minute ago."""
+        """Fetch the set, or wait for a running fetch.
+
+        Return False if the last fetch is less than a minute old.
+        """
         with self._changing:
             flight = self._flight
             if flight is None:
@@ -85,13 +97,14 @@ class KeySet:
                     return False
                 self._tried = monotonic()
                 flight = self._flight = Future()
-                # Whoever stops waiting must not cancel it for the others.
+                # A caller that stops waiting must not cancel the fetch for other callers.
                 flight.set_running_or_notify_cancel()
                 task = asyncio.get_running_loop().create_task(self._fetch(flight))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
+
         try:
-            # The loop that fetches may end before it is done: that of one request under WSGI.
+            # The loop that fetches may end early: that of one request under WSGI.
             async with asyncio.timeout(TIMEOUT + 1):
                 await asyncio.wrap_future(flight)
         except TimeoutError:
@@ -105,10 +118,10 @@ class KeySet:
                 keys = await fetch_keys(self._issuer)
             self._found, failed = _Fetched(keys, monotonic()), False
         except (Unreachable, TimeoutError) as problem:
-            why = str(problem) or f"all of it took more than {TIMEOUT:g} seconds"
-            logger.warning("The keys of %s cannot be fetched: %s", self._issuer.issuer, why)
+            why = str(problem) or f"the fetch took more than {TIMEOUT:g} seconds"
+            logger.warning("Keys of %s cannot be fetched: %s", self._issuer.issuer, why)
         except asyncio.CancelledError:
-            self._tried = float("-inf")  # the loop ends; that says nothing about the issuer
+            self._tried = float("-inf")  # the loop ended; the issuer may be reachable
             raise
         finally:
             self._land(flight, failed=failed)
@@ -122,19 +135,26 @@ class KeySet:
 
 
 async def fetch_keys(issuer: Issuer) -> tuple[Key, ...]:
-    """The keys for signatures in the issuer's set. Raises Unreachable."""
+    """Fetch the issuer's signature keys.
+
+    Raises:
+        ProviderUnreachable: no usable key set.
+    """
     said = await ask(Ask(url=issuer.jwks_uri or await _discover(issuer), most=MOST_BYTES, ca_file=issuer.ca_file))
     listed = said.get("keys")
     if not isinstance(listed, list) or len(listed) > MOST_KEYS:
-        raise Unreachable(f"its answer is no set of at most {MOST_KEYS} keys")
+        raise Unreachable(f"its response is not a set of at most {MOST_KEYS} keys")
     keys = tuple(key for key in map(load, listed) if key is not None)
     if not keys:
-        raise Unreachable("its set has no public key for signatures")
+        raise Unreachable("its key set has no public signature key")
     return keys
 
 
 async def _discover(issuer: Issuer) -> str:
-    """Where the keys are, as the issuer's own document says. Raises Unreachable."""
+    """Return the URL of the keys from the issuer's discovery document.
+
+    Raises ProviderUnreachable.
+    """
     last: Unreachable | None = None
     for url in [issuer.discovery] if issuer.discovery else well_known(issuer.issuer):
         try:
@@ -147,7 +167,7 @@ async def _discover(issuer: Issuer) -> str:
 def _jwks_uri(issuer: Issuer, url: str, document: dict[str, Any]) -> str:
     if document.get("issuer") != issuer.issuer:
         # RFC 8414, section 3.3: another name is another issuer.
-        raise Unreachable("its discovery document is that of another issuer")
+        raise Unreachable("its discovery document names another issuer")
     uri = document.get("jwks_uri")
     if not isinstance(uri, str) or not is_provider_url(uri, plain=is_loopback_url(url)):
         raise Unreachable("its discovery document names no usable jwks_uri")
@@ -155,7 +175,10 @@ def _jwks_uri(issuer: Issuer, url: str, document: dict[str, Any]) -> str:
 
 
 def well_known(issuer: str) -> Sequence[str]:
-    """Where an issuer's discovery document may be (RFC 8414, section 3.1; OpenID Connect Discovery 1.0, section 4)."""
+    """Return the possible URLs of a discovery document.
+
+    See RFC 8414, section 3.1, and OpenID Connect Discovery 1.0, section 4.
+    """
     parts = urlsplit(issuer)
     origin, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
     places = (

@@ -1,7 +1,9 @@
-"""Signatures of JSON Web Tokens, and the public keys that prove them. The one place here that knows jwcrypto.
+"""Signatures of JSON Web Tokens and their public keys.
 
-Asymmetric algorithms only: with a shared secret whoever can verify can sign, and a public key must never be taken for
-one (RFC 8725, sections 2.1 and 3.1).
+The only module that uses jwcrypto.
+
+Only asymmetric algorithms are supported. With a shared secret every verifier could sign tokens, and a public key must
+never be used as a shared secret (RFC 8725, sections 2.1 and 3.1).
 """
 
 from collections.abc import Mapping
@@ -16,17 +18,17 @@ KEY_TYPES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "ES512": ("EC", ("P-521",)),
     "EdDSA": ("OKP", ("Ed25519", "Ed448")),
 }
-"""By algorithm: the key's type (`kty`), and the curves it may have."""
+"""Key type (`kty`) and allowed curves by algorithm."""
 LEAST_RSA_BITS: Final = 2048
-"""RFC 7518, section 3.3."""
+"""Minimum size of an RSA key (RFC 7518, section 3.3)."""
 MOST_RSA_BITS: Final = 8192
-"""More is work without use."""
+"""Maximum size of an RSA key. Larger keys cost time without benefit."""
 _MEMBERS: Final = {"RSA": ("n", "e"), "EC": ("crv", "x", "y"), "OKP": ("crv", "x")}
-"""The public members of a key. There are those who publish the others too."""
+"""Public members of a key, by type. Some issuers publish the private members too."""
 
 
 class Key:
-    """A public key of an issuer. `kid`, `use` and the rest are as the issuer says."""
+    """A public key of an issuer. `kid`, `alg` and the other members are as published."""
 
     __slots__ = ("_algorithm", "_curve", "_key", "_type", "kid")
 
@@ -36,13 +38,13 @@ class Key:
         self._key = loaded
 
     def fits(self, algorithm: str) -> bool:
-        """Is it a key of this algorithm?"""
+        """Return True if the key can be used with this algorithm."""
         kind, curves = KEY_TYPES[algorithm]
         right = self._type == kind and (not curves or self._curve in curves)
         return right and self._algorithm in (None, algorithm)
 
     def proves(self, token: str, algorithm: str) -> bool:
-        """Was the token, in compact form, signed with the other half of this key?"""
+        """Return True if the private half of this key signed the token (compact form)."""
         from jwcrypto.common import JWException
         from jwcrypto.jws import JWS
 
@@ -57,8 +59,11 @@ class Key:
 
 
 def load(said: Any) -> Key | None:
-    """A key from a JWK set; None for what is no public key for signatures, which there may be as well: what is not
-    understood is passed over (RFC 7517, section 5).
+    """Load a key of a JWK set.
+
+    Return None for other entries than public signature keys.
+
+    Unknown entries are ignored (RFC 7517, section 5).
     """
     from jwcrypto.common import JWException
     from jwcrypto.jwk import JWK
@@ -70,10 +75,12 @@ def load(said: Any) -> Key | None:
         return None
     if kid is not None and (not isinstance(kid, str) or len(kid) > LONGEST_KID):
         return None
+
     kind = said.get("kty")
     names = _MEMBERS.get(kind) if isinstance(kind, str) else None
     if names is None or not all(isinstance(said.get(name), str) for name in names):
         return None
+
     try:
         key = JWK(kty=kind, **{name: said[name] for name in names})
         public = key.get_op_key("verify")

@@ -1,4 +1,7 @@
-"""JSON from strangers, read strictly: no name twice, no NaN, no number without end, no text that no database takes."""
+"""Strict JSON parser for untrusted input.
+
+It rejects duplicate names, NaN, oversized numbers, deep nesting, and text that a database rejects.
+"""
 
 import json
 import math
@@ -6,18 +9,25 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 DEEPEST: Final = 32
-"""How deep arrays and objects may stand in one another."""
+"""Maximum nesting of arrays and objects."""
 LONGEST_NUMBER: Final = 40
-"""Digits of a whole number: those of identifiers of 128 bits, which there are."""
+"""Maximum number of digits of an integer. Identifiers of 128 bits fit."""
 
 
 class Malformed(ValueError):
-    """This is not what it should be. The text says why, and holds nothing of it."""
+    """The input is malformed.
+
+    The message gives the reason, and contains nothing of the input.
+    """
 
 
 def read_object(raw: bytes, *, deepest: int = DEEPEST) -> dict[str, Any]:
-    """A JSON object, and nothing that two readers could read differently. `deepest` is how deep arrays and objects may
-    stand in one another. Raises Malformed.
+    """Parse a JSON object that every parser reads the same way.
+
+    `max_depth` limits the nesting of arrays and objects.
+
+    Raises:
+        MalformedInput: an invalid or ambiguous object.
     """
     try:
         found = json.loads(
@@ -30,25 +40,25 @@ def read_object(raw: bytes, *, deepest: int = DEEPEST) -> dict[str, Any]:
     except Malformed:
         raise
     except (ValueError, RecursionError):
-        raise Malformed("it is no JSON") from None
+        raise Malformed("it is not JSON") from None
     if not isinstance(found, dict):
-        raise Malformed("it is no JSON object")
+        raise Malformed("it is not a JSON object")
     for text in _texts(found, deepest):
-        # A NUL is refused by PostgreSQL, and half a surrogate pair by everybody.
+        # PostgreSQL rejects NUL, and every encoder rejects a lone surrogate.
         if "\0" in text or (not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text)):
-            raise Malformed("it has text that is no text")
+            raise Malformed("it has a string with a NUL or a lone surrogate")
     return found
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise Malformed("it has a name twice")
+        raise Malformed("it has a duplicate name")
     return found
 
 
 def _no_number(word: str) -> Any:
-    raise Malformed(f"{word} is no number")
+    raise Malformed(f"{word} is not a valid number")
 
 
 def _number(text: str) -> float:
@@ -65,7 +75,10 @@ def _whole(text: str) -> int:
 
 
 def _texts(value: Any, deeper: int) -> Iterator[str]:
-    """Every text in a value, names included. Raises Malformed where it is nested too deep."""
+    """Yield every string in a value, including names.
+
+    Raises MalformedInput if it is nested too deep.
+    """
     if isinstance(value, str):
         yield value
         return

@@ -1,8 +1,8 @@
-"""Tokens of identity providers outside: `MCP["ISSUERS"]`.
+"""Verifier for tokens of external identity providers: `MCP["ISSUERS"]`.
 
-Which issuer a token is for is seen by its shape. A JWT is for the issuer that it names, if that is a configured one,
-and it is that issuer's keys which prove it; an opaque token is for the one issuer that is asked about those. Nothing is
-tried in turn: no provider is shown the token of another, and none the tokens of this project.
+The shape of a token selects its issuer. A JWT is verified with the keys of the issuer that it names, if that one is
+configured. An opaque token is sent to the one issuer whose prefix it has. No other issuer is tried: a provider never
+receives tokens of another provider or of this project.
 """
 
 import logging
@@ -28,60 +28,68 @@ from mcp_django.conf.issuers import OWN_TOKENS, Issuer
 logger = logging.getLogger("mcp_django.auth")
 
 KIND: Final = "external"
-"""`Principal.kind` of whom these tokens stand for."""
+"""`Principal.kind` of callers with such a token."""
 ACCESS_TOKEN: Final = "at+jwt"
 LOOSE_TYPES: Final = (ACCESS_TOKEN, "jwt", "")
-"""What `typ` may be where REQUIRE_TYPE is off."""
+"""Allowed values of `typ` where REQUIRE_TYPE is off."""
 RETRY: Final = 10.0
-"""Seconds after which a client should try again when the issuer does not answer."""
+"""Seconds after which a client should retry while the issuer is unreachable."""
 _LATER: Final = "Tokens of this issuer cannot be verified at the moment; try again later"
 _MANDATORY = ("exp", "iat", "aud", "sub")
 
 
 class ExternalVerifier:
-    """The issuers of the settings, with what is known of each."""
+    """Verifier for all configured issuers, with the cached state of each."""
 
     def __init__(self, issuers: Sequence[Issuer]) -> None:
         self._issuers = {issuer.issuer: _Known(issuer) for issuer in issuers}
         self._asked = [known for known in self._issuers.values() if known.issuer.introspection_url is not None]
 
     def accepts(self, token: str) -> bool:
-        """Is it a JWT of one of the issuers, or an opaque token that one of them answers for?"""
+        """Return True for a JWT or opaque token of a configured issuer.
+
+        Opaque tokens need an issuer with introspection.
+        """
         return self._of(token) is not None
 
     async def verify(self, token: str, *, resource: ProtectedResource) -> Principal:
-        """See Verifier. Takes one indexed query; more only where somebody comes for the first time and is linked."""
+        """Return the principal of the token. See `Verifier`.
+
+        Takes one indexed query, and more when a new subject is linked to an account.
+        """
         found = self._of(token)
         if found is None:
             raise AuthError("invalid_token", INVALID)
         known, parts = found
         issuer = known.issuer
+
         try:
             claims = await known.proved(token, parts)
             self._check(claims, issuer, resource)
             said = claims_of.read(claims, issuer)
             user = await find(said, issuer)
         except Malformed as problem:
-            # The subject is not said: what is in a token that was refused is anybody's text.
-            logger.info("A token of %s is refused: %s", issuer.issuer, problem)
+            # The subject is not logged: the content of a rejected token is untrusted text.
+            logger.info("Rejected a token of %s: %s", issuer.issuer, problem)
             raise AuthError("invalid_token", INVALID) from None
         except NoKeys:
             raise AuthError("unavailable", _LATER, retry_after=EVERY) from None
         except Unreachable as problem:
-            logger.error("%s cannot be asked about a token: %s", issuer.issuer, problem)
+            logger.error("Issuer %s cannot be reached: %s", issuer.issuer, problem)
             raise AuthError("unavailable", _LATER, retry_after=RETRY) from None
         except DatabaseFailure as problem:
             logger.error("External identities cannot be read: %s", problem)
             raise AuthError("unavailable", "Tokens cannot be verified at the moment; try again later") from None
+
         if user is None and issuer.require_user:
-            logger.info("A token of %s is refused: %r is linked to nobody", issuer.issuer, said.subject)
+            logger.info("Rejected a token of %s: %r is not linked to a user", issuer.issuer, said.subject)
             raise AuthError("invalid_token", INVALID)
         if user is not None and not user.is_active:
             raise AuthError("invalid_token", INVALID)
         return _principal(said, user, resource, issuer.leeway)
 
     def _of(self, token: str) -> "tuple[_Known, Parts | None] | None":
-        """Whose token it is, and for a JWT what it says. None for nobody's."""
+        """Return the issuer of a token, and its parsed form for a JWT, or None."""
         if token.startswith(OWN_TOKENS) or not token.isascii():
             return None
         if not looks_like_one(token):
@@ -104,7 +112,7 @@ class ExternalVerifier:
 
 
 class _Known:
-    """One issuer: its keys, or the way to ask it."""
+    """State of one issuer: its keys and its introspection client."""
 
     def __init__(self, issuer: Issuer) -> None:
         self.issuer = issuer
@@ -112,13 +120,19 @@ class _Known:
         self._introspector = Introspector(issuer)
 
     async def proved(self, token: str, parts: Parts | None) -> Mapping[str, Any]:
-        """What the issuer says: signed, or by its own answer. Raises Malformed, NoKeys, Unreachable."""
+        """Return the claims that the issuer confirms, by signature or by introspection.
+
+        Raises:
+            MalformedInput: the token is invalid.
+            KeysUnavailable: the keys are unknown at the moment.
+            ProviderUnreachable: the issuer gave no usable response.
+        """
         if parts is None or not self.issuer.has_keys:
             return await self._introspector.look_up(token)
         self._check_header(parts)
         if missing := next((name for name in _MANDATORY if name not in parts.claims), None):
-            raise Malformed(f"it has no {missing}")
-        # What has ended costs no signature, and no question for keys.
+            raise Malformed(f"it lacks the claim {missing}")
+        # Check expiry first: an expired token needs neither a key fetch nor a signature check.
         claims_of.check_dates(parts.claims, self.issuer, time())
         key = await self._keys.find(parts.kid, parts.algorithm)
         if key is None:
@@ -131,7 +145,7 @@ class _Known:
         if parts.algorithm not in self.issuer.algorithms:
             raise Malformed("its algorithm is not accepted")
         if parts.type != ACCESS_TOKEN and (self.issuer.require_type or parts.type not in LOOSE_TYPES):
-            raise Malformed("its type is not that of an access token")
+            raise Malformed("its type is not an access token type")
 
 
 def _principal(said: Said, user: Any, resource: ProtectedResource, leeway: float) -> Principal:
@@ -141,7 +155,7 @@ def _principal(said: Said, user: Any, resource: ProtectedResource, leeway: float
         client_id=said.client_id,
         user=user,
         scopes=said.scopes,
-        # When it is accepted no more: by our clock the provider's may be that late.
+        # Expiry at the latest moment of acceptance: the provider's clock may differ by the leeway.
         expires_at=None if said.expires_at is None else said.expires_at + leeway,
         kind=KIND,
         token_id=said.token_id,
