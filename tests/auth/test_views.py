@@ -145,7 +145,7 @@ def test_no_csrf_token_is_needed() -> None:
 
 
 def test_what_cannot_be_is_found_when_the_view_is_made() -> None:
-    with pytest.raises(ValueError, match="no URL"):
+    with pytest.raises(ValueError, match="not a valid URL"):
         bearer_required(resource="shop")
     with pytest.raises(TypeError, match="list"):
         bearer_required(scopes="shop:read")

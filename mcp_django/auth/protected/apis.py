@@ -1,4 +1,4 @@
-"""APIs of the project that take the tokens of its MCP endpoints, each as a resource of its own."""
+"""The project's own APIs that accept tokens, as protected resources."""
 
 from functools import cache
 from typing import NamedTuple
@@ -18,27 +18,34 @@ from mcp_django.protocol.headers import Headers
 
 
 class Api(NamedTuple):
-    """What tokens have to be made for."""
+    """An API as the target of tokens."""
 
     audience: str = "api"
-    """What personal tokens for this API alone name as their server."""
+    """Server name in personal tokens that are limited to this API."""
     resource: str | None = None
-    """Its URL, as authorization servers write it into tokens. Without it only personal tokens are taken."""
+    """URL of the API, as authorization servers write it into tokens.
+
+    None: only personal tokens are accepted.
+    """
     scopes: tuple[str, ...] = ()
-    """What every request takes."""
+    """Scopes that every request requires."""
     metadata_url: str | None = None
-    """Where its metadata is (RFC 9728)."""
+    """URL of its metadata (RFC 9728)."""
 
     async def principal(self, request: HttpRequest) -> Principal:
-        """Who has sent the request, by its bearer token. Raises TransportRefusal, with a challenge where that helps,
-        and Overloaded; ImproperlyConfigured for a resource that is none.
+        """Return the principal of the request's bearer token.
+
+        Raises:
+            TransportRefusal: a missing or invalid token, with a challenge where one applies.
+            Overloaded: tokens cannot be verified at the moment, or too many were invalid.
+            ImproperlyConfigured: `resource` is an invalid URL.
         """
         asked = AuthRequest(_headers(request), request.META.get("REMOTE_ADDR"), request.method or "GET")
         return await _authenticator(self).admit(asked)
 
 
 def sends_token(request: HttpRequest) -> bool:
-    """Does the request bring a bearer token, whatever that is worth?"""
+    """Return True if the request carries a bearer token, valid or not."""
     credential = request.META.get("HTTP_AUTHORIZATION")
     return isinstance(credential, str) and credential.strip(" ").partition(" ")[0].lower() == "bearer"
 
@@ -47,16 +54,19 @@ def sends_token(request: HttpRequest) -> bool:
 def _authenticator(api: Api) -> Authenticator:
     uri = canonical(api.resource)
     if api.resource is not None and uri is None:
-        raise ImproperlyConfigured(f"{api.resource!r} is no URL that can name an API")
+        raise ImproperlyConfigured(f"{api.resource!r} is not a valid URL for an API")
     scopes = tuple(sorted(api.scopes))
     protected = ProtectedResource(server=api.audience, uri=uri, scopes=scopes, metadata_url=api.metadata_url)
-    # By name, because what is made of the settings is made above this room.
+    # Imported by name, because `wiring` is a higher layer.
     found: Authenticator = import_string("mcp_django.wiring.authentication.authenticator_of")(protected)
     return found
 
 
 def _headers(request: HttpRequest) -> Headers:
-    """The credential, and what says whom a proxy has passed on: bad credentials count by that address."""
+    """Return the credential and the proxy headers of a request.
+
+    Invalid credentials are counted by client address.
+    """
     names = (b"authorization", *sorted(FORWARDED))
     found = ((name, request.META.get(f"HTTP_{name.decode().upper().replace('-', '_')}")) for name in names)
     return Headers([(name, text.encode("latin-1", "replace")) for name, text in found if isinstance(text, str)])

@@ -1,10 +1,12 @@
-"""Tokens for plain views of Django: the ones that the MCP endpoints take, by the same verifiers.
+"""Bearer tokens for plain Django views.
+
+The verifiers of the MCP endpoints check them.
 
     @bearer_required(resource="https://shop.example/orders", scopes=["shop:read"])
     def orders(request):
         return JsonResponse({"by": request.user.get_username()})
 
-A token has to be made for the view's API; one that was made for an MCP endpoint is none of its.
+A token must have been issued for the view's API. Tokens for an MCP endpoint are rejected.
 """
 
 import inspect
@@ -33,20 +35,26 @@ def bearer_required(
     scopes: Sequence[str] = (),
     metadata_url: str | None = None,
 ) -> Callable[[V], V]:
-    """Let only bearers of access tokens into a view, plain or async. `request.user` is the user they act for,
-    `request.principal` has scopes and claims; cookies and sessions count for nothing, so that no CSRF token is needed.
+    """Require an access token for a view, sync or async.
 
-    `resource` is the URL of the API that tokens are made for; without it only personal tokens are taken, those that
-    name no server or `audience`. `scopes` are what the view takes, `metadata_url` is where clients find out how to get
-    a token (RFC 9728). Others are answered 401, 403 or 400 with a challenge, 429 when an address has shown too many bad
-    tokens, and 503 while tokens cannot be verified.
+    `request.user` is the user that the token acts for; `request.principal` has scopes and claims. Cookies and sessions
+    are ignored, so the view needs no CSRF token.
 
-    Raises TypeError for scopes that are one string, ValueError for a resource that is no URL.
+    `resource` is the URL of the API that tokens are issued for. Without it only personal tokens are accepted: those
+    that name no server, or `audience`. `scopes` are the scopes that the view requires. At `metadata_url` clients learn
+    how to get a token (RFC 9728).
+
+    Other requests get 401, 403 or 400 with a challenge, 429 after too many invalid tokens from one address, or 503
+    while tokens cannot be verified.
+
+    Raises:
+        TypeError: `scopes` is a string.
+        ValueError: `resource` is an invalid URL.
     """
     if isinstance(scopes, str):
-        raise TypeError(f"scopes is a list; write scopes=[{scopes!r}]")
+        raise TypeError(f"scopes must be a list; write scopes=[{scopes!r}]")
     if resource is not None and canonical(resource) is None:
-        raise ValueError(f"{resource!r} is no URL that can name an API")
+        raise ValueError(f"{resource!r} is not a valid URL for an API")
     api = Api(audience, resource, tuple(scopes), metadata_url)
 
     async def admit(request: HttpRequest) -> HttpResponse | None:
@@ -54,7 +62,7 @@ def bearer_required(
             principal = await api.principal(request)
             if principal.user is None:
                 protected = ProtectedResource(server=audience, scopes=api.scopes, metadata_url=metadata_url)
-                raise refusal(AuthError("invalid_token", "The token acts for no user"), protected)
+                raise refusal(AuthError("invalid_token", "The token does not belong to a user"), protected)
         except TransportRefusal as refused:
             return _refused(refused)
         except Overloaded as problem:

@@ -1,4 +1,4 @@
-"""The project's servers as protected resources: where each is, and what its settings ask of callers."""
+"""Registry of the project's servers as protected resources."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
@@ -17,20 +17,22 @@ from mcp_django.models.token import check_scopes
 from mcp_django.protocol.headers import Headers
 
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
-"""Stands between the origin and the path of a resource (RFC 9728, section 3.1)."""
+"""Path between the origin and the path of a resource (RFC 9728, section 3.1)."""
 APP: Final = "mcp_django"
 
 
 class Resources:
-    """One resource for each server. Where a path has parameters, or the settings name functions, it depends on the
-    request.
+    """The protected resource of each server.
+
+    A resource depends on the request where its path has parameters or its settings name functions.
     """
 
     def __init__(
         self, servers: Mapping[str, ServerSettings], *, origin: str | None, issuers: Sequence[str] = ()
     ) -> None:
-        """`origin` is the project's own, such as "https://example.com"; `issuers` are the authorization servers of what
-        names none.
+        """`origin` is the project's own, such as "https://example.com".
+
+        `issuers` are the default authorization servers.
         """
         self._servers, self._origin, self._issuers = servers, origin, tuple(issuers)
         self._places: dict[str, str] = {}
@@ -38,29 +40,35 @@ class Resources:
 
     @property
     def origin(self) -> str | None:
-        """The project's own origin."""
+        """Origin of the project."""
         return self._origin
 
     @property
     def aliases(self) -> Sequence[str]:
-        """The servers there are."""
+        """Aliases of all servers."""
         return [*self._servers, *(alias for alias in self._places if alias not in self._servers)]
 
     def place(self, alias: str, path: str) -> None:
-        """Say where a server is that no setting describes: a pattern such as "mcp", below the project's prefix."""
+        """Set the path of a server that has no setting.
+
+        The path is a pattern such as "mcp", below the project's prefix.
+        """
         self._places[alias] = path
         self._fixed.clear()
 
     def varies(self, alias: str) -> bool:
-        """Does the resource depend on the request?"""
+        """Return True if the resource depends on the request."""
         server = self._servers.get(alias, _PLAIN)
         written = (server.required_scopes, server.authorization_servers, server.resource_metadata_url)
         return any(map(_is_function, written)) or self._is_dynamic(alias)
 
     def of(self, alias: str, request: AuthRequest | None = None) -> ProtectedResource:
-        """The resource of the server of an alias, as far as `request` has a say in it.
+        """Return the resource of the server `alias`, for `request` if it depends on one.
 
-        Raises ImproperlyConfigured when a function of the project gives what cannot be used, and what it raises.
+        Exceptions of a project's function propagate.
+
+        Raises:
+            ImproperlyConfigured: a project's function returned an invalid value.
         """
         key = alias, conf.root_urlconf()
         found = self._fixed.get(key)
@@ -85,7 +93,7 @@ class Resources:
         )
 
     def _metadata(self, uri: str | None, issuers: Any) -> str | None:
-        # Without an authorization server there is nothing to be told, and nothing to look for.
+        # Metadata is only of use with an authorization server.
         return metadata_url(uri) if (self._issuers if issuers is None else issuers) else None
 
     def _uri(self, alias: str, request: AuthRequest | None) -> str | None:
@@ -95,8 +103,10 @@ class Resources:
         return None if path is None else self._origin + path
 
     def path(self, alias: str, kwargs: Mapping[str, Any] | None) -> str | None:
-        """The path of an endpoint on its origin, below the project's prefix; None while its parameters are unknown,
-        or are those of a place that its name does not lead to: no token is made for it there.
+        """Return the path of an endpoint, with the project's prefix, or None.
+
+        None while its parameters are unknown, and for parameters of an include that the URL name does not resolve to.
+        Tokens cannot be issued for such a URL.
         """
         prefix = conf.force_script_name().rstrip("/")
         if alias not in self._places and conf.root_urlconf() is not None:
@@ -105,8 +115,9 @@ class Resources:
                 return f"{prefix}/{found.removeprefix(get_script_prefix())}"
             except NoReverseMatch:
                 if _is_routed(alias):
-                    # An endpoint that is included more than once has a URL with other parameters, too.
+                    # An endpoint that is included more than once also has a URL with other parameters.
                     return None
+
         pattern = RoutePattern(self._pattern(alias), is_endpoint=True)
         filled = self._pattern(alias)
         for name, converter in pattern.converters.items():
@@ -117,13 +128,15 @@ class Resources:
         return f"{prefix}/{filled}"
 
     def find(self, path: str) -> tuple[str, Mapping[str, Any]] | None:
-        """The server whose resource has this path on the project's origin, and what the path captures; None when there
-        is none. A slash at the end makes no difference; the prefix of the project may be there or not.
+        """Return the server at this path and the values captured from it, or None.
+
+        A trailing slash is ignored. The project's prefix is optional.
         """
         wanted, prefix = "/" + path.strip("/"), conf.force_script_name().rstrip("/")
         for alias in self.aliases:
             if not self._is_dynamic(alias) and self._place(alias) in (wanted, prefix + wanted):
                 return alias, {}
+
         inner = wanted.removeprefix(prefix) if wanted.startswith(f"{prefix}/") else wanted
         for alias in self.aliases:
             captured = self._captured(alias, inner) if self._is_dynamic(alias) else None
@@ -132,8 +145,10 @@ class Resources:
         return None
 
     def only(self) -> str | None:
-        """The server, if there is one alone, at a path of its own; for it the well-known name without a path may stand
-        (MCP, basic/authorization, protected resource metadata discovery).
+        """Return the server if there is exactly one and its path is fixed, or None.
+
+        For such a server the well-known URL without a path is allowed as well (MCP, basic/authorization, protected
+        resource metadata discovery).
         """
         aliases = self.aliases
         return aliases[0] if len(aliases) == 1 and not self._is_dynamic(aliases[0]) else None
@@ -148,7 +163,7 @@ class Resources:
             try:
                 match = resolve(path)
             except Resolver404:
-                pass  # served by `asgi.mount` alone
+                pass  # served by `asgi.mount` only
             else:
                 if match.app_name == APP:
                     return match.kwargs if match.url_name == alias else None
@@ -156,7 +171,7 @@ class Resources:
         return matched[2] if matched else None
 
     def _is_dynamic(self, alias: str) -> bool:
-        """Has its path parameters, its own or those of what it is included under?"""
+        """Return True if its path, or a path that includes it, has parameters."""
         if self._servers.get(alias, _PLAIN).resource is not None:
             return False
         return self._origin is not None and self.path(alias, None) is None
@@ -170,7 +185,10 @@ _NO_HEADERS = Headers()
 
 
 def _is_routed(alias: str) -> bool:
-    """Is it in the URLconf, with whatever parameters? Otherwise it is served by `asgi.mount` alone."""
+    """Return True if the URLconf contains the server, with any parameters.
+
+    Otherwise it is served by `asgi.mount` only.
+    """
     resolver = get_resolver()
     names = [APP, *resolver.app_dict.get(APP, ())]
     found = [resolver.namespace_dict[name][1] for name in names if name in resolver.namespace_dict]
@@ -178,7 +196,10 @@ def _is_routed(alias: str) -> bool:
 
 
 def metadata_url(uri: str | None) -> str | None:
-    """Where the metadata of a resource is, by its URL: the well-known name goes between host and path."""
+    """Return the metadata URL of a resource.
+
+    The well-known path goes between host and path.
+    """
     if uri is None or canonical(uri) is None:
         return None
     parts = urlsplit(uri)
@@ -186,12 +207,12 @@ def metadata_url(uri: str | None) -> str | None:
 
 
 def _is_function(written: Any) -> bool:
-    """Is it the dotted path of a function of the request?"""
+    """Return True for the dotted path of a function of the request."""
     return isinstance(written, str) and "://" not in written
 
 
 def _asked(written: Any, request: AuthRequest | None) -> Any:
-    """What is written, or what the function says that is named instead."""
+    """Return the value of an option, or the result of the function that it names."""
     if not _is_function(written):
         return written
     function = cast(Callable[[AuthRequest], Any], import_string(written))
@@ -203,17 +224,21 @@ def _scopes(alias: str, found: Any) -> tuple[str, ...]:
     try:
         check_scopes(scopes)
     except Exception as problem:
-        raise ImproperlyConfigured(f'REQUIRED_SCOPES of the server "{alias}" are no scopes: {found!r}') from problem
+        raise ImproperlyConfigured(
+            f'REQUIRED_SCOPES of the server "{alias}" must be a list of scopes, not {found!r}'
+        ) from problem
     return tuple(scopes)
 
 
 def _urls(alias: str, found: Any) -> tuple[str, ...]:
     if not isinstance(found, list | tuple) or not all(isinstance(url, str) and canonical(url) for url in found):
-        raise ImproperlyConfigured(f'The server "{alias}" names as authorization server or metadata: {found!r}')
+        raise ImproperlyConfigured(
+            f'The server "{alias}" needs a list of URLs of authorization servers or metadata, not {found!r}'
+        )
     return tuple(found)
 
 
 def _kinds(pattern: str, name: str) -> list[str]:
-    """The converters that a pattern names for a parameter."""
+    """Return the converter that a pattern gives for a parameter, in a list."""
     head = pattern.partition(f":{name}>")[0]
     return [head.rpartition("<")[2]] if head != pattern else []
