@@ -1,5 +1,6 @@
-"""Who calls, and what they may do.
+"""Authentication and authorization of callers.
 
-A verifier turns a bearer token into a `principal.Principal`; `authenticate` runs the verifiers for a request;
-`policy` decides what a principal may see and use. Verifiers of a project raise `verifiers.AuthError`.
+A verifier turns a bearer token into a `principal.Principal`. `authentication` runs the verifiers for a request.
+`authorization` decides which primitives a principal may see and use. Verifiers of a project raise
+`authentication.verifiers.AuthError`.
 """

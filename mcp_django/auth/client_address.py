@@ -1,7 +1,7 @@
-"""From which address a request comes, where proxies stand in between.
+"""Client address of a request, with trusted proxies taken into account.
 
-`X-Forwarded-For` is a text that any client can send. Each proxy adds at its end whom it was asked by, so that as many
-entries as there are proxies of one's own, counted from the end, are true, and nothing before them is looked at.
+Any client can send `X-Forwarded-For`. Each proxy appends the address of its own peer. With N trusted proxies only the
+last N entries are reliable; earlier entries are ignored.
 """
 
 from ipaddress import IPv6Address, ip_address, ip_network
@@ -10,26 +10,32 @@ from mcp_django import conf
 from mcp_django.protocol.headers import Headers
 
 UNKNOWN = "unknown"
-"""The address of those whose server names none, as on a Unix socket: they are one for limits."""
+"""Address where the server reports none, as on a Unix socket.
+
+Limits treat all such clients as one.
+"""
 FORWARDED = frozenset({b"x-forwarded-for", b"forwarded", b"x-real-ip", b"via"})
-"""Headers by which a request says that it was passed on."""
+"""Headers that mark a forwarded request."""
 _INSIDE = [
     ip_network(text)
     for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "127.0.0.0/8", "100.64.0.0/10", "fc00::/7", "::1/128")
 ]
 _LONGEST = 64
-"""Characters of what may be an address with a port."""
+"""Maximum length of an address with a port, in characters."""
 
 
 def client_address(peer: str | None, headers: Headers | None, proxies: int | None = None) -> str:
-    """The client's address, for limits: `peer` unless `proxies` of one's own stand in front of the server; None stands
-    for what `MCP["RATES"]["NUM_PROXIES"]` says.
+    """Return the client's address, for limits.
 
-    Where proxies stand that the settings do not know, the address is UNKNOWN: the peer is inside, and a header says
-    that it only passes on. From outside nobody can bring that about. An IPv6 address is its network of 64 bits, because
-    whoever has one of these has all of them. What is no address counts for nothing: then `peer` stands, or UNKNOWN.
+    The address is `peer`, unless `proxies` trusted proxies forward to the server; None reads
+    `MCP["RATES"]["NUM_PROXIES"]`. An IPv6 address is reduced to its /64 network, because one client usually controls
+    all addresses of it. An invalid address is ignored in favour of `peer`, or `UNKNOWN_ADDRESS`.
+
+    With unconfigured proxies the result is `UNKNOWN_ADDRESS`: the peer is private, and a header shows that it forwards.
+    A client outside cannot bring this about.
     """
     proxies = conf.get_settings().rates.num_proxies if proxies is None else proxies
+
     if proxies > 0 and headers is not None:
         # Several headers are one list (RFC 9110, section 5.3), which the server has joined.
         chain = headers.get(b"x-forwarded-for", b"").decode("latin-1").rsplit(",", proxies)[-proxies:]

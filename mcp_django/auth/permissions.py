@@ -1,4 +1,4 @@
-"""Permissions that are no Django permissions, for the `permission=` of declarations.
+"""Permission functions for `permission=` of declarations.
 
 @tool(permission=in_group("editors", "translators"))
 def publish(number: int) -> str: ...
@@ -9,14 +9,17 @@ from typing import Any
 
 
 def in_group(*names: str) -> Callable[[Any], Awaitable[bool]]:
-    """A permission that users have who are in one of these groups, superusers included only if they are in one.
+    """Return a permission for users in at least one of these groups.
 
-    For several groups at once ask for each: `permission=[in_group("editors"), in_group("night shift")]`. Raises
-    TypeError when there is no name, or what is given is none.
+    Superusers need to be in a group as well. To require several groups at once, list them:
+    `permission=[in_group("editors"), in_group("night shift")]`.
+
+    Raises:
+        TypeError: no name, or an invalid one.
     """
     given: tuple[Any, ...] = names
     if not given or not all(isinstance(name, str) and name for name in given):
-        raise TypeError("in_group() takes names of groups, such as in_group('editors')")
+        raise TypeError("in_group() requires names of groups, such as in_group('editors')")
 
     async def is_member(principal: Any) -> bool:
         return bool(await principal.ain_group(*names))

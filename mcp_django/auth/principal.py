@@ -1,7 +1,7 @@
-"""Who asks.
+"""Principals: authenticated callers and their permissions.
 
-A principal is made when a credential is verified and does not change; the next verification makes a new one. What its
-user may do is Django's to say at any time: answers are kept on the principal for a moment only.
+A principal is created when a credential is verified, and is immutable. The next verification creates a new one. Django
+decides at any time which permissions the user has; the principal caches results for `PERMISSION_CACHE_SECONDS`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,11 +15,11 @@ from mcp_django.aio.clock import monotonic
 from mcp_django.server import ports
 
 LOCAL: Final = "local"
-"""The kind, and the key, of the local principal."""
+"""Kind and key of the local principal."""
 ISSUER: Final = "django"
-"""The issuer of what this project vouches for by itself; its subjects are primary keys of users."""
+"""Issuer of this project's own credentials. Subjects are primary keys of users."""
 FRESH = 10.0
-"""Seconds for which a permission that was asked for is not asked for again."""
+"""Seconds for which the result of a permission check is cached on a principal."""
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
@@ -28,27 +28,27 @@ class Principal:
     """An authenticated caller: `subject` at `issuer`, through the client `client_id`."""
 
     issuer: str
-    """Who vouches for the caller; what verifies it decides."""
+    """Authority that identifies the caller. The verifier sets it."""
     subject: str
-    """The caller, unique at the issuer."""
+    """Identifier of the caller, unique at the issuer."""
     client_id: str = ""
-    """The program that the caller uses."""
+    """Identifier of the program that the caller uses."""
     user: Any = None
-    """The Django user it acts as; None or AnonymousUser for nobody."""
+    """Django user that the principal acts as; None or AnonymousUser without one."""
     scopes: frozenset[str] = frozenset()
-    """What was delegated to the client. The local principal holds every scope."""
+    """Scopes delegated to the client. The local principal holds every scope."""
     expires_at: float | None = None
-    """When the credential expires, in seconds since the epoch; None when it does not."""
+    """Expiry of the credential in seconds since the epoch; None without one."""
     kind: str = "token"
-    """What sort of credential it was: "local", "token", or a verifier's own word."""
+    """Kind of the credential: "local", "token", or a name chosen by the verifier."""
     token_id: Any = None
-    """The credential's name, to look it up by. Never the credential."""
+    """Identifier of the credential, for look-ups. Never the credential itself."""
     audience: str | None = None
-    """The server it was made for; None for every one."""
+    """Server that the credential was issued for; None for every server."""
     claims: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
-    """What else the issuer said."""
+    """Further claims of the issuer."""
     key: str = field(init=False)
-    """`issuer|subject|client`: what sessions, sealed states and limits are bound to."""
+    """`issuer|subject|client`: the owner of sessions, sealed states and limits."""
     _rights: "_Rights" = field(init=False)
 
     def __post_init__(self) -> None:
@@ -62,10 +62,10 @@ class Principal:
 
     @property
     def owner(self) -> str | None:
-        """`issuer|subject`: whose lasting data it may see, whichever client is used.
+        """Return `issuer|subject`: the owner of lasting data, whichever client is used.
 
-        The local principal is the user that it acts as. None for nobody in particular, who owns nothing: the local
-        principal without a user, or a subject without a name.
+        The local principal owns the data of the user that it acts as. None owns nothing: the local principal without a
+        user, or an empty subject.
         """
         if self.kind == LOCAL:
             return owner_of(self.user)
@@ -73,18 +73,18 @@ class Principal:
 
     @property
     def is_local(self) -> bool:
-        """Is this the local principal, who may do everything?"""
+        """Return True if this is the local principal, which may do everything."""
         return self.kind == LOCAL
 
     def has_scopes(self, scopes: Iterable[str]) -> bool:
-        """Does it hold all of these?"""
+        """Return True if the principal holds all of `scopes`."""
         return self.kind == LOCAL or self.scopes.issuperset(scopes)
 
     def has_perm(self, permission: str, obj: Any = None) -> bool:
-        """Does the user have this Django permission ("app.codename")? May ask the database: for threads.
+        """Return True if the user has this Django permission ("app.codename").
 
-        With `obj` the project's backends are asked about that object, each time. Django's own knows of no permissions
-        for single objects and says no.
+        May query the database, so call it in a thread. With `obj` the project's authentication backends are queried
+        about that object each time. Django's own backend knows no permissions for single objects and returns False.
         """
         if self.kind == LOCAL:
             return True
@@ -94,32 +94,38 @@ class Principal:
         return self._rights.ask(permission) if known is None else known
 
     async def aperm(self, permission: str, obj: Any = None) -> bool:
-        """`has_perm` for async code."""
+        """Return the result of `has_perm` in async code."""
         known = self.known_perm(permission) if obj is None or self.kind == LOCAL else None
         return await _has_perm(self, permission, obj) if known is None else known
 
     def in_group(self, *names: str) -> bool:
-        """Is the user in one of these groups? The local principal is in all. May ask the database: for threads."""
+        """Return True if the user is in one of these groups.
+
+        The local principal is in all groups. May query the database, so call it in a thread.
+        """
         return self.kind == LOCAL or not self.groups().isdisjoint(names)
 
     async def ain_group(self, *names: str) -> bool:
-        """`in_group` for async code."""
+        """Return the result of `in_group` in async code."""
         if self.kind == LOCAL:
             return True
         known = self.known_groups()
         return not (await _groups(self) if known is None else known).isdisjoint(names)
 
     def groups(self) -> frozenset[str]:
-        """The names of the user's groups. May ask the database: for threads."""
+        """Return the names of the user's groups.
+
+        May query the database, so call it in a thread.
+        """
         known = self.known_groups()
         return self._rights.ask_groups() if known is None else known
 
     def known_groups(self) -> frozenset[str] | None:
-        """The answer of `groups` if it is known without asking anybody; else None."""
+        """Return the cached result of `groups`, or None. No I/O."""
         return self._rights.known_groups()
 
     def known_perm(self, permission: str) -> bool | None:
-        """The answer of `has_perm` if it is known without asking anybody; else None."""
+        """Return the cached result of `has_perm`, or None. No I/O."""
         return True if self.kind == LOCAL else self._rights.known(permission)
 
 
@@ -128,29 +134,35 @@ _groups = sync_to_async(Principal.groups, thread_sensitive=True)
 
 
 class _EveryScope(frozenset[str]):
-    """Holds any scope."""
+    """A set that contains any scope."""
 
     def issuperset(self, other: Iterable[object]) -> bool:
         return True
 
 
 EVERY_SCOPE: Final = _EveryScope()
-"""What a user holds who is no client's: nothing was delegated, so nothing is held back."""
+"""Scopes of a user who acts without a client.
+
+Nothing was delegated, so no scope is withheld.
+"""
 
 
 def owner_of(user: Any) -> str | None:
-    """The `Principal.owner` of a Django user who comes with a token of this project, or through one of its commands.
-    None for nobody: None, AnonymousUser, a user without a row.
+    """Return the `Principal.owner` of a Django user.
 
-    With it views, tasks and tests find what handlers keep for the user.
+    This project's tokens and commands use the same owner.
+
+    With it views, tasks and tests find data that handlers store for the user. None without a row: None, AnonymousUser,
+    or an unsaved user.
     """
     pk = getattr(user, "pk", None)
     return None if pk is None else f"{ISSUER}|{_escaped(str(pk))}"
 
 
 def groups_of(user: Any) -> frozenset[str]:
-    """The names of the groups of a user; none of nobody, of who is not active, and of a user model without groups. Asks
-    the database.
+    """Return the names of the groups of a user. Queries the database.
+
+    Empty for None, for unsaved and inactive users, and for a user model without groups.
     """
     if user is None or getattr(user, "pk", None) is None or not getattr(user, "is_active", False):
         return frozenset()
@@ -159,28 +171,35 @@ def groups_of(user: Any) -> frozenset[str]:
 
 
 def local_principal(user: Any = None) -> Principal:
-    """The principal who comes from this machine and may do everything; handlers see it act as `user`."""
+    """Build the principal of callers on this machine, which may do everything.
+
+    Handlers see it act as `user`.
+    """
     return Principal(issuer=LOCAL, subject=LOCAL, user=user, kind=LOCAL)
 
 
 def is_as_good(now: ports.Principal, before: ports.Principal) -> bool:
-    """Is whom a credential was verified for again still the same, with all the scopes from before? What was opened with
-    it, and goes on, asks for permission with those.
+    """Return True if `current` is the principal `previous`, with at least its scopes.
+
+    A stream or connection that was opened with the credential keeps using those scopes for its permission checks.
     """
     return now.key == before.key and now.scopes >= before.scopes
 
 
 def forget_rights() -> None:
-    """Ask anew what users may do, in this process: something was granted or taken away."""
+    """Invalidate the cached permissions of all principals in this process.
+
+    Call it when a permission was granted or revoked.
+    """
     _Rights.changes += 1
 
 
 class _Rights:
-    """What one user may do, as far as it was asked in the last moments."""
+    """Cached permissions and groups of one user."""
 
     __slots__ = ("_answers", "_changes", "_groups", "_until", "_user")
     changes = 0
-    """How often this process has heard that rights changed."""
+    """Number of invalidations in this process."""
 
     def __init__(self, user: Any) -> None:
         self._user = user
@@ -216,14 +235,17 @@ class _Rights:
         return found
 
     def _renew(self) -> None:
-        """A user object remembers its permissions for as long as it lives, so that another one has to be asked."""
+        """Clear the cache and reload the user.
+
+        A user object caches its permissions for its lifetime.
+        """
         user, self._answers, self._groups = self._user, {}, None
         self._until, self._changes = monotonic() + FRESH, self.changes
         if getattr(user, "pk", None) is not None:
-            # Not type(user): that of a lazy object is the wrapper.
+            # Not type(user): the type of a lazy object is the wrapper.
             self._user = user.__class__._default_manager.filter(pk=user.pk).first()
 
 
 def _escaped(part: str) -> str:
-    """One part of a key, which must not be able to look like two."""
+    """Escape one part of a key, so that it cannot contain a separator."""
     return part.replace("%", "%25").replace("|", "%7C") if "|" in part or "%" in part else part

@@ -1,4 +1,4 @@
-"""What authentication looks at of a request, whichever way it came in."""
+"""Transport-independent view of a request, as authentication needs it."""
 
 from collections.abc import Mapping
 from http.cookies import CookieError
@@ -10,31 +10,43 @@ from django.http.cookie import parse_cookie
 from mcp_django.protocol.headers import Headers
 
 LONGEST_QUERY = 8192
-"""Bytes of a query string that are looked through for a ticket."""
+"""Maximum number of query string bytes that are searched for a ticket."""
 TICKET = "ticket"
-"""The parameter of a socket's URL that brings one."""
+"""Name of the query parameter that carries a ticket."""
 
 
 class AuthRequest(NamedTuple):
-    """A request as far as it says who sends it, and to which resource."""
+    """The parts of a request that identify its sender and its target."""
 
     headers: Headers
     peer: str | None = None
-    """The client's address; None when the server does not say."""
+    """Address of the client; None when the server reports none."""
     method: str = "GET"
-    """The HTTP method; what opens a socket or stands for a pipe is a GET."""
+    """HTTP method; GET for the handshake of a socket and for a pipe."""
     kwargs: Mapping[str, Any] | None = None
-    """What the path of the endpoint captured."""
+    """Values captured by the path of the endpoint."""
     scheme: str = "http"
-    """"http" or "https", as the server says; the project's SECURE_PROXY_SSL_HEADER is not applied yet."""
+    """"http" or "https", as the server reports it.
+
+    SECURE_PROXY_SSL_HEADER of the project is not applied yet.
+    """
     query: bytes = b""
-    """The query string of a socket's handshake, which may bring a ticket; empty for everything else."""
+    """Query string of a socket's handshake, which may carry a ticket.
+
+    Empty for other requests.
+    """
     is_socket: bool = False
-    """Is it a handshake? Browsers send cookies with those of any page, so that none counts there."""
+    """True for a WebSocket handshake.
+
+    Browsers send cookies with handshakes of any page, so cookies are ignored there.
+    """
 
     @property
     def cookies(self) -> dict[str, str]:
-        """By name, read when they are asked for. Several headers are one (RFC 9113, section 8.2.3)."""
+        """Cookies by name, parsed on access.
+
+        Several Cookie headers are one (RFC 9113, section 8.2.3).
+        """
         raw = self.headers.get(b"cookie")
         if raw is None:
             return {}
@@ -45,14 +57,17 @@ class AuthRequest(NamedTuple):
 
     @property
     def ticket(self) -> str | None:
-        """The ticket in the query; None without one. A query with two has none that could be trusted, so it is ""."""
+        """Ticket in the query; None without one.
+
+        "" with more than one, because none of them can be trusted.
+        """
         if not self.query:
             return None
         found = [value for name, value in self.parameters() if name == TICKET]
         return None if not found else found[0] if len(found) == 1 else ""
 
     def parameters(self) -> list[tuple[str, str]]:
-        """The names and values of the query, as far as it is looked at."""
+        """Return names and values of the query, within `MAX_QUERY_BYTES`."""
         text = self.query[:LONGEST_QUERY].decode("latin-1")
         try:
             return parse_qsl(text, keep_blank_values=True, max_num_fields=100)
