@@ -1,9 +1,9 @@
-"""The `MCP` setting. Its keys are described in `options`.
+"""The `MCP` setting and the accessors of Django's settings.
 
-The setting is read when it is needed, never at import, and kept until `setting_changed` says it is another. A key that
-nobody knows is ignored at run time and reported by the system checks, with a suggestion; with a wrong type or value
-nothing is served. Nothing else in the package imports `django.conf`: what it needs of Django's settings it asks for
-here.
+`options` describes the keys. The setting is read on first use, never at import, and cached until `setting_changed`. An
+unknown key is ignored at run time; system checks report it with a suggestion. While a value has a wrong type or range,
+every request fails. No other module of the package imports `django.conf`; they read Django's settings through this
+module.
 """
 
 import functools
@@ -34,15 +34,18 @@ from mcp_django.conf.sections import (
 
 S = TypeVar("S")
 OAUTH: Final = "mcp_django.contrib.oauth"
-"""The app that has the embedded authorization server."""
+"""The app that contains the embedded authorization server."""
 
 
 class _Reading(NamedTuple):
-    """The setting with every wrong value replaced by its default, and what was wrong."""
+    """The parsed setting and its problems.
+
+    Every invalid value is replaced by its default.
+    """
 
     settings: Settings
     sections: Mapping[str, Any]
-    """Those of other apps, by key."""
+    """Sections of other apps, by key."""
     problems: tuple[Problem, ...]
 
 
@@ -51,7 +54,11 @@ _SECTIONS: dict[str, type[Any]] = {}
 
 @functools.cache
 def get_settings() -> Settings:
-    """The `MCP` setting. Raises ImproperlyConfigured, naming every value that cannot be used."""
+    """Return the parsed `MCP` setting.
+
+    Raises:
+        ImproperlyConfigured: invalid values; the message names all of them.
+    """
     reading = _read()
     wrong = [f"{problem.path} {problem.message}" for problem in reading.problems if not problem.unknown]
     if wrong:
@@ -60,8 +67,10 @@ def get_settings() -> Settings:
 
 
 def register_settings(key: str, section: type[S]) -> Callable[[], S]:
-    """Give an app a section of the setting: `MCP[key]`, a dict, is read into the dataclass `section`. Returns what
-    gives its present value; call it when an option is needed.
+    """Register a section of the setting for an app.
+
+    The dict `MCP[key]` is read into the dataclass `section`. Return a function that returns the current section. Call
+    it each time an option is needed.
 
         @dataclass(frozen=True, kw_only=True)
         class ShopSettings:
@@ -70,93 +79,115 @@ def register_settings(key: str, section: type[S]) -> Callable[[], S]:
 
         get_settings = register_settings("SHOP", ShopSettings)  # MCP = {"SHOP": {"MOST": 20}}
 
-    Each field is a key, in capitals, and has a default. Its type says what is taken: bool, int, float, str,
-    `tuple[str, ...]` (a list of them), each `| None`; or `Annotated` with a function that takes what was written and
-    returns the value, or raises a ValueError whose text is read after the option's name ("must be above 0"). System
-    checks report what is wrong and misspelt, as for the other options; while a value is wrong, nothing is served, and
-    the default stands in for it here.
+    Each field is a key, in capitals, and has a default. Allowed types are bool, int, float, str, `tuple[str, ...]`
+    (written as a list), each with `| None`, or `Annotated` with a reader function. A reader takes the written value and
+    returns the option's value, or raises ValueError. Its message follows the option's name ("must be above 0").
 
-    Call it once, where the app's models are. Raises ValueError for a key that is taken or no word in capitals,
-    TypeError for a section that is no such dataclass.
+    System checks report invalid values and misspelt keys. While a value is invalid, every request fails, and this
+    section contains the default instead.
+
+    Call it once, in the module of the app's models.
+
+    Raises:
+        ValueError: `key` is taken, or not a word in capitals.
+        TypeError: `section` is not such a dataclass.
     """
+
     if not re.fullmatch(r"[A-Z][A-Z0-9_]*", key):
-        raise ValueError(f"{key!r} is no key for a section: it is a word in capitals")
+        raise ValueError(f"{key!r} is not a valid key for a section: use a word in capitals")
     taken = _SECTIONS.get(key, section)
     if key.lower() in {option.name for option in fields(Settings)} or taken.__qualname__ != section.__qualname__:
-        raise ValueError(f"MCP[{key!r}] has a meaning already")
+        raise ValueError(f"MCP[{key!r}] is already in use")
     if not is_dataclass(section):
-        raise TypeError(f"{section!r} is no dataclass")
+        raise TypeError(f"{section!r} is not a dataclass")
     for name, hint in get_type_hints(section, include_extras=True).items():
         reader_of(hint, f"{section.__qualname__}.{name}")
-    section()  # each field has a default
+    section()  # raises TypeError for a field without a default
     _SECTIONS[key] = section
     forget()
     return lambda: cast(S, _read().sections[key])
 
 
 def problems() -> list[Problem]:
-    """Everything wrong with the setting, unknown keys included, in the order it is written."""
+    """Return all problems of the setting, in its order.
+
+    Unknown keys are included.
+    """
     return list(_read().problems)
 
 
 def is_usable() -> bool:
-    """Can the setting be read? Keys that mean nothing do no harm."""
+    """Return True if all values of the setting are valid. Unknown keys are allowed."""
     return all(problem.unknown for problem in problems())
 
 
 def autodiscover_modules() -> tuple[str, ...]:
-    """`AUTODISCOVER_MODULES`. Read at startup, so wrong values elsewhere are left for the system checks to report."""
+    """Return `AUTODISCOVER_MODULES`.
+
+    It is read at startup, so invalid values elsewhere are left to the system checks.
+    """
     return _read().settings.autodiscover_modules
 
 
 def servers() -> Mapping[str, ServerSettings]:
-    """`SERVERS` for the URLconf, which the system checks read: wrong values are left for them to report."""
+    """Return `SERVERS` for the URLconf.
+
+    The system checks import the URLconf, so invalid values are left for them to report.
+    """
     return _read().settings.servers
 
 
 def orm_style() -> str:
-    """`ORM_STYLE`. Read while the project's modules are imported, so wrong values elsewhere are left for the system
-    checks to report.
+    """Return `ORM_STYLE`.
+
+    It is read while modules of the project are imported, so invalid values elsewhere are left to the system checks.
     """
     return _read()[0].orm_style
 
 
 def debug() -> bool:
-    """Is DEBUG on?"""
+    """Return DEBUG."""
     return bool(django_settings.DEBUG)
 
 
 def uses_i18n() -> bool:
-    """USE_I18N."""
+    """Return USE_I18N."""
     return bool(django_settings.USE_I18N)
 
 
 def language_code() -> str:
-    """LANGUAGE_CODE."""
+    """Return LANGUAGE_CODE."""
     return str(django_settings.LANGUAGE_CODE)
 
 
 def root_urlconf() -> Any:
-    """ROOT_URLCONF: a module's name, or whatever else Django's resolver takes; None where there is none."""
+    """Return ROOT_URLCONF: a module's name or another value for Django's resolver.
+
+    None if unset.
+    """
     return getattr(django_settings, "ROOT_URLCONF", None)
 
 
 def auth_names() -> tuple[str, ...]:
-    """Who may call, by the names of `AUTH`. Where that says nothing and there is an embedded authorization server,
-    bearers of its tokens and of personal ones.
+    """Return the names in `AUTH`.
+
+    Default with an embedded authorization server: its tokens and personal tokens.
     """
     return get_settings().auth or (("oauth", "token") if issuer() else ())
 
 
 def issuer() -> str | None:
-    """The issuer of the embedded authorization server (`OAUTH2_PROVIDER["OIDC_ISS_ENDPOINT"]`); None without one."""
+    """Return the issuer of the embedded authorization server, or None.
+
+    It is `OAUTH2_PROVIDER["OIDC_ISS_ENDPOINT"]`.
+    """
     toolkit = getattr(django_settings, "OAUTH2_PROVIDER", None)
     found = toolkit.get("OIDC_ISS_ENDPOINT") if isinstance(toolkit, Mapping) and apps.is_installed(OAUTH) else None
     return found if isinstance(found, str) and found else None
 
 
 def issuers() -> tuple[str, ...]:
-    """The authorization servers whose tokens `AUTH` takes, the embedded one first."""
+    """Return the issuers whose tokens `AUTH` accepts, the embedded one first."""
     names, own = auth_names(), issuer()
     embedded = (own,) if own is not None and "oauth" in names else ()
     others = [one.issuer for one in get_settings().issuers] if "external" in names else []
@@ -164,7 +195,7 @@ def issuers() -> tuple[str, ...]:
 
 
 def origin() -> str | None:
-    """`ORIGIN`, or that of the embedded authorization server's issuer; None where neither is known."""
+    """Return `ORIGIN`, or the origin of the embedded server's issuer, or None."""
     written, own = get_settings().origin, issuer()
     if written is not None or own is None:
         return written
@@ -173,50 +204,53 @@ def origin() -> str | None:
 
 
 def login_url() -> str:
-    """LOGIN_URL: a path, a URL, or the name of a view."""
+    """Return LOGIN_URL: a path, a URL, or the name of a view."""
     return str(django_settings.LOGIN_URL)
 
 
 def session_cookie_name() -> str:
-    """SESSION_COOKIE_NAME."""
+    """Return SESSION_COOKIE_NAME."""
     return str(django_settings.SESSION_COOKIE_NAME)
 
 
 def session_engine() -> str:
-    """SESSION_ENGINE: the module whose SessionStore holds the sessions of the site."""
+    """Return SESSION_ENGINE: the module of the site's SessionStore."""
     return str(django_settings.SESSION_ENGINE)
 
 
 def force_script_name() -> str:
-    """FORCE_SCRIPT_NAME; empty when it is not set."""
+    """Return FORCE_SCRIPT_NAME; empty if unset."""
     return django_settings.FORCE_SCRIPT_NAME or ""
 
 
 def secret_keys() -> list[str]:
-    """SECRET_KEY, which seals, followed by SECRET_KEY_FALLBACKS, which only open."""
+    """Return SECRET_KEY, followed by SECRET_KEY_FALLBACKS.
+
+    The first key seals; the others only unseal.
+    """
     keys = [django_settings.SECRET_KEY, *django_settings.SECRET_KEY_FALLBACKS]
     return [key.decode("latin-1") if isinstance(key, bytes) else key for key in keys]
 
 
 def allowed_hosts() -> list[str]:
-    """ALLOWED_HOSTS, or what Django puts in its place while it is empty and DEBUG is on."""
+    """Return ALLOWED_HOSTS, or Django's substitute while it is empty and DEBUG is on."""
     if django_settings.DEBUG and not django_settings.ALLOWED_HOSTS:
         return [".localhost", "127.0.0.1", "[::1]"]
     return list(django_settings.ALLOWED_HOSTS)
 
 
 def csrf_trusted_origins() -> list[str]:
-    """CSRF_TRUSTED_ORIGINS."""
+    """Return CSRF_TRUSTED_ORIGINS."""
     return list(django_settings.CSRF_TRUSTED_ORIGINS)
 
 
 def atomic_databases() -> tuple[str, ...]:
-    """The aliases of the databases that have ATOMIC_REQUESTS."""
+    """Return the aliases of the databases with ATOMIC_REQUESTS."""
     return tuple(name for name, options in django_settings.DATABASES.items() if options.get("ATOMIC_REQUESTS"))
 
 
 def user_model_name() -> str:
-    """AUTH_USER_MODEL."""
+    """Return AUTH_USER_MODEL."""
     return django_settings.AUTH_USER_MODEL
 
 
@@ -240,7 +274,7 @@ def _read() -> _Reading:
 
 
 def forget() -> None:
-    """Read the setting anew when it is next needed."""
+    """Clear the cached setting. It is read again on next use."""
     _read.cache_clear()
     get_settings.cache_clear()
 

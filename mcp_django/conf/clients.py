@@ -1,5 +1,6 @@
-"""`MCP["CLIENTS"]`: the servers that this project uses, by alias. Each field of `ClientSettings` is a key of an entry,
-in capitals.
+"""Settings of `MCP["CLIENTS"]`: the servers that this project uses, by alias.
+
+Each field of `ClientSettings` is a key of an entry, in capitals.
 """
 
 import re
@@ -41,42 +42,44 @@ from mcp_django.conf.readers import (
 from mcp_django.protocol.revisions import REVISIONS
 
 CLIENT_ALIAS: Final = r"[a-z](?:[a-z0-9-]|_(?=[a-z0-9-])){0,31}"
-"""Small letters, digits, - and _, 32 at most. It comes before "__" in the names of tools: so it has no "__" itself, and
-ends in none."""
+"""Pattern of aliases: small letters, digits, - and _, at most 32.
+
+The alias precedes "__" in the names of tools, so it neither contains "__" nor ends with "_".
+"""
 SCHEMES: Final = {"http": "http", "https": "http", "ws": "websocket", "wss": "websocket"}
-"""The transport that a URL means by itself."""
+"""Default transport by URL scheme."""
 CLIENT_TRANSPORTS: Final = ("http", "sse", "websocket")
 AUTH_TYPES: Final = ("bearer", "oauth", "client_credentials")
 OWNERS: Final = ("user", "project")
 RESERVED: Final = frozenset(
     {"host", "content-length", "content-type", "transfer-encoding", "connection", "upgrade", "accept", "last-event-id"}
 )
-"""Headers that the transports write, besides those that begin with "mcp-"."""
+"""Headers set by the transports, in addition to those that begin with "mcp-"."""
 
 
 class WrongPart(WrongSecret):
-    """Something inside of the value cannot be used; neither is shown."""
+    """A part of the value is invalid. Neither the part nor the value is shown."""
 
 
 def server_url(raw: Any) -> str:
-    # Never shown: a query may be a key.
+    # Never shown: the query may contain a key.
     if not isinstance(raw, str) or not raw.isascii() or not raw.isprintable() or " " in raw or "\\" in raw:
         raise WrongPart("must be an absolute URL: https, http, wss or ws")
     try:
         parts = urlsplit(raw)
-        parts.port  # noqa: B018  # raises for what is no port
+        parts.port  # noqa: B018  # raises for an invalid port
     except ValueError:
         raise WrongPart("must be an absolute URL: https, http, wss or ws") from None
     if parts.scheme not in SCHEMES or not parts.hostname:
         raise WrongPart("must be an absolute URL: https, http, wss or ws")
     if "@" in parts.netloc or "#" in raw:
-        raise WrongPart("must have no credentials before the host and no fragment; credentials go to AUTH or HEADERS")
+        raise WrongPart("must not contain credentials or a fragment; set credentials in AUTH or HEADERS")
     return raw
 
 
 def program(raw: Any) -> tuple[str, ...]:
     if isinstance(raw, str):
-        raise WrongSecret("must be a list, such as ['npx', '-y', 'a-server']; no shell takes it apart")
+        raise WrongSecret("must be a list, such as ['npx', '-y', 'a-server']; it is not run in a shell")
     if not isinstance(raw, list | tuple) or not raw:
         raise WrongSecret("must be a list of the program and its arguments")
     parts = tuple(fspath(part) if isinstance(part, PathLike) else part for part in raw)
@@ -135,107 +138,157 @@ def _nothing() -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientAuth:
-    """`AUTH` of an entry: by which credential the server is used."""
+    """`AUTH` of an entry: the credential for the server."""
 
     type: Annotated[str | None, optional(one_of(AUTH_TYPES))] = None
-    """"bearer": TOKEN, or what TOKEN_FUNCTION returns. "oauth": a token that a person allows (authorization code with
-    PKCE). "client_credentials": a token for the project itself (OAuth). It has to be given."""
+    """Type of the credential. Required.
+
+    "bearer": TOKEN, or the result of TOKEN_FUNCTION. "oauth": a token that a user grants (authorization code with
+    PKCE). "client_credentials": an OAuth token of the project itself.
+    """
     per: Annotated[str | None, optional(one_of(OWNERS))] = None
-    """Whose credential it is. "user": each user of this site has one, and a connection of their own. "project": one for
-    all. None: "user" for "oauth", "project" for the others."""
+    """Owner of the credential: "user" or "project".
+
+    "user": each user of this site has a credential and a connection. "project": all users share one. None: "user" for
+    "oauth", "project" otherwise.
+    """
     token: Annotated[str | None, optional(secret)] = field(default=None, repr=False)
-    """The token of "bearer"."""
+    """Token of "bearer"."""
     token_function: OptionalDotted = None
-    """Dotted path of a function of the user (None where PER is "project") that returns the token of "bearer", or None
-    where there is none. Asked, in a thread, for each connection and again when the server refuses the token."""
+    """Dotted path of a function of the user that returns the token of "bearer".
+
+    It may return None. The user is None where PER is "project". The function runs in a thread, for each connection and
+    again when the server rejects the token.
+    """
     client_id: OptionalText = None
-    """OAuth: what this project is called there. None, for "oauth": it registers itself, or is described by
-    CLIENT_METADATA_URL."""
+    """OAuth client identifier of this project.
+
+    None, for "oauth": the project registers itself, or CLIENT_METADATA_URL describes it.
+    """
     client_secret: Annotated[str | None, optional(secret)] = field(default=None, repr=False)
-    """OAuth: by which secret it is known."""
+    """OAuth client secret."""
     client_auth: Annotated[str, one_of(CLIENT_AUTH)] = "basic"
-    """How that is sent: in the header ("basic") or in the form ("post")."""
+    """Transmission of the secret: in the header ("basic") or in the form ("post")."""
     private_key: Annotated[str | None, optional(secret)] = field(default=None, repr=False)
-    """"client_credentials": the key (PEM) that this project proves itself with, instead of a secret."""
+    """Private key (PEM) for "client_credentials", used instead of a secret."""
     algorithm: Annotated[str, one_of(ALGORITHMS)] = "RS256"
-    """How it signs."""
+    """Signature algorithm for the private key."""
     issuer: Annotated[str | None, optional(issuer_name)] = None
-    """OAuth: the authorization server that gave the CLIENT_ID. A secret goes to no other, whatever the server says, so
-    it has to be named where there is one."""
+    """Authorization server that issued the CLIENT_ID.
+
+    Required with a secret. The secret is sent to no other authorization server, whatever the MCP server announces.
+    """
     client_metadata_url: Annotated[str | None, optional(provider_url)] = None
-    """"oauth": an https URL where this project is described as a client, for authorization servers that read it."""
+    """URL (https) of the client metadata of this project, for "oauth".
+
+    Only some authorization servers read it.
+    """
     client_name: OptionalText = None
-    """"oauth": what people read when they are asked to allow it. None: "Django"."""
+    """Client name on the consent page, for "oauth". None: "Django"."""
     scopes: Scopes = ()
-    """OAuth: scopes to ask for. Nothing, here (): those the server names."""
+    """OAuth scopes to request. Empty: the scopes that the server names."""
 
     @property
     def per_user(self) -> bool:
-        """Has each user a credential, and so a connection?"""
+        """Return True if each user has a separate credential and connection."""
         return (self.per or ("user" if self.type == "oauth" else "project")) == "user"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
-    """One entry. It says where a server is and how it is used; give it a URL or a COMMAND."""
+    """An entry of `MCP["CLIENTS"]`: location and use of a server.
+
+    Requires a URL or a COMMAND.
+    """
 
     alias: Text = ""
-    """The key of the entry; no option."""
+    """Key of the entry; not an option."""
     url: Annotated[str | None, optional(server_url)] = field(default=None, repr=False)
-    """Where the server is: https:// or http://, wss:// or ws://."""
+    """URL of the server: https:// or http://, wss:// or ws://."""
     transport: Annotated[str | None, optional(one_of(CLIENT_TRANSPORTS))] = None
-    """"http" (Streamable HTTP), "sse" (HTTP+SSE, of older servers) or "websocket". None: what the URL means by itself,
-    "http" or "websocket"."""
+    """Transport: "http", "sse" or "websocket".
+
+    "http" is Streamable HTTP; "sse" is HTTP+SSE, of older servers. None: the default of the URL's scheme, "http" or
+    "websocket".
+    """
     headers: Annotated[Mapping[str, str], header_values] = field(default_factory=_nothing, repr=False)
     """Headers of every request."""
     auth: ClientAuth | None = None
-    """See ClientAuth. None: no credential but what HEADERS has."""
+    """Credential, see `ClientAuth`. None: only the credentials in HEADERS."""
     command: Annotated[tuple[str, ...] | None, optional(program)] = field(default=None, repr=False)
-    """A program that is started and spoken to by its standard input and output, and its arguments: a list."""
+    """Program and its arguments, as a list.
+
+    It communicates over standard input and output.
+    """
     cwd: Annotated[str | None, optional(directory)] = None
-    """Where the program is started. None: where this process is."""
+    """Working directory of the program. None: that of this process."""
     env: Annotated[Mapping[str, str], environment] = field(default_factory=_nothing, repr=False)
-    """Variables of its environment, besides the few that every program needs (PATH, HOME, …). It gets no others: those
-    of this process may be secrets."""
+    """Additional environment variables of the program.
+
+    It also gets the few that every program needs (PATH, HOME, …), but no other variables of this process, because they
+    may be secrets.
+    """
     protocol_version: Annotated[str | None, optional(one_of((*ERAS, *REVISIONS)))] = None
-    """The revision to speak, or an era, "handshake" or "stateless". None: the newest that both know."""
+    """Protocol revision, or an era, "handshake" or "stateless".
+
+    None: the newest common revision.
+    """
     timeout: Seconds = 60.0
-    """Seconds a call may take, unless the call says otherwise."""
+    """Default timeout of a call in seconds."""
     startup_timeout: Seconds = 30.0
-    """Seconds until the server must have been reached and have answered."""
+    """Seconds until the server must have responded for the first time."""
     max_retries: Annotated[int, integer(0, 100)] = 3
-    """How often a connection that failed is tried again, each time after a longer while."""
+    """Maximum number of retries of a failed connection, with increasing delays."""
     backoff: SecondsOrZero = 10.0
-    """Seconds, after a server could not be reached, for which calls fail at once instead of trying it again. It doubles
-    with each further failure, to 16 times as long."""
+    """Seconds for which calls fail at once after the server was unreachable.
+
+    The time doubles with each further failure, up to 16 times.
+    """
     idle: OptionalSeconds = 300.0
-    """Seconds without a call after which a connection is closed, and a program ended. The next call makes it anew.
-    None: it stays."""
+    """Seconds without a call after which a connection is closed and a program stopped.
+
+    The next call connects again. None: never.
+    """
     max_owners: Count = 100
-    """Connections of single users that one process keeps. One more closes the one that was used longest ago."""
+    """Maximum number of connections of single users in one process.
+
+    A further one closes the least recently used.
+    """
     tools: Annotated[tuple[str, ...], several(word)] = ("*",)
-    """Names of the tools that `Bridge.from_settings` takes over; * stands for anything."""
+    """Names of the tools that `Bridge.from_settings` includes; * matches anything."""
     roots: Annotated[tuple[str, ...], root_uris] = ()
-    """Directories that the server is told it may look at: absolute paths or file:// URIs. It is told; nothing holds it
-    to them."""
+    """Directories announced to the server as roots: absolute paths or file:// URIs.
+
+    The list is information only; the server's access is not restricted to them.
+    """
     sampling: OptionalDotted = None
-    """Dotted path of a function that answers the server's `sampling/createMessage`. None: it may not ask."""
+    """Dotted path of the handler of the server's `sampling/createMessage`.
+
+    None: not offered.
+    """
     elicitation: OptionalDotted = None
-    """Dotted path of a function that answers the server's `elicitation/create`. None: it may not ask."""
+    """Dotted path of the handler of the server's `elicitation/create`.
+
+    None: not offered.
+    """
     log_level: OptionalLevel = None
-    """The least level of log messages that the server is asked for. None: what it likes."""
+    """Minimum level of log messages requested from the server.
+
+    None: the server's default.
+    """
 
     @property
     def kind(self) -> str:
-        """The transport: "stdio", "http", "sse" or "websocket"."""
+        """Transport: "stdio", "http", "sse" or "websocket"."""
         if self.command is not None:
             return "stdio"
         return self.transport or SCHEMES[urlsplit(self.url or "http:").scheme]
 
     @property
     def place(self) -> str:
-        """Where the server is, for people: a URL without its query, or a program without its arguments, either of
-        which may be a secret.
+        """Location of the server, for people.
+
+        A URL without its query, or a program without its arguments, because either may contain a secret.
         """
         if self.command is not None:
             more = len(self.command) - 1
@@ -245,25 +298,28 @@ class ClientSettings:
 
     @property
     def per_user(self) -> bool:
-        """Has each user a credential, and so a connection?"""
+        """Return True if each user has a separate credential and connection."""
         return self.auth is not None and self.auth.per_user
 
     @property
     def has_credentials(self) -> bool:
-        """Does it send what others should not read?"""
+        """Return True if requests contain secrets."""
         return self.auth is not None or bool(self.headers) or "?" in (self.url or "")
 
     @property
     def is_plain(self) -> bool:
-        """Does it go over a network without encryption?"""
+        """Return True if it uses a network without encryption."""
         plain = self.url is not None and urlsplit(self.url).scheme in ("http", "ws")
         return plain and not is_loopback_url(self.url or "")
 
 
 def wrong_in_client(client: ClientSettings) -> Iterator[tuple[str, str]]:
-    """Key and message of what does not fit together in one entry; a key of AUTH as "AUTH.TOKEN"."""
+    """Yield key and message of each conflict within an entry.
+
+    A key of AUTH has the form "AUTH.TOKEN".
+    """
     if client.url is not None and client.command is not None:
-        yield "COMMAND", "starts a server, and URL says where one is: give one of them"
+        yield "COMMAND", "starts a server, and URL points to one: set only one of them"
         return
     if client.url is None and client.command is None:
         yield "", "needs a URL or a COMMAND"
@@ -271,18 +327,18 @@ def wrong_in_client(client: ClientSettings) -> Iterator[tuple[str, str]]:
     if client.command is not None:
         for key, value in (("TRANSPORT", client.transport), ("HEADERS", client.headers), ("AUTH", client.auth)):
             if value:
-                yield key, "is for a URL; a program gets what it needs by ENV"
+                yield key, "is for a URL; use ENV for a program"
     else:
         if client.cwd is not None or client.env:
-            yield "CWD" if client.cwd is not None else "ENV", "is for a COMMAND, which is not set"
+            yield "CWD" if client.cwd is not None else "ENV", "requires a COMMAND"
         scheme = (client.url or "").partition(":")[0].lower()
         if client.transport is not None and (SCHEMES[scheme] == "websocket") != (client.transport == "websocket"):
-            yield "TRANSPORT", f"{client.transport!r} does not go with a URL that begins with {scheme}"
+            yield "TRANSPORT", f"{client.transport!r} does not match a URL that begins with {scheme}"
     if client.auth is not None:
         if any(name.lower() == "authorization" for name in client.headers):
-            yield "HEADERS", "has Authorization, which AUTH is to write: give one of them"
+            yield "HEADERS", "has Authorization, which AUTH sets: set only one of them"
         if client.kind == "websocket" and client.auth.type != "bearer":
-            yield "AUTH.TYPE", f"is {client.auth.type!r}, which takes HTTP; a WebSocket takes 'bearer'"
+            yield "AUTH.TYPE", f"is {client.auth.type!r}, which requires HTTP; use 'bearer' for a WebSocket"
             return
         for key, message in _wrong_in_auth(client.auth):
             yield f"AUTH.{key}" if key else "AUTH", message
@@ -307,19 +363,19 @@ def _wrong_in_auth(auth: ClientAuth) -> Iterator[tuple[str, str]]:
             yield key, f"is not for the TYPE {auth.type!r}"
     if auth.type == "bearer":
         if (auth.token is None) == (auth.token_function is None):
-            yield "", "takes a TOKEN or a TOKEN_FUNCTION, one of them"
+            yield "", "requires either a TOKEN or a TOKEN_FUNCTION"
         elif auth.per_user and auth.token is not None:
-            yield "TOKEN", "is one for all, and PER says that each user has one: use TOKEN_FUNCTION"
+            yield "TOKEN", "is shared by all users, but PER is 'user': use TOKEN_FUNCTION"
     elif auth.type == "client_credentials":
         if auth.client_id is None or (auth.client_secret is None) == (auth.private_key is None):
-            yield "", "takes a CLIENT_ID and a CLIENT_SECRET, or a CLIENT_ID and a PRIVATE_KEY"
+            yield "", "requires a CLIENT_ID with either a CLIENT_SECRET or a PRIVATE_KEY"
         elif auth.issuer is None:
-            yield "", "takes the ISSUER that the credentials are for: they go to no other authorization server"
+            yield "", "requires the ISSUER of the credentials: they are sent to no other authorization server"
         if auth.per_user:
-            yield "PER", "cannot be 'user': client credentials are those of the project"
+            yield "PER", "cannot be 'user': client credentials belong to the project"
     elif auth.private_key is not None:
         yield "PRIVATE_KEY", f"is not for the TYPE {auth.type!r}"
     elif auth.client_secret is not None and auth.client_id is None:
-        yield "CLIENT_SECRET", "takes a CLIENT_ID"
+        yield "CLIENT_SECRET", "requires a CLIENT_ID"
     elif auth.client_secret is not None and auth.issuer is None:
-        yield "CLIENT_SECRET", "takes the ISSUER that it is for: it goes to no other authorization server"
+        yield "CLIENT_SECRET", "requires its ISSUER: it is sent to no other authorization server"

@@ -1,5 +1,6 @@
-"""`MCP["ISSUERS"]`: the identity providers whose tokens are accepted. Each field of `Issuer` is a key of an entry, in
-capitals.
+"""Settings of `MCP["ISSUERS"]`: identity providers whose tokens are accepted.
+
+Each field of `IssuerSettings` is a key of an entry, in capitals.
 """
 
 import re
@@ -30,17 +31,17 @@ ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES25
 LINKS: Final = ("email", "username", "create")
 CLIENT_AUTH: Final = ("basic", "post")
 OWN_TOKENS: Final = "mcp_"
-"""How the tokens of this project itself begin; they are shown to no provider."""
+"""Prefix of this project's own tokens, which are never sent to a provider."""
 LONGEST: Final = 255
-"""Characters of an issuer's name."""
+"""Maximum length of an issuer's URL in characters."""
 
 
 class WrongSecret(WrongValue):
-    """The value cannot be used, and is not to be shown."""
+    """An invalid value that must not be shown."""
 
 
 def is_loopback_url(url: str) -> bool:
-    """Is the host this machine?"""
+    """Return True if the host of the URL is this machine."""
     try:
         host = urlsplit(url).hostname or ""
         return host == "localhost" or ip_address(host).is_loopback
@@ -49,12 +50,15 @@ def is_loopback_url(url: str) -> bool:
 
 
 def is_provider_url(url: str, *, plain: bool = True) -> bool:
-    """Is it an absolute URL by https, or with `plain` by http on this machine? Without credentials and fragment."""
+    """Return True for an absolute https URL without credentials and fragment.
+
+    With `plain` an http URL of this machine is allowed as well.
+    """
     if not url.isascii() or not url.isprintable() or " " in url or "\\" in url:
         return False
     try:
         parts = urlsplit(url)
-        parts.port  # noqa: B018  # raises for what is no port
+        parts.port  # noqa: B018  # raises for an invalid port
     except ValueError:
         return False
     if not parts.hostname or "@" in parts.netloc or "#" in url:
@@ -64,7 +68,7 @@ def is_provider_url(url: str, *, plain: bool = True) -> bool:
 
 def provider_url(raw: Any) -> str:
     if not isinstance(raw, str) or not is_provider_url(raw):
-        # Not shown where it may hold a password.
+        # Not shown where it may contain a password.
         wrong = WrongSecret if isinstance(raw, str) and "@" in raw else WrongValue
         raise wrong("must be an https URL, or an http URL of this machine, without credentials and fragment")
     return raw
@@ -93,7 +97,7 @@ def secret(raw: Any) -> str:
 
 
 def audience_lists(raw: Any) -> Mapping[str, tuple[str, ...]]:
-    """By the alias of a server; under "" those of every server."""
+    """Read audiences by the alias of a server; the key "" applies to every server."""
     read = several(word)
     if not isinstance(raw, Mapping):
         return MappingProxyType({"": read(raw)})
@@ -104,7 +108,7 @@ def audience_lists(raw: Any) -> Mapping[str, tuple[str, ...]]:
 
 def scope_map(raw: Any) -> Mapping[str, tuple[str, ...]]:
     if not isinstance(raw, Mapping) or not all(isinstance(name, str) for name in raw):
-        raise WrongValue("must be a dict from what the provider says to the scope, or list of scopes, that it means")
+        raise WrongValue("must be a dict from scopes or roles of the provider to a scope, or a list of scopes")
     read = several(scope)
     return MappingProxyType({name: read([to] if isinstance(to, str) else to) for name, to in raw.items()})
 
@@ -131,106 +135,140 @@ Names = Annotated[tuple[str, ...], names]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claims:
-    """`CLAIMS` of an entry: where the provider says what. Each is the name of a claim, or a list of them, of which the
-    first that is there counts. A name with dots also leads into objects, such as "realm_access.roles".
+    """`CLAIMS` of an entry: names of the provider's claims.
+
+    Each option is the name of a claim, or a list of names, of which the first one present is used. A name with dots
+    also leads into objects, such as "realm_access.roles".
     """
 
     subject: Text = "sub"
-    """Who it is: one name; unique and never given to another, as `sub` is. No e-mail address."""
+    """Subject: one claim, unique and never reassigned, as `sub` is.
+
+    Not an e-mail address.
+    """
     scopes: Names = ("scope", "scp")
-    """What was delegated: a text with spaces, or a list. Of several all count."""
+    """Delegated scopes: a string with spaces, or a list.
+
+    All claims present are merged.
+    """
     client_id: Names = ("client_id", "azp", "cid", "appid")
-    """The program that the caller uses."""
+    """Identifier of the program that the caller uses."""
     username: Names = ("preferred_username", "username")
-    """For LINK."""
+    """Username, for LINK."""
     email: Names = ("email",)
-    """For LINK, and only where it is verified."""
+    """E-mail address, for LINK. Used only if it is verified."""
     email_verified: Names = ("email_verified",)
-    """Must be true, else there is no e-mail address."""
+    """Verification of the e-mail address. Must be true."""
     extra: Annotated[tuple[str, ...] | None, optional(several(word))] = None
-    """What handlers see as `principal.claims`; None for everything that was said."""
+    """Claims that handlers read in `principal.claims`; None for all claims."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Issuer:
-    """One entry."""
+    """An entry of `MCP["ISSUERS"]`: an identity provider."""
 
     issuer: Annotated[str, issuer_name] = ""
-    """`iss`, exactly as the provider writes it, with or without a slash at the end."""
+    """Value of `iss`, exactly as the provider writes it.
+
+    A trailing slash is significant.
+    """
     jwks_uri: Annotated[str | None, optional(provider_url)] = None
-    """Where its keys are."""
+    """URL of its keys."""
     discovery: Annotated[str | None, optional(provider_url)] = None
-    """Its discovery document (RFC 8414 or OpenID Connect), which names its keys. With neither this nor JWKS_URI nor
-    INTROSPECTION_URL it is looked for where the two standards say."""
+    """URL of its discovery document, which names its keys.
+
+    The document follows RFC 8414 or OpenID Connect. Without DISCOVERY, JWKS_URI and INTROSPECTION_URL the well-known
+    URLs of the two standards are tried.
+    """
     algorithms: Annotated[tuple[str, ...], some_of(ALGORITHMS, "algorithm")] = ("RS256", "ES256")
-    """Algorithms of signatures that are accepted. Asymmetric ones only."""
+    """Accepted signature algorithms; asymmetric ones only."""
     audiences: Annotated[Mapping[str, tuple[str, ...]], audience_lists] = field(
         default_factory=lambda: MappingProxyType({})
     )
-    """What `aud` may be besides the URL of the server: a list, or lists by the alias of a server, or by the
-    `audience` of a BearerAuthentication."""
+    """Accepted values of `aud`, in addition to the URL of the server.
+
+    A list, or lists by the alias of a server, or by the `audience` of a BearerAuthentication.
+    """
     require_type: Flag = True
-    """Must the header say that it is an access token ("at+jwt", RFC 9068)? Many providers do not; False takes "JWT" and
-    nothing too, and tells ID tokens by what is in them."""
+    """Require that the header declares an access token ("at+jwt", RFC 9068).
+
+    Many providers do not. False also accepts "JWT" and a missing type, and recognizes ID tokens by their claims.
+    """
     leeway: Annotated[float, between(0, 300)] = 30.0
-    """Seconds by which the provider's clock may differ."""
+    """Maximum difference of the provider's clock in seconds."""
     claims: Claims = field(default_factory=Claims)
-    """Where it says what."""
+    """Names of its claims."""
     scopes: Annotated[Mapping[str, tuple[str, ...]] | None, optional(scope_map)] = None
-    """What its scopes or roles stand for here; what is not in it, is dropped. None takes them as they are."""
+    """Scopes of this project by scope or role of the provider.
+
+    Unknown ones are dropped. None: unchanged.
+    """
     link: Annotated[tuple[str, ...], several(one_of(LINKS))] = ()
-    """What to do with somebody without an ExternalIdentity, in this order: "email" or "username" links the account of
-    that name, unless it is staff or a superuser's; "create" makes one. Nothing, here (): refuse."""
+    """Link methods for a subject without an ExternalIdentity, in order.
+
+    "email" and "username" link the matching account, unless it belongs to staff or a superuser. "create" creates an
+    account. Empty: refuse.
+    """
     require_user: Flag = True
-    """Refuse whom no account is linked to? False serves them without a user: tools that need permissions are not for
-    them."""
+    """Refuse subjects without a linked account.
+
+    False: serve them without a user, without tools that need permissions.
+    """
     introspection_url: Annotated[str | None, optional(provider_url)] = None
-    """Where it answers for tokens (RFC 7662): for opaque ones, and for its JWTs too if neither JWKS_URI nor DISCOVERY
-    is set."""
+    """Introspection endpoint (RFC 7662), for opaque tokens.
+
+    Also for its JWTs if neither JWKS_URI nor DISCOVERY is set.
+    """
     client_id: OptionalText = None
-    """Who asks there."""
+    """Client identifier for introspection."""
     client_secret: Annotated[str | None, optional(secret)] = field(default=None, repr=False)
-    """By which secret."""
+    """Client secret for introspection."""
     client_auth: Annotated[str, one_of(CLIENT_AUTH)] = "basic"
-    """How it is sent: in the header ("basic") or in the form ("post")."""
+    """Transmission of the secret: in the header ("basic") or in the form ("post")."""
     prefix: Annotated[str | None, optional(token_prefix)] = None
-    """How its opaque tokens begin. None: all opaque tokens are its own, so that only one entry can leave it out."""
+    """Prefix of its opaque tokens.
+
+    None: all opaque tokens, so only one entry can omit it.
+    """
     introspection_cache: Annotated[float, between(0, 60)] = 0.0
-    """Seconds for which an answer of INTROSPECTION_URL is trusted, on top of TOKEN_CACHE_SECONDS."""
+    """Seconds for which an introspection response is cached.
+
+    They add to TOKEN_CACHE_SECONDS.
+    """
     ca_file: Annotated[str | None, optional(readable_file)] = None
-    """Certificates (PEM) to trust for its URLs instead of the usual ones."""
+    """File of certificates (PEM) to trust for its URLs instead of the default ones."""
 
     @property
     def has_keys(self) -> bool:
-        """Are its JWTs verified here, by its keys?"""
+        """Return True if its JWTs are verified with its keys."""
         return self.introspection_url is None or self.jwks_uri is not None or self.discovery is not None
 
 
 def wrong_together(issuer: Issuer) -> Iterator[tuple[str, str]]:
-    """Key and message of what does not fit together in one entry."""
+    """Yield key and message of each conflict within an entry."""
     if issuer.jwks_uri is not None and issuer.discovery is not None:
-        yield "DISCOVERY", "is for finding the keys, and JWKS_URI says where they are: give one of them"
+        yield "DISCOVERY", "and JWKS_URI both locate the keys: set only one of them"
     if issuer.introspection_url is None:
         for key, value in (("CLIENT_ID", issuer.client_id), ("CLIENT_SECRET", issuer.client_secret)):
             if value is not None:
-                yield key, "is for INTROSPECTION_URL, which is not set"
+                yield key, "requires INTROSPECTION_URL"
         if issuer.prefix is not None:
-            yield "PREFIX", "is for opaque tokens, which take an INTROSPECTION_URL"
+            yield "PREFIX", "is for opaque tokens, which require an INTROSPECTION_URL"
     elif issuer.client_id is None or issuer.client_secret is None:
-        yield "INTROSPECTION_URL", "takes a CLIENT_ID and a CLIENT_SECRET"
+        yield "INTROSPECTION_URL", "requires a CLIENT_ID and a CLIENT_SECRET"
     if issuer.prefix is not None and _overlap(issuer.prefix, OWN_TOKENS):
-        yield "PREFIX", f"must not begin as {OWN_TOKENS!r} does, by which this project knows its own tokens"
+        yield "PREFIX", f"must not overlap with {OWN_TOKENS!r}, the prefix of this project's own tokens"
 
 
 def wrong_beside(issuer: Issuer, earlier: Sequence[Issuer]) -> Iterator[tuple[str, str]]:
-    """Key and message of what does not fit with the entries before."""
+    """Yield key and message of each conflict with earlier entries."""
     if any(other.issuer == issuer.issuer for other in earlier):
-        yield "ISSUER", "is that of an entry before"
+        yield "ISSUER", "is the same as in an earlier entry"
     asked = [other for other in earlier if other.introspection_url is not None]
     if issuer.introspection_url is not None and any(_overlap(issuer.prefix, other.prefix) for other in asked):
-        yield "PREFIX", "must tell its opaque tokens from those of the other entries with an INTROSPECTION_URL"
+        yield "PREFIX", "must distinguish its opaque tokens from those of other entries with an INTROSPECTION_URL"
 
 
 def _overlap(one: str | None, other: str | None) -> bool:
-    """Can a token begin with both?"""
+    """Return True if a token can begin with both prefixes."""
     return not one or not other or one.startswith(other) or other.startswith(one)

@@ -1,5 +1,6 @@
-"""`MCP["SERVERS"][alias]["MOUNTS"]`: what a server serves of others, by the prefix that it has there. Each field of
-`MountSettings` is a key of an entry, in capitals.
+"""Settings of `MOUNTS` of a server: mounted servers and toolsets, by prefix.
+
+They are in `MCP["SERVERS"][alias]["MOUNTS"]`. Each field of `MountSettings` is a key of an entry, in capitals.
 """
 
 import re
@@ -15,18 +16,22 @@ WHAT = "an alias of SERVERS, or the dotted path of a server or toolset"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MountSettings:
-    """One entry of `MOUNTS`. A string in place of an entry is its WHAT."""
+    """An entry of `MOUNTS`. A string instead of an entry is its WHAT."""
 
     what: str
-    """An alias of SERVERS, or the dotted path of a Server, a Toolset class, or an instance of one."""
+    """Alias of SERVERS, or a dotted path.
+
+    The path names a Server, a Toolset class, or an instance of one.
+    """
     uri_prefix: str | None = None
-    """What the URIs of its resources begin with here: `city://zurich` becomes `<uri_prefix>+city://zurich`. None: they
-    stay as they are.
+    """Prefix of its resource URIs.
+
+    `city://zurich` becomes `<uri_prefix>+city://zurich`. None: unchanged.
     """
     permission: tuple[str, ...] = ()
-    """Django permissions that everything in it takes here, besides its own."""
+    """Django permissions required for all its primitives, in addition to their own."""
     scopes: tuple[str, ...] = ()
-    """Scopes that everything in it takes here, besides its own."""
+    """Scopes required for all its primitives, in addition to their own."""
 
 
 def mounts(raw: Any) -> Mapping[str, MountSettings]:
@@ -40,13 +45,13 @@ def _mount(prefix: str, entry: Any) -> MountSettings:
     known = {field.name.upper(): field.name for field in fields(MountSettings)}
     for key in given:
         if key not in known:
-            raise WrongValue(f"has {key!r} under {prefix!r}, which is not an option", closest(key, known))
+            raise WrongValue(f"has the unknown option {key!r} under {prefix!r}", closest(key, known))
     if "WHAT" not in given:
         raise WrongValue(f"needs a WHAT under {prefix!r}: {WHAT}")
     try:
         return MountSettings(**{known[key]: _READERS[key](value) for key, value in given.items()})
     except WrongValue as problem:
-        raise WrongValue(f"{problem.message}, unlike what is under {prefix!r}", problem.suggestion) from None
+        raise WrongValue(f"{problem.message} under {prefix!r}", problem.suggestion) from None
 
 
 def _what(raw: Any) -> str:
@@ -57,7 +62,7 @@ def _what(raw: Any) -> str:
 
 def _uri_prefix(raw: Any) -> str:
     if not isinstance(raw, str) or not re.fullmatch(SCHEME, raw):
-        raise WrongValue("must have the beginning of a scheme for URI_PREFIX: a letter, then letters, digits, - and .")
+        raise WrongValue("must have a valid URI_PREFIX: a letter, then letters, digits, - and .")
     return raw
 
 
@@ -71,15 +76,16 @@ Mounts = Annotated[Mapping[str, MountSettings], mounts]
 
 
 class Mounting(Protocol):
-    """`ServerSettings`, as far as it mounts."""
+    """The part of `ServerSettings` that concerns mounts."""
 
     @property
     def mounts(self) -> Mapping[str, MountSettings]: ...
 
 
 def reach(servers: Mapping[str, Mounting], alias: str) -> Iterator[tuple[str, str]]:
-    """The servers on which what `alias` serves is served, itself first, and what its URIs begin with there. Of what it
-    has in it that has no alias, it tells by the URIs of that, too.
+    """Yield the servers that serve the primitives of `alias`, with the URI prefixes.
+
+    The server itself comes first. Mounts without an alias of their own are included with their URI prefixes.
     """
     own = servers.get(alias)
     mine = () if own is None else own.mounts.values()
@@ -90,7 +96,7 @@ def reach(servers: Mapping[str, Mounting], alias: str) -> Iterator[tuple[str, st
 
 def _hosts(servers: Mapping[str, Mounting], alias: str, within: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     if alias in within:
-        return  # which the checks refuse
+        return  # a cycle, which the checks report
     yield alias, ""
     for host, settings in servers.items():
         for mount in settings.mounts.values():

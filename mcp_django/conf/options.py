@@ -1,4 +1,7 @@
-"""The options themselves: each field of these dataclasses is a key of the `MCP` setting, in capitals."""
+"""Options of the `MCP` setting.
+
+Each field of these dataclasses is a key, in capitals.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -49,76 +52,126 @@ from mcp_django.server.server import TRANSPORTS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """`MCP["LIMITS"]`: what one client may ask of a worker, and one worker of the machine."""
+    """`MCP["LIMITS"]`: limits of one client, and of one worker process."""
 
     body: Count = 4 * 1024 * 1024
-    """Bytes of a request's body."""
+    """Maximum size of a request body in bytes."""
     nesting: Annotated[int, integer(4, 512)] = 64
-    """How deep arrays and objects of a message may stand in one another."""
+    """Maximum nesting of arrays and objects in a message."""
     batch: Count = 50
-    """Messages of one batch, which clients of one revision may send."""
+    """Maximum number of messages in a batch, in the one revision with batches."""
     in_flight: Count = 32
-    """Calls that one session (handshake era) or principal (stateless era) may have running at once on one server, in
-    one process; and those of one socket or pipe. Those of a batch count each."""
+    """Maximum number of concurrent calls on one server in one process.
+
+    The limit applies to each session (handshake era), principal (stateless era), socket and pipe. Calls of a batch
+    count individually.
+    """
     sessions_per_owner: Annotated[int, integer(1, 32767)] = 20
-    """Live sessions of one principal. One more ends the session that was idle longest. The local principal, behind
-    whom there are many clients of one machine, has no such limit."""
+    """Maximum number of live sessions of one principal.
+
+    A further one ends the session that was idle longest. The local principal has no such limit, because it represents
+    many clients of one machine.
+    """
     sessions: Count = 10_000
-    """Live sessions of one server. Above it `initialize` is refused until some end or expire."""
+    """Maximum number of live sessions of one server. Above it `initialize` is refused."""
     client_bytes: Annotated[int, integer(256)] = 64 * 1024
-    """Bytes of JSON that a client may say about itself in `initialize`, which its session keeps."""
+    """Maximum size of client information in `initialize`, in bytes of JSON.
+
+    The session stores it.
+    """
     session_idle: Seconds = 3600.0
-    """Seconds without a message after which a session expires, unless it is serving a call."""
+    """Seconds without a message after which an idle session expires.
+
+    A session that serves a call does not expire.
+    """
     session_lifetime: Seconds = 7 * 24 * 3600.0
-    """Seconds after which a session expires even if it is in use."""
+    """Seconds after which a session expires, even if it is in use."""
     sse_upgrade_after: SecondsOrZero = 5.0
-    """Seconds after which the answer to a call that is still running becomes an event stream."""
+    """Seconds after which the response to a running call becomes an event stream."""
     unsent: Count = 64
-    """Messages of one call that may wait for a client that reads slowly. Then the handler waits as well."""
+    """Size of the send buffer of a call, in messages.
+
+    When it is full the handler waits.
+    """
     unsent_wait: Seconds = 60.0
-    """Seconds that a handler waits for a client that reads none of them. Then the client counts as gone."""
+    """Send timeout in seconds.
+
+    A client that reads nothing for so long counts as disconnected.
+    """
     events: Count = 1000
-    """Messages of one stream that are kept for a client of a session that comes back (handshake era)."""
+    """Number of messages of a stream stored for replay (handshake era).
+
+    A client that reconnects receives them.
+    """
     keep_alive: Seconds = 15.0
-    """Seconds between the comments that keep a silent event stream open."""
+    """Seconds between comments that keep an idle event stream open."""
     ping: Seconds = 30.0
-    """Seconds of silence on a socket after which its client (handshake era) is asked whether it is there, and in which
-    it has to answer."""
+    """Seconds of silence on a socket before a ping (handshake era).
+
+    The client must respond within the same time.
+    """
     listens: Count = 1000
-    """Streams that may be open in one process, besides those of calls: `subscriptions/listen`, GET of sessions, and
-    sockets."""
+    """Maximum number of open streams in one process, in addition to those of calls.
+
+    These are `subscriptions/listen`, GET streams of sessions, and sockets.
+    """
     listens_per_owner: Count = 50
-    """Those of one principal among them. The local principal has no such limit."""
+    """Maximum number of such streams for one principal.
+
+    The local principal has no such limit.
+    """
     subscriptions: Count = 100
-    """Resources whose changes one session, or one stream of changes, may subscribe to."""
+    """Maximum number of resource subscriptions of one session or one change stream."""
     question_wait: Seconds = 600.0
-    """Seconds a handshake-era call waits for the client to answer a question."""
+    """Seconds that a handshake-era call waits for a client's response.
+
+    This applies to elicitation and other client requests.
+    """
     page_wait: SecondsOrZero = 60.0
-    """Seconds a stateless-era call waits for the user to finish a page of the site, before it asks once more."""
+    """Seconds that a stateless-era call waits for the user to finish a page.
+
+    Then it repeats the request.
+    """
     state_bytes: Annotated[int, integer(1024)] = 64 * 1024
-    """Bytes of the sealed `requestState` that carries a conversation from round to round."""
+    """Maximum size of the sealed `requestState` in bytes.
+
+    It carries a conversation between rounds.
+    """
     state_ttl: Seconds = 3600.0
-    """Seconds for which a `requestState` can be answered."""
+    """Lifetime of a `requestState` in seconds."""
     answers: Count = 64
-    """Answers that one conversation may hold."""
+    """Maximum number of client responses in one conversation."""
     rounds: Count = 32
-    """Rounds that one conversation may take."""
+    """Maximum number of rounds in one conversation."""
     stale_rounds: Count = 3
-    """Rounds in a row that may end without asking for an answer the conversation already has."""
+    """Maximum number of consecutive rounds in which the handler uses no new response."""
     event_ttl: Seconds = 600.0
-    """Seconds for which events stay in the log, for clients and processes that come back."""
+    """Seconds for which events stay in the log.
+
+    Clients and processes that reconnect read them.
+    """
     lanes: Count = 16
-    """Threads that run sync handlers and the ORM."""
+    """Number of threads for sync handlers and the ORM."""
     lane_queue: Annotated[int, integer(0)] = 256
-    """Calls that may wait for a lane. One more is refused at once."""
+    """Maximum number of calls that wait for a thread.
+
+    Further ones are refused at once.
+    """
     waiting_threads: Annotated[int, integer(0)] = 256
-    """Sync handlers that may wait for a client's answer (`ctx.sync`). They keep their thread, and count as no lane
-    meanwhile. One more is refused at once."""
+    """Maximum number of sync handlers that wait for a client's response (`ctx.sync`).
+
+    Each keeps its thread, which does not count as one of LANES during the wait. Further ones are refused at once.
+    """
     background: Annotated[int, integer(0)] = 256
-    """Pieces of work left for after the answer (`ctx.background`) that may wait or run in a process. A call that leaves
-    one more is refused at once."""
+    """Maximum number of background tasks that wait or run in one process.
+
+    Tasks are added by `ctx.background`. A call that adds a further one is refused at once.
+    """
     shutdown_grace: SecondsOrZero = 10.0
-    """Seconds that running calls have to end once the process is told to. Then each is ended, and its client told."""
+    """Seconds that running calls have to finish after a shutdown request.
+
+    Then each one is aborted, and its client is notified.
+    """
 
 
 TOKEN_FAILURES, REGISTRATION = Rate(30, 60), Rate(20, 3600)
@@ -126,129 +179,208 @@ TOKEN_FAILURES, REGISTRATION = Rate(30, 60), Rate(20, 3600)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """`MCP["RATES"]`: how often something may be done, such as "10/m" (times, a slash, and s, m, h or d, or several of
-    them: "5/15m"). Counted in Django's cache, so for all workers together where the cache is shared."""
+    """`MCP["RATES"]`: rate limits such as "10/m".
+
+    The format is a number, a slash, and s, m, h or d, optionally with a count: "5/15m". Rates are counted in Django's
+    cache. All workers count together if they share that cache.
+    """
 
     principal: OptionalRate = None
-    """Messages of one principal, on all servers; each of a batch counts. None: as many as it likes. The local
-    principal, behind whom there are many clients of one machine, has no such rate."""
+    """Messages of one principal on all servers; each message of a batch counts.
+
+    None: unlimited. The local principal has no such limit, because it represents many clients of one machine.
+    """
     address: OptionalRate = None
-    """Requests, and sockets opened, from one address, before anybody asks whose they are. None: as many as it likes."""
+    """Requests and new sockets of one address, counted before authentication.
+
+    None: unlimited.
+    """
     token_failures: OptionalRate = TOKEN_FAILURES
-    """Credentials from one address that turn out not to be good. After these, tokens from there that are not known to
-    be good are not looked at for a while."""
+    """Invalid credentials of one address.
+
+    Above it tokens from the address are refused for a while, unless they are cached as valid.
+    """
     registration: OptionalRate = REGISTRATION
-    """Clients that one address may register. While the cache is down, nobody can."""
+    """Client registrations of one address.
+
+    While the cache is down, registration is refused.
+    """
     cache: Text = "default"
-    """The alias in CACHES of the cache that counts."""
+    """Alias in CACHES of the cache that counts."""
     num_proxies: Annotated[int, integer(0, 16)] = 0
-    """Proxies of your own in front of the workers, of which each adds an address to X-Forwarded-For. 0: the header is
-    not looked at, and the peer is the client."""
+    """Number of trusted proxies in front of the workers.
+
+    Each adds an address to X-Forwarded-For. 0: the header is ignored, and the peer is the client.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """One entry of `MCP["SERVERS"]`: an endpoint under its alias. `"default"` serves what names no server."""
+    """Entry of `MCP["SERVERS"]`: an endpoint by its alias.
+
+    "default" serves declarations that name no server.
+    """
 
     name: Text = "django"
-    """`serverInfo.name`. The default is the alias, and "django" for the default server."""
+    """`serverInfo.name`. Default: the alias, and "django" for the default server."""
     version: Text = "1"
     """`serverInfo.version`: the version of the project, not of this package."""
     title: OptionalText = None
     """`serverInfo.title`, for people."""
     description: OptionalText = None
-    """`serverInfo.description`, in the revisions that have it."""
+    """`serverInfo.description`, in revisions that have it."""
     instructions: OptionalText = None
-    """What the model should know about this server before it uses it."""
+    """Information for the model about this server, read before it is used."""
     website_url: OptionalText = None
-    """`serverInfo.websiteUrl`, in the revisions that have it."""
+    """`serverInfo.websiteUrl`, in revisions that have it."""
     icons: Icons = ()
-    """`serverInfo.icons`, in the revisions that have it: URLs, or dicts of `src`, `mimeType`, `sizes` and `theme`."""
+    """`serverInfo.icons`, in revisions that have it.
+
+    URLs, or dicts of `src`, `mimeType`, `sizes` and `theme`.
+    """
     path: URLPath = "mcp"
-    """Where the endpoint is, below the place of `mcp_django.urls`. The default for another alias is "mcp/<alias>"."""
+    """Path of the endpoint, below the include of `mcp_django.urls`.
+
+    Default for another alias: "mcp/<alias>".
+    """
     eras: Eras = ERAS
-    """The eras served: "handshake" (the revisions with `initialize`), "stateless", or both."""
+    """Served eras: "handshake" (revisions with `initialize`), "stateless", or both."""
     transports: Transports = TRANSPORTS
-    """The ways in: "http" (Streamable HTTP, at the path), "websocket" (below it, at "ws"), "sse" (HTTP+SSE of the first
-    revision, at "sse"), "stdio" (`manage.py mcp_stdio`)."""
+    """Served transports.
+
+    "http" (Streamable HTTP, at the path), "websocket" (at "ws" below it), "sse" (HTTP+SSE of the first revision, at
+    "sse" below it), "stdio" (`manage.py mcp_stdio`).
+    """
     require_session: Flag = True
-    """Do clients of the handshake era need a session? False: `initialize` opens none, every request stands for itself,
-    and nothing can be asked, subscribed to or set for later."""
+    """Require a session from clients of the handshake era.
+
+    False: `initialize` opens no session, every request is independent, and client requests, subscriptions and
+    persistent settings are not available.
+    """
     page_size: OptionalCount = 1000
-    """Entries of a page of a list; None for all. Generous, because there are clients that read the first page only."""
+    """Entries per page of a list; None for all.
+
+    Large, because some clients read only the first page.
+    """
     timeout: OptionalSeconds = None
-    """Seconds a handler may take, unless its declaration says otherwise. None: as long as it likes."""
+    """Default timeout of a handler in seconds. None: unlimited."""
     log_level: OptionalLevel = "info"
-    """The least level of log messages sent to a client that has named none; None: it gets none."""
+    """Minimum level of log messages for clients that have not set one.
+
+    None: no log messages.
+    """
     cache_ttl: SecondsOrZero = 60.0
-    """Seconds for which clients may keep a list (`ttlMs`)."""
+    """Seconds for which clients may cache a list (`ttlMs`)."""
     middleware: DottedPaths = ()
     """Dotted paths of middleware, outermost first."""
     providers: DottedPaths = ()
-    """Dotted paths of providers, asked after the registered declarations."""
+    """Dotted paths of providers, consulted after registered declarations."""
     mounts: Mounts = field(default_factory=lambda: MappingProxyType({}))
-    """What this server serves of others, by the prefix that it has here: {"weather": "weather.mcp_tools.Weather"}. See
-    `mcp_django/conf/mounts.py`."""
+    """Mounted servers and toolsets by prefix.
+
+    Example: {"weather": "weather.mcp_tools.Weather"}. See `mcp_django/conf/mounts.py`.
+    """
     proxies: Mapping[str, ProxySettings] = field(default_factory=lambda: MappingProxyType({}))
-    """Servers in CLIENTS that are passed on, by alias, each with its options; or a list of aliases. See
-    `mcp_django/conf/proxies.py`."""
+    """Proxied entries of CLIENTS, by alias with options, or a list of aliases.
+
+    See `mcp_django/conf/proxies.py`.
+    """
     stored: Flag = True
-    """Serve the prompts and resources that are written in the admin? They come after everything else."""
+    """Serve the prompts and resources written in the admin, after all others."""
     lifespan: OptionalDotted = None
-    """Dotted path of a function of the server that returns an async context manager, entered once per process; handlers
-    see its value as `ctx.lifespan`."""
+    """Dotted path of a function of the server that returns an async context manager.
+
+    It is entered once per process. Handlers read its value as `ctx.lifespan`.
+    """
     enable_get: Flag = True
-    """May clients open a stream of their session, and go on with one that they lost (GET, handshake era)?"""
+    """Allow clients to open and resume a stream of their session (GET, handshake era)."""
     allow_delete: Flag = True
-    """May clients end their session (DELETE, handshake era)?"""
+    """Allow clients to end their session (DELETE, handshake era)."""
     healthz: Flag = False
-    """Answer GET and HEAD at "<path>/healthz": 200, or 503 while the process is shutting down. Anybody may ask."""
+    """Respond to GET and HEAD at "<path>/healthz": 200, or 503 during shutdown.
+
+    Without authentication.
+    """
     required_scopes: ScopesOrFunction = ()
-    """Scopes that every request takes, and that clients ask for first; or the dotted path of a function that takes the
-    request (`mcp_django.auth.requests.AuthRequest`) and returns them."""
+    """Scopes that every request requires, and that clients request first.
+
+    Or the dotted path of a function that takes the request (`mcp_django.auth.requests.AuthRequest`) and returns them.
+    """
     resource: OptionalURL = None
-    """The URL that tokens are made for. None: ORIGIN and the place of the endpoint."""
+    """URL that tokens are issued for. None: ORIGIN and the path of the endpoint."""
     authorization_servers: URLsOrFunction = None
-    """Issuers that clients are sent to, the preferred one first, or the dotted path of a function of the request. None:
-    those whose tokens AUTH takes."""
+    """Issuers announced to clients, the preferred one first.
+
+    Or the dotted path of a function of the request. None: those whose tokens AUTH accepts.
+    """
     resource_metadata_url: URLOrFunction = None
-    """Where clients find the metadata of this resource (RFC 9728), or the dotted path of a function of the request.
-    None: the well-known place of the resource, which is served here."""
+    """URL of the metadata of this resource (RFC 9728).
+
+    Or the dotted path of a function of the request. None: the well-known URL of the resource, which is served here.
+    """
     resource_metadata: Entries = field(default_factory=lambda: MappingProxyType({}))
-    """Entries added to that metadata, such as "resource_documentation"."""
+    """Additional entries of that metadata, such as "resource_documentation"."""
     authorizer: OptionalDotted = None
-    """Dotted path of a function that may take rights away from a principal who has been verified, never add any."""
+    """Dotted path of a function that may remove rights from a verified principal.
+
+    It cannot add rights.
+    """
     capabilities: Entries = field(default_factory=lambda: MappingProxyType({}))
-    """Entries added to the capabilities the server declares, such as "experimental". None in place of an entry takes
-    one away, with its methods: {"logging": None}."""
+    """Additional entries of the declared capabilities, such as "experimental".
+
+    None as a value removes a capability and its methods: {"logging": None}.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """`MCP` itself."""
+    """The `MCP` setting."""
 
     auth: Auth = ()
-    """Who may call. None, here (): with an embedded authorization server as ["oauth", "token"]; else nobody (403), or
-    with DEBUG the local principal. "none": the local principal, who comes from loopback. "token": bearers of personal
-    access tokens. "oauth": bearers of tokens of the embedded authorization server. "external": bearers of tokens of
-    ISSUERS. "session": pages of this site, for who is logged in. Dotted paths: whom these verifiers know."""
+    """Accepted credentials.
+
+    - "none": the local principal, on loopback only.
+    - "token": personal access tokens.
+    - "oauth": tokens of the embedded authorization server.
+    - "external": tokens of ISSUERS.
+    - "session": pages of this site, for logged-in users.
+    - Dotted paths: custom verifiers.
+
+    Default None, here (): ["oauth", "token"] with an embedded authorization server. Otherwise every request is refused
+    with 403, except for the local principal with DEBUG.
+    """
     origin: OptionalOrigin = None
-    """The project's own origin, such as "https://example.com": what its endpoints are called by in tokens and metadata,
-    whatever Host a request has. None: that of the embedded authorization server's issuer, if there is one."""
+    """Origin of the project, such as "https://example.com".
+
+    It names the endpoints in tokens and metadata, whatever the Host of a request is. None: the origin of the embedded
+    authorization server's issuer, if there is one.
+    """
     scopes: ScopeWords = field(default_factory=lambda: MappingProxyType({}))
-    """Scopes by name, with what each lets a client do, for people."""
+    """Descriptions of scopes for people, by scope."""
     scope_implies: ImpliedScopes = field(default_factory=lambda: MappingProxyType({}))
-    """Scopes that include others: {"notes:write": ["notes:read"]}. What is included may include more."""
+    """Included scopes by scope: {"notes:write": ["notes:read"]}.
+
+    Inclusion is transitive.
+    """
     issuers: tuple[Issuer, ...] = ()
-    """Identity providers whose tokens are taken, for "external" in AUTH. See `mcp_django/conf/issuers.py`."""
+    """Identity providers whose tokens are accepted, for "external" in AUTH.
+
+    See `mcp_django/conf/issuers.py`.
+    """
     session_scopes: Scopes = ()
     """Scopes of the pages of this site, for "session" in AUTH."""
     rates: Rates = field(default_factory=Rates)
-    """See Rates."""
+    """Rate limits, see `Rates`."""
     token_cache: OptionalAlias = None
-    """The alias in CACHES where processes share what they have verified. None: each verifies for itself."""
+    """Alias in CACHES of the cache in which processes share verified principals.
+
+    None: not shared.
+    """
     local_user: OptionalText = None
-    """Username of the user the local principal acts as. None: it acts as nobody, with all rights."""
+    """Username of the user that the local principal acts as.
+
+    None: without a user, with all rights.
+    """
     servers: Mapping[str, ServerSettings] = field(
         default_factory=lambda: MappingProxyType({"default": ServerSettings()})
     )
@@ -256,22 +388,43 @@ class Settings:
     clients: Mapping[str, ClientSettings] = field(default_factory=lambda: MappingProxyType({}))
     """Servers that this project uses, by alias. See `mcp_django/conf/clients.py`."""
     limits: Limits = field(default_factory=Limits)
-    """See Limits."""
+    """Limits, see `Limits`."""
     channel_layer: OptionalText = "default"
-    """The alias in CHANNEL_LAYERS of the layer that wakes other processes. None: they look once a second."""
+    """Alias in CHANNEL_LAYERS of the layer that wakes other processes.
+
+    None: they poll once a second.
+    """
     allowed_origins: Origins = ()
-    """Origins of pages that may send requests, besides CSRF_TRUSTED_ORIGINS and pages from loopback."""
+    """Origins of pages that may send requests.
+
+    They add to CSRF_TRUSTED_ORIGINS and loopback.
+    """
     cors_allowed_origins: Origins = ()
-    """Origins of pages that may read the answers too (CORS); with DEBUG, pages from loopback may."""
+    """Origins of pages that may also read responses (CORS).
+
+    With DEBUG, pages from loopback are included.
+    """
     autodiscover_modules: Modules = ("mcp_tools",)
-    """Modules looked for in every installed app when the project starts."""
+    """Modules imported from every installed app at startup."""
     orm_style: OrmStyle = "per_model"
-    """The tools of model toolsets. "per_model": each verb of each model is a tool, such as `airport_list`. "generic":
-    each verb is one tool for all of a server's models, such as `models_list`, which takes the model as an argument."""
+    """Style of the tools of model toolsets.
+
+    "per_model": one tool for each operation of each model, such as `airport_list`. "generic": one tool for each
+    operation of all models of a server, such as `models_list`, which takes the model as an argument.
+    """
     expose_internal_errors: Flag = False
-    """With DEBUG: send the text of an unexpected exception to the client. Without DEBUG it is never sent."""
+    """Send the text of an unexpected exception to the client while DEBUG is on.
+
+    Never without DEBUG.
+    """
     interrupt_sql: Flag = True
-    """Stop the SQL that a call leaves running when it is cancelled, times out or ends (PostgreSQL and SQLite), and
-    refuse its further statements. False: it runs to its end, and its thread is taken until then."""
+    """Interrupt the SQL of a call that is cancelled, times out or ends.
+
+    Supported on PostgreSQL and SQLite. Further statements of the call are refused. False: the SQL runs to its end and
+    keeps its thread until then.
+    """
     token_cache_seconds: SecondsOrZero = 10.0
-    """Seconds for which a worker trusts a token it has verified, so also how long a revoked one may go on."""
+    """Seconds for which a worker caches a verified token.
+
+    A revoked token may stay valid for so long.
+    """

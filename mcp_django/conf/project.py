@@ -1,5 +1,6 @@
-"""What of the project's other settings is looked at to learn how it is set up, by the system checks above all. Read as
-they stand; what is broken there is left out, for Django to report.
+"""Other settings of the project, read mainly by the system checks.
+
+Values are read as they are. Invalid entries are skipped, because Django reports them.
 """
 
 import re
@@ -12,28 +13,28 @@ from django.utils.module_loading import import_string
 
 
 def databases() -> dict[str, Mapping[str, Any]]:
-    """The entries of DATABASES by alias."""
+    """Return the entries of DATABASES by alias."""
     return _entries("DATABASES")
 
 
 def channel_layer(alias: str) -> Mapping[str, Any] | None:
-    """An entry of CHANNEL_LAYERS; None when there is none."""
+    """Return an entry of CHANNEL_LAYERS, or None."""
     return _entries("CHANNEL_LAYERS").get(alias)
 
 
 def cache_backend(alias: str) -> str | None:
-    """The backend of an entry of CACHES; None when there is no such entry."""
+    """Return the backend of an entry of CACHES, or None without such an entry."""
     backend = _entries("CACHES").get(alias, {}).get("BACKEND")
     return backend if isinstance(backend, str) else None
 
 
 def trusts_a_proxy() -> bool:
-    """Does the project believe a proxy in front of it what it says of a request?"""
+    """Return True if the project trusts the headers of a proxy in front of it."""
     return any(getattr(django_settings, name, None) for name in ("SECURE_PROXY_SSL_HEADER", "USE_X_FORWARDED_HOST"))
 
 
 def middleware() -> Iterator[tuple[str, Any]]:
-    """Path and object of each entry of MIDDLEWARE that can be imported."""
+    """Yield path and object of each entry of MIDDLEWARE that can be imported."""
     paths = getattr(django_settings, "MIDDLEWARE", ())
     for path in paths if isinstance(paths, list | tuple) else ():
         found = _imported(path)
@@ -42,19 +43,22 @@ def middleware() -> Iterator[tuple[str, Any]]:
 
 
 def oauth_model_name(name: str) -> str:
-    """The model that django-oauth-toolkit uses as its "Application", "RefreshToken" and so on: "app.Model"."""
+    """Return the name of a django-oauth-toolkit model as "app.Model".
+
+    `name` is "Application", "RefreshToken" and so on.
+    """
     setting = "OAUTH2_PROVIDER_" + re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).upper() + "_MODEL"
     return str(getattr(django_settings, setting, f"oauth2_provider.{name}"))
 
 
 def oauth_provider() -> Mapping[str, Any]:
-    """OAUTH2_PROVIDER; empty where there is none."""
+    """Return OAUTH2_PROVIDER; empty if unset."""
     raw = getattr(django_settings, "OAUTH2_PROVIDER", None)
     return raw if isinstance(raw, Mapping) else {}
 
 
 def serves_asgi() -> bool:
-    """Does the project look as if it were served over ASGI?"""
+    """Return True if the settings suggest that the project is served over ASGI."""
     named = bool(getattr(django_settings, "ASGI_APPLICATION", None))
     return named or apps.is_installed("daphne") or apps.is_installed("channels")
 

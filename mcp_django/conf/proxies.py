@@ -1,5 +1,6 @@
-"""`MCP["SERVERS"][alias]["PROXIES"]`: the servers in `MCP["CLIENTS"]` that a server passes on. Each field of
-`ProxySettings` is a key of an entry, in capitals.
+"""Settings of `PROXIES` of a server: proxied entries of `MCP["CLIENTS"]`.
+
+They are in `MCP["SERVERS"][alias]["PROXIES"]`. Each field of `ProxySettings` is a key of an entry, in capitals.
 """
 
 import re
@@ -29,7 +30,7 @@ from mcp_django.conf.readers import (
 OFFERS: Final = ("tools", "resources", "prompts", "completions")
 ASKS: Final = ("elicitation", "sampling", "roots")
 ANYBODY: Final = "any"
-"""The permission that whoever may use the server has."""
+"""Permission of every caller who may use the server."""
 
 
 def permitted(raw: Any) -> str:
@@ -55,46 +56,61 @@ Globs = Annotated[tuple[str, ...], several(word)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxySettings:
-    """One entry: how a server in `MCP["CLIENTS"]` is passed on."""
+    """An entry of `PROXIES`: options for proxying a server in `MCP["CLIENTS"]`."""
 
     prefix: Annotated[str | None, optional(prefixed)] = None
-    """Tools and prompts are called "<prefix>__<name>" here. None: the alias."""
+    """Prefix of tools and prompts: "<prefix>__<name>". None: the alias."""
     uri_prefix: Annotated[str | None, optional(scheme)] = None
-    """URIs are "<uri_prefix>+<uri>" here. None: they stay as they are."""
+    """Prefix of URIs: "<uri_prefix>+<uri>". None: unchanged."""
     permission: Annotated[str | None, optional(permitted)] = None
-    """Who may use it: a Django permission ("app.codename"), the dotted path of a function of the principal (two dots at
-    least), or "any" for whoever may use the server. None: nobody but the local principal, unless SCOPES say who."""
+    """Required permission.
+
+    A Django permission ("app.codename"), the dotted path of a function, or "any". The function takes the principal; its
+    path has at least two dots. "any" allows every caller who may use the server. None: only the local principal, unless
+    SCOPES are set.
+    """
     scopes: Scopes = ()
-    """OAuth scopes that it takes."""
+    """Required OAuth scopes."""
     allow: Globs = ("*",)
-    """Tools and prompts that are passed on, by their names at the remote; * stands for anything."""
+    """Names of the proxied tools and prompts at the remote server; * matches anything."""
     deny: Globs = ()
-    """Those of them that are not."""
+    """Names excluded from ALLOW."""
     offers: Annotated[tuple[str, ...], several(one_of(OFFERS))] = OFFERS
-    """What is passed on: "tools", "resources", "prompts", "completions"."""
+    """Proxied features: "tools", "resources", "prompts", "completions"."""
     asks: Annotated[tuple[str, ...], several(one_of(ASKS))] = ASKS
-    """What the remote may ask callers: "elicitation", "sampling", "roots". Nothing, (): it is told that nobody answers,
-    and calls share one connection."""
+    """Requests of the remote server that callers may receive.
+
+    Allowed are "elicitation", "sampling" and "roots". Empty: the remote server gets no such capabilities, and calls
+    share one connection.
+    """
     logs: Flag = True
-    """Are its log messages passed on to callers who want any?"""
+    """Forward log messages of the remote server to callers that request them."""
     rate: OptionalRate = None
-    """How often one caller may call one of its tools."""
+    """Rate limit for each caller and tool."""
     timeout: OptionalSeconds = None
-    """Seconds that the remote has for an answer. None: those of the entry in CLIENTS."""
+    """Timeout of the remote server in seconds. None: that of the entry in CLIENTS."""
     list_timeout: Seconds = 5.0
-    """Seconds that a list of this server waits for one of the remote."""
+    """Seconds that a list of this server waits for one of the remote server."""
     stale: SecondsOrZero = 300.0
-    """Seconds that the last known lists stand in for those of a remote that cannot be reached."""
+    """Seconds for which cached lists are served during an outage of the remote server."""
     credentials: OptionalDotted = None
-    """Dotted path of a function of the Context that returns the headers which the remote is sent for this caller, or
-    None where the caller has no credential there. Never pass on the caller's own token."""
+    """Dotted path of a function of the Context that returns headers to send.
+
+    It returns None where the caller has no credential there. Never forward the caller's own token.
+    """
     sessions: Count = 32
-    """Calls of one process that may be asked something, or hear the log, at the same time: each has a connection."""
+    """Maximum number of concurrent calls of one process with a dedicated connection.
+
+    Calls that may receive requests or log messages need one.
+    """
     parked: Count = 100
-    """Calls of one process that may wait for callers to come back with answers."""
+    """Maximum number of suspended calls of one process.
+
+    They wait for callers to return with responses.
+    """
     parked_seconds: Seconds = 300.0
-    """Seconds that each of them waits."""
+    """Maximum wait of a suspended call in seconds."""
 
     def options(self) -> Mapping[str, Any]:
-        """As `Proxy` takes them."""
+        """Return the options as keyword arguments of `Proxy`."""
         return {name: getattr(self, name) for name in self.__slots__}

@@ -1,4 +1,4 @@
-"""What a value of the `MCP` setting may be: functions that take what the project wrote and return the value."""
+"""Readers of the `MCP` setting, which validate and convert a written value."""
 
 import difflib
 import math
@@ -13,12 +13,12 @@ from mcp_django.server.rates import GRAMMAR, Rate
 from mcp_django.server.server import TRANSPORTS
 
 Reader = Callable[[Any], Any]
-"""Takes what the project wrote and returns the value, or raises WrongValue."""
+"""Function that converts a written value, or raises WrongValue."""
 
 PREFIX = r"[A-Za-z0-9.-]+(?:_[A-Za-z0-9.-]+)*"
-"""What may stand before "__" in a name: what is behind the first "__" is the name then."""
+"""Pattern of name prefixes before "__". The name follows the first "__"."""
 SCHEME = r"[A-Za-z][A-Za-z0-9.-]*"
-"""What may stand before "+" in a URI's scheme."""
+"""Pattern of URI scheme prefixes before "+"."""
 AUTH_NAMES = ("none", "token", "oauth", "external", "session")
 ERAS = ("handshake", "stateless")
 ORM_STYLES = ("per_model", "generic")
@@ -30,8 +30,9 @@ ALIAS = r"[a-z][a-z0-9_-]{0,63}"
 
 
 class WrongValue(ValueError):
-    """The value cannot be used. The message is to be read after the option's name, the suggestion is what may have
-    been meant.
+    """An invalid value.
+
+    The message follows the option's name; `suggestion` is the probable intention.
     """
 
     def __init__(self, message: str, suggestion: str | None = None) -> None:
@@ -40,7 +41,7 @@ class WrongValue(ValueError):
 
 
 def closest(word: object, known: Iterable[str]) -> str | None:
-    """The one of `known` that is most like `word`; None when none is."""
+    """Return the entry of `known` that is most similar to `word`, or None."""
     text = str(word)
     found = difflib.get_close_matches(text.upper(), [name.upper() for name in known], n=1)
     return next((name for name in known if found and name.upper() == found[0]), None)
@@ -99,7 +100,7 @@ def icon(raw: Any) -> Icon:
     try:
         return Icon.of(raw.to_wire() if isinstance(raw, Icon) else raw)
     except ValueError as problem:
-        raise WrongValue(f"has what is no icon: {problem}") from None
+        raise WrongValue(f"has an invalid icon: {problem}") from None
 
 
 def one_of(choices: Sequence[str]) -> Reader:
@@ -134,8 +135,12 @@ def whole(raw: Any) -> int:
 
 
 def reader_of(hint: Any, name: str) -> Reader:
-    """What reads an option of the type `hint`: the function it is annotated with, or that of the type. Raises
-    TypeError, naming the option, when there is none.
+    """Return the reader for an option of the type `hint`.
+
+    It is the function in its `Annotated` type, or the default reader of the type.
+
+    Raises:
+        TypeError: the type has no reader; the message names the option.
     """
     if get_origin(hint) is Annotated:
         found = next((extra for extra in hint.__metadata__ if callable(extra)), None)
@@ -146,7 +151,7 @@ def reader_of(hint: Any, name: str) -> Reader:
             return optional(reader_of(given[0], name))
     known: dict[Any, Reader] = {bool: flag, int: whole, float: number, str: word, tuple[str, ...]: several(word)}
     if hint not in known:
-        raise TypeError(f"{name} is of the type {hint}; give it Annotated with a function that reads it")
+        raise TypeError(f"{name} has the unsupported type {hint}; use Annotated with a reader function")
     return known[hint]
 
 
@@ -175,9 +180,9 @@ def scope_names(raw: Any) -> tuple[str, ...]:
 
 
 def scope_words(raw: Any) -> Mapping[str, Any]:
-    """Scopes with what is said about them, which may be a lazy string."""
+    """Read a dict from scopes to their descriptions, which may be lazy strings."""
     if not isinstance(raw, Mapping) or not all(_is_scope(name) and str(text).strip() for name, text in raw.items()):
-        raise WrongValue("must be a dict from scopes, each one word without quotes, to what they let a client do")
+        raise WrongValue("must be a dict from scopes, each one word without quotes, to their descriptions")
     return MappingProxyType(dict(raw))
 
 
@@ -188,7 +193,10 @@ def implied_scopes(raw: Any) -> Mapping[str, tuple[str, ...]]:
 
 
 def either(function: Reader, other: Reader) -> Reader:
-    """A dotted path to a function of the request, or what it would return."""
+    """Return a reader that accepts a value, or the dotted path of a function.
+
+    The function takes the request.
+    """
 
     def read(raw: Any) -> Any:
         try:

@@ -1,4 +1,4 @@
-"""Reading the setting: dicts into the dataclasses of options, and whatever is wrong with them."""
+"""Parser of the setting: from dicts to dataclasses, with a list of problems."""
 
 import functools
 import re
@@ -18,20 +18,20 @@ S = TypeVar("S")
 
 
 class Problem(NamedTuple):
-    """Something wrong with the setting."""
+    """A problem of the setting."""
 
     path: str
-    """Where, such as `MCP["LIMITS"]["BODY"]`."""
+    """Path of the option, such as `MCP["LIMITS"]["BODY"]`."""
     message: str
-    """What, to be read after the path."""
+    """Description of the problem, to be read after the path."""
     suggestion: str | None
-    """What may have been meant."""
+    """Probable intention, for the hint."""
     unknown: bool = False
-    """A key that means nothing, as against a value that cannot be used."""
+    """True for an unknown key, False for an invalid value."""
 
 
 def read_servers(raw: Any, found: list[Problem]) -> Mapping[str, ServerSettings]:
-    """`MCP["SERVERS"]`, with the default server."""
+    """Read `MCP["SERVERS"]`, and add the default server."""
     path = 'MCP["SERVERS"]'
     servers: dict[str, ServerSettings] = {}
     for alias, options in entries(raw, path, found).items():
@@ -47,17 +47,18 @@ def read_servers(raw: Any, found: list[Problem]) -> Mapping[str, ServerSettings]
         where = f'{path}["{alias}"]["PATH"]'
         taken = next((other for other, earlier in servers.items() if earlier.path == server.path), None)
         if taken is not None and not any(problem.path == where for problem in found):
-            found.append(Problem(where, f"is {server.path!r}, which is the path of {taken!r} already", None))
+            found.append(Problem(where, f"is {server.path!r}, which is already the path of {taken!r}", None))
+
         servers[alias] = server
     if "default" not in servers:
         if servers:
-            found.append(Problem(path, 'needs a "default", which serves what names no server', None))
+            found.append(Problem(path, 'needs a "default", which serves declarations that name no server', None))
         servers["default"] = ServerSettings()
     return MappingProxyType(servers)
 
 
 def _proxies(raw: Any, path: str, found: list[Problem]) -> Mapping[str, ProxySettings]:
-    """Entries by alias, or aliases alone."""
+    """Read a dict of entries by alias, or a list of aliases."""
     if isinstance(raw, list | tuple) and all(isinstance(alias, str) for alias in raw):
         raw = {alias: {} for alias in raw}
     proxies: dict[str, ProxySettings] = {}
@@ -70,12 +71,12 @@ def _proxies(raw: Any, path: str, found: list[Problem]) -> Mapping[str, ProxySet
         proxy = proxies[alias] = read_section(ProxySettings, options, where, found)
         taken = prefixes.setdefault(proxy.prefix or alias, alias)
         if taken != alias:
-            found.append(Problem(f'{where}["PREFIX"]', f"is that of {taken!r} already", None))
+            found.append(Problem(f'{where}["PREFIX"]', f"is already used by {taken!r}", None))
     return MappingProxyType(proxies)
 
 
 def strange_proxies(servers: Mapping[str, ServerSettings], clients: Any) -> Iterator[Problem]:
-    """The proxies that name no entry of `MCP["CLIENTS"]`."""
+    """Yield a problem for each proxy without an entry in `MCP["CLIENTS"]`."""
     known = [alias for alias in clients if isinstance(alias, str)] if isinstance(clients, Mapping) else []
     for alias, server in servers.items():
         for name in server.proxies:
@@ -85,7 +86,7 @@ def strange_proxies(servers: Mapping[str, ServerSettings], clients: Any) -> Iter
 
 
 def read_issuers(raw: Any, found: list[Problem]) -> tuple[Issuer, ...]:
-    """`MCP["ISSUERS"]`."""
+    """Read `MCP["ISSUERS"]`."""
     if isinstance(raw, str | Mapping) or not isinstance(raw, Sequence):
         found.append(Problem('MCP["ISSUERS"]', "must be a list of dicts", None))
         return ()
@@ -93,7 +94,7 @@ def read_issuers(raw: Any, found: list[Problem]) -> tuple[Issuer, ...]:
     for number, entry in enumerate(raw):
         path, wrong = f'MCP["ISSUERS"][{number}]', list[Problem]()
         if not isinstance(entry, Mapping):
-            # Not what it is: it could be a secret.
+            # The value itself is not shown: it could be a secret.
             found.append(Problem(path, f"must be a dict, not {type(entry).__name__}", None))
             continue
         claims = read_section(Claims, entry.get("CLAIMS", {}), f'{path}["CLAIMS"]', wrong)
@@ -109,7 +110,7 @@ def read_issuers(raw: Any, found: list[Problem]) -> tuple[Issuer, ...]:
 
 
 def read_clients(raw: Any, found: list[Problem]) -> Mapping[str, ClientSettings]:
-    """`MCP["CLIENTS"]`, those that can be used."""
+    """Read the valid entries of `MCP["CLIENTS"]`."""
     path = 'MCP["CLIENTS"]'
     clients: dict[str, ClientSettings] = {}
     if not isinstance(raw, Mapping):
@@ -128,7 +129,10 @@ def read_clients(raw: Any, found: list[Problem]) -> Mapping[str, ClientSettings]
 
 
 def _client(alias: str, entry: Any, path: str, found: list[Problem]) -> ClientSettings | None:
-    """None where it cannot be used. What it is instead of a dict is not shown: it could be a secret."""
+    """Read an entry, or return None if it is invalid.
+
+    A value that is not a dict is not shown, because it could be a secret.
+    """
     if not isinstance(entry, Mapping):
         found.append(Problem(path, f"must be a dict, not {type(entry).__name__}", None))
         return None
@@ -154,13 +158,20 @@ def _client(alias: str, entry: Any, path: str, found: list[Problem]) -> ClientSe
 
 @functools.cache
 def _options(section: type[Any]) -> tuple[dict[str, str], dict[str, Any]]:
-    """The fields of a section by their keys, and the types of the fields. Finding them takes longest."""
+    """Return the field names of a section by key, and the field types.
+
+    Cached, because it is the slowest step.
+    """
     names = {option.name.upper(): option.name for option in fields(section)}
     return names, get_type_hints(section, include_extras=True)
 
 
 def read_section(cls: type[S], raw: Any, path: str, found: list[Problem], **nested: Any) -> S:
-    """A dict as the dataclass `cls`, whose fields are its keys; `nested` fields were read before."""
+    """Read a dict into the dataclass `cls`, whose fields are its keys.
+
+    `nested` holds fields that were read before.
+    """
+
     options = entries(raw, path, found)
     names, hints = _options(cast(Any, cls))
     values = dict(nested)
@@ -181,7 +192,7 @@ def read_section(cls: type[S], raw: Any, path: str, found: list[Problem], **nest
 
 
 def entries(raw: Any, path: str, found: list[Problem]) -> Mapping[Any, Any]:
-    """The dict, or an empty one instead of what is none."""
+    """Return the dict, or an empty one and a problem for any other value."""
     if isinstance(raw, Mapping):
         return raw
     found.append(Problem(path, f"must be a dict, not {reprlib.repr(raw)}", None))

@@ -85,7 +85,7 @@ def test_invalid_values_are_reported_with_their_path(subtests: pytest.Subtests) 
         ({"ISSUER": f"{URL}:port"}, '["ISSUER"]', "must be an https URL"),
         ({"ISSUER": f"{URL}/{'x' * 255}"}, '["ISSUER"]', "at most 255"),
         ({"ISSUER": URL, "JWKS_URI": "http://keys.example"}, '["JWKS_URI"]', "must be an https URL"),
-        ({"ISSUER": URL, "JWKS_URI": URL, "DISCOVERY": URL}, '["DISCOVERY"]', "give one of them"),
+        ({"ISSUER": URL, "JWKS_URI": URL, "DISCOVERY": URL}, '["DISCOVERY"]', "set only one of them"),
         ({"ISSUER": URL, "ALGORITHMS": ["HS256"]}, '["ALGORITHMS"]', "must be one of 'RS256'"),
         ({"ISSUER": URL, "ALGORITHMS": ["none"]}, '["ALGORITHMS"]', "must be one of 'RS256'"),
         ({"ISSUER": URL, "ALGORITHMS": []}, '["ALGORITHMS"]', "at least one algorithm"),
@@ -101,7 +101,7 @@ def test_invalid_values_are_reported_with_their_path(subtests: pytest.Subtests) 
         ({"ISSUER": URL, "SCOPES": ["read"]}, '["SCOPES"]', "must be a dict"),
         ({"ISSUER": URL, "SCOPES": {"x": "two words"}}, '["SCOPES"]', "must be a scope"),
         ({"ISSUER": URL, "CLIENT_SECRET": "s3cret"}, '["CLIENT_SECRET"]', "INTROSPECTION_URL"),
-        ({"ISSUER": URL, **ASKED, "CLIENT_SECRET": None}, '["INTROSPECTION_URL"]', "takes a CLIENT_ID"),
+        ({"ISSUER": URL, **ASKED, "CLIENT_SECRET": None}, '["INTROSPECTION_URL"]', "requires a CLIENT_ID"),
         ({"ISSUER": URL, **ASKED, "CLIENT_SECRET": ["s3cret"]}, '["CLIENT_SECRET"]', "not list"),
         ({"ISSUER": URL, **ASKED, "PREFIX": "mcp_at_"}, '["PREFIX"]', "mcp_"),
         ({"ISSUER": URL, **ASKED, "PREFIX": "m"}, '["PREFIX"]', "mcp_"),
@@ -117,10 +117,12 @@ def test_invalid_values_are_reported_with_their_path(subtests: pytest.Subtests) 
 
 
 def test_values_shared_by_two_entries_are_reported() -> None:
-    assert 'MCP["ISSUERS"][1]["ISSUER"] is that of an entry before' in complaint({"ISSUER": URL}, {"ISSUER": URL})
+    assert 'MCP["ISSUERS"][1]["ISSUER"] is the same as in an earlier entry' in complaint(
+        {"ISSUER": URL}, {"ISSUER": URL}
+    )
     one, two = {"ISSUER": URL, **ASKED}, {"ISSUER": f"{URL}/two", **ASKED}
-    assert 'MCP["ISSUERS"][1]["PREFIX"] must tell' in complaint(one, two)
-    assert 'MCP["ISSUERS"][1]["PREFIX"] must tell' in complaint({**one, "PREFIX": "a"}, {**two, "PREFIX": "ab"})
+    assert 'MCP["ISSUERS"][1]["PREFIX"] must distinguish' in complaint(one, two)
+    assert 'MCP["ISSUERS"][1]["PREFIX"] must distinguish' in complaint({**one, "PREFIX": "a"}, {**two, "PREFIX": "ab"})
     assert len(read({**one, "PREFIX": "a_"}, {**two, "PREFIX": "b_"})) == 2
 
 

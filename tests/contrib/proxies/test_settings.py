@@ -66,7 +66,7 @@ def test_what_cannot_be_used_is_refused_by_name(subtests: pytest.Subtests) -> No
         ({"weather": {"PERMISSION": "everybody"}}, '["PERMISSION"] must be a permission'),
         ({"weather": {"OFFERS": ["tool"]}}, '["OFFERS"] must be one of'),
         ({"weather": {"ASKS": "sampling"}}, '["ASKS"] must be a list'),
-        ({"weather": {}, "github": {"PREFIX": "weather"}}, "is that of 'weather' already"),
+        ({"weather": {}, "github": {"PREFIX": "weather"}}, "is already used by 'weather'"),
         ("weather", "must be a dict"),
     ]:
         with subtests.test(proxies=proxies, said=said):
