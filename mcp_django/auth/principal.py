@@ -150,10 +150,8 @@ Nothing was delegated, so no scope is withheld.
 def owner_of(user: Any) -> str | None:
     """Return the `Principal.owner` of a Django user.
 
-    This project's tokens and commands use the same owner.
-
-    With it views, tasks and tests find data that handlers store for the user. None without a row: None, AnonymousUser,
-    or an unsaved user.
+    This project's tokens and commands use the same owner. With it views, tasks and tests find data that handlers store
+    for the user. None without a row: None, AnonymousUser, or an unsaved user.
     """
     pk = getattr(user, "pk", None)
     return None if pk is None else f"{ISSUER}|{_escaped(str(pk))}"

@@ -189,9 +189,7 @@ class Authenticator:
     async def redeemed(self, request: AuthRequest) -> AuthRequest:
         """Replace the ticket of a socket's handshake by its credential.
 
-        The ticket is marked as used.
-
-        A request without a ticket is returned unchanged. Raises TransportRefusal.
+        The ticket is marked as used. A request without a ticket is returned unchanged. Raises TransportRefusal.
         """
         if request.ticket is None or self._tickets is None:
             return request

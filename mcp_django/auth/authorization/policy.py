@@ -1,11 +1,9 @@
 """Permission policy: the one decision for every operation on primitives.
 
-List, call, read, get, complete, subscribe and listen share it.
-
-Three rules must agree: Django's permissions of the user, scopes delegated to the client, and the administrator's rules
-(`RuleCache`). Without the permission a primitive is hidden: its name gives the same error as an unknown name. It is
-also hidden where no step-up could help. Without a scope it is visible, and the error lists all scopes that the
-operation requires.
+List, call, read, get, complete, subscribe and listen share it. Three rules must agree: Django's permissions of the
+user, scopes delegated to the client, and the administrator's rules (`RuleCache`). Without the permission a primitive is
+hidden: its name gives the same error as an unknown name. It is also hidden where no step-up could help. Without a scope
+it is visible, and the error lists all scopes that the operation requires.
 """
 
 import inspect

@@ -1,10 +1,9 @@
 """Process-wide cache of the administrator's rules.
 
-It holds an immutable snapshot of the rows of `ToolPolicy` and `ScopeGrant`.
-
-A snapshot is at most `MAX_AGE_SECONDS` old. Refreshing it reads one version row; the rules are reloaded only if the
-version changed. Saving a rule publishes an event, and processes that follow the event log call `invalidate`. While the
-rules cannot be read, every request is refused.
+It holds an immutable snapshot of the rows of `ToolPolicy` and `ScopeGrant`. A snapshot is at most `MAX_AGE_SECONDS`
+old. Refreshing it reads one version row; the rules are reloaded only if the version changed. Saving a rule publishes an
+event, and processes that follow the event log call `invalidate`. While the rules cannot be read, every request is
+refused.
 """
 
 import logging

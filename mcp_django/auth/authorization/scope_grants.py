@@ -1,9 +1,7 @@
 """Scope grants: the users and clients that may hold a scope.
 
-They are compiled from `ScopeGrant` rows.
-
-A scope with a grant is held only by the users and clients that the grant names, and only if it was delegated to them. A
-scope without one is held by every client that it was delegated to.
+They are compiled from `ScopeGrant` rows. A scope with a grant is held only by the users and clients that the grant
+names, and only if it was delegated to them. A scope without one is held by every client that it was delegated to.
 """
 
 import logging

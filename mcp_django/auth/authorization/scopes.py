@@ -70,9 +70,7 @@ def _reached(scope: str, implies: Mapping[str, Iterable[str]]) -> frozenset[str]
 def withheld(principal: Principal, scopes: Iterable[str], grants: Grants, groups: frozenset[str]) -> bool:
     """Return True if the principal must not hold one of `scopes`.
 
-    Delegation does not matter.
-
-    `groups` are the groups of its user.
+    Delegation does not matter. `groups` are the groups of its user.
     """
     return bool(grants) and any(scope in grants and not _may_hold(principal, scope, grants, groups) for scope in scopes)
 

@@ -30,9 +30,7 @@ FINGERPRINT: Final = 10
 async def find(said: Said, issuer: Issuer) -> Any:
     """Return the linked account, active or not, or None.
 
-    Without a link the settings decide if one is created.
-
-    One query where a link exists. Raises DatabaseError.
+    Without a link the settings decide if one is created. One query where a link exists. Raises DatabaseError.
     """
     identity = await _linked().filter(issuer=said.issuer, subject=said.subject).afirst()
     # Compared here too, because some databases ignore case.

@@ -1,8 +1,6 @@
 """Mapping of an issuer's claims to `TokenClaims`.
 
-The source is a JWT or an introspection response (RFC 7662).
-
-The issuer's settings name the claims.
+The source is a JWT or an introspection response (RFC 7662). The issuer's settings name the claims.
 """
 
 import re

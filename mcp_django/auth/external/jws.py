@@ -1,9 +1,7 @@
 """Signatures of JSON Web Tokens and their public keys.
 
-The only module that uses jwcrypto.
-
-Only asymmetric algorithms are supported. With a shared secret every verifier could sign tokens, and a public key must
-never be used as a shared secret (RFC 8725, sections 2.1 and 3.1).
+The only module that uses jwcrypto. Only asymmetric algorithms are supported. With a shared secret every verifier could
+sign tokens, and a public key must never be used as a shared secret (RFC 8725, sections 2.1 and 3.1).
 """
 
 from collections.abc import Mapping
@@ -61,9 +59,7 @@ class Key:
 def load(said: Any) -> Key | None:
     """Load a key of a JWK set.
 
-    Return None for other entries than public signature keys.
-
-    Unknown entries are ignored (RFC 7517, section 5).
+    Return None for other entries than public signature keys. Unknown entries are ignored (RFC 7517, section 5).
     """
     from jwcrypto.common import JWException
     from jwcrypto.jwk import JWK

@@ -1,9 +1,7 @@
 """Strict parsing of JSON Web Tokens, before their content is trusted.
 
-See RFC 7515 and RFC 8725.
-
-Only canonical tokens are accepted: no padding, no surplus bits, no duplicate names, no NaN, no oversized numbers, no
-text that a database rejects. Signatures are not checked here.
+See RFC 7515 and RFC 8725. Only canonical tokens are accepted: no padding, no surplus bits, no duplicate names, no NaN,
+no oversized numbers, no text that a database rejects. Signatures are not checked here.
 """
 
 import re
