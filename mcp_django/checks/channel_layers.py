@@ -1,4 +1,7 @@
-"""Can the workers of other processes be woken? Mostly with `check --deploy` only: one process needs no layer."""
+"""System checks of the channel layer, which wakes workers in other processes.
+
+Most of them run with `check --deploy` only, because a single process needs no layer.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,14 +18,17 @@ DEFAULT = "default"
 
 @register
 def check_channel_layer_alias(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
-    """The layer that `MCP` names must be there; that there is no default one is for `--deploy` to say."""
+    """Check that the configured layer exists.
+
+    A missing default layer is left to `check --deploy`.
+    """
     alias = _alias()
     if alias in (None, DEFAULT) or channel_layer(alias) is not None:
         return []
     return [
         Error(
-            f'MCP["CHANNEL_LAYER"] names "{alias}", which CHANNEL_LAYERS does not have.',
-            hint="Describe the layer in CHANNEL_LAYERS, or set it to None: workers then look once a second.",
+            f'MCP["CHANNEL_LAYER"] names "{alias}", which is not in CHANNEL_LAYERS.',
+            hint="Add the layer to CHANNEL_LAYERS, or set the option to None: workers then poll once a second.",
             id="mcp_django.E008",
         )
     ]
@@ -30,22 +36,22 @@ def check_channel_layer_alias(app_configs: Sequence[Any] | None, **kwargs: Any) 
 
 @register(deploy=True)
 def check_channel_layer(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
-    """With several processes there should be a layer that reaches them all, and forgets no groups."""
+    """Check that several processes share a layer that keeps its groups."""
     alias = _alias()
     layer = None if alias is None else channel_layer(alias)
     if alias is None or (layer is None and alias != DEFAULT):
-        return []  # the project wants none, or has been told
+        return []  # the project uses no layer, or E008 reports it
     backend = None if layer is None else layer.get("BACKEND")
     if layer is None or backend == IN_MEMORY:
-        what = "is not set" if layer is None else "is in memory, which reaches one process"
+        what = "is not set" if layer is None else "is in memory, which is limited to one process"
         return [
             Warning(
                 f'CHANNEL_LAYERS["{alias}"] {what}, so workers in other processes cannot be woken.',
                 hint=(
-                    "Nothing is lost, because the database has it: without a wake-up a worker sees by looking, once a "
-                    "second, what another has done, such as passing on an answer or changing a resource. With one "
-                    f"process there is nothing to do. With several, use {REDIS_PUBSUB}, or set "
-                    'MCP["CHANNEL_LAYER"] to None if a second is soon enough.'
+                    "Nothing is lost, because the database stores all events. Without wake-ups workers poll once a "
+                    "second for events of other processes, such as forwarded responses or changed resources. With a "
+                    f"single process, ignore this. With several, use {REDIS_PUBSUB}, or set "
+                    'MCP["CHANNEL_LAYER"] to None if a delay of one second is acceptable.'
                 ),
                 id="mcp_django.W003",
             )
@@ -53,9 +59,9 @@ def check_channel_layer(app_configs: Sequence[Any] | None, **kwargs: Any) -> lis
     if backend in (REDIS, "channels_redis.layers.RedisChannelLayer"):
         return [
             Info(
-                f'CHANNEL_LAYERS["{alias}"] is RedisChannelLayer, which drops what it carries when one process has '
-                "more waiting than its capacity, and forgets its groups when Redis restarts.",
-                hint=f"{REDIS_PUBSUB} does neither, and is faster.",
+                f'CHANNEL_LAYERS["{alias}"] is RedisChannelLayer, which drops messages when a process has '
+                "more pending than its capacity, and loses its groups when Redis restarts.",
+                hint=f"{REDIS_PUBSUB} does not, and is faster.",
                 id="mcp_django.I001",
             )
         ]

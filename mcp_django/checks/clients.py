@@ -1,4 +1,7 @@
-"""Can the servers in `MCP["CLIENTS"]` be used, and without telling everybody on the way? Nothing is connected to."""
+"""System checks of `MCP["CLIENTS"]`: packages, programs, encryption and pages.
+
+No check connects to a server.
+"""
 
 import shutil
 from collections.abc import Iterator, Sequence
@@ -18,7 +21,7 @@ NEEDED = {"mcp": "the official SDK", "httpx2": "its HTTP client", "websockets": 
 
 @register
 def check_clients(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
-    """What they take has to be there."""
+    """Check that required packages and programs are installed."""
     if not conf.is_usable():
         return []
     clients = conf.get_settings().clients
@@ -30,13 +33,16 @@ def check_clients(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[Chec
 
 @register(Tags.security)
 def check_client_secrets(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
-    """Credentials are for the server alone: whoever reads one on its way has it."""
+    """Check that credentials are sent with encryption only.
+
+    Otherwise any network node can read them.
+    """
     if not conf.is_usable():
         return []
     return [
         Error(
-            f'MCP["CLIENTS"]["{client.alias}"] sends credentials to another machine without encryption.',
-            hint="Write an https or wss URL. In a network that is trusted, silence this.",
+            f'MCP["CLIENTS"]["{client.alias}"] sends credentials over the network without encryption.',
+            hint="Use an https or wss URL. In a trusted network, silence this check.",
             id="mcp_django.E051",
         )
         for client in conf.get_settings().clients.values()
@@ -46,16 +52,16 @@ def check_client_secrets(app_configs: Sequence[Any] | None, **kwargs: Any) -> li
 
 @register(Tags.urls)
 def check_client_pages(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
-    """People have to get to where they allow something."""
+    """Check that users can reach the page on which they authorize a server."""
     if not conf.is_usable():
         return []
     users = [client for client in conf.get_settings().clients.values() if client.auth and client.auth.type == "oauth"]
     return [
         Warning(
-            f'MCP["CLIENTS"]["{client.alias}"] wants each user\'s permission, and there is no page to give it.',
+            f'MCP["CLIENTS"]["{client.alias}"] requires each user\'s authorization, but the URLconf lacks its page.',
             hint='path("mcp/clients/", include("mcp_django.contrib.client_pages.urls")); '
-            "where `mcp_clients login` is enough,"
-            " silence this.",
+            "if `mcp_clients login` is sufficient,"
+            " silence this check.",
             id="mcp_django.W052",
         )
         for client in users
@@ -74,7 +80,7 @@ def _missing() -> Iterator[CheckMessage]:
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
         yield Error(
-            f'MCP["CLIENTS"] names servers to use, and what that takes is not installed: {", ".join(missing)}.',
+            f'MCP["CLIENTS"] names servers, but required packages are not installed: {", ".join(missing)}.',
             hint="pip install 'mcp-django-channels[client]'",
             id="mcp_django.E050",
         )
@@ -84,14 +90,14 @@ def _of_program(client: ClientSettings) -> Iterator[CheckMessage]:
     where = f'MCP["CLIENTS"]["{client.alias}"]'
     if client.cwd is not None and not Path(client.cwd).is_dir():
         yield Warning(
-            f"{where} starts its program in {client.cwd!r}, which is no directory here.",
-            hint="Write an absolute path, such as BASE_DIR.",
+            f"{where} starts its program in {client.cwd!r}, which is not a directory on this machine.",
+            hint="Use an absolute path, such as BASE_DIR.",
             id="mcp_django.W050",
         )
     if client.command is not None and not _is_found(client):
         yield Warning(
-            f"{where} starts {client.command[0]!r}, which is not found here.",
-            hint="Install it, or write its absolute path. Where another machine runs it, silence this.",
+            f"{where} starts {client.command[0]!r}, which is not found on this machine.",
+            hint="Install it, or use its absolute path. If another machine runs it, silence this check.",
             id="mcp_django.W051",
         )
 

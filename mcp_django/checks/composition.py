@@ -1,4 +1,4 @@
-"""Can what servers are made of be put together?"""
+"""System check of composed servers: mounts and proxies."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from mcp_django.server.primitives.registry import Joint
 
 @register
 def check_composition(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
-    """What is mounted must be there, and no two sources may call something the same."""
+    """Check that mounted servers exist, and that names do not collide."""
     found: list[CheckMessage] = []
     for alias, settings in conf.get_settings().servers.items() if conf.is_usable() else ():
         if not (settings.mounts or settings.proxies):
@@ -19,8 +19,8 @@ def check_composition(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[
         try:
             served = wiring.get_server(alias).registry
         except Exception as problem:
-            hint = "docs/topics/composition.md says what can be mounted and passed on."
-            text = f'The server "{alias}" cannot be put together: {problem}'
+            hint = "docs/topics/composition.md describes mounts and proxies."
+            text = f'The server "{alias}" cannot be composed: {problem}'
             found.append(Error(text, hint=hint, id="mcp_django.E060"))
             continue
         if isinstance(served, Joint):

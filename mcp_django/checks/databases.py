@@ -1,4 +1,4 @@
-"""Will the databases bear concurrent calls? With `check --deploy` only: one developer does not mind."""
+"""System checks of databases under concurrent calls, with `check --deploy` only."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,14 +14,18 @@ from mcp_django.wiring import LOG_LANES
 SQLITE = ("sqlite3", "spatialite")
 WAL = re.compile(r"journal_mode\W+wal\b", re.IGNORECASE)
 POOL_SIZE = 4
-"""Connections of a pool that is told nothing (psycopg_pool.ConnectionPool: min_size=4, and max_size is the same)."""
+"""Default size of a connection pool.
+
+psycopg_pool.ConnectionPool has min_size=4, and max_size is the same.
+"""
 
 
-# Not `Tags.database`: those are for checks that connect, and are left out unless `--database` names one.
+# Not `Tags.database`: such checks connect, and run only if `--database` names one.
 @register(deploy=True)
 def check_databases(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
-    """Concurrent calls must neither trip over one another's locks nor run out of connections. Read from DATABASES,
-    without connecting.
+    """Check that concurrent calls do not fail on locks or run out of connections.
+
+    Read from DATABASES, without connecting.
     """
     found: list[CheckMessage | None] = []
     for alias, entry in databases().items():
@@ -35,8 +39,10 @@ def check_databases(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[Ch
 
 
 def _sqlite(alias: str, entry: Mapping[str, Any], options: Mapping[str, Any]) -> CheckMessage | None:
-    """From the options only. To look into the file would be to open it, and closing it again takes off the locks
-    that SQLite holds on it in this process (sqlite.org/howtocorrupt.html, section 2.2).
+    """Check the options of a SQLite database, without opening its file.
+
+    Closing the file would release the locks that SQLite holds on it in this process (sqlite.org/howtocorrupt.html,
+    section 2.2).
     """
     if _is_passing(entry):
         return None
@@ -52,14 +58,14 @@ def _sqlite(alias: str, entry: Mapping[str, Any], options: Mapping[str, Any]) ->
         'write at the same time fail with "database is locked".',
         hint=(
             'Set OPTIONS = {"transaction_mode": "IMMEDIATE", "init_command": "PRAGMA journal_mode=WAL", "timeout": '
-            "20}. A file that was switched to WAL by hand stays so, which cannot be seen from here; silence this then."
+            "20}. A file that was switched to WAL by hand stays so, which this check cannot detect; silence it then."
         ),
         id="mcp_django.W004",
     )
 
 
 def _is_passing(entry: Mapping[str, Any]) -> bool:
-    """Is it in memory, or the database of a test run?"""
+    """Return True if the database is in memory, or that of a test run."""
     name, test = entry.get("NAME"), entry.get("TEST")
     if isinstance(test, Mapping) and test.get("NAME") is not None and str(test["NAME"]) == str(name):
         return True
@@ -70,11 +76,11 @@ def _persistent(alias: str, entry: Mapping[str, Any]) -> CheckMessage | None:
     if entry.get("CONN_MAX_AGE", 0) == 0 or not serves_asgi():
         return None
     return Warning(
-        f'DATABASES["{alias}"]["CONN_MAX_AGE"] is not 0 and the project is served over ASGI, where each request of a '
-        "Django view has a thread of its own and leaves its connection behind, until the database has no more.",
+        f'DATABASES["{alias}"]["CONN_MAX_AGE"] is not 0 and the project is served over ASGI. There each request of a '
+        "Django view has its own thread and leaves its connection open, until the database has no more.",
         hint=(
-            'Set it to 0; for PostgreSQL use OPTIONS = {"pool": {"max_size": 20}}. If all that uses the database comes '
-            "in through mcp_django.asgi.mount, whose threads are few and stay, it does no harm; silence this then."
+            'Set it to 0; for PostgreSQL use OPTIONS = {"pool": {"max_size": 20}}. If all database code runs '
+            "in mcp_django.asgi.mount, which reuses a few threads, the setting is harmless; silence this check then."
         ),
         id="mcp_django.W005",
     )
@@ -90,9 +96,9 @@ def _pool(alias: str, options: Mapping[str, Any]) -> CheckMessage | None:
     if not isinstance(most, int) or most >= lanes + LOG_LANES:
         return None
     return Warning(
-        f'DATABASES["{alias}"]["OPTIONS"]["pool"] has {most} connections at most, and MCP["LIMITS"]["LANES"] lets '
-        f"{lanes} calls of a process use the database at once, besides {LOG_LANES} for the event log: under load they "
+        f'DATABASES["{alias}"]["OPTIONS"]["pool"] has at most {most} connections, but MCP["LIMITS"]["LANES"] lets '
+        f"{lanes} calls of a process use the database at once, plus {LOG_LANES} for the event log. Under load they "
         "wait for a connection, and then fail.",
-        hint=f'Set "pool": {{"max_size": {lanes + 4}}}, or fewer lanes.',
+        hint=f'Set "pool": {{"max_size": {lanes + 4}}}, or a smaller LANES.',
         id="mcp_django.W006",
     )

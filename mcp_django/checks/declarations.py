@@ -1,4 +1,4 @@
-"""Is everything served that was declared?"""
+"""System check of declarations: tools, resources, prompts and completions."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from mcp_django.server.primitives import registry
 
 @register
 def check_declarations(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
-    """Every tool, resource, prompt and completion that was declared must be served, by a server that exists."""
+    """Check that every declaration is served, by a server that exists."""
     found: list[CheckMessage] = []
     for problem in registry.problems():
         text = problem.text if problem.source in problem.text else f"{problem.source}: {problem.text}"
@@ -23,8 +23,8 @@ def check_declarations(app_configs: Sequence[Any] | None, **kwargs: Any) -> list
     known = conf.get_settings().servers
     found += [
         Error(
-            f'Something is declared for the server {alias!r}, which MCP["SERVERS"] does not have.',
-            hint=f"It has: {', '.join(sorted(known))}.",
+            f'A declaration names the server {alias!r}, which is not in MCP["SERVERS"].',
+            hint=f"Known servers: {', '.join(sorted(known))}.",
             id="mcp_django.E006",
         )
         for alias in sorted(registry.REGISTRIES.keys() - known.keys())
@@ -33,12 +33,12 @@ def check_declarations(app_configs: Sequence[Any] | None, **kwargs: Any) -> list
 
 
 def _unknown_databases() -> list[CheckMessage]:
-    """Handlers whose transaction is on a database that DATABASES does not have."""
+    """Return errors for transactions on a database that DATABASES lacks."""
     known = databases()
     return [
         Error(
-            f"{item.source}: atomic= names the database {alias!r}, which DATABASES does not have.",
-            hint=f"It has: {', '.join(known)}. Name one of them, or True for the default one.",
+            f"{item.source}: atomic= names the database {alias!r}, which is not in DATABASES.",
+            hint=f"Known databases: {', '.join(known)}. Use one of them, or True for the default one.",
             id="mcp_django.E004",
         )
         for declared in registry.REGISTRIES.values()

@@ -1,4 +1,4 @@
-"""Is what guards the doors as tight as it looks? With `check --deploy` only: at home it may be loose."""
+"""System checks of deployment security, with `check --deploy` only."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -12,31 +12,33 @@ from mcp_django.conf.options import Rates
 from mcp_django.conf.project import cache_backend, trusts_a_proxy
 
 ONE_PROCESS = {
-    "django.core.cache.backends.locmem.LocMemCache": "is in memory, so each process counts for itself",
-    "django.core.cache.backends.dummy.DummyCache": "keeps nothing",
+    "django.core.cache.backends.locmem.LocMemCache": "is in memory, so each process has its own",
+    "django.core.cache.backends.dummy.DummyCache": "stores nothing",
 }
-"""Caches of which nothing reaches another process, and what that means."""
+"""Cache backends that processes do not share, and the consequence of each."""
 LONGEST_TRUST = 11.0
-"""Seconds for which a credential may be believed without making what docs/topics/security.md promises a lie: streams
-ask every four seconds whether theirs is good, and end within fifteen.
+"""Longest allowed trust in a cached credential, in seconds.
+
+docs/topics/security.md promises that streams end within fifteen seconds of a revocation. Streams check their credential
+every four seconds.
 """
 
 
 @register(Tags.security, deploy=True)
 def check_debug(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
-    """DEBUG opens what is closed otherwise."""
+    """Check that DEBUG is off, because it relaxes authentication and error messages."""
     if not conf.debug() or not conf.is_usable():
         return []
     settings = conf.get_settings()
     loose = []
     if not conf.auth_names():
-        loose.append("callers on this machine are served without a credential, as one who may do everything")
+        loose.append("callers on this machine are served without a credential, with all rights")
     if settings.expose_internal_errors:
-        loose.append("the texts of exceptions are sent to clients")
+        loose.append("texts of exceptions are sent to clients")
     return [
         Warning(
             f"DEBUG is on, so {what}.",
-            hint="Set DEBUG = False where others can reach the project.",
+            hint="Set DEBUG = False where other machines can reach the project.",
             id="mcp_django.W020",
         )
         for what in loose
@@ -45,7 +47,10 @@ def check_debug(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckM
 
 @register(Tags.security, deploy=True)
 def check_encryption(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
-    """Tokens are bearer tokens: whoever reads one on its way has it (RFC 6750, section 5.2)."""
+    """Check that URLs use https.
+
+    Anyone who reads a bearer token can use it (RFC 6750, section 5.2).
+    """
     if not conf.is_usable():
         return []
     settings, own = conf.get_settings(), conf.origin()
@@ -59,8 +64,8 @@ def check_encryption(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[C
         named += [(f'{where}["{key}"]', url) for key, url in urls if url is not None]
     return [
         Warning(
-            f"{where} has {origin}, which is not encrypted: whoever is on the way reads its tokens, or speaks for it.",
-            hint="Serve it by https, and name it so.",
+            f"{where} has {origin}, which is not encrypted: network nodes can read tokens, or impersonate the server.",
+            hint="Serve it over https, and write the https URL.",
             id="mcp_django.W021",
         )
         for where, origin in named
@@ -70,13 +75,13 @@ def check_encryption(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[C
 
 @register(Tags.security, deploy=True)
 def check_hosts(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
-    """The Host of a request is what tells a page that has rebound its own name from the site (DNS rebinding)."""
+    """Check that ALLOWED_HOSTS is restricted, which protects from DNS rebinding."""
     if conf.debug() or "*" not in conf.allowed_hosts():
         return []
     return [
         Warning(
-            'ALLOWED_HOSTS has "*", so a page may reach the endpoint by any name that leads there (DNS rebinding).',
-            hint="Name the hosts of the project.",
+            'ALLOWED_HOSTS has "*", so a page can reach the endpoint by any host name (DNS rebinding).',
+            hint="List the hosts of the project.",
             id="mcp_django.W022",
         )
     ]
@@ -84,18 +89,18 @@ def check_hosts(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckM
 
 @register(Tags.caches, deploy=True)
 def check_caches(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
-    """What all processes count, or tell each other, has to be where all of them look."""
+    """Check that all processes share the caches of rates and of verified principals."""
     if not conf.is_usable():
         return []
     settings = conf.get_settings()
     found: list[CheckMessage] = []
     if settings.rates != Rates() or apps.is_installed("mcp_django.contrib.oauth"):
         found += _kept_apart(
-            settings.rates.cache, "rates are counted", "A rate then is one of each process.", "mcp_django.W023"
+            settings.rates.cache, "rates are counted", "Each process then has its own count.", "mcp_django.W023"
         )
     if settings.token_cache is not None:
-        told = "Each process then verifies for itself, and the option does nothing."
-        found += _kept_apart(settings.token_cache, 'MCP["TOKEN_CACHE"] is', told, "mcp_django.W024")
+        told = "Each process then verifies tokens itself, and the option has no effect."
+        found += _kept_apart(settings.token_cache, "verified principals are cached", told, "mcp_django.W024")
     return found
 
 
@@ -104,14 +109,14 @@ def _kept_apart(alias: str, what: str, so: str, id: str) -> Iterable[CheckMessag
     if backend in ONE_PROCESS:
         yield Warning(
             f'CACHES["{alias}"], where {what}, {ONE_PROCESS[backend]}. {so}',
-            hint="With one process there is nothing to do. With several use Redis, Memcached or the database.",
+            hint="With a single process, ignore this. With several, use Redis, Memcached or the database.",
             id=id,
         )
 
 
 @register(Tags.security, deploy=True)
 def check_trust(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
-    """What is revoked should not go on for long."""
+    """Check that revoked credentials are rejected soon."""
     if not conf.is_usable():
         return []
     settings = conf.get_settings()
@@ -122,8 +127,8 @@ def check_trust(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckM
     named = 'MCP["TOKEN_CACHE_SECONDS"]' + (" with INTROSPECTION_CACHE of an issuer" if longest else "")
     return [
         Warning(
-            f"{named} is {seconds:g}: where no signal tells of it, a credential that was revoked is good for so long.",
-            hint=f"With {LONGEST_TRUST:g} seconds or less everything that it has opened ends within fifteen.",
+            f"{named} is {seconds:g}: a revoked credential may stay valid for so many seconds if no signal reports it.",
+            hint=f"With {LONGEST_TRUST:g} seconds or less its streams and connections end within fifteen seconds.",
             id="mcp_django.W025",
         )
     ]
@@ -131,13 +136,16 @@ def check_trust(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckM
 
 @register(Tags.security, deploy=True)
 def check_proxies(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
-    """Behind a proxy the peer is the proxy, for all clients."""
+    """Check that NUM_PROXIES is set behind a proxy.
+
+    Without it all clients have the address of the proxy.
+    """
     if not conf.is_usable() or not trusts_a_proxy() or conf.get_settings().rates.num_proxies:
         return []
     return [
         Warning(
-            'A proxy stands in front, by SECURE_PROXY_SSL_HEADER or USE_X_FORWARDED_HOST, and MCP["RATES"] has no '
-            "NUM_PROXIES, so that all clients are one address for its rates: one of them can use them up for all.",
+            'SECURE_PROXY_SSL_HEADER or USE_X_FORWARDED_HOST trusts a proxy, but MCP["RATES"] has no '
+            "NUM_PROXIES. All clients share the address of the proxy, so one client can exhaust the rates of all.",
             hint='Set MCP["RATES"]["NUM_PROXIES"] to the number of your own proxies.',
             id="mcp_django.W026",
         )

@@ -1,4 +1,4 @@
-"""Is what is installed what it should be?"""
+"""System check of installed distributions."""
 
 from collections.abc import Sequence
 from importlib import metadata
@@ -13,13 +13,13 @@ LEAST_ASGIREF = (3, 13)
 
 @register
 def check_distributions(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
-    """No other distribution may write into the package, and asgiref must be new enough."""
+    """Check that no other distribution owns the package, and the version of asgiref."""
     found: list[CheckMessage] = []
     if _version(OTHER_DISTRIBUTION) is not None:
         found.append(
             Error(
                 f"The distribution {OTHER_DISTRIBUTION} is installed beside mcp-django-channels, and both install a "
-                "package named mcp_django, so that one has overwritten files of the other.",
+                "package named mcp_django. One has overwritten files of the other.",
                 hint=f"pip uninstall {OTHER_DISTRIBUTION}, then pip install --force-reinstall mcp-django-channels",
                 id="mcp_django.E001",
             )
@@ -29,7 +29,7 @@ def check_distributions(app_configs: Sequence[Any] | None, **kwargs: Any) -> lis
         least = ".".join(map(str, LEAST_ASGIREF))
         found.append(
             Error(
-                f"asgiref {asgiref} is installed; handlers that use threads need {least} or newer.",
+                f"asgiref {asgiref} is installed; sync handlers require {least} or newer.",
                 hint=f"pip install 'asgiref>={least}'",
                 id="mcp_django.E005",
             )

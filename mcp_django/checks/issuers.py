@@ -1,4 +1,4 @@
-"""Can the tokens of the identity providers in `MCP["ISSUERS"]` be of use?"""
+"""System checks of identity providers in `MCP["ISSUERS"]`."""
 
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
@@ -13,7 +13,7 @@ from mcp_django.wiring.external import NEEDED
 
 @register(Tags.security)
 def check_issuers(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
-    """AUTH must name what is set up, and tokens must be for something."""
+    """Check that AUTH enables the configured issuers, and that tokens fit a server."""
     if not conf.is_usable():
         return []
     settings, names = conf.get_settings(), conf.auth_names()
@@ -21,8 +21,8 @@ def check_issuers(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[Chec
     ways = (("ISSUERS", settings.issuers, "external"), ("SESSION_SCOPES", settings.session_scopes, "session"))
     found += [
         Warning(
-            f'MCP["{option}"] is set, and MCP["AUTH"] does not name "{way}": it has no effect, and nobody comes in so.',
-            hint=f'Add "{way}" to MCP["AUTH"], or take {option} out.',
+            f'MCP["{option}"] is set, but MCP["AUTH"] does not name "{way}", so the option has no effect.',
+            hint=f'Add "{way}" to MCP["AUTH"], or remove {option}.',
             id="mcp_django.W041",
         )
         for option, value, way in ways
@@ -34,14 +34,14 @@ def check_issuers(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[Chec
 def _of_use(issuers: Sequence[Issuer]) -> Iterator[CheckMessage]:
     if not issuers:
         yield Error(
-            'MCP["AUTH"] names "external", and MCP["ISSUERS"] names no identity provider.',
-            hint="Describe it there: docs/howto/identity-provider.md.",
+            'MCP["AUTH"] names "external", but MCP["ISSUERS"] is empty.',
+            hint="Add the identity provider: docs/howto/identity-provider.md.",
             id="mcp_django.E040",
         )
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
         yield Error(
-            f'MCP["AUTH"] names "external", which takes what is not installed: {", ".join(missing)}.',
+            f'MCP["AUTH"] names "external", but required packages are not installed: {", ".join(missing)}.',
             hint="pip install 'mcp-django-channels[external]'",
             id="mcp_django.E041",
         )
@@ -49,16 +49,16 @@ def _of_use(issuers: Sequence[Issuer]) -> Iterator[CheckMessage]:
         unnamed = [alias for alias in _without_url() if not issuer.audiences.keys() & {"", alias}]
         if unnamed:
             yield Warning(
-                f"No token of {issuer.issuer} can be meant for {', '.join(map(repr, unnamed))}: the URL of the server "
-                "is not known, and AUDIENCES names nothing for it.",
+                f"No token of {issuer.issuer} is valid for {', '.join(map(repr, unnamed))}: the URL of the server "
+                "is unknown, and AUDIENCES has no entry for it.",
                 hint='Set MCP["ORIGIN"], such as "https://example.com", or AUDIENCES.',
                 id="mcp_django.W040",
             )
         strange = sorted(issuer.audiences.keys() - conf.servers().keys() - {""})
         if strange:
             yield Warning(
-                f"AUDIENCES of {issuer.issuer} names {', '.join(map(repr, strange))}, which is no server.",
-                hint="Where it is the audience of a BearerAuthentication of yours, silence this.",
+                f"AUDIENCES of {issuer.issuer} names {', '.join(map(repr, strange))}, which is not a server.",
+                hint="If it is the audience of a BearerAuthentication, silence this check.",
                 id="mcp_django.W042",
             )
 

@@ -1,4 +1,4 @@
-"""Can clients find out which tokens the endpoints take, and can there be any?"""
+"""System checks of protected resources: URLs, sessions, caches and scopes."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -17,15 +17,15 @@ SESSIONS = "django.contrib.sessions.middleware.SessionMiddleware"
 
 @register(Tags.security)
 def check_sessions(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
-    """Pages of the site can only call where somebody can be logged in to it."""
+    """Check that users can log in to the site if AUTH names "session"."""
     if not conf.is_usable() or "session" not in conf.auth_names():
         return []
     if any(path == SESSIONS or "SessionMiddleware" in _names(found) for path, found in middleware()):
         return []
     return [
         Error(
-            f'MCP["AUTH"] names "session", and MIDDLEWARE has no {SESSIONS}: nobody can be logged in.',
-            hint='Add it, with AuthenticationMiddleware behind it, or take "session" out of MCP["AUTH"].',
+            f'MCP["AUTH"] names "session", but MIDDLEWARE lacks {SESSIONS}, so users cannot log in.',
+            hint='Add it, with AuthenticationMiddleware after it, or remove "session" from MCP["AUTH"].',
             id="mcp_django.E042",
         )
     ]
@@ -33,7 +33,7 @@ def check_sessions(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[Che
 
 @register(Tags.security)
 def check_resources(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
-    """Each server needs a name of its own, which tokens are made for."""
+    """Check that each server has a unique resource URL, which tokens are issued for."""
     return list(_of_resources()) if conf.is_usable() else []
 
 
@@ -45,15 +45,15 @@ def _of_resources() -> Iterator[CheckMessage]:
         where, uri = f'MCP["SERVERS"]["{alias}"]["RESOURCE"]', canonical(server.resource)
         if uri is None:
             yield Error(
-                f"{where} is {server.resource!r}, which cannot name a resource, so no token of an authorization server "
-                "fits.",
-                hint="Write scheme, host and path alone, without percent signs and empty or dotted segments.",
+                f"{where} is {server.resource!r}, which is invalid as a resource, so no token of an authorization "
+                "server is accepted.",
+                hint="Use scheme, host and path only, without percent signs and empty or dotted segments.",
                 id="mcp_django.E043",
             )
         elif uri in taken:
             yield Error(
-                f'{where} is the one of "{taken[uri]}" too: tokens for one server would open the other.',
-                hint="Give each server a URL of its own.",
+                f'{where} is also the one of "{taken[uri]}": tokens for one server would be valid at the other.',
+                hint="Give each server a unique URL.",
                 id="mcp_django.E043",
             )
         else:
@@ -62,15 +62,15 @@ def _of_resources() -> Iterator[CheckMessage]:
 
 @register(Tags.caches)
 def check_named_caches(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
-    """The caches that processes share have to be there: one that is not counts nothing, and keeps nothing."""
+    """Check that the shared caches exist."""
     if not conf.is_usable():
         return []
     settings = conf.get_settings()
     named = [('MCP["TOKEN_CACHE"]', settings.token_cache), ('MCP["RATES"]["CACHE"]', settings.rates.cache)]
     return [
         Error(
-            f"{where} names {alias!r}, which CACHES does not have.",
-            hint="Name one of CACHES, or leave the option out.",
+            f"{where} names {alias!r}, which is not in CACHES.",
+            hint="Use an alias of CACHES, or remove the option.",
             id="mcp_django.E044",
         )
         for where, alias in named
@@ -80,14 +80,17 @@ def check_named_caches(app_configs: Sequence[Any] | None, **kwargs: Any) -> list
 
 @register(Tags.security)
 def check_scopes(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
-    """Where scopes are declared, a scope that is not is a misspelt one, and nobody can be given it."""
+    """Check that all scopes are declared.
+
+    An undeclared scope is misspelt, and clients cannot request it.
+    """
     if not conf.is_usable() or not conf.get_settings().scopes:
         return []
     declared = conf.get_settings().scopes
     return [
         Warning(
-            f'{where} names the scope {scope!r}, which MCP["SCOPES"] does not declare, so no client can ask for it.',
-            hint="Declare it there, with what it lets a client do.",
+            f'{where} names the scope {scope!r}, which MCP["SCOPES"] does not declare, so clients cannot request it.',
+            hint="Declare it there, with a description.",
             id="mcp_django.W043",
         )
         for where, scope in dict.fromkeys(_named())

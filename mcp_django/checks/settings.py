@@ -1,4 +1,4 @@
-"""Does every key of `MCP` mean something, and can every value be used?"""
+"""System checks of the `MCP` setting: keys, values and dotted paths."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -13,13 +13,13 @@ from mcp_django.conf.readers import AUTH_NAMES
 
 @register
 def check_settings(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
-    """Every key must mean something, and every value be of use."""
+    """Check that every key is known and every value is valid."""
     found: list[CheckMessage] = []
     for problem in conf.problems():
         hint = f"Did you mean {problem.suggestion!r}?" if problem.suggestion else None
         if problem.unknown and hint is None:
             hint = (
-                "The keys are described in mcp_django/conf/options.py. That of an app is known where the app is in "
+                "mcp_django/conf/options.py describes the keys. The section of an app requires the app in "
                 "INSTALLED_APPS."
             )
         id = "mcp_django.E002" if problem.unknown else "mcp_django.E003"
@@ -29,7 +29,7 @@ def check_settings(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[Che
 
 @register
 def check_dotted_paths(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
-    """What is named by a dotted path must be there: otherwise the first request would find out."""
+    """Check that dotted paths can be imported, before the first request needs them."""
     found: list[CheckMessage] = []
     for where, path in _dotted_paths() if conf.is_usable() else ():
         try:
@@ -38,7 +38,7 @@ def check_dotted_paths(app_configs: Sequence[Any] | None, **kwargs: Any) -> list
             found.append(
                 Error(
                     f"{where} names {path!r}, which cannot be imported: {type(problem).__name__}: {problem}",
-                    hint="Write the path as it would be imported: package.module.name.",
+                    hint="Use an importable path: package.module.name.",
                     id="mcp_django.E007",
                 )
             )
@@ -50,7 +50,7 @@ def check_dotted_paths(app_configs: Sequence[Any] | None, **kwargs: Any) -> list
             found.append(
                 Error(
                     f"{where} names {path!r}, which cannot be used: {problem}",
-                    hint="docs/topics/permissions.md says what a verifier is.",
+                    hint="docs/topics/permissions.md describes verifiers.",
                     id="mcp_django.E007",
                 )
             )

@@ -1,7 +1,7 @@
-"""Do toolsets of models show what they declare, to whom, from a database that there is?
+"""System checks of model toolsets: fields, permissions, databases and ordering.
 
-What is wrong with a toolset by itself is found when it is registered, and reported as E004. Here it is seen beside the
-others of its server, whose fields its paths lead to.
+Problems of a single toolset are found at registration and reported as E004. These checks also consider the other
+toolsets of the server, because paths lead to their fields.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,19 +20,22 @@ from mcp_django.server.primitives import registry
 
 @register
 def check_toolsets(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
-    """What is declared must be there: paths, relations, a database, permissions that somebody can hold."""
+    """Check that paths, relations, databases and permissions of toolsets exist."""
     return [message for toolset in _toolsets() for message in _problems(toolset)]
 
 
 @register(deploy=True)
 def check_orders(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
-    """Each page of a list begins by finding its place in the order, which without an index takes the whole table."""
+    """Check that lists have an indexed order.
+
+    Each page begins with a search for its position in the order. Without an index the search reads the whole table.
+    """
     return [
         Info(
-            f"{toolset.source}: lists are ordered by {name!r}, which no index begins with, so that each page sorts "
+            f"{toolset.source}: lists are ordered by {name!r}, which no index begins with, so each page sorts "
             "all rows of the table.",
-            hint="Give the field an index (db_index=True, or Meta.indexes), or another ordering to the toolset. "
-            "Silence it where the table is small.",
+            hint="Add an index on the field (db_index=True, or Meta.indexes), or change the ordering of the toolset. "
+            "If the table is small, silence this check.",
             id="mcp_django.I003",
         )
         for toolset in _toolsets()
@@ -54,13 +57,12 @@ def _problems(toolset: ModelToolset) -> Iterator[CheckMessage]:
             _ = toolset.verb(verb).wire
     except DeclarationError as wrong:
         text = str(wrong) if toolset.source in str(wrong) else f"{toolset.source}: {wrong}"
-        yield Error(text, hint="Mend the declaration: it is not served.", id="mcp_django.E004")
+        yield Error(text, hint="Fix the declaration; it is not served.", id="mcp_django.E004")
         return
     for problem in left_out:
         yield Warning(
             f"{toolset.source}: {problem}.",
-            hint="Register the related model on the same server with the fields that the path ends in, or take the "
-            "path out.",
+            hint="Register the related model on the same server with the last field of the path, or remove the path.",
             id="mcp_django.W009",
         )
     yield from _unreadable(toolset)
@@ -68,12 +70,12 @@ def _problems(toolset: ModelToolset) -> Iterator[CheckMessage]:
 
 
 def _unreadable(toolset: ModelToolset) -> Iterator[CheckMessage]:
-    """What every call would fail at."""
+    """Yield errors that would make every call fail."""
     known = databases()
     if toolset.using is not None and toolset.using not in known:
         yield Error(
-            f"{toolset.source}: using names the database {toolset.using!r}, which DATABASES does not have.",
-            hint=f"It has: {', '.join(known)}.",
+            f"{toolset.source}: using names the database {toolset.using!r}, which is not in DATABASES.",
+            hint=f"Known databases: {', '.join(known)}.",
             id="mcp_django.E009",
         )
     related = toolset.list_select_related
@@ -83,9 +85,9 @@ def _unreadable(toolset: ModelToolset) -> Iterator[CheckMessage]:
             relation = relation_of(model, segment)
             if relation is None or is_many(relation):
                 yield Error(
-                    f"{toolset.source}: list_select_related names {path!r}, but {segment!r} leads from "
-                    f"{model._meta.label} to no single row.",
-                    hint="It takes foreign keys and one-to-one relations, and paths of them.",
+                    f"{toolset.source}: list_select_related names {path!r}, but {segment!r} does not lead from "
+                    f"{model._meta.label} to a single row.",
+                    hint="Use foreign keys and one-to-one relations, and paths of them.",
                     id="mcp_django.E009",
                 )
                 break
@@ -96,21 +98,24 @@ _VERBS = {"create": "add", "update": "change", "delete": "delete"}
 
 
 def _unpermitted(toolset: ModelToolset) -> Iterator[CheckMessage]:
-    """Permissions that Django never makes are held by superusers alone."""
+    """Yield a warning for each permission that Django does not create.
+
+    Only superusers have it.
+    """
     options = toolset.model._meta
     made = {*options.default_permissions, *(codename.partition("_")[0] for codename, _ in options.permissions)}
     for action in dict.fromkeys(_VERBS.get(verb, "view") for verb in toolset.tools):
         if action not in made and not toolset.overrides(f"has_{action}_permission"):
             yield Warning(
-                f"{toolset.source}: it takes the permission {toolset.permission_name(action)!r}, which Django does not "
-                f"make: {action!r} is not among the default_permissions of {options.label}. Superusers alone have it.",
+                f"{toolset.source}: requires the permission {toolset.permission_name(action)!r}, which Django does not "
+                f"create: {action!r} is not in default_permissions of {options.label}. Only superusers have it.",
                 hint=f"Add {action!r} to Meta.default_permissions, or override has_{action}_permission.",
                 id="mcp_django.W010",
             )
 
 
 def _unindexed(toolset: ModelToolset) -> str | None:
-    """The first name of the order of lists that ask for none, unless an index begins with it."""
+    """Return the first field of the default order unless it is indexed, else None."""
     if toolset.overrides("get_ordering"):
         return None
     options = toolset.model._meta
@@ -121,14 +126,14 @@ def _unindexed(toolset: ModelToolset) -> str | None:
     try:
         item = toolset.exposure.ordering.get(name)
     except DeclarationError:
-        return None  # reported by itself
+        return None  # reported separately
     if item is None or item.source == toolset.exposure.pk.source:
         return None
     return None if LOOKUP_SEP not in item.source and item.source in set(_indexed(options)) else name
 
 
 def _indexed(options: Any) -> Iterator[str]:
-    """The columns that an index of the table begins with, by attribute name."""
+    """Yield the columns with which an index of the table begins, by attribute name."""
     for field in options.concrete_fields:
         if field.primary_key or field.unique or field.db_index:
             yield from (field.name, field.attname)
@@ -141,6 +146,9 @@ def _indexed(options: Any) -> Iterator[str]:
 
 
 def _column(expression: Any) -> str:
-    """The column that an expression of an index is, if it is one: `F("created")`, or that in an order."""
+    """Return the column of an index expression, or "".
+
+    The expression is `F("created")` or an ordering of it.
+    """
     inner = getattr(expression, "expression", expression)
     return str(getattr(inner, "name", "")) if isinstance(inner, F) else ""

@@ -1,4 +1,4 @@
-"""Is the endpoint where it should be in the URLconf, and what stands before and beside it?"""
+"""System checks of the URLconf and MIDDLEWARE around the endpoint."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -13,14 +13,15 @@ from mcp_django.conf.readers import AUTH_NAMES
 
 OURS, TOOLKIT = "mcp_django", "oauth2_provider"
 REGISTRATION = {"list", "register"}
-"""Names of the views in which whoever logs in may register an OAuth client (oauth2_provider.urls,
-management_urlpatterns).
+"""Names of views in which a logged-in user can register an OAuth client.
+
+See oauth2_provider.urls, management_urlpatterns.
 """
 
 
 @register(Tags.urls)
 def check_doubled_path(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
-    """`mcp_django.urls` brings its path along."""
+    """Check that the include of `mcp_django.urls` does not repeat its path."""
     if not conf.is_usable():
         return []
     paths = [server.path for server in conf.get_settings().servers.values()]
@@ -31,8 +32,8 @@ def check_doubled_path(app_configs: Sequence[Any] | None, **kwargs: Any) -> list
         if doubled is not None:
             found.append(
                 Warning(
-                    f"mcp_django.urls is included under {prefix!r} and serves {doubled!r} below it, so clients have to "
-                    f"know it as /{prefix}{doubled}.",
+                    f"mcp_django.urls is included under {prefix!r} and serves {doubled!r} below it, so the path of the "
+                    f"endpoint is /{prefix}{doubled}.",
                     hint='Include it with path("", include("mcp_django.urls")); its path is PATH in MCP["SERVERS"].',
                     id="mcp_django.W008",
                 )
@@ -42,7 +43,7 @@ def check_doubled_path(app_configs: Sequence[Any] | None, **kwargs: Any) -> list
 
 @register(Tags.security)
 def check_oauth_registration(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
-    """Where OAuth decides who may call, not everybody may make clients."""
+    """Check that users cannot register OAuth clients where OAuth decides about access."""
     if not conf.is_usable():
         return []
     verifiers = [name for name in conf.get_settings().auth if name not in AUTH_NAMES]
@@ -50,9 +51,9 @@ def check_oauth_registration(app_configs: Sequence[Any] | None, **kwargs: Any) -
         return []
     return [
         Warning(
-            f"oauth2_provider.urls is included whole under {prefix!r}: whoever can log in may register an OAuth client "
-            "there, a confidential one with the client credentials grant included.",
-            hint="Include oauth2_provider.urls.base_urlpatterns in its place, and register clients in the admin.",
+            f"oauth2_provider.urls is included whole under {prefix!r}: any logged-in user may register an OAuth client "
+            "there, even a confidential one with the client credentials grant.",
+            hint="Include oauth2_provider.urls.base_urlpatterns instead, and register clients in the admin.",
             id="mcp_django.W007",
         )
         for prefix, resolver in _included(TOOLKIT)
@@ -62,7 +63,10 @@ def check_oauth_registration(app_configs: Sequence[Any] | None, **kwargs: Any) -
 
 @register(Tags.compatibility, deploy=True)
 def check_middleware(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
-    """Under ASGI middleware that knows no async keeps a thread while the view works, which may be long."""
+    """Check that MIDDLEWARE is async.
+
+    Under ASGI sync middleware keeps a thread during each call.
+    """
     if not serves_asgi() or next(_included(OURS), None) is None:
         return []
     blocking = [path for path, found in middleware() if not getattr(found, "async_capable", False)]
@@ -70,17 +74,18 @@ def check_middleware(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[C
         return []
     return [
         Info(
-            f"MIDDLEWARE has what cannot run asynchronously: {', '.join(blocking)}. Each call to the Django view keeps "
-            "a thread because of it, for as long as it runs.",
-            hint="mcp_django.asgi.mount serves the endpoint beside Django, without MIDDLEWARE.",
+            f"MIDDLEWARE has sync middleware: {', '.join(blocking)}. Each call of the Django view keeps "
+            "a thread for as long as it runs.",
+            hint="mcp_django.asgi.mount serves the endpoint without Django's MIDDLEWARE.",
             id="mcp_django.I002",
         )
     ]
 
 
 def _included(app_name: str) -> Iterator[tuple[str, URLResolver]]:
-    """Where a URLconf with this `app_name` is included: the route before it, and itself. None in a URLconf that is
-    broken, which Django reports.
+    """Yield the route and the resolver of each include with this `app_name`.
+
+    Yields none for an invalid URLconf, which Django reports.
     """
     try:
         yield from [found for found in _below("", get_resolver()) if found[1].app_name == app_name]

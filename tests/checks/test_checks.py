@@ -157,7 +157,7 @@ def test_a_declaration_for_a_server_that_does_not_exist_is_reported() -> None:
     registry.registry_for("staff")
     registry.registry_for("stuff")
     [message] = messages()
-    assert (message.id, message.hint) == ("mcp_django.E006", "It has: default, staff.")
+    assert (message.id, message.hint) == ("mcp_django.E006", "Known servers: default, staff.")
     assert "'stuff'" in message.msg
 
 
@@ -202,7 +202,7 @@ def test_a_transaction_on_a_database_that_does_not_exist_is_reported_with_those_
     assert [message.id for message in found] == ["mcp_django.E004"] * 2
     assert "'elsewhere'" in found[0].msg
     assert "'nowhere'" in found[1].msg
-    assert "It has: default." in str(found[0].hint)
+    assert "Known databases: default." in str(found[0].hint)
 
 
 class Shown(ModelToolset):
