@@ -63,12 +63,15 @@ def _normal(text: str) -> str | None:
         text = text[1:].partition("]")[0]
     elif text.count(":") == 1:
         text = text.partition(":")[0]
+
     try:
         found = ip_address(text.partition("%")[0])
     except ValueError:
         return None
+
     if isinstance(found, IPv6Address):
         if found.ipv4_mapped is not None:
             return str(found.ipv4_mapped)
         return str(ip_network((found, 64), strict=False))
+
     return str(found)

@@ -14,6 +14,7 @@ def check_authentication(app_configs: Sequence[Any] | None, **kwargs: Any) -> li
     """Check that AUTH is set before DEBUG is off."""
     if conf.debug() or not conf.is_usable():
         return []
+
     match conf.auth_names():
         case ():
             return [
@@ -31,6 +32,7 @@ def check_authentication(app_configs: Sequence[Any] | None, **kwargs: Any) -> li
                     id="mcp_django.W002",
                 )
             ]
+
     return []
 
 

@@ -41,6 +41,7 @@ def check_channel_layer(app_configs: Sequence[Any] | None, **kwargs: Any) -> lis
     layer = None if alias is None else channel_layer(alias)
     if alias is None or (layer is None and alias != DEFAULT):
         return []  # the project uses no layer, or E008 reports it
+
     backend = None if layer is None else layer.get("BACKEND")
     if layer is None or backend == IN_MEMORY:
         what = "is not set" if layer is None else "is in memory, which is limited to one process"
@@ -65,6 +66,7 @@ def check_channel_layer(app_configs: Sequence[Any] | None, **kwargs: Any) -> lis
                 id="mcp_django.I001",
             )
         ]
+
     return []
 
 

@@ -46,6 +46,7 @@ def _sqlite(alias: str, entry: Mapping[str, Any], options: Mapping[str, Any]) ->
     """
     if _is_passing(entry):
         return None
+
     missing = []
     if str(options.get("transaction_mode")).upper() not in ("IMMEDIATE", "EXCLUSIVE"):
         missing.append('"transaction_mode": "IMMEDIATE"')
@@ -53,6 +54,7 @@ def _sqlite(alias: str, entry: Mapping[str, Any], options: Mapping[str, Any]) ->
         missing.append('"init_command": "PRAGMA journal_mode=WAL"')
     if not missing:
         return None
+
     return Warning(
         f'DATABASES["{alias}"] is SQLite without {" and without ".join(missing)} in its OPTIONS, so calls that '
         'write at the same time fail with "database is locked".',
@@ -90,11 +92,13 @@ def _pool(alias: str, options: Mapping[str, Any]) -> CheckMessage | None:
     pool = options.get("pool")
     if not pool or not conf.is_usable():
         return None
+
     given = pool if isinstance(pool, Mapping) else {}
     most = given.get("max_size") or given.get("min_size", POOL_SIZE)
     lanes = conf.get_settings().limits.lanes
     if not isinstance(most, int) or most >= lanes + LOG_LANES:
         return None
+
     return Warning(
         f'DATABASES["{alias}"]["OPTIONS"]["pool"] has at most {most} connections, but MCP["LIMITS"]["LANES"] lets '
         f"{lanes} calls of a process use the database at once, plus {LOG_LANES} for the event log. Under load they "

@@ -17,9 +17,11 @@ def check_declarations(app_configs: Sequence[Any] | None, **kwargs: Any) -> list
     for problem in registry.problems():
         text = problem.text if problem.source in problem.text else f"{problem.source}: {problem.text}"
         found.append(Error(text, hint=problem.hint, id="mcp_django.E004"))
+
     found += _unknown_databases()
     if not conf.is_usable():
         return found
+
     known = conf.get_settings().servers
     found += [
         Error(

@@ -29,12 +29,14 @@ def check_debug(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckM
     """Check that DEBUG is off, because it relaxes authentication and error messages."""
     if not conf.debug() or not conf.is_usable():
         return []
+
     settings = conf.get_settings()
     loose = []
     if not conf.auth_names():
         loose.append("callers on this machine are served without a credential, with all rights")
     if settings.expose_internal_errors:
         loose.append("texts of exceptions are sent to clients")
+
     return [
         Warning(
             f"DEBUG is on, so {what}.",
@@ -53,6 +55,7 @@ def check_encryption(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[C
     """
     if not conf.is_usable():
         return []
+
     settings, own = conf.get_settings(), conf.origin()
     named = [('MCP["ORIGIN"]', own)] if own is not None and settings.origin == own else []
     named += [('MCP["ALLOWED_ORIGINS"]', origin) for origin in settings.allowed_origins]
@@ -62,6 +65,7 @@ def check_encryption(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[C
         urls = [("RESOURCE", server.resource), ("RESOURCE_METADATA_URL", server.resource_metadata_url)]
         urls += [("AUTHORIZATION_SERVERS", url) for url in (() if isinstance(issuers, str) else issuers)]
         named += [(f'{where}["{key}"]', url) for key, url in urls if url is not None]
+
     return [
         Warning(
             f"{where} has {origin}, which is not encrypted: network nodes can read tokens, or impersonate the server.",
@@ -119,11 +123,13 @@ def check_trust(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckM
     """Check that revoked credentials are rejected soon."""
     if not conf.is_usable():
         return []
+
     settings = conf.get_settings()
     longest = max((issuer.introspection_cache for issuer in settings.issuers), default=0.0)
     seconds = settings.token_cache_seconds + longest
     if seconds <= LONGEST_TRUST:
         return []
+
     named = 'MCP["TOKEN_CACHE_SECONDS"]' + (" with INTROSPECTION_CACHE of an issuer" if longest else "")
     return [
         Warning(

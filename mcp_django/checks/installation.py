@@ -24,6 +24,7 @@ def check_distributions(app_configs: Sequence[Any] | None, **kwargs: Any) -> lis
                 id="mcp_django.E001",
             )
         )
+
     asgiref = _version("asgiref")
     if asgiref is not None and get_version_tuple(asgiref) < LEAST_ASGIREF:
         least = ".".join(map(str, LEAST_ASGIREF))
@@ -34,6 +35,7 @@ def check_distributions(app_configs: Sequence[Any] | None, **kwargs: Any) -> lis
                 id="mcp_django.E005",
             )
         )
+
     return found
 
 

@@ -16,6 +16,7 @@ def check_issuers(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[Chec
     """Check that AUTH enables the configured issuers, and that tokens fit a server."""
     if not conf.is_usable():
         return []
+
     settings, names = conf.get_settings(), conf.auth_names()
     found: list[CheckMessage] = list(_of_use(settings.issuers)) if "external" in names else []
     ways = (("ISSUERS", settings.issuers, "external"), ("SESSION_SCOPES", settings.session_scopes, "session"))
@@ -38,6 +39,7 @@ def _of_use(issuers: Sequence[Issuer]) -> Iterator[CheckMessage]:
             hint="Add the identity provider: docs/howto/identity-provider.md.",
             id="mcp_django.E040",
         )
+
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
         yield Error(
@@ -45,6 +47,7 @@ def _of_use(issuers: Sequence[Issuer]) -> Iterator[CheckMessage]:
             hint="pip install 'mcp-django-channels[external]'",
             id="mcp_django.E041",
         )
+
     for issuer in issuers:
         unnamed = [alias for alias in _without_url() if not issuer.audiences.keys() & {"", alias}]
         if unnamed:

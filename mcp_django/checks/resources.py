@@ -42,6 +42,7 @@ def _of_resources() -> Iterator[CheckMessage]:
     for alias, server in conf.get_settings().servers.items():
         if server.resource is None:
             continue
+
         where, uri = f'MCP["SERVERS"]["{alias}"]["RESOURCE"]', canonical(server.resource)
         if uri is None:
             yield Error(

@@ -54,6 +54,7 @@ def check_dotted_paths(app_configs: Sequence[Any] | None, **kwargs: Any) -> list
                     id="mcp_django.E007",
                 )
             )
+
     return found
 
 
@@ -62,6 +63,7 @@ def _dotted_paths() -> Iterator[tuple[str, str]]:
     for name in settings.auth:
         if name not in AUTH_NAMES:
             yield 'MCP["AUTH"]', name
+
     for alias, server in settings.servers.items():
         where = f'MCP["SERVERS"]["{alias}"]'
         for key, paths in (("MIDDLEWARE", server.middleware), ("PROVIDERS", server.providers)):
@@ -77,6 +79,7 @@ def _dotted_paths() -> Iterator[tuple[str, str]]:
         for key, written in functions:
             if isinstance(written, str) and "://" not in written:
                 yield f'{where}["{key}"]', written
+
     for alias, client in settings.clients.items():
         where = f'MCP["CLIENTS"]["{alias}"]'
         token = client.auth.token_function if client.auth is not None else None

@@ -59,12 +59,14 @@ def _problems(toolset: ModelToolset) -> Iterator[CheckMessage]:
         text = str(wrong) if toolset.source in str(wrong) else f"{toolset.source}: {wrong}"
         yield Error(text, hint="Fix the declaration; it is not served.", id="mcp_django.E004")
         return
+
     for problem in left_out:
         yield Warning(
             f"{toolset.source}: {problem}.",
             hint="Register the related model on the same server with the last field of the path, or remove the path.",
             id="mcp_django.W009",
         )
+
     yield from _unreadable(toolset)
     yield from _unpermitted(toolset)
 
@@ -78,6 +80,7 @@ def _unreadable(toolset: ModelToolset) -> Iterator[CheckMessage]:
             hint=f"Known databases: {', '.join(known)}.",
             id="mcp_django.E009",
         )
+
     related = toolset.list_select_related
     for path in () if isinstance(related, bool) else related:
         model: Any = toolset.model

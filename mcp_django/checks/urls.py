@@ -24,6 +24,7 @@ def check_doubled_path(app_configs: Sequence[Any] | None, **kwargs: Any) -> list
     """Check that the include of `mcp_django.urls` does not repeat its path."""
     if not conf.is_usable():
         return []
+
     paths = [server.path for server in conf.get_settings().servers.values()]
     found: list[CheckMessage] = []
     for prefix, _ in _included(OURS):
@@ -38,6 +39,7 @@ def check_doubled_path(app_configs: Sequence[Any] | None, **kwargs: Any) -> list
                     id="mcp_django.W008",
                 )
             )
+
     return found
 
 
@@ -46,9 +48,11 @@ def check_oauth_registration(app_configs: Sequence[Any] | None, **kwargs: Any) -
     """Check that users cannot register OAuth clients where OAuth decides about access."""
     if not conf.is_usable():
         return []
+
     verifiers = [name for name in conf.get_settings().auth if name not in AUTH_NAMES]
     if not verifiers and not apps.is_installed("mcp_django.contrib.oauth"):
         return []
+
     return [
         Warning(
             f"oauth2_provider.urls is included whole under {prefix!r}: any logged-in user may register an OAuth client "

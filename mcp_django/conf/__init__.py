@@ -270,6 +270,7 @@ def _read() -> _Reading:
     sections = {key: read_section(cls, raw.get(key, {}), f'MCP["{key}"]', found) for key, cls in _SECTIONS.items()}
     rest = {key: value for key, value in raw.items() if key not in sections}
     settings = read_section(Settings, rest, "MCP", found, **nested)
+
     return _Reading(settings, MappingProxyType(sections), tuple(found))
 
 

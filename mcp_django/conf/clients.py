@@ -340,6 +340,7 @@ def wrong_in_client(client: ClientSettings) -> Iterator[tuple[str, str]]:
         if client.kind == "websocket" and client.auth.type != "bearer":
             yield "AUTH.TYPE", f"is {client.auth.type!r}, which requires HTTP; use 'bearer' for a WebSocket"
             return
+
         for key, message in _wrong_in_auth(client.auth):
             yield f"AUTH.{key}" if key else "AUTH", message
 
@@ -348,6 +349,7 @@ def _wrong_in_auth(auth: ClientAuth) -> Iterator[tuple[str, str]]:
     if auth.type is None:
         yield "", f"needs a TYPE: {', '.join(map(repr, AUTH_TYPES))}"
         return
+
     bearer = (("TOKEN", auth.token), ("TOKEN_FUNCTION", auth.token_function))
     oauth = (
         ("CLIENT_ID", auth.client_id),
@@ -361,6 +363,7 @@ def _wrong_in_auth(auth: ClientAuth) -> Iterator[tuple[str, str]]:
     for key, value in strange:
         if value:
             yield key, f"is not for the TYPE {auth.type!r}"
+
     if auth.type == "bearer":
         if (auth.token is None) == (auth.token_function is None):
             yield "", "requires either a TOKEN or a TOKEN_FUNCTION"

@@ -90,6 +90,7 @@ def read_issuers(raw: Any, found: list[Problem]) -> tuple[Issuer, ...]:
     if isinstance(raw, str | Mapping) or not isinstance(raw, Sequence):
         found.append(Problem('MCP["ISSUERS"]', "must be a list of dicts", None))
         return ()
+
     issuers: list[Issuer] = []
     for number, entry in enumerate(raw):
         path, wrong = f'MCP["ISSUERS"][{number}]', list[Problem]()
@@ -106,6 +107,7 @@ def read_issuers(raw: Any, found: list[Problem]) -> tuple[Issuer, ...]:
             wrong += [Problem(f'{path}["{key}"]', message, None) for key, message in said]
             issuers.append(issuer)
         found += wrong
+
     return tuple(issuers)
 
 
@@ -116,6 +118,7 @@ def read_clients(raw: Any, found: list[Problem]) -> Mapping[str, ClientSettings]
     if not isinstance(raw, Mapping):
         found.append(Problem(path, f"must be a dict, not {type(raw).__name__}", None))
         return MappingProxyType(clients)
+
     for alias, entry in raw.items():
         if not isinstance(alias, str) or not re.fullmatch(CLIENT_ALIAS, alias):
             shown = reprlib.repr(alias)
@@ -125,6 +128,7 @@ def read_clients(raw: Any, found: list[Problem]) -> Mapping[str, ClientSettings]
         client = _client(alias, entry, f'{path}["{alias}"]', found)
         if client is not None:
             clients[alias] = client
+
     return MappingProxyType(clients)
 
 
@@ -136,6 +140,7 @@ def _client(alias: str, entry: Any, path: str, found: list[Problem]) -> ClientSe
     if not isinstance(entry, Mapping):
         found.append(Problem(path, f"must be a dict, not {type(entry).__name__}", None))
         return None
+
     wrong, auth = list[Problem](), None
     written = entry.get("AUTH")
     if isinstance(written, Mapping):
@@ -144,6 +149,7 @@ def _client(alias: str, entry: Any, path: str, found: list[Problem]) -> ClientSe
         wrong.append(Problem(f'{path}["AUTH"]', f"must be a dict, not {type(written).__name__}", None))
     if "ALIAS" in entry:
         wrong.append(Problem(f'{path}["ALIAS"]', "is not an option", None, unknown=True))
+
     client = read_section(ClientSettings, entry, path, wrong, alias=alias, auth=auth)
     usable = all(problem.unknown for problem in wrong)
     if usable:
@@ -152,6 +158,7 @@ def _client(alias: str, entry: Any, path: str, found: list[Problem]) -> ClientSe
         for keys, message in said:
             where = "".join(f'["{key}"]' for key in keys.split(".") if key)
             wrong.append(Problem(f"{path}{where}", message, None))
+
     found += wrong
     return client if usable else None
 
@@ -188,6 +195,7 @@ def read_section(cls: type[S], raw: Any, path: str, found: list[Problem], **nest
                 shown = type(value).__name__ if isinstance(wrong, WrongSecret) else reprlib.repr(value)
                 said = str(wrong) if isinstance(wrong, WrongPart) else f"{wrong}, not {shown}"
                 found.append(Problem(where, said, suggestion))
+
     return cls(**values)
 
 

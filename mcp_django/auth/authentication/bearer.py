@@ -100,6 +100,7 @@ class Bearers:
             raise AuthError("unavailable", UNAVAILABLE) from None
         finally:
             lease.close()
+
         return principal
 
     async def narrowed(self, principal: Principal, resource: ProtectedResource) -> Principal:

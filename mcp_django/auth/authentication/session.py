@@ -56,10 +56,12 @@ class Sessions:
             raise AuthError("unavailable", str(problem), retry_after=problem.retry_after) from None
         finally:
             lease.close()
+
         if user is None:
             return None
         if reason is not None:
             raise forbidden("This request does not come from a page of this site")
+
         return Principal(issuer=ISSUER, subject=str(user.pk), client_id=KIND, user=user, scopes=self._scopes, kind=KIND)
 
     def _read(self, request: AuthRequest) -> tuple[Any, str | None]:

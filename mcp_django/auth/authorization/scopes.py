@@ -158,6 +158,7 @@ class Narrowing:
         except Exception:
             logger.exception("Authorizer failed; refusing %r", principal)
             raise Refused from None
+
         if found is None:
             raise Refused
         if not isinstance(found, Principal) or not _is_within(found, principal):
@@ -167,6 +168,7 @@ class Narrowing:
                 principal,
             )
             raise Refused
+
         return found
 
 

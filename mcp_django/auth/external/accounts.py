@@ -67,6 +67,7 @@ def link(said: Said, issuer: Issuer) -> Any:
                 )
                 if isinstance(problem, OperationalError):
                     raise
+
     return None
 
 

@@ -41,12 +41,15 @@ def read_object(raw: bytes, *, deepest: int = DEEPEST) -> dict[str, Any]:
         raise
     except (ValueError, RecursionError):
         raise Malformed("it is not JSON") from None
+
     if not isinstance(found, dict):
         raise Malformed("it is not a JSON object")
+
     for text in _texts(found, deepest):
         # PostgreSQL rejects NUL, and every encoder rejects a lone surrogate.
         if "\0" in text or (not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text)):
             raise Malformed("it has a string with a NUL or a lone surrogate")
+
     return found
 
 

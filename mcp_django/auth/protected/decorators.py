@@ -37,19 +37,13 @@ def bearer_required(
 ) -> Callable[[V], V]:
     """Require an access token for a view, sync or async.
 
-    `request.user` is the user that the token acts for; `request.principal` has scopes and claims. Cookies and sessions
-    are ignored, so the view needs no CSRF token.
+    `request.user` is the user that the token acts for; `request.principal` has scopes and claims. Cookies are ignored,
+    so no CSRF token is needed. Tokens must be issued for the API with the URL `resource`. Without it only personal
+    tokens are accepted: those that name no server, or `audience`. At `metadata_url` clients learn how to get a token
+    (RFC 9728).
 
-    `resource` is the URL of the API that tokens are issued for. Without it only personal tokens are accepted: those
-    that name no server, or `audience`. `scopes` are the scopes that the view requires. At `metadata_url` clients learn
-    how to get a token (RFC 9728).
-
-    Other requests get 401, 403 or 400 with a challenge, 429 after too many invalid tokens from one address, or 503
-    while tokens cannot be verified.
-
-    Raises:
-        TypeError: `scopes` is a string.
-        ValueError: `resource` is an invalid URL.
+    Other requests get 401, 403 or 400 with a challenge, 429 after too many bad tokens from one address, or 503 while
+    tokens cannot be verified. Raises TypeError if `scopes` is a string, ValueError if `resource` is an invalid URL.
     """
     if isinstance(scopes, str):
         raise TypeError(f"scopes must be a list; write scopes=[{scopes!r}]")
