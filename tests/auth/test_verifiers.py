@@ -186,5 +186,5 @@ async def by_alias(token: str, *, server: str) -> Principal:
 
 
 def test_a_verifier_that_does_not_take_the_resource_is_told_what_to_write() -> None:
-    with pytest.raises(ImproperlyConfigured, match=r"by_alias does not take the resource.*resource\.server"):
+    with pytest.raises(ImproperlyConfigured, match=r"by_alias does not accept the resource.*resource\.server"):
         as_verifier(by_alias)
