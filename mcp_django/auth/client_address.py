@@ -27,7 +27,7 @@ _LONGEST = 64
 def client_address(peer: str | None, headers: Headers | None, proxies: int | None = None) -> str:
     """Return the client's address, for limits.
 
-    The address is `peer`, unless `proxies` trusted proxies forward to the server; None reads
+    The address is `peer`, unless `proxies` trusted proxies forward requests to the server. Default of `proxies`:
     `MCP["RATES"]["NUM_PROXIES"]`. An IPv6 address is reduced to its /64 network, because one client usually controls
     all addresses of it. An invalid address is ignored in favour of `peer`, or `UNKNOWN_ADDRESS`.
 

@@ -64,8 +64,8 @@ class Principal:
     def owner(self) -> str | None:
         """Return `issuer|subject`: the owner of lasting data, whichever client is used.
 
-        The local principal owns the data of the user that it acts as. None owns nothing: the local principal without a
-        user, or an empty subject.
+        The local principal owns the data of the user that it acts as. None, the owner of no data, results for a local
+        principal without a user, and for an empty subject.
         """
         if self.kind == LOCAL:
             return owner_of(self.user)

@@ -346,8 +346,8 @@ class Settings:
     - "session": pages of this site, for logged-in users.
     - Dotted paths: custom verifiers.
 
-    Default None, here (): ["oauth", "token"] with an embedded authorization server. Otherwise every request is refused
-    with 403, except for the local principal with DEBUG.
+    Default: None, parsed as (). With an embedded authorization server it means ["oauth", "token"]. Otherwise every
+    request is refused with 403, except for the local principal with DEBUG.
     """
     origin: OptionalOrigin = None
     """Origin of the project, such as "https://example.com".

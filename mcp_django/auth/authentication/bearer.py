@@ -18,7 +18,7 @@ from mcp_django.server.ports import Executor, Overloaded
 logger = logging.getLogger("mcp_django.auth")
 
 LONGEST_TOKEN: Final = 8 * 1024
-"""Maximum length of an access token."""
+"""Maximum length of an access token in bytes."""
 _TOKEN = re.compile(rb"[A-Za-z0-9._~+/-]+=*")  # RFC 6750, section 2.1
 
 
@@ -93,8 +93,7 @@ class Bearers:
         except Overloaded as problem:
             raise AuthError("unavailable", str(problem), retry_after=problem.retry_after) from None
         except Exception as problem:
-            # A project's verifier failed. Nobody is admitted, and the error is temporary, so that clients keep their
-            # tokens.
+            # A project's verifier failed. The request gets a temporary error, so that clients keep their tokens.
             text = "".join(traceback.format_exception(problem)).replace(token, "[token]")
             logger.error("Unhandled exception in the verifier %s\n%s", type(verifier).__name__, text)
             raise AuthError("unavailable", UNAVAILABLE) from None

@@ -30,7 +30,7 @@ CREDENTIALS: Final = (b"authorization", b"cookie")
 
 
 class Tickets:
-    """Issues and redeems tickets."""
+    """Issuer and redeemer of tickets."""
 
     def __init__(self, sealer: Sealer, ledger: Ledger) -> None:
         """`ledger` stores the digests of used tickets."""
@@ -52,7 +52,7 @@ class Tickets:
     async def redeem(self, request: AuthRequest, resource: ProtectedResource) -> AuthRequest:
         """Return the request with the credential of its ticket.
 
-        The ticket is marked as used.
+        The ticket is marked as used. Raises AuthError.
         """
         ticket = request.ticket
         try:

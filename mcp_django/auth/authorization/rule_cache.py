@@ -73,7 +73,7 @@ NO_RULES: Final = Rules()
 
 
 class Rulebook:
-    """The current snapshot of one process. Thread-safe."""
+    """Cache of the current snapshot, one for each process."""
 
     def __init__(self, *, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock

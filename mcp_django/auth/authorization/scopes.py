@@ -37,7 +37,7 @@ Each token is a separate client.
 
 
 class Refused(Exception):
-    """The project's authorizer refused the principal, or returned an invalid one."""
+    """Refusal of a principal by the project's authorizer or a grant."""
 
 
 class Hierarchy:

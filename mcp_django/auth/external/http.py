@@ -19,7 +19,7 @@ TIMEOUT: Final = 5.0
 
 
 class Unreachable(Exception):
-    """The provider gave no usable response. The message gives the reason, for the log."""
+    """Failure of a provider to respond usefully. The message is for the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -35,7 +35,7 @@ MOST_KEYS: Final = 100
 
 
 class NoKeys(Exception):
-    """The keys of the issuer are unknown at the moment."""
+    """Failure to determine the issuer's keys at the moment."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,7 @@ LONGEST_NUMBER: Final = 40
 
 
 class Malformed(ValueError):
-    """The input is malformed.
-
-    The message gives the reason, and contains nothing of the input.
-    """
+    """Malformed input. The message gives the reason, and contains no input."""
 
 
 def read_object(raw: bytes, *, deepest: int = DEEPEST) -> dict[str, Any]:

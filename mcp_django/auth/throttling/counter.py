@@ -34,7 +34,7 @@ Run = Callable[..., Awaitable[Any]]
 
 
 class CannotCount(Exception):
-    """The cache is down, or does not store values."""
+    """Failure to count: the cache is down, or does not store values."""
 
 
 async def in_thread(fn: Callable[..., Any], /, *args: Any) -> Any:
