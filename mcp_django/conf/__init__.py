@@ -2,8 +2,7 @@
 
 `options` describes the keys. The setting is read on first use, never at import, and cached until `setting_changed`. An
 unknown key is ignored at run time; system checks report it with a suggestion. While a value has a wrong type or range,
-every request fails. No other module of the package imports `django.conf`; they read Django's settings through this
-module.
+every request fails. Modules outside `conf` never import `django.conf`. They read Django's settings through this module.
 """
 
 import functools

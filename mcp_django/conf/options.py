@@ -160,7 +160,7 @@ class Limits:
     waiting_threads: Annotated[int, integer(0)] = 256
     """Maximum number of sync handlers that wait for a client's response (`ctx.sync`).
 
-    Each keeps its thread, which does not count as one of LANES during the wait. Further ones are refused at once.
+    Each keeps its thread, which does not count as one of the pool during the wait. Further ones are refused at once.
     """
     background: Annotated[int, integer(0)] = 256
     """Maximum number of background tasks that wait or run in one process.
