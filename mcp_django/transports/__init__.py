@@ -1,3 +1,4 @@
-"""Transports turn requests into decoded messages with a Connection, and answers into bytes. They know no method
-names.
+"""Transports: decode requests into messages, encode answers into bytes.
+
+Transports do not depend on method names.
 """

@@ -1,4 +1,7 @@
-"""Whether those whom streams are open for may still read them: a credential may have been revoked, or lost scopes."""
+"""Credential monitor: verify open streams again, and close the revoked ones.
+
+A credential may be revoked, or lose scopes, while a stream is open.
+"""
 
 import asyncio
 import logging
@@ -12,33 +15,38 @@ from mcp_django.auth.authentication.principal_cache import when_forgotten
 logger = logging.getLogger("mcp_django.auth")
 
 VERIFY_EVERY = 4.0
-"""Seconds after which that is asked again. With the time for which a verified credential is remembered, ten seconds
-unless TOKEN_CACHE_SECONDS says otherwise, a stream outlives what it was opened with by less than fifteen.
+"""Seconds between two verifications of an open stream.
+
+Verified credentials are cached for TOKEN_CACHE_SECONDS (ten by default). A stream therefore outlives its credential by
+less than fifteen seconds.
 """
 
 
 class Warranted(Protocol):
-    """Whether the credential that a stream was opened with is still good."""
+    """A credential that can be verified again while a stream is open."""
 
     def is_surely_good(self) -> bool:
-        """Is it, without asking anybody? False when that has to be asked."""
+        """Return True if the cache proves that the credential is valid; never blocks.
+
+        False means that it must be verified.
+        """
 
     async def is_good(self) -> bool:
-        """Is it now? Yes, while that cannot be found out."""
+        """Return True if the credential is valid now, or cannot be verified at the moment."""
 
 
 class Watched(Protocol):
-    """A stream, as far as it is watched."""
+    """The part of a stream that the monitor uses."""
 
     warrant: Warranted | None
-    """None where it needs none."""
+    """The credential to verify; None if the stream needs none."""
 
     def lose(self) -> None:
-        """End it: its warrant is good no more."""
+        """End the stream because its credential has become invalid."""
 
 
 class Watch:
-    """The watched streams of one loop."""
+    """The monitored streams of one event loop."""
 
     def __init__(self) -> None:
         self._streams: Rounds[Watched] = Rounds(VERIFY_EVERY, _look_at)
@@ -48,23 +56,23 @@ class Watch:
         return len(self._streams)
 
     def add(self, stream: Watched) -> None:
-        """Watch a stream, unless it needs no warrant."""
+        """Monitor a stream, unless it has no credential."""
         if stream.warrant is not None:
             self._streams.add(stream)
 
     def discard(self, stream: Watched) -> None:
-        """It is over. May be called more than once."""
+        """Stop monitoring a stream. May be called more than once."""
         self._streams.discard(stream)
 
     def look(self) -> None:
-        """Look at all of them now: something was taken away from somebody."""
+        """Verify all streams now, after an invalidation of cached principals."""
         self._wanted = True
         if not self._looking and len(self._streams):
             self._looking = True
             run_aside(self._look())
 
     async def _look(self) -> None:
-        """One after the other, because a thousand may have to be verified."""
+        """Verify the streams one by one, because there may be a thousand."""
         try:
             while self._wanted:
                 self._wanted = False
@@ -79,7 +87,7 @@ _watches: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Watch] = weakref.
 
 
 def watch() -> Watch:
-    """That of the running loop."""
+    """Return the credential monitor of the running loop."""
     loop = asyncio.get_running_loop()
     found = _watches.get(loop)
     if found is None:
@@ -88,12 +96,12 @@ def watch() -> Watch:
 
 
 def look_everywhere() -> None:
-    """Have all loops of this process look at their streams now. Called from any thread."""
+    """Make all loops of this process verify their streams now. Thread-safe."""
     for loop, found in list(_watches.items()):
         try:
             loop.call_soon_threadsafe(found.look)
         except RuntimeError:
-            pass  # the loop is closed, and what was open on it is gone
+            pass  # The loop is closed, and its streams with it.
 
 
 when_forgotten(look_everywhere)
@@ -110,4 +118,4 @@ async def _verify(stream: Watched, warrant: Warranted) -> None:
         if not await warrant.is_good():
             stream.lose()
     except Exception:
-        logger.exception("Whether a stream may go on could not be found out; it is asked again")
+        logger.exception("The credential of a stream could not be verified; it will be verified again")

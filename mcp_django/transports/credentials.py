@@ -1,4 +1,4 @@
-"""What somebody proved who they are with, and goes on with for longer than one request."""
+"""Credentials of open streams and connections, which are verified repeatedly."""
 
 from time import time
 
@@ -12,19 +12,22 @@ from mcp_django.server.ports import Principal
 
 
 class Credential:
-    """What proved who a client is, to be verified again: a bearer token may expire, be revoked, or lose scopes; whom
-    callers of this machine act as may be deactivated.
+    """A credential of a client, to be verified again.
+
+    A bearer token may expire, be revoked, or lose scopes. The user that local callers act as may be deactivated.
     """
 
     __slots__ = ("_authenticator", "_request")
 
     def __init__(self, authenticator: Authenticator, request: AuthRequest, *, keep: bytes = b"authorization") -> None:
-        """Of the headers, the one that authenticates is kept; and where the project's functions say what a token has to
-        be good for, those that they may look at.
+        """Copy the part of a request that authenticates it.
+
+        Only `header` is kept, unless functions of the project choose the resource of a token by the request. Those
+        functions need all headers.
         """
         self._authenticator = authenticator
         if authenticator.varies:
-            # A stream is no request of a page, whose Origin was looked at when it was opened.
+            # A stream is not a request of a page; its Origin was checked when it was opened.
             headers = Headers([(name, value) for name, value in request.headers.items() if name != b"origin"])
         else:
             headers = Headers([(keep, request.headers.get(keep, b""))])
@@ -32,8 +35,9 @@ class Credential:
 
     @classmethod
     def of(cls, principal: Principal, authenticator: Authenticator, request: AuthRequest) -> "Credential | None":
-        """That of a principal whom this request has authenticated just now. None for the local principal, unless it
-        acts as a user.
+        """Create the credential of a principal that this request has just authenticated.
+
+        Returns None for the local principal, unless it acts as a user.
         """
         if getattr(principal, "kind", None) == SESSION:
             return cls(authenticator, request, keep=b"cookie")
@@ -42,16 +46,20 @@ class Credential:
         return None if principal.user is None else cls(authenticator, request, keep=b"host")
 
     def known(self) -> Principal | None:
-        """Who it stands for, if that is known without waiting: it was verified a moment ago."""
+        """Return the cached principal of the credential, or None. Never blocks."""
         return self._authenticator.known(self._request)
 
     async def verify(self) -> Principal:
-        """Who it stands for now. Raises TransportRefusal, with a status of 500 or more when nobody can say."""
+        """Verify the credential and return its principal.
+
+        Raises:
+            TransportRefusal: with a status of 500 or more if it cannot be verified at the moment.
+        """
         return self.known() or await self._authenticator.authenticate(self._request)
 
 
 class Warrant:
-    """What a stream goes on with: its credential, which has to be good for as much as when the stream was opened."""
+    """The credential of a stream, which must keep its initial rights."""
 
     __slots__ = ("_credential", "_principal")
 
@@ -60,19 +68,23 @@ class Warrant:
 
     @classmethod
     def of(cls, principal: Principal, authenticator: Authenticator, request: AuthRequest) -> "Warrant | None":
-        """That of a principal whom this request has authenticated just now. None for the local principal, unless it
-        acts as a user.
+        """Create the credential of a principal that this request has just authenticated.
+
+        Returns None for the local principal, unless it acts as a user.
         """
         credential = Credential.of(principal, authenticator, request)
         return None if credential is None else cls(credential, principal)
 
     def is_surely_good(self) -> bool:
-        """Is it good, without asking anybody? False when that has to be asked."""
+        """Return True if the cache proves that the credential is valid; never blocks.
+
+        False means that it must be verified.
+        """
         known = self._credential.known()
         return known is not None and is_as_good(known, self._principal)
 
     async def is_good(self) -> bool:
-        """Is it good now? Yes, while that cannot be found out, unless it has expired."""
+        """Return True if the credential is valid, or unexpired and unverifiable now."""
         expires = self._principal.expires_at
         if expires is not None and expires <= time():
             return False

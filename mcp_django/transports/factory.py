@@ -1,4 +1,4 @@
-"""The HTTP side of the project's servers, made at its first use and anew when a setting changes."""
+"""HTTP endpoint factories: built at first use, rebuilt when a setting changes."""
 
 import functools
 import threading
@@ -42,8 +42,8 @@ from mcp_django.wiring import (
 
 
 def get_exchange(alias: str = "default") -> Exchange:
-    """The HTTP side of the server of an alias."""
-    # Under WSGI first requests come side by side, and may not get one each.
+    """Return the Streamable HTTP endpoint of a server alias."""
+    # Under WSGI the first requests are concurrent; they must share one endpoint.
     with _making:
         return _make_exchange(alias)
 
@@ -57,7 +57,10 @@ def _make_exchange(alias: str) -> Exchange:
 
 
 def build_exchange(server: Server) -> Exchange:
-    """The HTTP side of any server, also of one built by hand, on this project's settings."""
+    """Build the Streamable HTTP endpoint of a server with the project's settings.
+
+    The server may be built by hand, without an entry in the settings.
+    """
     limits = conf.get_settings().limits
     lifecycle().keep(server)
     return Exchange(
@@ -74,7 +77,7 @@ def build_exchange(server: Server) -> Exchange:
 
 
 def get_duplexes(alias: str = "default") -> Duplexes:
-    """The channels of the server of an alias."""
+    """Return the connection registry of a server alias."""
     with _making:
         return _make_duplexes(alias)
 
@@ -85,7 +88,10 @@ def _make_duplexes(alias: str) -> Duplexes:
 
 
 def build_duplexes(server: Server) -> Duplexes:
-    """The channels of any server, also of one built by hand, on this project's settings."""
+    """Build the connection registry of a server with the settings of this project.
+
+    The server may be built by hand, without an entry in the settings.
+    """
     limits = conf.get_settings().limits
     lifecycle().keep(server)
     shared = Shared(
@@ -111,7 +117,7 @@ def build_duplexes(server: Server) -> Duplexes:
 
 
 def get_legacy_sse(alias: str = "default") -> LegacySSE:
-    """The HTTP+SSE side of the server of an alias."""
+    """Return the HTTP+SSE endpoint of a server alias."""
     with _making:
         return _make_legacy_sse(alias)
 
@@ -122,7 +128,7 @@ def _make_legacy_sse(alias: str) -> LegacySSE:
 
 
 def build_legacy_sse(server: Server, duplexes: Duplexes) -> LegacySSE:
-    """The HTTP+SSE side of any server, whose channels are `duplexes`."""
+    """Build the HTTP+SSE endpoint of a server, with `connections` as its registry."""
     return LegacySSE(
         duplexes,
         alias=server.alias,
@@ -133,7 +139,7 @@ def build_legacy_sse(server: Server, duplexes: Duplexes) -> LegacySSE:
 
 
 def get_ticket_desk(alias: str = "default") -> TicketDesk:
-    """Where pages get tickets for the sockets of a server."""
+    """Return the endpoint that issues WebSocket tickets for a server alias."""
     with _making:
         return _make_ticket_desk(alias)
 
@@ -145,7 +151,7 @@ def _make_ticket_desk(alias: str) -> TicketDesk:
 
 @functools.cache
 def _authenticator(alias: str) -> Authenticator:
-    # One for all ways in: what it has verified is remembered for each.
+    # All transports share one authenticator, and thereby its cache of principals.
     return authenticator(alias)
 
 

@@ -1,7 +1,7 @@
-"""Calls to a server from the same process: for commands, scripts and tests that have no client.
+"""Calls to a server in the same process, for commands, scripts and tests.
 
-A call goes through the pipeline like a client's, but without HTTP; a `Caller` calls in the stateless era, and a
-function answers the questions.
+A call passes through the pipeline like one of a client, but without HTTP. `InProcessCaller` uses the stateless era and
+answers elicitations with a function.
 """
 
 import asyncio
@@ -34,14 +34,15 @@ POLL = 60.0
 async def exchange(
     pipeline: Pipeline, era: Era, message: dict[str, Any], connection: Connection, hear: Hear
 ) -> dict[str, Any]:
-    """The result of one request, when it and what it leaves for after its answer are done. `hear` is given each message
-    that comes before the answer. Raises MCPError, Overloaded.
+    """Return the result of a request after its background jobs are done.
+
+    `on_message` receives each message before the answer. Raises MCPError, Overloaded.
     """
     outbox = Outbox()
-    # As over the wire: what has no JSON form, and what is changed while the call runs, is none of the handler's.
+    # Encode and decode as over the wire, so that handlers get a copy with JSON values only.
     outcome = pipeline.handle(era, jsonrpc.loads(jsonrpc.dumps(message)), connection, outbox)
     if isinstance(outcome, Receipt):
-        raise InternalError("A request was taken for a notification")
+        raise InternalError("A request was handled as a notification")
     body = outcome if isinstance(outcome, bytes) else await _run(outcome.run, outbox, hear)
     if not isinstance(outcome, bytes):
         await run_jobs(outcome.calls)
@@ -66,14 +67,14 @@ async def _listen(outbox: Outbox, hear: Hear) -> None:
             for message in messages:
                 await hear(jsonrpc.loads(message))
     finally:
-        outbox.cut()  # a call must not wait for a reader that failed
+        outbox.cut()  # A call must not wait for a reader that failed.
 
 
 class Caller:
-    """One principal's calls to one server.
+    """Calls of one principal to one server.
 
-    `ask` answers a form or URL elicitation, given its params, with an ElicitResult; without it the tool is told that
-    the client cannot ask. `tell` is given each notification.
+    `elicit` gets the params of a form or URL elicitation and returns an ElicitResult. Without it the client declares no
+    elicitation capability. `on_notification` receives each notification.
     """
 
     def __init__(
@@ -85,11 +86,12 @@ class Caller:
         self._running: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
 
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The CallToolResult, after as many rounds of questions as it takes. Raises MCPError, Overloaded."""
+        """Return the CallToolResult after all input rounds. Raises MCPError, Overloaded."""
         params: dict[str, Any] = {"name": name, "arguments": arguments}
         task = asyncio.current_task()
         if task is not None:
             self._running = asyncio.get_running_loop(), task
+
         while True:
             result = await self.request("tools/call", params)
             if result.get("resultType") != "input_required":
@@ -101,7 +103,7 @@ class Caller:
                 params["requestState"] = result["requestState"]
 
     async def request(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
-        """The result of one request. Raises MCPError, Overloaded."""
+        """Return the result of one request. Raises MCPError, Overloaded."""
         meta: dict[str, Any] = {
             PROTOCOL_VERSION: LATEST.version,
             CLIENT_CAPABILITIES: {"elicitation": {"form": {}, "url": {}}} if self._ask else {},
@@ -120,13 +122,13 @@ class Caller:
             self._tell(said["method"], said.get("params", {}))
 
     async def _answers(self, questions: dict[str, Any]) -> dict[str, Any]:
-        assert self._ask is not None  # without it the server asks nothing
-        # On the caller's own thread, where a terminal's Ctrl-C arrives.
+        assert self._ask is not None  # Without it the server sends no input request.
+        # Run on the main thread of the caller, where Ctrl-C arrives.
         ask = sync_to_async(self._ask, thread_sensitive=True)
         return {key: await ask(asked["params"]) for key, asked in questions.items()}
 
     def cancel(self) -> None:
-        """Give up the call that is running. From another thread than its own."""
+        """Cancel the running call. Thread-safe."""
         if self._running is not None:
             loop, task = self._running
             loop.call_soon_threadsafe(task.cancel)

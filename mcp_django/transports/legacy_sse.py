@@ -1,8 +1,8 @@
-"""HTTP+SSE, the transport of the first revision (2024-11-05, basic/transports), for clients that know no other.
+"""HTTP+SSE: the transport of the first revision (2024-11-05, basic/transports).
 
-A GET opens the stream on which the server says everything. Its first event, `endpoint`, is the URI that takes the
-client's messages by POST; each is answered with 202, and what comes of it is said on the stream. When the stream ends,
-so does the session. Any revision of the handshake era may be spoken over it.
+A GET opens the stream for all messages of the server. Its first event, `endpoint`, is the URI for the POSTs of the
+client. Each POST is answered with 202, and its result is sent on the stream. The session ends with the stream. All
+revisions of the handshake era can be used.
 """
 
 import asyncio
@@ -50,31 +50,39 @@ from mcp_django.transports.security import Pairs
 logger = logging.getLogger("mcp_django.server")
 
 PATH = "sse"
-"""Below the path of the endpoint."""
+"""Path below the path of the endpoint."""
 SESSION = "session_id"
-"""The parameter that names the stream. The clients of the official SDKs take it for the id of their session."""
+"""Query parameter with the name of the stream.
+
+The official SDKs treat it as the session id.
+"""
 LONGEST_QUERY = 2048
-"""Bytes of a query string that are looked through for it."""
+"""Maximum bytes of a query string to parse."""
 PIECE = 64 * 1024
-"""Bytes, about, that are given to the server at once. A message that is larger goes alone."""
+"""Approximate maximum bytes of one chunk for the server.
+
+A larger message is sent alone.
+"""
 TAKE_WITHIN = 2.0
-"""Seconds that a message may wait for a client that does not read its stream. Less than another worker waits to hear
-of it, a look at the log on either side included (`runtime/streams/sse_messages.py`).
+"""Seconds that a message may wait for a client that does not read its stream.
+
+It must be less than the time another worker waits for the status, including one log poll on either side
+(`runtime/streams/sse_messages.py`).
 """
 METHODS, GET_ONLY = b"GET, POST, OPTIONS", b"GET, OPTIONS"
 ACCEPTED = b"Accepted"
-NO_STREAM = b"No such stream; open another one with GET."
-GET_FIRST = b"Messages go to the URI of the event named endpoint, which a GET of this URI gives."
-NOT_HERE = b"HTTP+SSE needs an ASGI server. This one speaks Streamable HTTP, at the path without /sse."
+NO_STREAM = b"Unknown stream; open a new one with GET."
+GET_FIRST = b"Send messages to the URI in the event named endpoint; a GET of this URI opens its stream."
+NOT_HERE = b"HTTP+SSE needs an ASGI server. Use Streamable HTTP at the path without /sse."
 
 
 def serves_legacy_sse(server: Server) -> bool:
-    """Is this a way to the server? It is for the handshake era alone."""
+    """Return True if the server enables HTTP+SSE and serves the handshake era."""
     return "sse" in server.options.transports and Era.HANDSHAKE in server.eras
 
 
 class LegacySSE:
-    """The HTTP+SSE side of one server, for both doors."""
+    """The HTTP+SSE endpoint of one server, for the ASGI app and the Django view."""
 
     def __init__(
         self,
@@ -85,21 +93,22 @@ class LegacySSE:
         posts: ProcessPosts,
         limits: HTTPLimits,
     ) -> None:
-        """`alias` is the server's; `stamp` marks the names of streams, `posts` brings messages to them."""
+        """Set the dependencies; `signer` signs the names of streams."""
         self.limits = limits
         self._duplexes, self._alias, self._stamp, self._posts = duplexes, alias, stamp, posts
         self._authenticator, self._guard = duplexes.authenticator, duplexes.guard
         self._waiting = InFlight(duplexes.limits.in_flight)
-        """POSTs that wait until their message is taken, by the name of the stream."""
+        """POSTs that wait for their delivery, counted by stream name."""
         self._bringing: set[asyncio.Task[Fate]] = set()
 
     async def handle(self, request: Request) -> Reply | Stream:
-        """The answer, which for a GET is a stream."""
+        """Handle a request; the answer to a GET is a stream."""
         headers = request.headers
         try:
             self._guard.check(headers)
             if request.method == "OPTIONS":
                 return Reply(204, b"", self._guard.preflight(headers, METHODS if request.streams else b"OPTIONS"))
+
             asked = request.asked()
             await admit_address(asked, self._duplexes.executor)
             principal = self._authenticator.known(asked)
@@ -119,7 +128,7 @@ class LegacySSE:
         except Overloaded as problem:
             return self._overloaded(problem, headers)
         except Error:
-            logger.exception("The database failed a request of HTTP+SSE")
+            logger.exception("Database error in an HTTP+SSE request")
             return self._overloaded(Overloaded("The database does not answer; try again later"), headers)
 
     async def _open(self, request: Request, principal: Principal) -> Stream:
@@ -136,7 +145,7 @@ class LegacySSE:
         )
         channel = Channel(self._duplexes.open(principal, terms), principal.scopes, self.limits.unsent_wait)
         try:
-            # Before the client knows where to send, nothing may be missed that it sends.
+            # Register first: the client may send as soon as it has the URI.
             name = await channel.join(self._posts.here())
         except BaseException:
             channel.left()
@@ -148,8 +157,8 @@ class LegacySSE:
     async def _post(self, request: Request, principal: Principal) -> Reply:
         given = _named(_opened(request, principal).META.get("QUERY_STRING", ""))
         if given is None:
-            # Clients of later revisions try a POST first, and take this for what it is: 2025-11-25, basic/transports,
-            # backwards compatibility.
+            # Clients of later revisions try a POST first and fall back on this status (2025-11-25, basic/transports,
+            # backwards compatibility).
             raise TransportRefusal(405, [(b"allow", GET_ONLY)], GET_FIRST)
         name = self._stamp.read(given, self._binding(principal))
         if name is None:
@@ -157,15 +166,15 @@ class LegacySSE:
         check_body(request, self.limits)
         jsonrpc.decode(request.body, max_nesting=self.limits.nesting)
         if not self._waiting.enter(name):
-            raise Overloaded(f"More than {self._waiting.limit} messages wait to be taken", status=429)
-        # Whoever leaves meanwhile: what is on its way to another worker is there, and counts.
+            raise Overloaded(f"More than {self._waiting.limit} messages are waiting to be received", status=429)
+        # Continue after a disconnect: a message on its way to another worker still counts.
         work = self._bring(name, request.body, principal.scopes)
         bringing = asyncio.get_running_loop().create_task(work, context=contextvars.Context())
         self._bringing.add(bringing)
         bringing.add_done_callback(self._brought)
         fate = await asyncio.shield(bringing)
         if fate is Fate.BUSY:
-            raise Overloaded("The stream is not read fast enough to take more; read it, and try again")
+            raise Overloaded("The stream is read too slowly; read it and try again")
         if fate is not Fate.TAKEN:
             raise TransportRefusal(404, body=NO_STREAM)
         return Reply(202, ACCEPTED, (TEXT_TYPE, *self._cors(request.headers)))
@@ -179,10 +188,10 @@ class LegacySSE:
     def _brought(self, bringing: "asyncio.Task[Fate]") -> None:
         self._bringing.discard(bringing)
         if not bringing.cancelled():
-            bringing.exception()  # there may be nobody left to be told
+            bringing.exception()  # Retrieve the exception, because the awaiting request may be gone.
 
     def _binding(self, principal: Principal) -> str:
-        """Whose a stream is, of which server."""
+        """Return the server and the principal that a stream name is bound to."""
         return f"{len(self._alias)}.{self._alias}{principal.key}"
 
     def _cors(self, headers: Headers) -> Pairs:
@@ -193,11 +202,13 @@ class LegacySSE:
 
 
 class Channel:
-    """A client's stream: what it is sent, as a `Source`, and where its messages come in, as an `Inlet`."""
+    """The stream of a client: an `SSESource` and a `MessageReceiver` for its POSTs."""
 
     def __init__(self, duplex: Duplex, scopes: frozenset[str], patience: float) -> None:
-        """`scopes` are those that the stream was opened with; `patience` is the seconds that its client has to read the
-        rest when it ends.
+        """Wrap a connection.
+
+        `scopes` are the scopes of the request that opened the stream. `close_timeout` is the seconds that the client
+        has to read the pending messages at the end.
         """
         self._duplex, self._scopes, self._patience = duplex, scopes, patience
         self._alarm: asyncio.TimerHandle | None = None
@@ -208,17 +219,17 @@ class Channel:
         self._over = False
 
     async def join(self, posts: Posts) -> str:
-        """Have messages come in; the name they come to. Raises Overloaded."""
+        """Register for messages and return the name of the stream. Raises Overloaded."""
         name = await posts.add(self)
         self._part = partial(posts.discard, name)
         return name
 
     def greet(self, uri: str) -> None:
-        """Say first where messages go."""
+        """Set the URI of the first event, to which the client sends its messages."""
         self._greeting = sse.event(uri.encode("ascii"), event="endpoint")
 
     async def read(self, patience: float) -> bytes | None:
-        """The next events, or after `patience` seconds of silence a comment; None at the end."""
+        """Return the next events, a comment after `timeout`, or None at the end."""
         greeting, self._greeting = self._greeting, None
         if greeting is not None:
             return greeting
@@ -232,8 +243,9 @@ class Channel:
         return self._piece() if self._unsent else sse.KEEP_ALIVE
 
     def _piece(self) -> bytes:
-        """The next messages that wait, as events: not all at once, because servers keep copies of what they are given,
-        and because a slow client shows by each piece that it reads.
+        """Return some of the pending messages as events.
+
+        Chunks are limited, because servers copy them, and because each chunk read shows that a slow client is alive.
         """
         piece = [sse.event(self._unsent.popleft())]
         size = len(piece[0])
@@ -243,7 +255,7 @@ class Channel:
         return b"".join(piece)
 
     async def take(self, body: bytes, scopes: frozenset[str]) -> Fate:
-        """Take a message in, sent by the stream's owner with a credential of these scopes."""
+        """Receive a message from the owner of the stream, whose credential has `scopes`."""
         if self._duplex.ending is not None:
             return Fate.GONE
         if not scopes >= self._scopes:
@@ -259,10 +271,10 @@ class Channel:
         return Fate.BUSY if self._duplex.ending is None else Fate.GONE
 
     def sent(self) -> None:
-        """All has been sent that will be. Called from any thread."""
+        """Ignore the notice of the last byte. Thread-safe."""
 
     def _ended(self) -> None:
-        """The door may be sending to somebody who does not read, and come back never."""
+        """Close the stream; a send to a client that does not read may never return."""
         ending = self._duplex.ending
         if ending is None or not ending.sends_rest:
             self.left()
@@ -271,7 +283,7 @@ class Channel:
             self._alarm = loop.call_later(self._patience, self.left, context=contextvars.Context())
 
     def left(self) -> None:
-        """Nobody reads any more, also after the end. May be called more than once."""
+        """Release the stream. Called also after the end, and maybe more than once."""
         if not self._over:
             self._over = True
             self._part()
@@ -281,21 +293,21 @@ class Channel:
 
 
 def _opened(request: Request, principal: Principal) -> Any:
-    """The Django request, which knows its path and query behind both doors."""
+    """Build the Django request, which has the path and query in both transports."""
     if request.make_request is None:
-        raise TypeError("HTTP+SSE needs a door that makes requests")
+        raise TypeError("HTTP+SSE needs an app or view that builds Django requests")
     return request.make_request(principal)
 
 
 def path_of(request: Any) -> str:
-    """The path of a Django request, as its client wrote it: below what the project is served under."""
+    """Return the path of a Django request as the client wrote it."""
     path = f"{request.script_name.rstrip('/')}/{request.path_info.lstrip('/')}"
-    # Two slashes at the beginning would be another host's name (RFC 3986, section 4.2).
+    # Two leading slashes would name another host (RFC 3986, section 4.2).
     return escape_uri_path(f"/{path.lstrip('/')}")
 
 
 def _named(query: str) -> str | None:
-    """The marked name of a stream in a query string; None when there is none."""
+    """Return the signed stream name in a query string, or None."""
     try:
         found = parse_qsl(query[:LONGEST_QUERY], keep_blank_values=True)
     except ValueError:
@@ -304,4 +316,4 @@ def _named(query: str) -> str | None:
 
 
 def _nothing() -> None:
-    """There is nothing to part with yet."""
+    """Replace `_unregister` until the stream is registered."""

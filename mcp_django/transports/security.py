@@ -1,6 +1,4 @@
-"""Who may speak to an endpoint from where: Host and Origin (DNS rebinding), and what browsers are told about it
-(CORS).
-"""
+"""Transport security: Host and Origin checks (DNS rebinding), and CORS headers."""
 
 import re
 from collections.abc import Sequence
@@ -13,7 +11,7 @@ from mcp_django.protocol.headers import PARAM_PREFIX, TOKEN, Headers
 Pairs = tuple[tuple[bytes, bytes], ...]
 LOOPBACK_ORIGIN = re.compile(r"https?://(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d{1,5})?")
 KNOWN, KNOWN_LENGTH = 1024, 256
-"""How many verdicts are remembered, and of Hosts and Origins of how many bytes. Anybody can send what is remembered."""
+"""Maximum number of cached verdicts, and maximum bytes of their headers."""
 EXPOSED = b"Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, Retry-After"
 ALLOWED = (
     b"Accept, Authorization, Content-Type, Last-Event-ID, Mcp-Method, Mcp-Name, MCP-Protocol-Version, Mcp-Session-Id, "
@@ -23,15 +21,18 @@ _PARAM = PARAM_PREFIX.decode()
 
 
 class Guard:
-    """Host must be one of ALLOWED_HOSTS; a page's Origin must be trusted. Clients that are no browsers send no Origin
-    and pass.
+    """Checks Host against ALLOWED_HOSTS and Origin against trusted origins.
+
+    Clients other than browsers send no Origin and pass.
     """
 
     def __init__(
         self, *, hosts: Sequence[str], trusted: Sequence[str], readers: Sequence[str], development: bool = False
     ) -> None:
-        """`trusted` may send, with `*.` for subdomains as in CSRF_TRUSTED_ORIGINS; `readers` may also read the
-        answers, and so may pages from loopback in `development`.
+        """Set the allowed hosts and origins.
+
+        `trusted_origins` may send requests; `*.` covers subdomains as in CSRF_TRUSTED_ORIGINS. `cors_origins` may also
+        read the answers. So may pages from loopback in `development`.
         """
         self._development = development
         self._hosts = list(hosts)
@@ -40,8 +41,9 @@ class Guard:
         self._verdicts: dict[tuple[bytes | None, bytes | None], bool] = {}
 
     def check(self, headers: Headers) -> None:
-        """Raise TransportRefusal (403) unless Host and Origin are allowed (basic/transports: servers MUST validate
-        Origin).
+        """Raise TransportRefusal (403) unless Host and Origin are allowed.
+
+        Servers MUST validate Origin (basic/transports).
         """
         key = headers.get(b"host"), headers.get(b"origin")
         verdict = self._verdicts.get(key)
@@ -52,10 +54,10 @@ class Guard:
                     self._verdicts.clear()
                 self._verdicts[key] = verdict
         if not verdict or (headers.repeated and not headers.repeated.isdisjoint((b"host", b"origin"))):
-            raise TransportRefusal(403, body=b"The Host or Origin of this request is not allowed here.")
+            raise TransportRefusal(403, body=b"The Host or Origin of this request is not allowed.")
 
     def cors(self, headers: Headers) -> Pairs:
-        """What to tell the browser on every answer to a page that may read it."""
+        """Build the CORS headers of an answer."""
         origin = headers.get(b"origin")
         if origin is None:
             return ()
@@ -65,7 +67,10 @@ class Guard:
         return ((b"access-control-allow-origin", origin), (b"access-control-expose-headers", EXPOSED), vary)
 
     def preflight(self, headers: Headers, methods: bytes) -> Pairs:
-        """The answer to OPTIONS; given before authentication, which a preflight cannot carry."""
+        """Build the headers of the answer to OPTIONS.
+
+        It is sent before authentication, because a preflight cannot carry credentials.
+        """
         asked = headers.get(b"access-control-request-headers", b"").decode("latin-1").lower()
         params = sorted(
             name
@@ -109,6 +114,6 @@ def _matcher(origin: str) -> re.Pattern[str]:
     scheme, _, host = origin.rpartition("://")
     prefix = re.escape(scheme) + "://"
     if host.startswith("*."):
-        # As in CSRF_TRUSTED_ORIGINS, the domain itself is one of its own.
+        # As in CSRF_TRUSTED_ORIGINS, the wildcard includes the domain itself.
         return re.compile(prefix + r"([A-Za-z0-9-]+\.)*" + re.escape(host[2:]))
     return re.compile(prefix + re.escape(host))

@@ -1,5 +1,6 @@
-"""What is open on a loop and has no end of its own, streams of changes and channels: looked after together, and ended
-when the process is.
+"""Registry of streams and connections without a natural end, closed at shutdown.
+
+It checks them periodically, for each event loop.
 """
 
 import asyncio
@@ -14,29 +15,36 @@ from mcp_django.transports.credential_monitor import Warranted, watch
 
 
 class Open(Protocol):
-    """A stream, as far as it is looked after."""
+    """The part of a stream that the registry uses."""
 
     warrant: Warranted | None
-    """What it goes on with. None where it needs none."""
+    """The credential to monitor; None if the stream needs none."""
 
     def look(self, patience: float) -> None:
-        """Called now and then: `patience` is the seconds after which a client that reads nothing counts as gone."""
+        """Check the stream; called periodically.
+
+        A client that has read nothing for `send_timeout` seconds counts as disconnected.
+        """
 
     def end(self) -> None:
-        """End it in order."""
+        """Close the stream after its pending messages."""
 
     def lose(self) -> None:
-        """End it: its warrant is good no more."""
+        """End the stream because its credential has become invalid."""
 
     def drop(self) -> None:
-        """It is over, whatever waits."""
+        """End the stream at once."""
 
 
 class OpenStreams:
-    """The open streams of one loop."""
+    """The open streams of one event loop."""
 
     def __init__(self, lifecycle: Lifecycle, *, every: float, patience: float) -> None:
-        """Each is looked at `every` so many seconds; after `patience` a client that reads nothing counts as gone."""
+        """Set the intervals in seconds.
+
+        Each stream is checked every `check_interval` seconds. A client that has read nothing for `send_timeout` seconds
+        counts as disconnected.
+        """
         self._lifecycle, self._patience = lifecycle, patience
         self._streams: Rounds[Open] = Rounds(every, self._look_at)
         self._take_back: Callable[[], None] | None = None
@@ -46,7 +54,7 @@ class OpenStreams:
         return len(self._streams)
 
     def add(self, stream: Open) -> None:
-        """It is open. While the process ends, it is told so at once."""
+        """Add an open stream. It is closed at once during shutdown."""
         if not len(self):
             self._empty.clear()
         self._streams.add(stream)
@@ -57,7 +65,7 @@ class OpenStreams:
             self._take_back = self._lifecycle.on_drain(self._drain)
 
     def discard(self, stream: Open) -> None:
-        """It is over."""
+        """Remove a closed stream."""
         self._streams.discard(stream)
         watch().discard(stream)
         if not len(self):
@@ -80,7 +88,7 @@ class OpenStreams:
 
 
 class _Landing:
-    """The end of all streams of a loop, as the lifecycle waits for it."""
+    """The end of all streams of a loop, as a `Drainable` of the lifecycle."""
 
     is_call = False
 
@@ -100,7 +108,7 @@ class _Landing:
             lifecycle.flights.discard(self)
 
     def shut_down(self) -> None:
-        """Those whose clients do not read are cut off."""
+        """End the streams whose clients do not read."""
         for stream in self._rest():
             stream.drop()
 
@@ -113,7 +121,7 @@ class Listeners:
         self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, OpenStreams] = weakref.WeakKeyDictionary()
 
     def here(self) -> OpenStreams:
-        """Those of the running loop."""
+        """Return the registry of the running loop."""
         loop = asyncio.get_running_loop()
         found = self._loops.get(loop)
         if found is None:

@@ -1,9 +1,9 @@
-"""WebSocket: one JSON-RPC message in each text frame, both eras by message, on a channel that ends with its socket.
+"""WebSocket transport: one JSON-RPC message per text frame, for both eras.
 
-The revisions define no WebSocket; what holds here is what they ask of every transport, and `docs/topics/websocket.md`.
-The order at the handshake: Host and Origin, subprotocol, credential, room, and only then is the socket accepted.
-What is refused before gets the HTTP answer that the endpoint would give, where the server can send one (the ASGI
-extension `websocket.http.response`); other servers say 403.
+The revisions define no WebSocket. This module follows their rules for all transports, and `docs/topics/websocket.md`.
+The handshake checks, in this order: Host and Origin, subprotocol, credential, capacity. Only then is the socket
+accepted. A rejected handshake gets the HTTP answer of the endpoint if the server can send one (ASGI extension
+`websocket.http.response`), and 403 otherwise.
 """
 
 import asyncio
@@ -44,18 +44,18 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 PATH: Final = "ws"
-"""Below the endpoint's own path."""
+"""Path below the path of the endpoint."""
 SUBPROTOCOL: Final = "mcp"
 BEARER: Final = "mcp.bearer."
-"""What stands before a token that is sent as a subprotocol: pages cannot set headers of a handshake."""
+"""Prefix of a token sent as a subprotocol; pages cannot set handshake headers."""
 PRIVATE: Final = 4000
-"""The first of the close codes that are for private use."""
+"""First close code for private use."""
 DENIAL: Final = "websocket.http.response"
-NO_SOCKET: Final = b"There is no WebSocket here."
+NO_SOCKET: Final = b"This URL serves no WebSocket."
 SILENCE: Final = 24 * 3600.0
-"""Seconds; the servers keep a silent connection open, or the channel does."""
+"""Seconds that one read waits; servers or pings keep a silent connection open."""
 FLUSH: Final = 5.0
-"""Seconds for the last messages of a channel that is over, and for nothing but the close frame:"""
+"""Seconds to send the pending messages of an ended connection."""
 LAST_WORDS: Final = 1.0
 
 logger = logging.getLogger("mcp_django.server")
@@ -67,25 +67,29 @@ CLOSES: Mapping[Ending, tuple[int, str]] = {
     Ending.OVERSIZE: (1009, "The message is too large"),
     Ending.BEHIND: (1013, "Messages were not read in time"),
     Ending.FLOOD: (1013, "Too many messages; try again later"),
-    Ending.REVOKED: (4401, "The credential is not good any more"),
-    Ending.FORBIDDEN: (4403, "The credential is not good for as much any more"),
-    Ending.OVER: (4404, "The session is over"),
+    Ending.REVOKED: (4401, "The credential has expired or was revoked"),
+    Ending.FORBIDDEN: (4403, "The credential has lost rights"),
+    Ending.OVER: (4404, "The session has ended"),
 }
-"""Code and reason of the close frame: RFC 6455, section 7.4, and 4000 and up for what the transport defines."""
+"""Code and reason of the close frame: RFC 6455, section 7.4; 4000 and up private."""
 
 
 class Handshake(NamedTuple):
-    """What a client sent to open its socket, read."""
+    """The parsed handshake request of a client."""
 
     scope: Scope
-    """With a token that came as a subprotocol as an Authorization header."""
+    """ASGI scope; a token sent as a subprotocol is an Authorization header here."""
     headers: Headers
     subprotocol: str | None
-    """The one to select."""
+    """Subprotocol to select; None if the client offered none."""
 
 
 def read_handshake(scope: Scope) -> Handshake:
-    """Raises TransportRefusal (400) for subprotocols that are not ours, and for more than one token."""
+    """Parse a handshake.
+
+    Raises:
+        TransportRefusal: 400 for unsupported subprotocols and for more than one token.
+    """
     pairs: list[tuple[bytes, bytes]] = list(scope["headers"])
     offered = _offered(scope, pairs)
     tokens = [name.removeprefix(BEARER) for name in offered if name.startswith(BEARER)]
@@ -102,13 +106,14 @@ def read_handshake(scope: Scope) -> Handshake:
     if SUBPROTOCOL in offered:
         return Handshake(scope, Headers(pairs), SUBPROTOCOL)
     if offered or tokens:
-        raise TransportRefusal(400, body=b'The subprotocol here is "mcp"; offer it, or none.')
+        raise TransportRefusal(400, body=b'Unsupported subprotocol; offer "mcp" or none.')
     return Handshake(scope, Headers(pairs), None)
 
 
 def _offered(scope: Scope, pairs: list[tuple[bytes, bytes]]) -> list[str]:
-    """The subprotocols that the client offers: as it wrote them, where the server leaves the header in. Daphne decodes
-    percent signs in its list, uvicorn with wsproto has the list only.
+    """Return the offered subprotocols, as the client wrote them if possible.
+
+    Daphne decodes percent signs in its list, and uvicorn with wsproto provides only the list.
     """
     values = [value.decode("latin-1") for name, value in pairs if name == b"sec-websocket-protocol"]
     if not values:
@@ -125,29 +130,32 @@ def _invalid(text: str) -> TransportRefusal:
 
 
 class Sockets:
-    """The WebSocket side of one server."""
+    """Accepts the WebSockets of one server."""
 
     def __init__(self, duplexes: Duplexes, make_request: RequestMaker, surroundings: Surroundings) -> None:
-        """`make_request` builds the Django request that handlers may ask for; `surroundings` are what they find
-        around them.
+        """Wrap a connection registry.
+
+        `make_request` builds the Django request for handlers that use it. `django_context` sets language and script
+        prefix.
         """
         self._duplexes, self._make_request, self._surroundings = duplexes, make_request, surroundings
         self.limits = duplexes.limits
 
     async def open(self, scope: Scope) -> tuple[Duplex, str | None]:
-        """The channel of a socket that may be accepted, and the subprotocol to select. Raises TransportRefusal."""
+        """Return the connection and the subprotocol. Raises TransportRefusal."""
         try:
             return await self._open(scope)
         except Overloaded as problem:
             raise _busy(problem) from None
         except Error:
-            logger.exception("The database failed a socket before it was accepted")
+            logger.exception("Database error before a WebSocket was accepted")
             raise _busy(Overloaded("The database does not answer; try again later")) from None
 
     async def _open(self, scope: Scope) -> tuple[Duplex, str | None]:
         duplexes = self._duplexes
         if "websocket" not in duplexes.transports:
-            raise TransportRefusal(404, body=NO_SOCKET)  # whatever route led here
+            # Reached by a route of the project although the transport is disabled.
+            raise TransportRefusal(404, body=NO_SOCKET)
         duplexes.guard.check(Headers(scope["headers"]))
         scope, headers, subprotocol = read_handshake(scope)
         client = scope.get("client")
@@ -179,7 +187,7 @@ class Sockets:
 
 
 def _as_http(scope: Scope) -> Scope:
-    """The handshake as the GET that it is (RFC 6455, section 4.1)."""
+    """Return the scope of the handshake as a GET request (RFC 6455, section 4.1)."""
     return {**scope, "type": "http", "method": "GET", "scheme": _scheme(scope)}
 
 
@@ -188,7 +196,7 @@ def _scheme(scope: Scope) -> str:
 
 
 def get_sockets(alias: str = "default") -> Sockets:
-    """The WebSocket side of the server of an alias."""
+    """Return the WebSocket acceptor of a server alias."""
     return _make_sockets(alias)
 
 
@@ -198,7 +206,10 @@ def _make_sockets(alias: str) -> Sockets:
 
 
 def build_sockets(server: Server, path: str) -> Sockets:
-    """The WebSocket side of any server, also of one built by hand, whose endpoint is at `path`."""
+    """Build the WebSocket acceptor of a server with its endpoint at `path`.
+
+    The server may be built by hand, without an entry in the settings.
+    """
     return _sockets(build_duplexes(server), server.alias, path)
 
 
@@ -208,16 +219,16 @@ def _sockets(duplexes: Duplexes, alias: str, path: str) -> Sockets:
 
 
 class Consumer(AsyncConsumer):  # type: ignore[misc]  # Channels has no types
-    """One socket. `Consumer.as_asgi(server="default")` is an ASGI application for a route of Channels' URLRouter."""
+    """A WebSocket; `Consumer.as_asgi(server="default")` is an app for URLRouter."""
 
     def __init__(self, server: str = "default", *, sockets: Sockets | None = None) -> None:
-        """`sockets` are those of a server that is not in the setting."""
+        """Select the server by alias, or by `acceptor` for a server outside the settings."""
         self._server, self._sockets = server, sockets
 
-    # Not the dispatch of the base class: it takes one message at a time, a thread's turn before each (its
-    # `aclose_old_connections`), and a name in the channel layer that nobody would send to.
+    # The dispatch of the base class is not used. It handles one message at a time, with a thread switch before each
+    # (`aclose_old_connections`), and joins the channel layer without need.
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve the socket to its end."""
+        """Serve the WebSocket until it closes."""
         sockets = self._sockets or get_sockets(self._server)
         if (await receive())["type"] != "websocket.connect":
             return
@@ -238,25 +249,25 @@ class Consumer(AsyncConsumer):  # type: ignore[misc]  # Channels has no types
 
 
 class _Socket:
-    """A socket that was accepted, and its channel."""
+    """An accepted WebSocket and its connection."""
 
     def __init__(self, duplex: Duplex, receive: Receive, send: Send, most: int) -> None:
-        """A message may have `most` bytes."""
+        """Limit messages to `max_message_bytes` bytes."""
         self._duplex, self._receive, self._send, self._most = duplex, receive, send, most
         self._ahead = ReadAhead(duplex, most)
         self._time: asyncio.Timeout | None = None
-        """What the writer has for sending, once the channel is over."""
+        """Deadline of the sending task after the connection has ended."""
         duplex.on_end = self._hurry
 
     async def run(self) -> None:
-        """Carry messages both ways until the channel or the socket is at its end."""
+        """Transfer messages in both directions until the connection or the socket ends."""
         tasks = asyncio.create_task(self._read()), asyncio.create_task(self._write())
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
         except asyncio.CancelledError:
-            # The server ends us, and would say 1011, which is for bugs.
+            # The server cancels this task, and would send 1011, the code for bugs.
             tasks[1].cancel()
             await self._say(CLOSES[Ending.CLOSING])
             raise
@@ -267,7 +278,7 @@ class _Socket:
             self._ahead.stop()
 
     async def _read(self) -> None:
-        """Take frames until the client is gone. Waits for no call."""
+        """Receive frames until the client disconnects, without waiting for calls."""
         duplex, most = self._duplex, self._most
         while (message := await self._next())["type"] != "websocket.disconnect":
             text = message.get("text")
@@ -277,7 +288,7 @@ class _Socket:
                 duplex.end(Ending.OVERSIZE)
             else:
                 await self._ahead.take(body)
-            # Thousands of frames may be there at once: let those before run, and other connections live.
+            # Thousands of frames may be available at once: let earlier messages and other connections run.
             await asyncio.sleep(0)
         duplex.end(Ending.GONE)
 
@@ -285,11 +296,11 @@ class _Socket:
         try:
             return await self._receive()
         except Exception as problem:
-            logger.debug("A socket is gone: %s", type(problem).__name__)
+            logger.debug("A WebSocket has disconnected: %s", type(problem).__name__)
             return {"type": "websocket.disconnect"}
 
     async def _write(self) -> None:
-        """Send what the channel has, and at its end why it is over."""
+        """Send messages of the connection, and at its end the close frame."""
         duplex = self._duplex
         try:
             async with asyncio.timeout(None) as self._time:
@@ -301,7 +312,7 @@ class _Socket:
                             duplex.end(Ending.GONE)
                             return
         except TimeoutError:
-            pass  # the client does not read on
+            pass  # The client does not read.
         finally:
             self._time = None
         why = None if duplex.ending is None else CLOSES.get(duplex.ending)
@@ -314,7 +325,7 @@ class _Socket:
                 await _close(self._send, *why)
 
     def _hurry(self) -> None:
-        """The channel is over: what waits may be sent, if the client takes it."""
+        """Limit the time to send pending messages after the connection has ended."""
         ending, time = self._duplex.ending, self._time
         if time is not None and ending is not None:
             flush = ending.sends_rest and ending is not Ending.CLOSING
@@ -322,25 +333,27 @@ class _Socket:
 
 
 async def _sent(send: Send, message: dict[str, Any]) -> bool:
-    """Send it. False when the socket is gone, which each server says in its own way: uvicorn raises an OSError, or a
-    RuntimeError after it has closed the socket itself.
+    """Send an event; return False if the socket is closed.
+
+    Each server reports that in its own way: uvicorn raises an OSError, or a RuntimeError after it has closed the socket
+    itself.
     """
     try:
         await send(message)
     except Exception as problem:
-        logger.debug("A socket is gone: %s", type(problem).__name__)
+        logger.debug("A WebSocket has disconnected: %s", type(problem).__name__)
         return False
     return True
 
 
 async def _close(send: Send, code: int, reason: str) -> None:
     if not await _sent(send, {"type": "websocket.close", "code": code, "reason": reason}) and code < PRIVATE:
-        # Daphne sends 1000 and what is private, and raises for the rest (autobahn/websocket/protocol.py, sendClose).
+        # Daphne sends only 1000 and private codes, and raises for others (autobahn/websocket/protocol.py, sendClose).
         await _sent(send, {"type": "websocket.close", "code": code - 1000 + PRIVATE, "reason": reason})
 
 
 async def deny(scope: Scope, send: Send, refusal: TransportRefusal) -> None:
-    """Refuse a socket that was not accepted."""
+    """Reject a WebSocket before it is accepted."""
     if DENIAL not in (scope.get("extensions") or {}):
         await _sent(send, {"type": "websocket.close"})
         return
@@ -353,7 +366,7 @@ async def deny(scope: Scope, send: Send, refusal: TransportRefusal) -> None:
     ]
     if await _sent(send, {"type": f"{DENIAL}.start", "status": refusal.status, "headers": headers}):
         await _sent(send, {"type": f"{DENIAL}.body", "body": refusal.body})
-        # Uvicorn closes the connection at its next turn, and until then logs an error for an application that returns
+        # Uvicorn closes the connection at its next turn, and until then logs an error if the application returns
         # (uvicorn/protocols/websockets/websockets_sansio_impl.py, run_asgi).
         await asyncio.sleep(0)
 

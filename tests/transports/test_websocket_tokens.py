@@ -80,7 +80,7 @@ async def test_a_message_with_a_revoked_token_closes_the_socket() -> None:
     socket = await opened(token)
     await sync_to_async(row.revoke)()
     socket.begin("tools/list")
-    assert await socket.closed() == (4401, "The credential is not good any more")
+    assert await socket.closed() == (4401, "The credential has expired or was revoked")
 
 
 async def test_a_silent_socket_is_closed_soon_after_its_token_is_revoked(clock: Clock) -> None:
@@ -116,7 +116,7 @@ async def test_a_socket_is_closed_when_its_token_has_lost_a_scope() -> None:
     row.scopes = ["a"]
     await row.asave()
     socket.begin("tools/list")
-    assert await socket.closed() == (4403, "The credential is not good for as much any more")
+    assert await socket.closed() == (4403, "The credential has lost rights")
 
 
 async def test_a_page_of_somebody_else_opens_nothing_whatever_token_it_has(subtests: pytest.Subtests) -> None:

@@ -1,4 +1,4 @@
-"""Requests that are not calls yet: they wait for their session, or for a client that does not read."""
+"""Waiting requests: not started before their session or the client is ready."""
 
 import asyncio
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from mcp_django.transports.connection.message_kinds import id_of, is_request, op
 
 
 class Waiting:
-    """A request that waits. It can be taken back like a call, so it is in the channel's table of those."""
+    """A waiting request in the table of active calls, where it can be cancelled."""
 
     __slots__ = ("_loop", "taken_back")
 
@@ -19,18 +19,19 @@ class Waiting:
         self._loop, self.taken_back = loop, False
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
-        """The loop that it waits on."""
+        """Return the loop on which the request waits."""
         return self._loop
 
     def cancel(self) -> None:
-        """It is not to be begun."""
+        """Cancel the request before it starts."""
         self.taken_back = True
 
 
 @contextmanager
 def waiting(raw: Any, calls: dict[jsonrpc.Id, Cancellable]) -> Iterator[Waiting]:
-    """While inside, the client can take the message back, if it is a request: `initialize` must not be
-    (basic/utilities/cancellation), and an id that is in use is another's.
+    """Register a waiting request as cancellable.
+
+    `initialize` must not be cancelled (basic/utilities/cancellation). An id that is in use belongs to another request.
     """
     one, id = Waiting(asyncio.get_running_loop()), id_of(raw)
     if id is None or id in calls or not is_request(raw) or opens(raw):

@@ -1,7 +1,7 @@
-"""A client with a channel of its own: a socket, a pipe, a stream with its POSTs.
+"""Bidirectional connection of a client: WebSocket, stdio, or HTTP+SSE.
 
-Messages come in one by one, and whatever goes out shares the way back: answers, what handlers say, questions, changes.
-WebSocket, HTTP+SSE and stdio are thin transports around this.
+Messages arrive one by one. All output shares one queue: answers, notifications, client requests and changes. WebSocket,
+HTTP+SSE and stdio are thin transports around this class.
 """
 
 import asyncio
@@ -51,19 +51,19 @@ from mcp_django.transports.credential_monitor import Warranted
 logger = logging.getLogger("mcp_django.server")
 
 PATIENCE = 32
-"""Messages in a row that may be too many; then the channel ends."""
+"""Number of consecutive rate-limited messages after which the connection closes."""
 
 
 class Duplex:
-    """One channel. Its transport feeds `receive`, sends what `read` gives, and calls `close` at the end."""
+    """A connection. Its transport calls `receive`, `read` and finally `close`."""
 
     def __init__(self, shared: Shared, principal: Principal, terms: Terms) -> None:
         self._shared, self._terms, self._pipeline, self._limits = shared, terms, shared.pipeline, shared.limits
         self._owner, self._loop = principal.key, asyncio.get_running_loop()
         self.ending: Ending | None = None
-        """Why it ended; None while it is open."""
+        """Reason for the end of the connection; None while it is open."""
         self.on_end: Callable[[], None] | None = None
-        """Called once when it ends, for a transport that is stuck in sending."""
+        """Callback, called once at the end, for a transport that is blocked in sending."""
         self._channel = Outbox(shared.limits.unsent, patience=shared.limits.unsent_wait)
         self._channel.loop, self._channel.abandoned = self._loop, partial(self.end, Ending.BEHIND)
         self._calls: dict[jsonrpc.Id, Cancellable] = {}
@@ -73,16 +73,16 @@ class Duplex:
         self._stateless, self._handshake = self._connect(principal), self._connect(principal)
         self._own: OwnSession | None = None
         self._opening: asyncio.Event | None = None
-        """Set when the session is there that is being opened."""
+        """Event set after a session was opened; None while no session is being opened."""
         self._closed = self._draining = False
         self._refused = 0
-        """Messages in a row that were too many."""
+        """Number of consecutive rate-limited messages."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._noticed: set[asyncio.Task[None]] = set()
-        """Those of them that act on what is said aside."""
+        """Tasks that handle notifications and responses."""
         self._heard = self._loop.time()
         self._since: float | None = None
-        """When the transport was given what it has not sent yet."""
+        """Time at which the transport read messages that it has not sent yet."""
         self.warrant: Warranted | None = None if terms.credential is None else self
         self._standing = Standing(principal, terms.credential, self.end)
         self._open_ones = shared.open_ones.here()
@@ -95,20 +95,25 @@ class Duplex:
 
     @property
     def session(self) -> Session | None:
-        """The session that the client opened on it, if any."""
+        """Session that the client opened on this connection, or None."""
         return self._handshake.session
 
     def is_over(self) -> bool:
-        """Has it ended? What waits may still be read."""
+        """Return True if the connection has ended. Pending messages may still be read."""
         return self.ending is not None
 
     def has_room(self) -> bool:
-        """Does the client keep up with what it is sent? Until it does, requests wait; what is said aside does not."""
+        """Return True if the client reads fast enough.
+
+        Requests wait while it does not; notifications and responses do not wait.
+        """
         return self._channel.has_room()
 
     async def receive(self, body: bytes) -> None:
-        """Take one message in. Never raises for what a client sends; waits only while the client does not read what it
-        is sent, and while its credential is verified anew. May be called while an earlier call still waits.
+        """Handle one received message.
+
+        Never raises for the content of a message. Waits only while the client does not read and while its credential is
+        verified. May be called concurrently.
         """
         if self.ending is not None:
             return
@@ -126,10 +131,10 @@ class Duplex:
             if self._terms.credential is not None:
                 await self._renew()
             if self._must_wait(raw) and not await self._turn(raw):
-                return  # others went on meanwhile
+                return  # Other messages were handled in the meantime.
             era, connection = self._sort(raw)
             if not self.is_over() and self._handle(era, raw, connection):
-                await asyncio.sleep(0)  # what is said aside, a cancellation say, counts before the next message
+                await asyncio.sleep(0)  # A notification, such as a cancellation, takes effect before the next message.
         except MCPError as problem:
             await self._refuse(era, raw, problem)
         except Overloaded as problem:
@@ -138,20 +143,20 @@ class Duplex:
                 self.end(Ending.FLOOD)
             await self._refuse(era, raw, busy(raw, str(problem)))
         except Error:
-            logger.exception("The database failed a message before it was a call")
+            logger.exception("Database error before a message became a call")
             await self._refuse(era, raw, busy(raw, "The database does not answer; try again later"))
 
     def _must_wait(self, raw: Any) -> bool:
         if self._opening is not None and waits_for_session(raw):
-            return True  # some clients send on without waiting for the answer
+            return True  # Some clients send messages before the answer to `initialize`.
         if is_aside(raw):
-            return len(self._noticed) >= self._limits.in_flight  # middleware may take its time
+            return len(self._noticed) >= self._limits.in_flight  # Middleware may be slow.
         return not self._channel.has_room()
 
     async def _turn(self, raw: Any) -> bool:
-        """Wait until a message may be acted on. False when its client has taken it back meanwhile."""
+        """Wait until a message may be handled; return False if the client cancels it."""
         with waiting(raw, self._calls) as it:
-            # Of several that wait for room, the first may be what opens the session of the others.
+            # Of several requests that wait for room, the first may open the session of the rest.
             while self._must_wait(raw) and not self.is_over():
                 if self._opening is not None and waits_for_session(raw):
                     await self._opening.wait()
@@ -164,12 +169,15 @@ class Duplex:
         return not it.taken_back
 
     def _sort(self, raw: Any) -> tuple[EraStrategy, Connection]:
-        """basic/versioning: on a channel each message names its era, and `initialize` opens the one session."""
+        """Select the era of a message (basic/versioning).
+
+        On a bidirectional connection each message names its era, and `initialize` opens the only session.
+        """
         stateless = select(None, raw) is Era.STATELESS
         if stateless and Era.STATELESS not in self._terms.eras:
             stated = str(raw["params"]["_meta"][PROTOCOL_VERSION])[:128]
             raise about(raw, UnsupportedProtocolVersion(list(HANDSHAKE), stated))
-        # Without a session there still are requests that can be taken back.
+        # Without a session, requests can still be cancelled.
         if stateless or (self._handshake.session is None and is_notification(raw)):
             return self._pipeline.stateless, self._stateless
         return self._pipeline.handshake, self._handshake
@@ -180,20 +188,20 @@ class Duplex:
             self._stateless.principal = self._handshake.principal = principal
 
     def is_surely_good(self) -> bool:
-        """Is its credential still good, without asking anybody?"""
+        """Return True if the cache proves that the credential is valid; never blocks."""
         return self._standing.is_surely_good()
 
     async def is_good(self) -> bool:
-        """Have it end when its credential is not good any more."""
+        """Verify the credential, and end the connection if it has become invalid."""
         try:
             if self.ending is None:
                 await self._renew()
         except Overloaded:
-            pass  # nobody could say
-        return True  # or it has ended already
+            pass  # The credential cannot be verified at the moment.
+        return True  # An invalid credential has already ended the connection.
 
     def _handle(self, era: EraStrategy, raw: Any, connection: Connection) -> bool:
-        """Whether it has begun something that no answer waits for."""
+        """Handle a message in its era; return True if it started an unanswered task."""
         if self._draining and not is_aside(raw):
             raise busy(raw, f"{CLOSING}; try again later")
         if connection is self._handshake and connection.session is not None and opens(raw):
@@ -213,6 +221,7 @@ class Duplex:
     def _take_off(self, work: Work) -> None:
         id, most = work.call.id, self._running.limit
         problem: MCPError | Overloaded | None = None
+
         if not work.in_batch and (id in self._calls or id in self._subscriptions):
             problem = InvalidRequest("A request with this id is still running", request_id=id)
         elif work.weight > most:
@@ -237,17 +246,17 @@ class Duplex:
         return contextvars.Context() if context is None else context.copy()
 
     async def _see_through(self, flight: Flight) -> None:
-        """Make what is to be made of a call of which more comes than its answer. Goes on after the end."""
+        """Finish a call with effects beyond its answer, even after the connection ended."""
         landing = await flight.first(float("inf"))
         call = flight.call
-        assert landing is not None  # it streams nothing
+        assert landing is not None  # The call does not stream.
         try:
             opened, call.connection.opened = call.connection.opened, None
             if opened is not None:
                 await self._begin(opened, wanted=landing.problem is None and not flight.lost)
             elif call.id in self._subscriptions and landing.problem is None and not flight.lost:
                 self._changes.begin(self._subscriptions[call.id], ends=self._draining)
-                return  # the answer is for the end of the stream
+                return  # The answer is sent at the end of the stream.
         except (Error, Overloaded) as problem:
             logger.warning("A session could not be opened", exc_info=problem)
             landing = Landing(b"", Overloaded("The server is busy; try again later"))
@@ -261,8 +270,10 @@ class Duplex:
         self._landed()
 
     async def _begin(self, session: Session, *, wanted: bool) -> None:
-        """Tie a session to the channel. Its own stream is open before the client knows of it, so that nothing is
-        missed. Raises django.db.Error, Overloaded.
+        """Attach a session to the connection.
+
+        The session's stream is opened before the client gets the answer, so that no message is missed. Raises
+        django.db.Error, Overloaded.
         """
         sessions = self._pipeline.server.sessions
         if self.ending is not None or not wanted:
@@ -294,19 +305,20 @@ class Duplex:
         self._tasks.discard(task)
         self._noticed.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            logger.error("Something failed on a channel", exc_info=task.exception())
+            logger.error("Unhandled exception in a connection task", exc_info=task.exception())
         self._landed()
 
     async def _refuse(self, era: EraStrategy, raw: Any, problem: MCPError) -> None:
         if is_aside(raw):
-            logger.debug("A message that gets no answer was refused: %s", problem)
+            logger.debug("A message without an answer was rejected: %s", problem)
         else:
-            # Nor may what is no message at all fill the queue.
+            # Invalid messages must not fill the queue either.
             await self._channel.put(self._pipeline.refuse(era, problem))
 
     async def read(self, patience: float) -> list[bytes] | None:
-        """The messages that wait, encoded; an empty list after `patience` seconds of silence; None at the end, of which
-        `ending` says why.
+        """Return pending messages, an empty list after `timeout`, or None at the end.
+
+        At the end, `close_reason` is set.
         """
         self._since = None
         self._landed()
@@ -316,7 +328,7 @@ class Duplex:
         return messages
 
     def moved(self) -> None:
-        """The client has taken a part of what `read` gave last."""
+        """Record that the client has received a part of the messages of the last `read`."""
         if self._since is not None:
             self._since = self._loop.time()
 
@@ -324,15 +336,15 @@ class Duplex:
         return bool(len(self._running) or self._calls or self._opening is not None)
 
     def _landed(self) -> None:
-        """Something has come to its end, or was sent."""
+        """End the connection if it drains and has no work left."""
         if self._draining and not (self._is_busy() or self._subscriptions):
             self._finish(Ending.CLOSING)
 
     def look(self, patience: float) -> None:
-        """See whether the client is still there. Called now and then."""
+        """Check that the client is alive. Called periodically."""
         now, session = self._loop.time(), self.session
         if self._since is not None and now - self._since > patience:
-            logger.info("A client has stopped reading its channel, and counts as gone")
+            logger.info("A client has stopped reading its connection; the connection ends")
             self.end(Ending.BEHIND)
         elif session is not None and self.ending is None:
             self._pipeline.server.sessions.touch(session)
@@ -341,16 +353,19 @@ class Duplex:
                 self._spawn(self._ping(session))
 
     async def _ping(self, session: Session) -> None:
-        """basic/utilities/ping: without an answer the connection is stale."""
+        """Send a ping; without an answer the connection is stale (basic/utilities/ping)."""
         id, way = self._pipeline.server.replies.new_id(session), Way(self._channel, self._landed)
         try:
             await session.ask(way, id, "ping", None, timeout=self._limits.ping)
         except TimeoutError:
-            logger.info("A client does not answer, and counts as gone")
+            logger.info("A client does not answer pings; the connection ends")
             self.end(Ending.DEAD)
 
     def end(self, ending: Ending = Ending.CLOSING) -> None:
-        """Nothing more comes in. `CLOSING` lets what runs come to its end first; anything else ends that too."""
+        """End the connection; further messages are ignored.
+
+        `SHUTDOWN` lets running calls finish first; any other reason cancels them.
+        """
         if ending is not Ending.CLOSING:
             self._finish(ending)
         elif not self._draining:
@@ -359,11 +374,11 @@ class Duplex:
             self._landed()
 
     def lose(self) -> None:
-        """Its credential is good no more; that has ended it already."""
+        """Ignore the revocation: the verification has already ended the connection."""
 
     def drop(self) -> None:
-        """It is over, whatever still runs."""
-        # Not before all calls have been ended that outlast the grace, each with an answer that says so.
+        """End the connection at once, whatever still runs."""
+        # Deferred, until all calls beyond the grace period have been cancelled, each with an error answer.
         self._draining = True
         self._loop.call_soon(self._finish, Ending.CLOSING, context=contextvars.Context())
 
@@ -385,7 +400,10 @@ class Duplex:
             self.on_end()
 
     async def close(self) -> None:
-        """The channel is gone. What it has left is ended, also when this is cancelled. May be called more than once."""
+        """Release the connection after its transport has closed.
+
+        It completes even if the caller is cancelled. May be called more than once.
+        """
         self._finish(Ending.GONE)
         self._channel.cut()
         if self._closed:

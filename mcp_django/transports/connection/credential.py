@@ -1,4 +1,4 @@
-"""Who is at the other end of a channel, for as long as it is open."""
+"""The principal of a connection, verified again while the connection is open."""
 
 import asyncio
 import contextvars
@@ -13,7 +13,7 @@ from mcp_django.transports.credentials import Credential
 
 
 class Standing:
-    """The principal of a channel. `lost` is called, at most once, when it must not go on."""
+    """Credential and principal of a connection; calls `on_lost` at most once."""
 
     def __init__(self, principal: Principal, credential: Credential | None, lost: Callable[[Ending], None]) -> None:
         self.principal, self._credential, self._lost = principal, credential, lost
@@ -21,11 +21,14 @@ class Standing:
         self._await_expiry()
 
     def is_surely_good(self) -> bool:
-        """Is the principal the one that it was, without asking anybody?"""
+        """Return True if the cache still has the same principal; never blocks."""
         return self._credential is None or self._credential.known() is self.principal
 
     async def renew(self) -> Principal | None:
-        """Who it is now; None when that is nobody any more. Raises Overloaded when nobody can say."""
+        """Return the current principal; None if the credential has become invalid.
+
+        Raises Overloaded if the credential cannot be verified at the moment.
+        """
         credential = self._credential
         if credential is None:
             return self.principal
@@ -48,7 +51,7 @@ class Standing:
         return principal
 
     def stop(self) -> None:
-        """The channel is over."""
+        """Cancel the expiry timer."""
         if self._expiry is not None:
             self._expiry.cancel()
             self._expiry = None

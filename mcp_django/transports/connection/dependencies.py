@@ -1,4 +1,4 @@
-"""What the channels of a server have in common."""
+"""Dependencies shared by the connections of a server."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ from mcp_django.transports.stream_registry import Listeners
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
-    """What all channels of one server have in common."""
+    """Dependencies shared by all connections of one server."""
 
     pipeline: Pipeline
     own: Callable[[Session], OwnStream]
-    """Makes a session's own stream."""
+    """Callable that creates the stream of a session."""
     keep: Keep
     listens: Listens
-    """Counts the channels."""
+    """Counter of open connections."""
     lifecycle: Lifecycle
     limits: DuplexLimits
     open_ones: Listeners

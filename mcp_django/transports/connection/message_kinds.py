@@ -1,4 +1,4 @@
-"""What a message is, told before any era reads it, and how one is refused."""
+"""Kinds of raw messages, determined before an era parses them."""
 
 from typing import Any
 
@@ -12,27 +12,30 @@ CANCELLED = "notifications/cancelled"
 
 
 def is_notification(raw: Any) -> bool:
-    """Has it a method and no id?"""
+    """Return True if the message has a method and no id."""
     return type(raw) is dict and "id" not in raw and type(raw.get("method")) is str
 
 
 def is_aside(raw: Any) -> bool:
-    """Is it what gets no answer, a notification or an answer itself (JSON-RPC 2.0)?"""
+    """Return True for messages without an answer: notifications and responses."""
     return is_notification(raw) or (type(raw) is dict and "method" not in raw and ("result" in raw or "error" in raw))
 
 
 def is_request(raw: Any) -> bool:
-    """Has it a method and an id?"""
+    """Return True if the message has a method and an id."""
     return type(raw) is dict and "id" in raw and "method" in raw
 
 
 def opens(raw: Any) -> bool:
-    """Does it open a session?"""
+    """Return True if the message opens a session."""
     return type(raw) is dict and raw.get("method") == OPENING
 
 
 def waits_for_session(raw: Any) -> bool:
-    """Does it make sense only after a session that is being opened? What takes another message back does before."""
+    """Return True if the message needs the session that is being opened.
+
+    A cancellation is handled before.
+    """
     if type(raw) is list:
         return True
     if type(raw) is not dict or raw.get("method") == CANCELLED:
@@ -41,17 +44,17 @@ def waits_for_session(raw: Any) -> bool:
 
 
 def id_of(raw: Any) -> jsonrpc.Id | None:
-    """Its id, if that can be read."""
+    """Return the id of the message, or None if it is missing or invalid."""
     id = raw.get("id") if type(raw) is dict else None
     return id if type(id) is int or type(id) is str else None
 
 
 def about(raw: Any, problem: MCPError) -> MCPError:
-    """The problem, as the answer to this message."""
+    """Set the id of this message on an error, and return the error."""
     problem.request_id = id_of(raw)
     return problem
 
 
 def busy(raw: Any, text: str) -> MCPError:
-    """What refuses this message without a fault of its own."""
+    """Build the error that rejects this message because of an overload."""
     return about(raw, InternalError(text))

@@ -1,4 +1,4 @@
-"""What a channel is opened on, what it may take, and why it ends."""
+"""Options, limits and close reasons of a connection."""
 
 import contextvars
 import enum
@@ -18,65 +18,68 @@ ERAS = frozenset(Era)
 
 
 class Ending(enum.Enum):
-    """Why a channel ends. The transport says it in its own way."""
+    """Reasons for the end of a connection. Each transport reports them in its own way."""
 
-    GONE = "the client is gone"
+    GONE = "the client disconnected"
     CLOSING = "the server is shutting down"
     OVER = "the session has ended"
-    REVOKED = "the credential is not valid any more"
-    FORBIDDEN = "the credential is good for less than it was"
+    REVOKED = "the credential has expired or was revoked"
+    FORBIDDEN = "the credential has lost rights"
     BEHIND = "the client reads too slowly"
-    FLOOD = "the client sends too much, whatever it is told"
+    FLOOD = "the client keeps sending too many messages"
     OVERSIZE = "a message was too large"
     BINARY = "a message was not text"
-    DEAD = "the client does not answer"
+    DEAD = "the client does not answer pings"
 
     @property
     def sends_rest(self) -> bool:
-        """Is what waits still worth sending?"""
+        """Return True if pending messages should still be sent."""
         return self not in (Ending.GONE, Ending.BEHIND, Ending.DEAD)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DuplexLimits:
-    """What one channel may take."""
+    """Limits of one connection."""
 
     body: int = 4 << 20
-    """Bytes of a message."""
+    """Maximum bytes of a message."""
     nesting: int = 64
     in_flight: int = 32
-    """Calls at once."""
+    """Maximum concurrent calls."""
     unsent: int = 64
-    """Messages that may wait for a slow reader; then handlers wait, and requests."""
+    """Maximum messages in the queue of a slow client; then handlers and requests wait."""
     unsent_wait: float = 60.0
-    """Seconds that they do so for a client that reads nothing."""
+    """Seconds of waiting after which a client that reads nothing is disconnected."""
     keep_alive: float = 15.0
-    """Seconds, about, between two looks at a channel."""
+    """Approximate seconds between two checks of a connection."""
     ping: float = 30.0
-    """Seconds of silence after which a client is asked whether it is there, and in which it has to answer."""
+    """Seconds of silence after which a ping is sent, and seconds to answer it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What a transport knows of a channel when it opens it."""
+    """Properties of a connection that its transport sets when it opens it."""
 
     credential: Credential | None = None
-    """To be verified again as the channel is used; None where there is none."""
+    """Credential, verified again while the connection is used; None without one."""
     headers: Headers | None = None
-    """Those of the request that opened it."""
+    """Headers of the request that opened the connection."""
     kwargs: Mapping[str, Any] | None = None
-    """What the URL pattern captured."""
+    """Arguments captured by the URL pattern."""
     make_request: Callable[[Principal], Any] | None = None
-    """Makes the Django request that opened it, at its first use."""
+    """Callable that builds the Django request of the connection at its first use."""
     context: contextvars.Context | None = None
-    """Where the project's code runs; None for a clean one. Each message gets a copy."""
+    """Context in which code of the project runs; None for an empty one.
+
+    Each message gets a copy.
+    """
     eras: frozenset[Era] = ERAS
-    """What may be spoken on it."""
+    """Eras allowed on the connection."""
     pings: bool = False
-    """Is nobody else looking whether the client is still there?"""
+    """True if pings are needed because the transport does not detect dead clients."""
 
     def connect(self, principal: Principal, in_flight: dict[jsonrpc.Id, Cancellable]) -> Connection:
-        """The connection that calls on the channel have, with one table of those that can be taken back."""
+        """Create the connection object of the calls, with one table of cancellable calls."""
         return Connection(
             principal,
             headers=self.headers,

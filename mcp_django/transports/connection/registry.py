@@ -1,4 +1,4 @@
-"""The channels of a server."""
+"""Factory of the connections of a server."""
 
 from mcp_django.runtime.shutdown import CLOSING
 from mcp_django.server.ports import Executor, Overloaded, Principal
@@ -8,26 +8,26 @@ from mcp_django.transports.connection.options import DuplexLimits, Terms
 
 
 class Duplexes:
-    """Opens the channels of one server, whatever transport they are for."""
+    """Opens the connections of one server, for all bidirectional transports."""
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
         self.guard, self.authenticator = shared.guard, shared.authenticator
         self.transports = shared.pipeline.server.options.transports
-        """Those that the server has."""
+        """Transports enabled on the server."""
 
     @property
     def limits(self) -> DuplexLimits:
-        """What one channel may take."""
+        """Limits of one connection."""
         return self._shared.limits
 
     @property
     def executor(self) -> Executor:
-        """Where what blocks runs."""
+        """Executor of blocking functions."""
         return self._shared.pipeline.server.executor
 
     def open(self, principal: Principal, terms: Terms | None = None) -> Duplex:
-        """A channel for `principal`, on the running loop. Raises Overloaded."""
+        """Open a connection for `principal` on the running loop. Raises Overloaded."""
         shared = self._shared
         if shared.lifecycle.has_drained and shared.lifecycle.is_draining():
             raise Overloaded(CLOSING)

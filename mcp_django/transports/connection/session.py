@@ -1,4 +1,4 @@
-"""The session that a client opened on a channel, and its own stream."""
+"""The session of a connection, and its stream."""
 
 import logging
 from collections.abc import Callable
@@ -16,22 +16,22 @@ from mcp_django.server.ports import Overloaded, SessionStore
 logger = logging.getLogger("mcp_django.server")
 
 SILENCE = 60.0
-"""Seconds between two looks at a stream that says nothing."""
+"""Seconds that one read of a silent stream waits."""
 
 
 class Ends(Protocol):
-    """What ends with a session."""
+    """An object that is ended with its session."""
 
     def end(self) -> None:
-        """The session is over."""
+        """Handle the end of the session."""
 
 
 Keep = Callable[[Any, Ends], Callable[[], None]]
-"""Has something end with the session of this primary key; what it returns takes that back."""
+"""Registers an object to end with the session of a primary key; returns its undo."""
 
 
 class _Tie:
-    """Hears that the session is over, whichever of its streams is open then."""
+    """Forwards the end of the session, independent of the stream that is open then."""
 
     def __init__(self, own: "OwnSession") -> None:
         self._own = own
@@ -41,7 +41,10 @@ class _Tie:
 
 
 class OwnSession:
-    """A session as long as its channel. It is a row like any other: operators see it and end it."""
+    """A session with the lifetime of its connection.
+
+    It is a row like any other: administrators can see it and end it.
+    """
 
     def __init__(
         self,
@@ -57,7 +60,7 @@ class OwnSession:
         session.streams += 1
 
     async def open(self, keep: Keep) -> None:
-        """Listen from now on. Raises django.db.Error, Overloaded."""
+        """Open the stream of the session. Raises django.db.Error, Overloaded."""
         await self.stream.open(None, self._connection)
         if self._left:
             self.stream.leave()
@@ -65,7 +68,7 @@ class OwnSession:
             self._untie = keep(self.session.pk, _Tie(self))
 
     async def tell(self, channel: Outbox) -> None:
-        """Pass on what the session is told beside its calls, to its end."""
+        """Forward messages of the session's stream to the connection until its end."""
         while True:
             while (said := await self.stream.read(SILENCE)) is not None:
                 for message in said:
@@ -74,14 +77,17 @@ class OwnSession:
                 return
 
     async def _come_back(self) -> bool:
-        """Go on after what was read, as a client of Streamable HTTP does: more was said at once than a stream holds."""
+        """Reopen an overflowed stream after the last message that was read.
+
+        A client of Streamable HTTP resumes in the same way.
+        """
         after = self.stream.position
         self.stream.leave()
         self.stream = self._make_stream(self.session)
         try:
             await self.stream.open(after, self._connection)
         except (Error, Overloaded, Missed) as problem:
-            logger.warning("What a session was told could not be read on", exc_info=problem)
+            logger.warning("The stream of a session could not be resumed", exc_info=problem)
             return False
         if self._is_over():
             self.stream.leave()
@@ -91,12 +97,12 @@ class OwnSession:
         return self._left or self._over
 
     def over(self) -> None:
-        """The session has ended. What waits is told still."""
+        """Handle the end of the session. Pending messages are still forwarded."""
         self._over = True
         self.stream.end()
 
     def leave(self) -> None:
-        """Nobody listens any more. May be called more than once."""
+        """Detach from the session's stream. May be called more than once."""
         self.stream.leave()
         if not self._left:
             self._left = True
@@ -105,13 +111,13 @@ class OwnSession:
                 self._untie()
 
     async def end(self) -> None:
-        """End it everywhere. Never raises for a database that does not answer."""
+        """End the session for all processes. Never raises if the database is unavailable."""
         self.leave()
         await end_session(self._sessions, self.session)
 
 
 async def end_session(sessions: SessionStore, session: Session) -> None:
-    """End a session whose channel is closed."""
+    """End a session whose connection is closed."""
     try:
         await sessions.end(session, EndReason.CLOSED)
     except (Error, Overloaded) as problem:

@@ -1,4 +1,4 @@
-"""The way of one call into the channel that it shares."""
+"""The sink of one call in the queue of its connection."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ from mcp_django.server.calls.message_queue import Outbox
 
 
 class Way:
-    """A call's way into the channel: a `Track` without a memory."""
+    """A `MessageSink` that writes to the queue of a connection and stores nothing."""
 
     __slots__ = ("_channel", "_cut", "_landed")
 
@@ -14,34 +14,34 @@ class Way:
         self._channel, self._landed, self._cut = channel, landed, False
 
     async def put(self, message: bytes) -> None:
-        """Say something; waits while the client is behind."""
+        """Send a message; wait while the client is slow."""
         if not self._cut:
             await self._channel.room()
         self.put_nowait(message)
 
     def put_nowait(self, message: bytes) -> None:
-        """Say something, whatever the client does."""
+        """Send a message without waiting."""
         if not self._cut:
             self._channel.put_nowait(message)
 
     def has_room(self) -> bool:
-        """Does the client keep up?"""
+        """Return True if the client reads fast enough."""
         return self._channel.has_room()
 
     def take_back(self, message: bytes) -> None:
-        """The client is there to be told, whatever became of the call."""
+        """Send a message even after an abort, because the client is still connected."""
         self._channel.put_nowait(message)
 
     def finish(self, message: bytes | None = None) -> None:
-        """Say the last thing, if there is one."""
+        """Send the last message, if any."""
         if message is not None:
             self.put_nowait(message)
         self._landed()
 
     def cut(self) -> None:
-        """The call was given up: nothing more is sent for it."""
+        """Abort: send nothing more for the call."""
         self._cut = True
 
     def release(self, retry: float | None) -> bool:
-        """There is no way to come back to a channel."""
+        """Return False: a client cannot reconnect to this connection."""
         return False

@@ -1,4 +1,4 @@
-"""The streams of changes that are open on a channel (stateless era, basic/patterns/subscriptions)."""
+"""Subscriptions of a connection (stateless era, basic/patterns/subscriptions)."""
 
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -10,7 +10,7 @@ from mcp_django.server.subscriptions.listen import Subscription
 
 
 class ChangePump:
-    """Takes from subscriptions what there is to send, when the channel has room."""
+    """Sends the messages of subscriptions when the connection has room."""
 
     def __init__(
         self,
@@ -18,24 +18,24 @@ class ChangePump:
         subscriptions: dict[jsonrpc.Id, Subscription],
         spawn: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
-        """`subscriptions` are the open ones by the ids of their requests; `spawn` runs a task for the channel."""
+        """Set the queue, the subscriptions by request id, and the task starter."""
         self._channel, self._subscriptions, self._spawn = channel, subscriptions, spawn
         self._pumping: set[jsonrpc.Id] = set()
 
     def begin(self, subscription: Subscription, *, ends: bool) -> None:
-        """Serve one that has begun; one that `ends` is told what waits, and its end."""
+        """Add a started subscription; with `is_closing`, flush and close it."""
         subscription.wake = partial(self._wake, subscription.id)
         if ends:
             subscription.end()
         self._wake(subscription.id)
 
     def end(self) -> None:
-        """End all in order."""
+        """Close all subscriptions after their pending messages."""
         for subscription in list(self._subscriptions.values()):
             subscription.end()
 
     def cancel(self) -> None:
-        """Nobody reads any more."""
+        """Cancel all subscriptions at once."""
         for subscription in list(self._subscriptions.values()):
             subscription.cancel()
         self._subscriptions.clear()

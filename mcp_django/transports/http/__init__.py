@@ -1,1 +1,1 @@
-"""Streamable HTTP: one exchange, reached through two doors, the ASGI app beside Django and the Django view."""
+"""Streamable HTTP: one endpoint, served by the ASGI app and by the Django view."""

@@ -1,4 +1,4 @@
-"""The ASGI door: beside Django, not through it. The fast path; it runs no MIDDLEWARE."""
+"""ASGI app of an endpoint: the fast path beside Django, which runs no MIDDLEWARE."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
@@ -28,11 +28,13 @@ class Door:
     def __init__(
         self, side: Side, make_request: MakeRequest | None = None, surroundings: Surroundings | None = None
     ) -> None:
-        """`make_request` builds the Django request that handlers may ask for; `surroundings` are what they find
-        around them.
+        """Wrap an endpoint.
+
+        `make_request` builds the Django request for handlers that use it. `django_context` sets language and script
+        prefix.
         """
         self._handle, self._limits, self._make_request = side.handle, side.limits, make_request
-        # No other side answers with flights, for which it is needed.
+        # Only `StreamableHTTPEndpoint` returns call tasks, for which this reference is used.
         self._exchange = cast(Exchange, side)
         self._surroundings = surroundings or Surroundings()
 
@@ -52,6 +54,7 @@ class Door:
                 if whole is None:
                     return
                 body = whole
+
         client, build, root = scope.get("client"), self._make_request, scope.get("root_path")
         context = None
         if root or self._surroundings.matters:
@@ -70,10 +73,11 @@ class Door:
                 scope.get("scheme") or "http",
             )
         )
+
         if isinstance(outcome, Flight):
             listener = await self._fly(outcome, receive, send, context)
             if listener is not None:
-                # It may stay open for days, and needs nothing of the request.
+                # The stream may stay open for days; release the objects of the request.
                 del outcome, context, headers, body, message, build, client, scope, kwargs
                 await listener.serve(receive)
         elif isinstance(outcome, Reply):
@@ -82,10 +86,11 @@ class Door:
             await self._serve(outcome, receive, send)
 
     async def _rest(self, body: bytes, receive: Receive) -> bytes | None:
-        """The whole body, or the first bytes beyond the limit, which is enough to refuse it; None when the client
-        went away.
+        """Return the whole body, or None when the client disconnected.
+
+        A body over the limit is cut after the first bytes beyond it, which suffice to reject it.
         """
-        # Not a list of parts, which a client can send byte by byte: each takes forty times as much.
+        # A list of parts would take forty times the memory if a client sends byte by byte.
         whole, more, limit = bytearray(body), True, self._limits.body
         while more and len(whole) <= limit:
             message = await receive()
@@ -96,7 +101,7 @@ class Door:
         return bytes(whole)
 
     async def _fly(self, flight: Flight, receive: Receive, send: Send, context: Context | None) -> Listener | None:
-        """Answer a call. The stream of changes that is the answer to some is still to be served."""
+        """Run a call and send its answer; return the subscription stream left to serve."""
         exchange, listener = self._exchange, _Listener(flight.disconnected, receive)
         flight.launch(context)
         try:
@@ -113,7 +118,7 @@ class Door:
             else:
                 await _respond(send, *exchange.land(flight, landing))
             return None
-        except BaseException:  # the server ends us, or fails to send
+        except BaseException:  # The server cancels this task, or sending failed.
             flight.disconnected()
             raise
         finally:
@@ -130,7 +135,7 @@ class Door:
 
 
 class _Listener:
-    """Waits for the client to go away. Started only while there is something to give up."""
+    """Waits for the client to disconnect, while there is a call to cancel."""
 
     __slots__ = ("_left", "_receive", "_task")
 
@@ -157,7 +162,7 @@ async def _respond(send: Send, status: int, body: bytes, headers: Pairs) -> None
         await send({"type": "http.response.start", "status": status, "headers": [length, *headers]})
         await send({"type": "http.response.body", "body": body})
     except OSError:
-        pass  # the client is gone; some servers say so here
+        pass  # The client disconnected; some servers report it here.
 
 
 async def _stream(send: Send, stream: Stream, keep_alive: float) -> None:
@@ -168,6 +173,6 @@ async def _stream(send: Send, stream: Stream, keep_alive: float) -> None:
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
     except OSError:
-        pass  # the client is gone; some servers say so here
+        pass  # The client disconnected; some servers report it here.
     finally:
         events.end()

@@ -1,9 +1,9 @@
-"""What a handler finds around it: the active language, the current time zone, and what URLs are reversed with.
+"""Django context of a call: active language, time zone, script prefix and URLconf.
 
-Each call runs in a context of its own, which inherits nothing, so that nothing leaks from one call to the next. What is
-to be there is put there. Through the view that is what MIDDLEWARE left when the view ran. The ASGI door runs no
-MIDDLEWARE: it chooses the language as LocaleMiddleware would, from Accept-Language, in projects that use it; the time
-zone is the project's.
+Each call runs in its own context, which inherits nothing, so that no state leaks between calls. Through the view, the
+context gets the values that MIDDLEWARE set before the view ran. The ASGI app runs no MIDDLEWARE: it negotiates the
+language from Accept-Language as LocaleMiddleware does, in projects that use it. The time zone is then the default of
+the project.
 """
 
 import asyncio
@@ -22,21 +22,21 @@ from mcp_django.protocol.headers import Headers
 from mcp_django.wiring import negotiates_language
 
 KNOWN = 256
-"""How many values of Accept-Language are remembered."""
+"""Number of Accept-Language values in the cache."""
 LONGEST = 501
-"""Bytes of Accept-Language that are looked at. Django reads 500 characters and wants to see that there are more."""
+"""Bytes of Accept-Language to read: one more than the 500 that Django reads."""
 
 
 def left_by_middleware() -> Context:
-    """A context that has what is active here and now, in a view."""
+    """Return a context with the values that are active in the calling view."""
     context = Context()
     context.run(
         _set_all, translation.get_language(), timezone.get_current_timezone(), get_script_prefix(), get_urlconf()
     )
     if asyncio.get_running_loop() in AsyncToSync.loop_thread_executors:
-        # The loop belongs to one thread (WSGI, Django's tests), and sync middleware keeps that thread while it waits
-        # for this view. Only its own executor gets work done there; asgiref falls back to the thread's other one when
-        # the middleware has returned (CurrentThreadExecutor.submit).
+        # The loop belongs to one thread (WSGI, Django's tests), and sync middleware blocks that thread while it waits
+        # for this view. Only its own executor can run work there. When the middleware has returned, asgiref falls back
+        # to the other executor of the thread (CurrentThreadExecutor.submit).
         context.run(setattr, AsyncToSync.executors, "current", getattr(AsyncToSync.executors, "current", None))
     return context
 
@@ -56,17 +56,18 @@ def _speak(language: str | None) -> None:
 
 
 class Surroundings:
-    """The contexts of calls through the ASGI door."""
+    """Builds the contexts of calls through the ASGI app."""
 
     def __init__(self) -> None:
         self.prefix = conf.force_script_name()
         self.negotiates = negotiates_language()
         self.matters = bool(self.prefix) or self.negotiates
-        """Can there be anything to set when the server gives no root path?"""
+        """True if a call may need values although the server gives no root path."""
         self._language = lru_cache(KNOWN)(_negotiated)
 
     def context(self, headers: Headers, root: str) -> Context | None:
-        """The context of a call below the path `root`; None when a clean one is all it takes."""
+        """Build the context of a call below `root_path`; None if an empty one suffices."""
+
         language = None
         if self.negotiates:
             language = self._language(headers.get(b"accept-language", b"")[:LONGEST])
@@ -82,10 +83,13 @@ class Surroundings:
 
 
 def _negotiated(header: bytes) -> str | None:
-    """What LocaleMiddleware would activate for a path without a language; None for LANGUAGE_CODE."""
+    """Return the language LocaleMiddleware would activate for an unprefixed path.
+
+    None means LANGUAGE_CODE.
+    """
     prefixed, default_too = is_language_prefix_patterns_used(conf.root_urlconf())
     if prefixed and not default_too:
-        return None  # what has no prefix is in the project's language
+        return None  # Paths without a prefix are in the language of the project.
     request = HttpRequest()
     request.META["HTTP_ACCEPT_LANGUAGE"] = header.decode("latin-1")
     language = translation.get_language_from_request(request)

@@ -1,5 +1,6 @@
-"""The Django request that handlers see as `ctx.request`: the same through both doors, as far as it does not come from
-MIDDLEWARE.
+"""The Django request that handlers get as `ctx.request`.
+
+It is the same through the ASGI app and the view, except for values set by MIDDLEWARE.
 """
 
 import io
@@ -16,20 +17,20 @@ from mcp_django.server.ports import Principal
 
 TOKEN = "HTTP_AUTHORIZATION"
 APP = "mcp_django"
-"""The namespace of the endpoints' URLs."""
+"""Namespace of the URLs of the endpoints."""
 
 
 class RequestMaker:
-    """Makes the requests of one endpoint behind the ASGI door, which has only a scope."""
+    """Builds Django requests of one endpoint from the scopes of the ASGI app."""
 
     def __init__(self, view: Callable[..., Any], *, alias: str, route: str) -> None:
-        """`view` is the endpoint as a view, `route` its path as a URL pattern: what the resolver would have found."""
+        """Set the resolver match: `view` is the endpoint as a view, `route` its pattern."""
         self._view, self._alias, self._route = view, alias, route
 
     def __call__(
         self, scope: MutableMapping[str, Any], body: bytes, kwargs: Mapping[str, Any] | None, principal: Principal
     ) -> HttpRequest:
-        """Raises InvalidRequest for a query string that is no text, which Django refuses too."""
+        """Build the request. Raises InvalidRequest if the query string is not UTF-8."""
         try:
             request = ASGIRequest(scope, io.BytesIO(body))
         except UnicodeDecodeError:
@@ -43,18 +44,19 @@ class RequestMaker:
 
 
 def keep_body(request: HttpRequest, body: bytes) -> None:
-    """Let handlers read the body, as `request.body` or as a file, as if nobody had."""
+    """Make the body readable again, as `request.body` and as a file."""
     request._body = body
     request._stream = io.BytesIO(body)
 
 
 def with_user(request: HttpRequest, principal: Principal) -> HttpRequest:
-    """`request.user` is who the credential says; whoever a session cookie names is not asked. The token is not in it:
-    it is for this server alone, and what a handler does not have it cannot pass on (basic/authorization, token
-    passthrough).
+    """Set `request.user` to the user of the credential and remove the token.
+
+    A session cookie in the request has no effect. The token is for this server alone: handlers do not get it, so they
+    cannot pass it on (basic/authorization, token passthrough).
     """
     request.META.pop(TOKEN, None)
-    vars(request).pop("headers", None)  # is kept once it was made, of META
+    vars(request).pop("headers", None)  # Cached from META at its first use.
     if isinstance(request, ASGIRequest):
         headers = [pair for pair in request.scope["headers"] if pair[0] != b"authorization"]
         request.scope = {**request.scope, "headers": headers}

@@ -1,5 +1,6 @@
-"""The Django door: the same exchange as an async view, behind the URLconf and MIDDLEWARE. Under WSGI it answers JSON
-only.
+"""Django view of an endpoint: async, behind the URLconf and MIDDLEWARE.
+
+Under WSGI it answers with JSON only.
 """
 
 import asyncio
@@ -28,14 +29,14 @@ OWN_URLCONF = "mcp_django.urls"
 
 
 class _EveryAlias(set[str]):
-    """ATOMIC_REQUESTS does not apply to the view: an async view cannot honour it."""
+    """Excludes the view from ATOMIC_REQUESTS, which an async view cannot honour."""
 
     def __contains__(self, alias: object) -> bool:
         return True
 
 
 class _Answer(HttpResponse):
-    """Lets a call know when its answer has been sent."""
+    """A response that marks its call as answered when it is closed."""
 
     def __init__(self, flight: Flight, body: bytes, *, status: int) -> None:
         super().__init__(body, status=status)
@@ -47,17 +48,18 @@ class _Answer(HttpResponse):
 
 
 def as_view(find: Callable[[], Side]) -> View:
-    """The view of one endpoint. `find` gives its HTTP side, made at the first request."""
+    """Build the view of an endpoint; `get_endpoint` is called at each request."""
 
-    # What a pattern around `include` captures without a name comes as args, and is nobody's.
+    # Unnamed groups of a pattern around `include` arrive as args, and are ignored.
     async def view(request: HttpRequest, /, *args: Any, **kwargs: Any) -> HttpResponseBase:
         side = find()
         streams, headers = isinstance(request, ASGIRequest), _headers(request)
         oversize = side.limits.exceeded(headers)
         try:
             body = b"" if oversize else _body(request, side.limits.body)
-        except UnreadablePostError:  # the client went away while it was sending
+        except UnreadablePostError:  # The client disconnected while sending the body.
             return HttpResponse(status=400)
+
         context = left_by_middleware()
         asked = Request(
             request.method or "",
@@ -76,11 +78,11 @@ def as_view(find: Callable[[], Side]) -> View:
             return _response(request, outcome)
         if isinstance(outcome, Stream):
             return _streaming(side, outcome)
-        exchange = cast(Exchange, side)  # no other side answers with flights
+        exchange = cast(Exchange, side)  # Only this endpoint returns call tasks.
         outcome.launch(context)
         try:
             landing = await outcome.first(exchange.limits.upgrade_after)
-        except asyncio.CancelledError:  # Django cancels the view of a client that went away
+        except asyncio.CancelledError:  # Django cancels the view when the client disconnects.
             outcome.disconnected()
             raise
         opened = exchange.opened(outcome, landing)
@@ -91,7 +93,7 @@ def as_view(find: Callable[[], Side]) -> View:
             return _response(request, exchange.land(outcome, landing), outcome)
         return _streaming(exchange, exchange.stream(outcome))
 
-    # The endpoint authenticates by itself, with bearer tokens: neither a cookie nor a login page has a part in it.
+    # The endpoint authenticates by bearer tokens: cookies and the login page have no effect here.
     exempt: View = csrf_exempt(login_not_required(view))
     vars(exempt)["_non_atomic_requests"] = _EveryAlias()
     return exempt
@@ -106,10 +108,10 @@ def _headers(request: HttpRequest) -> Headers:
 
 
 def _body(request: HttpRequest, limit: int) -> bytes:
-    """The body, or the first bytes beyond `limit`, which is enough to refuse it.
+    """Read the body, or the first bytes beyond `limit`, which suffice to reject it.
 
-    Read here and not through `request.body`, whose limit (DATA_UPLOAD_MAX_MEMORY_SIZE) is meant for forms and answers
-    with HTML; unless middleware has read it there.
+    `request.body` is not used, because its limit (DATA_UPLOAD_MAX_MEMORY_SIZE) is for forms and answers with HTML. A
+    body that middleware has read is reused.
     """
     body = request.body if hasattr(request, "_body") else request.read(limit + 1)
     keep_body(request, body)
@@ -118,14 +120,14 @@ def _body(request: HttpRequest, limit: int) -> bytes:
 
 def _response(request: HttpRequest, reply: Reply, flight: Flight | None = None) -> HttpResponseBase:
     if reply.status == 404:
-        # The client has to see it. LocaleMiddleware would look for a page of this path below a language's prefix, where
-        # a project's catch-all finds one, and redirect to it.
+        # The client must get this 404. LocaleMiddleware would try the path below a language prefix, where a catch-all
+        # pattern of the project matches, and redirect to it.
         request.urlconf = OWN_URLCONF
     response = HttpResponse(reply.body, status=reply.status)
     if flight is not None:
         response = _Answer(flight, reply.body, status=reply.status)
     if reply.status >= 500:
-        # Being busy is no error of the site's, for which Django would send its ADMINS a mail each time
+        # An overload is not an error of the site, for which Django would mail its ADMINS each time
         # (django.utils.log.log_response).
         vars(response)["_has_been_logged"] = True
     return _with(response, ((b"content-length", b"%d" % len(reply.body)), *reply.headers))

@@ -1,4 +1,7 @@
-"""GET: a client listens to its session, or goes on with a stream that it lost (basic/transports, handshake era)."""
+"""GET streams: open the stream of a session, or resume an interrupted one.
+
+Handshake era (basic/transports).
+"""
 
 from collections.abc import Callable
 
@@ -17,12 +20,12 @@ from mcp_django.server.ports import Overloaded, SessionStore
 from mcp_django.transports.http.sse_body import Events
 
 AnyReader = Reader | RemoteReader | OwnStream
-NOT_YOURS = b"Last-Event-ID names no event of this session; open the stream without it."
-MISSED = b"What came after this Last-Event-ID is not kept any more; open a stream without it, and ask again."
+NOT_YOURS = b"Last-Event-ID is unknown in this session; open the stream without it."
+MISSED = b"The events after this Last-Event-ID have expired; open a stream without it and repeat your requests."
 
 
 class SessionStreams:
-    """Opens the streams of one server's sessions."""
+    """Opens the GET streams of the sessions of one server."""
 
     def __init__(
         self,
@@ -34,12 +37,12 @@ class SessionStreams:
         lifecycle: Lifecycle,
         sessions: SessionStore,
     ) -> None:
-        """`listens` counts the streams that are open; `own` makes a session's own stream."""
+        """Set the dependencies; `limiter` counts open streams."""
         self.ids, self.streams, self._own = ids, streams, own
         self._listens, self._lifecycle, self._sessions = listens, lifecycle, sessions
 
     async def open(self, session: Session, connection: Connection) -> Events:
-        """The stream that the request asks for. Raises TransportRefusal, Overloaded."""
+        """Open the stream for a request. Raises TransportRefusal, Overloaded."""
         if self._lifecycle.has_drained and self._lifecycle.is_draining():
             raise Overloaded(CLOSING)
         wanted, owner = self._wanted(session, connection.headers or Headers()), connection.principal.key
@@ -51,12 +54,13 @@ class SessionStreams:
             if isinstance(problem, Gone | Missed):
                 raise TransportRefusal(400, body=MISSED) from None
             raise
+
         stream = OWN if wanted is None else wanted.stream
         return Events(
             reader,
             self.ids.of(session.key, stream),
             polling=session.revision.polling,
-            # A stream counts as use of its session.
+            # An open stream counts as use of its session.
             alive=lambda: self._sessions.touch(session),
             on_end=self._tie(session, reader, owner),
         )
@@ -78,11 +82,11 @@ class SessionStreams:
         return own
 
     def _tie(self, session: Session, reader: AnyReader, owner: str) -> Callable[[], None]:
-        """Have a stream end with its session and its process. Gives what is to be called when nobody reads it."""
+        """Register a stream to end with its session and process; return its cleanup."""
         own = isinstance(reader, OwnStream)
         untie: list[Callable[[], None]] = [lambda: self._listens.leave(owner)]
         if not isinstance(reader, Reader):
-            # A call's stream is read to its end, where its call is; what comes from elsewhere need not wait for that.
+            # A stream of a call is read to its end in the process of the call. A remote stream can end at once.
             untie += [self._lifecycle.on_drain(reader.end), self.streams().keep(session.pk, reader)]
         if own:
             session.streams += 1

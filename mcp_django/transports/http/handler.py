@@ -1,7 +1,7 @@
-"""One HTTP exchange, whatever door it came through: method, headers and body in; a reply, or a running call, out.
+"""Streamable HTTP endpoint: turn a request into a reply or a running call.
 
-The order of the checks is that of the specification's transport page (basic/transports/streamable-http): Origin and
-Host, credentials, HTTP method and media types, JSON, shape, era, and then what the era says.
+The checks follow the order of the transport page of the specification (basic/transports/streamable-http): Origin and
+Host, credentials, HTTP method and media types, JSON, message shape, era, and then the rules of the era.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ VERSIONS = {version.encode(): version for version in REVISIONS}
 
 
 class Exchange:
-    """The HTTP side of one server."""
+    """The Streamable HTTP endpoint of one server."""
 
     def __init__(
         self,
@@ -75,8 +75,10 @@ class Exchange:
         allow_get: bool = True,
         allow_delete: bool = True,
     ) -> None:
-        """`session_streams` remembers and resumes the streams of sessions; without it they have no ids. GET and DELETE
-        may be switched off.
+        """Set the dependencies.
+
+        `session_streams` stores and resumes the streams of sessions. Without it events have no ids. `allow_get` and
+        `allow_delete` enable these methods.
         """
         self.limits, self._lifecycle, self._session_streams = limits, lifecycle, session_streams
         self._rings = None if session_streams is None else session_streams.streams
@@ -88,20 +90,23 @@ class Exchange:
         self._allow_delete = allow_delete and self._keeps_sessions
 
     async def handle(self, request: Request) -> Reply | Stream | Flight:
-        """The reply, a stream, or a flight to launch, whose outcome `land` or `stream` turn into an answer."""
+        """Handle a request; return a reply, a stream, or a call task to start.
+
+        `build_reply` or `build_stream` turns the result of the task into an answer.
+        """
         headers, pipeline = request.headers, self._pipeline
         era: EraStrategy = pipeline.stateless
         try:
-            self._guard.check(headers)  # 1
+            self._guard.check(headers)  # Step 1: Host and Origin.
             if request.method == "OPTIONS":
                 return Reply(204, b"", self._guard.preflight(headers, self._methods(request)))
             asked = request.asked()
             await admit_address(asked, self._server.executor)
-            principal = self._authenticator.known(asked)  # 2
+            principal = self._authenticator.known(asked)  # Step 2: credentials.
             if principal is None:
                 principal = await self._authenticator.admit(asked)
             if request.method != "POST":
-                return await self._other(request, principal)  # 3
+                return await self._other(request, principal)  # Step 3: HTTP method and media types.
             check_body(request, self.limits)
             accept = headers.get(b"accept", b"*/*")
             json, streams = (known_accepted if len(accept) <= KNOWN_LENGTH else known_accepted.__wrapped__)(accept)
@@ -115,15 +120,16 @@ class Exchange:
                 make_request=request.make_request,
                 streams=request.streams,
             )
-            raw = jsonrpc.decode(request.body, max_nesting=self.limits.nesting)  # 4
+            raw = jsonrpc.decode(request.body, max_nesting=self.limits.nesting)  # Step 4: JSON.
             await admit_messages(principal, raw, self._server.executor)
             if select(_version(headers), raw) is Era.HANDSHAKE:
                 era = pipeline.handshake
             if era is pipeline.handshake and self._keeps_sessions:
                 connection.session = await self._session(headers, principal, optional=opens_without_session(raw))
+
             limits = self.limits
             outbox = Outbox(limits.unsent, streams, limits.unsent_wait)
-            outcome = pipeline.handle(era, raw, connection, outbox)  # 5 and on
+            outcome = pipeline.handle(era, raw, connection, outbox)  # Step 5 and later: the rules of the era.
             if isinstance(outcome, bytes):
                 return Reply(200, outcome, (JSON_TYPE, *self._guard.cors(headers)))
             if isinstance(outcome, Receipt):
@@ -138,7 +144,7 @@ class Exchange:
         except Overloaded as problem:
             return self._overloaded(problem, headers, jsonrpc.error(None, InternalError(str(problem))))
         except Error:
-            logger.exception("The database failed a request before it was a call")
+            logger.exception("Database error before a request became a call")
             down = Overloaded("The database does not answer; try again later")
             return self._overloaded(down, headers, jsonrpc.error(None, InternalError(str(down))))
 
@@ -168,14 +174,14 @@ class Exchange:
         return self._overloaded(full, work.call.connection.headers or Headers(), body)
 
     def _closed(self, work: Work) -> Reply:
-        """New work is for another process, or for the next. What is in the air may still be answered and cancelled."""
+        """Reject new work during shutdown; running calls can still be cancelled."""
         closing = Overloaded(CLOSING)
         work.close(closing)
         body = self._pipeline.decline(work, InternalError(f"{CLOSING}; try again later"))
         return self._overloaded(closing, work.call.connection.headers or Headers(), body)
 
     def land(self, flight: Flight, landing: Landing) -> Reply:
-        """The reply for a call that ended before anything was streamed."""
+        """Build the reply of a call that ended before any event was sent."""
         call, problem = flight.call, landing.problem
         headers = call.connection.headers or Headers()
         if isinstance(problem, MCPError):
@@ -184,14 +190,14 @@ class Exchange:
         if problem is not None:
             return self._overloaded(problem, headers, flight.decline(InternalError(str(problem))))
         if flight.lost:
-            # The client took its request back, but HTTP wants an end: a stream without events.
+            # The client cancelled its request, but HTTP needs a response: a stream without events.
             return Reply(200, b"", (*SSE_HEADERS, *self._guard.cors(headers)))
         opened = call.connection.opened
         session = () if opened is None else ((SESSION_ID, opened.key.encode()),)
         return Reply(200, landing.body, (JSON_TYPE, *session, *self._guard.cors(headers)))
 
     def stream(self, flight: Flight) -> Stream:
-        """The answer to a call that is a stream."""
+        """Build the event stream that answers a call."""
         call, reader = flight.call, flight.reader
         session = call.connection.session
         source: Source = Messages(flight)
@@ -202,20 +208,20 @@ class Exchange:
         return Stream(self.stream_headers(flight), source if warrant is None else WatchedSource(source, warrant))
 
     def opened(self, flight: Flight, landing: Landing | None) -> Opened | None:
-        """The stream of changes that a call has opened, which is its answer."""
+        """Return the subscription that a call has opened as its answer, or None."""
         subscriptions = flight.call.connection.subscriptions
         if not subscriptions or landing is None or landing.problem is not None:
             return None
         return Opened(next(iter(subscriptions.values())), self._warrant(flight.call.connection))
 
     def _warrant(self, connection: Connection) -> Warrant | None:
-        """What a stream goes on with that the request has opened."""
-        # Whoever needs a peer to be known again was on this machine when the request came.
+        """Create the credential to monitor for a stream that this request opened."""
+        # A principal that depends on the peer address was authenticated on this machine.
         asked = AuthRequest(connection.headers or Headers(), LOOPBACK, kwargs=connection.kwargs)
         return Warrant.of(connection.principal, self._authenticator, asked)
 
     def stream_headers(self, flight: Flight) -> Pairs:
-        """The headers for a call whose answer is a stream."""
+        """Build the headers of a call that is answered with a stream."""
         return self._stream_headers(flight.call.connection.headers or Headers())
 
     def _stream_headers(self, headers: Headers) -> Pairs:
@@ -226,7 +232,10 @@ class Exchange:
         return b"%b%b%b" % (b"GET, " if get else b"", b"POST, ", b"DELETE, OPTIONS" if delete else b"OPTIONS")
 
     async def _other(self, request: Request, principal: Principal) -> Reply | Stream:
-        """DELETE ends a session, GET listens to it (basic/transports, handshake era)."""
+        """Handle DELETE, which ends a session, and GET, which opens its stream.
+
+        Handshake era (basic/transports).
+        """
         headers, version = request.headers, _version(request.headers)
         handshake = version is None or version in HANDSHAKE
         if not handshake and version not in REVISIONS and request.method in ("GET", "DELETE"):
@@ -236,6 +245,7 @@ class Exchange:
             if session is not None:
                 await self._server.sessions.end(session, "deleted by the client")
             return Reply(204, b"", self._guard.cors(headers))
+
         streams = self._session_streams
         if handshake and request.method == "GET" and self._allow_get and request.streams and streams is not None:
             check_accept(headers)
@@ -256,8 +266,10 @@ class Exchange:
         raise TransportRefusal(405, ((b"allow", self._methods(request)),))
 
     async def _session(self, headers: Headers, principal: Principal, *, optional: bool) -> Session | None:
-        """The session that the request names. Raises TransportRefusal: 400 without an id, 404 when there is no such
-        session.
+        """Load the session that the request names.
+
+        Raises:
+            TransportRefusal: 400 without a session id, 404 for an unknown session.
         """
         key = headers.get(SESSION_ID)
         if key is None:
@@ -267,7 +279,7 @@ class Exchange:
         sessions, name = self._server.sessions, key.decode("latin-1")
         session = sessions.peek(name, principal.key) or await sessions.load(name, principal.key)
         if session is None:
-            raise TransportRefusal(404, body=b"No such session; initialize again.")
+            raise TransportRefusal(404, body=b"Unknown session; initialize again.")
         sessions.touch(session)
         return session
 
@@ -283,7 +295,7 @@ class Exchange:
 
 
 async def _settle(run: Coroutine[Any, Any, None], context: Context | None) -> None:
-    """Act on a notification where a call would run, too."""
+    """Run the handler of a notification in the same context as a call."""
     await asyncio.get_running_loop().create_task(run, context=Context() if context is None else context)
 
 

@@ -1,7 +1,7 @@
-"""`<path>/healthz`, for what decides where requests go: 200 while the process serves, 503 while it shuts down.
+"""Health check `<path>/healthz`: 200 while serving, 503 during shutdown.
 
-It needs no credential and looks at no Host, because load balancers ask by IP address and have no token; it says nothing
-but the one word. It is no call: no limit counts it, and a shutdown does not wait for it.
+It needs no credential and ignores Host, because load balancers connect by IP address without a token. The body has one
+word. The request is not a call: limits do not count it, and a shutdown does not wait for it.
 """
 
 import asyncio
@@ -25,14 +25,14 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class Health:
-    """The answer, as an ASGI application (`door`) and as a Django view."""
+    """The health check, as an ASGI application (`app`) and as a Django view."""
 
     def __init__(self, lifecycle: Callable[[], Lifecycle]) -> None:
         self._lifecycle = lifecycle
         self.view = login_not_required(csrf_exempt(self._view))
 
     async def door(self, scope: Scope, receive: Receive, send: Send, kwargs: Mapping[str, Any] | None = None) -> None:
-        """The ASGI application; what the URL captured makes no difference."""
+        """Serve the ASGI application; URL arguments have no effect."""
         status, body, headers = self._answer(scope["method"])
         await send({"type": "http.response.start", "status": status, "headers": list(headers)})
         await send({"type": "http.response.body", "body": body})
@@ -54,7 +54,7 @@ class Health:
         body = DRAINING if draining else OK
         headers = (
             (b"content-type", b"application/json"),
-            (b"content-length", b"%d" % len(body)),  # that of the GET for a HEAD too (RFC 9110, 8.6)
+            (b"content-length", b"%d" % len(body)),  # A HEAD has the length of the GET (RFC 9110, 8.6).
             (b"cache-control", b"no-store"),
         )
         return 503 if draining else 200, b"" if method == "HEAD" else body, headers

@@ -1,7 +1,7 @@
-"""`subscriptions/listen` over HTTP: streams that say little and stay open for days, a thousand to a process.
+"""`subscriptions/listen` over HTTP: idle streams, open for days, many per process.
 
-So what they need is shared: behind the ASGI door such a stream has no task but the server's own, which waits for the
-client to leave, and no timer; what is to be sent is sent by a task that lives as long as that takes.
+The streams share resources. In the ASGI app a stream has no timer, and no task but the server's own, which waits for
+the client to disconnect. Messages are sent by a short-lived task.
 """
 
 import asyncio
@@ -24,15 +24,15 @@ logger = logging.getLogger("mcp_django.server")
 
 
 class Opened(NamedTuple):
-    """A stream that a call has opened, to be served."""
+    """A subscription that a call has opened, with its credential."""
 
     subscription: Subscription
     warrant: Warranted | None = None
-    """What it goes on with. None where it needs none."""
+    """The credential to monitor; None if the stream needs none."""
 
 
 class Listener:
-    """A client's stream behind the ASGI door."""
+    """A subscription stream of a client of the ASGI app."""
 
     __slots__ = (
         "_busy",
@@ -50,16 +50,17 @@ class Listener:
         self._subscription, self._send, self._headers, self._streams = opened.subscription, send, headers, streams
         self.warrant = opened.warrant
         self._busy = True
-        """Is somebody sending?"""
+        """True while a task sends."""
         self._since: float | None = None
-        """When the server was given what it has not taken yet, by the loop's clock."""
+        """Loop time at which the pending send started; None if none is pending."""
         self._waiting: asyncio.Task[Any] | None = None
-        """The server's task, which waits for the client to leave."""
+        """The server's task, which waits for the client to disconnect."""
         self._ended = False
         streams.add(self)
 
     async def serve(self, receive: Receive) -> None:
-        """Send what there is until either side ends it."""
+        """Send messages until the client or the server ends the stream."""
+
         subscription, self._waiting = self._subscription, asyncio.current_task()
         try:
             headers, self._headers = self._headers, ()
@@ -70,16 +71,16 @@ class Listener:
             while not self._ended and (await receive())["type"] != "http.disconnect":
                 pass
         except OSError:
-            pass  # the client is gone; some servers say so here
+            pass  # The client disconnected; some servers report it here.
         except asyncio.CancelledError:
-            # Servers do not all say that the answer is complete, so the end of the stream ends the waiting.
+            # Some servers do not report that the answer is complete, so the end of the stream cancels this task.
             if not self._ended or self._waiting is None or self._waiting.uncancel():
                 raise
         finally:
             self.leave()
 
     def leave(self) -> None:
-        """Nobody is there any more."""
+        """Release the stream after its client disconnected."""
         self._ended, self._waiting, self._subscription.wake = True, None, None
         self._subscription.cancel()
         self._streams.discard(self)
@@ -95,12 +96,12 @@ class Listener:
     async def _pass_on(self, first: bytes) -> None:
         try:
             await self._flush(first)
-        except Exception as problem:  # the client is gone, for which servers have many words
-            logger.debug("A stream of changes could not be sent on", exc_info=problem)
+        except Exception as problem:  # The client disconnected; each server raises its own exception.
+            logger.debug("A subscription stream could not be sent", exc_info=problem)
             self.drop()
 
     async def _flush(self, first: bytes) -> None:
-        """Send `first`, then what waits, until nothing does."""
+        """Send `body`, then all pending messages."""
         try:
             if first:
                 await self._give(first)
@@ -108,7 +109,7 @@ class Listener:
                 try:
                     messages = await self._subscription.take()
                 except Exception:
-                    logger.exception("What changed could not be told on a stream, which ends")
+                    logger.exception("The changes of a subscription stream could not be encoded; the stream ends")
                     self.drop()
                     return
                 if messages is None:
@@ -130,11 +131,12 @@ class Listener:
         self._since = None
 
     def look(self, patience: float) -> None:
-        """Keep the stream alive, unless its client has read nothing for `patience` seconds or its credential has
-        expired. Called now and then.
+        """Send a keep-alive comment, or end the stream when it is stuck or expired.
+
+        A stream is stuck when its client has read nothing for `send_timeout` seconds. Called periodically.
         """
         if self._since is not None and asyncio.get_running_loop().time() - self._since > patience:
-            logger.info("A client has stopped reading its stream of changes, and counts as gone")
+            logger.info("A client has stopped reading its subscription stream; the stream ends")
             self.drop()
         elif self._subscription.is_expired(time()):
             self._subscription.end()
@@ -142,15 +144,15 @@ class Listener:
             self._begin(sse.KEEP_ALIVE)
 
     def end(self) -> None:
-        """End it in order."""
+        """Close the stream after its pending messages."""
         self._subscription.end()
 
     def lose(self) -> None:
-        """End it: its warrant is good no more."""
+        """Close the stream because its credential has become invalid."""
         self._subscription.end()
 
     def drop(self) -> None:
-        """It is over."""
+        """End the stream at once."""
         if not self._ended:
             self._ended = True
             if self._waiting is not None and self._waiting is not asyncio.current_task():
@@ -158,7 +160,7 @@ class Listener:
 
 
 class ChangeSource:
-    """The same as the body of a Django response, which is read and not pushed."""
+    """A subscription as the body of a Django response, which is pulled, not pushed."""
 
     def __init__(self, opened: "Opened", streams: OpenStreams) -> None:
         self._subscription, self._streams = opened.subscription, streams
@@ -168,7 +170,7 @@ class ChangeSource:
         streams.add(self)
 
     async def read(self, patience: float) -> bytes | None:
-        """The next events, or after `patience` seconds of silence a comment; None at the end."""
+        """Return the next events, a comment after `timeout`, or None at the end."""
         while True:
             self._news.clear()
             messages = await self._subscription.take()
@@ -183,26 +185,26 @@ class ChangeSource:
                 return sse.KEEP_ALIVE
 
     def sent(self) -> None:
-        """All has been sent that will be. Called from any thread."""
+        """Ignore the notice of the last byte. Thread-safe."""
 
     def left(self) -> None:
-        """Nobody reads any more, also after the end. May be called more than once."""
+        """Release the stream. Called also after the end, and maybe more than once."""
         self._subscription.cancel()
         self._streams.discard(self)
 
     def look(self, patience: float) -> None:
-        """End it when its credential has expired. Called now and then."""
+        """Close the stream if its credential has expired. Called periodically."""
         if self._subscription.is_expired(time()):
             self._subscription.end()
 
     def end(self) -> None:
-        """End it in order."""
+        """Close the stream after its pending messages."""
         self._subscription.end()
 
     def lose(self) -> None:
-        """End it: its warrant is good no more."""
+        """Close the stream because its credential has become invalid."""
         self._subscription.end()
 
     def drop(self) -> None:
-        """It is over, whatever waits."""
+        """End the stream at once."""
         self._subscription.cancel()

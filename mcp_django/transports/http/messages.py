@@ -1,4 +1,4 @@
-"""What the doors and the HTTP sides of a server hand each other, and what every side says alike."""
+"""Request and reply types of the ASGI app, the Django view and the endpoints."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import Context
@@ -15,21 +15,21 @@ from mcp_django.transports.http.sse_body import Source
 from mcp_django.transports.security import Pairs
 
 KNOWN_LENGTH = 256
-"""Bytes of headers whose meaning is remembered. Anybody can send what is remembered."""
+"""Maximum bytes of a cached header value; any client can fill the cache."""
 JSON_TYPE = (b"content-type", b"application/json")
 TEXT_TYPE = (b"content-type", b"text/plain; charset=utf-8")
 NO_STORE = (b"cache-control", b"no-store")
 SSE_HEADERS = (
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-cache, no-transform"),
-    # GZipMiddleware and proxies compress event by event, which most clients cannot read; identity keeps them off.
+    # GZipMiddleware and proxies compress event by event, which most clients cannot decode; identity prevents it.
     (b"content-encoding", b"identity"),
     (b"x-accel-buffering", b"no"),
 )
 
 
 class Reply(NamedTuple):
-    """A whole HTTP answer."""
+    """A complete HTTP response."""
 
     status: int
     body: bytes = b""
@@ -37,7 +37,7 @@ class Reply(NamedTuple):
 
 
 class Stream(NamedTuple):
-    """An event stream that is the answer to no call."""
+    """An event stream without a call, as an HTTP response."""
 
     headers: Pairs
     source: Source
@@ -45,83 +45,83 @@ class Stream(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HTTPLimits:
-    """What one exchange may take."""
+    """Limits of one HTTP exchange."""
 
     body: int = 4 << 20
-    """Bytes."""
+    """Maximum bytes of a request body."""
     nesting: int = 64
     upgrade_after: float = 5.0
-    """Seconds after which a running call's answer becomes a stream."""
+    """Seconds after which the answer to a running call becomes a stream."""
     keep_alive: float = 15.0
     """Seconds of silence on a stream before a comment is sent."""
     unsent: int = 64
-    """Messages that may wait for a slow reader."""
+    """Maximum messages in the queue of a slow client."""
     unsent_wait: float = 60.0
-    """Seconds that they may do so while the handler waits, too."""
+    """Seconds that messages may wait, while the handler waits as well."""
     _digits: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_digits", len(str(self.body)))
 
     def exceeded(self, headers: Headers) -> bool:
-        """Does the request announce a body over the limit? Then it need not be read."""
+        """Return True if the declared length of the body exceeds the limit."""
         length = headers.get(b"content-length", b"")
         # Most lengths have fewer digits than the limit, and need no arithmetic.
         return len(length) >= self._digits and length.isdigit() and int(length[:20]) > self.body
 
 
 class Request(NamedTuple):
-    """What a door hands over."""
+    """An HTTP request as the ASGI app or the Django view passes it to an endpoint."""
 
     method: str
     headers: Headers
     body: bytes
     peer: str | None = None
-    """The client's address; None when the server does not say."""
+    """Address of the client; None when the server does not provide it."""
     kwargs: Mapping[str, Any] | None = None
-    """What the URL pattern captured."""
+    """Arguments captured by the URL pattern."""
     make_request: Callable[[Principal], Any] | None = None
-    """Makes the Django request at its first use."""
+    """Callable that builds the Django request at its first use."""
     streams: bool = True
-    """Can this door send an event stream?"""
+    """True if the server can send an event stream."""
     oversize: bool = False
-    """Has the door left the body unread, because it is declared to be over the limit?"""
+    """True if the body was left unread because its declared length exceeds the limit."""
     context: Context | None = None
-    """Where the project's code runs for this request; None for a clean one."""
+    """Context in which code of the project runs; None for an empty one."""
     scheme: str = "http"
-    """What the server says it was asked by."""
+    """URL scheme of the request, as reported by the server."""
 
     def asked(self) -> AuthRequest:
-        """What authentication looks at."""
+        """Build the part of the request that authentication uses."""
         return AuthRequest(self.headers, self.peer, self.method, self.kwargs, self.scheme)
 
 
 class Side(Protocol):
-    """One of the HTTP sides of a server: what a door serves. Only an `Exchange` answers with flights."""
+    """An HTTP endpoint of a server. Only `StreamableHTTPEndpoint` returns call tasks."""
 
     limits: HTTPLimits
 
     def handle(self, request: Request) -> Awaitable[Reply | Stream | Flight]:
-        """The answer, or a flight to launch."""
+        """Handle a request; return the answer, or a call task to start."""
 
 
 def refused(refusal: TransportRefusal, cors: Pairs) -> Reply:
-    """The answer given before there is a message."""
+    """Build the reply for a request that is rejected before its message is read."""
     said = {name for name, _ in refusal.headers}
     typed = () if b"content-type" in said or not refusal.body else (TEXT_TYPE,)
-    # A cache may keep some refusals of a GET unless it is told not to (RFC 9110, section 15.1).
+    # Caches may store some error replies to a GET unless forbidden (RFC 9110, section 15.1).
     kept = () if NO_STORE[0] in said else (NO_STORE,)
     return Reply(refusal.status, refusal.body, (*typed, *kept, *refusal.headers, *cors))
 
 
 def overloaded(problem: Overloaded, body: bytes, cors: Pairs) -> Reply:
-    """The answer to what may be tried again."""
+    """Build the reply for a request that may be retried."""
     retry = (b"retry-after", b"%d" % max(1, round(problem.retry_after)))
     return Reply(problem.status, body, (JSON_TYPE, retry, *cors))
 
 
 def check_body(request: Request, limits: HTTPLimits) -> None:
-    """Raise TransportRefusal for a body that is too large, or not said to be JSON."""
+    """Raise TransportRefusal for a body that is too large or not declared as JSON."""
     if request.oversize or len(request.body) > limits.body:
         raise TransportRefusal(413, body=b"The body is larger than %d bytes." % limits.body)
     kind = request.headers.get(b"content-type", b"")
@@ -131,20 +131,22 @@ def check_body(request: Request, limits: HTTPLimits) -> None:
 
 @lru_cache(256)
 def is_json(content_type: bytes) -> bool:
-    """Does a Content-Type say JSON?"""
+    """Return True if a Content-Type is JSON."""
     return content_type.partition(b";")[0].strip().lower() == b"application/json"
 
 
 def check_accept(headers: Headers) -> None:
-    """Raise TransportRefusal when the client takes no event streams."""
+    """Raise TransportRefusal if the client does not accept event streams."""
     if not known_accepted.__wrapped__(headers.get(b"accept", b"*/*"))[1]:
         raise TransportRefusal(406, body=b"Accept must allow text/event-stream.")
 
 
 @lru_cache(256)
 def known_accepted(accept: bytes) -> tuple[bool, bool]:
-    """Does the client take JSON, and does it take event streams? It must take both, but many say one, or anything.
-    Remembered, so not for what is longer than KNOWN_LENGTH.
+    """Parse Accept into two flags: JSON accepted, event streams accepted.
+
+    Clients must accept both, but many send one, or `*/*`. Results are cached, so values over `MAX_CACHED_HEADER_BYTES`
+    must use the uncached function.
     """
     kinds = {part.partition(b";")[0].strip().lower() for part in accept.split(b",")}
     anything = b"*/*" in kinds

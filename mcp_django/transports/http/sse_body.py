@@ -1,4 +1,4 @@
-"""The body of a streamed answer, for both doors, and what it is made of."""
+"""Event-stream responses: the body and the sources of its events."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,37 +12,37 @@ from mcp_django.transports.credential_monitor import Warranted, watch
 
 
 class Source(Protocol):
-    """What a stream consists of, in bytes."""
+    """A source of the encoded events of a stream."""
 
     async def read(self, patience: float) -> bytes | None:
-        """The next events, or after `patience` seconds of silence a comment; None at the end."""
+        """Return the next events, a comment after `timeout`, or None at the end."""
 
     def sent(self) -> None:
-        """All has been sent that will be. Called from any thread."""
+        """Record that everything has been sent. Thread-safe."""
 
     def left(self) -> None:
-        """Nobody reads any more, also after the end. May be called more than once."""
+        """Release the stream. Called also after the end, and maybe more than once."""
 
 
 class Reader(Protocol):
-    """A place on a stream whose messages are numbered."""
+    """A reader of a stream with numbered messages."""
 
     retry: float | None
-    """Seconds after which the client is asked to come back; None when it is not sent away."""
+    """Seconds until the client should reconnect; None unless it is disconnected."""
 
     @property
     def position(self) -> int:
-        """The number up to which everything has been read."""
+        """Number of the last message that was read."""
 
     async def read(self, patience: float) -> list[Said] | None:
-        """What waits; an empty list after `patience` seconds of silence; None at the end."""
+        """Return waiting messages, an empty list after `timeout`, or None at the end."""
 
     def leave(self) -> None:
-        """Nobody reads here any more."""
+        """Release the reader."""
 
 
 class Messages:
-    """A call's messages, for one client that cannot come back."""
+    """Messages of a call, for a client that cannot resume the stream."""
 
     def __init__(self, flight: Flight) -> None:
         self._flight, self._outbox = flight, flight.call.outbox
@@ -61,10 +61,10 @@ class Messages:
 
 
 class Events:
-    """Messages with ids, after any of which a client can go on elsewhere.
+    """Messages with ids, after any of which a client can resume the stream.
 
-    With `polling` it opens with an event that has no data, so that there is an id before there is a message, and ends
-    with another when the client is sent away (2025-11-25, basic/transports).
+    With `polling` the stream opens with an event without data, so that an id exists before the first message. It ends
+    with such an event when the server disconnects the client (2025-11-25, basic/transports).
     """
 
     def __init__(
@@ -77,8 +77,10 @@ class Events:
         alive: Callable[[], None] | None = None,
         on_end: Callable[[], None] | None = None,
     ) -> None:
-        """`flight` is the call whose first answer this is. `alive` is called as long as somebody reads, now and then;
-        `on_end` once, when nobody does any more.
+        """Set the reader and its callbacks.
+
+        `task` is the call whose first response this is. `on_read` is called at each read; `on_end` once, when the
+        stream is released.
         """
         self._reader, self._id, self._polling, self._flight = reader, ids, polling, flight
         self._alive, self._on_end = alive, on_end
@@ -99,7 +101,7 @@ class Events:
         if said is None:
             return self._farewell()
         if self._polling and reader.position > self._told:
-            # What others were told meanwhile need not be looked through when this client comes back.
+            # Skipped messages of other streams need not be scanned when this client reconnects.
             self._told = reader.position
             return sse.priming(self._id(reader.position))
         return sse.KEEP_ALIVE
@@ -124,7 +126,7 @@ class Events:
 
 
 class WatchedSource:
-    """A stream that ends when its client may not read it any more."""
+    """A source that ends when the credential of its client is revoked."""
 
     def __init__(self, source: Source, warrant: Warranted) -> None:
         self._source = source
@@ -143,15 +145,15 @@ class WatchedSource:
         self._source.left()
 
     def lose(self) -> None:
-        """The client counts as gone."""
+        """Release the stream as if the client had disconnected."""
         self.left()
 
 
 class EventStream:
-    """A stream's body. A class and not an async generator: its `close` is always called, and it never raises.
+    """Async iterator over the body of a stream, with a reliable `close`.
 
-    A generator's `finally` runs late, in another task, or not at all when the cancellation hits a `send`; and an
-    exception that escapes a stream leaves some servers with a client that hangs.
+    It is not an async generator: the `finally` of a generator runs late, in another task, or not at all when the
+    cancellation hits a `send`. With some servers, an exception that escapes a stream leaves the client hanging.
     """
 
     def __init__(self, source: Source, keep_alive: float) -> None:
@@ -173,22 +175,22 @@ class EventStream:
         return chunk
 
     def end(self) -> None:
-        """The answer is over, for whatever reason. Called on the loop."""
+        """Finish the response for any reason. Must be called on the loop."""
         self._closed = True
         self._source.sent()
         self._source.left()
 
     def close(self) -> None:
-        """The same from any thread; Django's is not the loop's."""
+        """Finish the response from any thread; Django closes responses outside the loop."""
         self._closed = True
         self._source.sent()
         try:
             self._loop.call_soon_threadsafe(self._source.left)
         except RuntimeError:
-            pass  # the loop is closed, and what ran on it is gone with it
+            pass  # The loop is closed, and its tasks with it.
 
     def __del__(self) -> None:
-        # Django does not close the response of a client that leaves while middleware still has it, nor one whose
-        # `send` raises (`django/core/handlers/asgi.py`, `ASGIHandler.handle`); it is garbage, sometimes in a cycle.
+        # Django does not close a response whose client disconnects while middleware runs, nor one whose `send` raises
+        # (`django/core/handlers/asgi.py`, `ASGIHandler.handle`). The garbage collector closes it, sometimes in a cycle.
         if not self._closed:
             self.close()

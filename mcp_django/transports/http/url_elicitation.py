@@ -1,7 +1,7 @@
-"""The two views around a page that a question sends somebody to (client/elicitation, URL mode): before and behind it.
+"""URL-mode elicitation: views before and after the page (client/elicitation).
 
-They belong to a browser, so they want what a site has: sessions, a login page, `request.user`. Whoever is logged in has
-to be the user who was asked; anybody else gets 403, for the link may have been passed on to them.
+They run in a browser and need sessions, a login page and `request.user`. The logged-in user must be the user that was
+elicited. Any other user gets 403, because the link may have been forwarded.
 """
 
 from collections.abc import Callable
@@ -32,11 +32,11 @@ def _view(purpose: str, respond: Response) -> Callable[..., HttpResponse]:
         try:
             visit = site.open(token, purpose)
         except InvalidParams:
-            raise Http404(_("This link is not valid any more. Ask for the page once more in your client.")) from None
+            raise Http404(_("This link has expired. Request the page again in your client.")) from None
         if str(request.user.pk) != visit.user:
-            raise PermissionDenied(_("This link is for somebody else."))
+            raise PermissionDenied(_("This link is for another user."))
         response = respond(request, site, visit)
-        # The address holds the token.
+        # The URL holds the token.
         response["Referrer-Policy"] = "no-referrer"
         return response
 

@@ -1,4 +1,4 @@
-"""`POST <path>/ws-ticket`: exchange a credential for a ticket that opens a WebSocket (`tickets`)."""
+"""WebSocket tickets: `POST <path>/ws-ticket` exchanges a credential for a ticket."""
 
 from django.db import Error
 
@@ -11,19 +11,19 @@ from mcp_django.transports.http.messages import JSON_TYPE, NO_STORE, HTTPLimits,
 from mcp_django.transports.security import Guard
 
 PATH = "ws-ticket"
-"""Below the path of the endpoint."""
+"""Path below the path of the endpoint."""
 METHODS = b"POST, OPTIONS"
-NO_NEED = b"Callers of this machine need no ticket."
+NO_NEED = b"Callers on this machine need no ticket."
 
 
 class TicketDesk:
-    """The tickets of one server."""
+    """The ticket endpoint of one server."""
 
     def __init__(self, authenticator: Authenticator, guard: Guard, limits: HTTPLimits) -> None:
         self._authenticator, self._guard, self.limits = authenticator, guard, limits
 
     async def handle(self, request: Request) -> Reply:
-        """The ticket, or why there is none."""
+        """Return the ticket, or the reply of a rejected request."""
         headers = request.headers
         try:
             self._guard.check(headers)

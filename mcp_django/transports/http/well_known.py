@@ -1,7 +1,7 @@
-"""The metadata of the endpoints as protected resources, at its well-known places on the origin (RFC 9728, section 3).
+"""Protected-resource metadata at its well-known URLs (RFC 9728, section 3).
 
-Anybody may ask, from any page: a client has no credential yet. What is answered depends on the path and the settings,
-never on the Host that a request names.
+Any client and any page may read it, because a client has no credential yet. The answer depends on the path and the
+settings, never on the Host of a request.
 """
 
 import logging
@@ -28,7 +28,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 KEPT: Final = b"public, max-age=300"
 LONGEST: Final = 2048
-"""Characters of a path that is looked for."""
+"""Maximum characters of a path to resolve."""
 JSON: Final = (b"content-type", b"application/json")
 ANYBODY: Final = (b"access-control-allow-origin", b"*")
 METHODS: Final = b"GET, HEAD, OPTIONS"
@@ -43,7 +43,7 @@ logger = logging.getLogger("mcp_django.auth")
 
 
 class Answer(NamedTuple):
-    """A whole answer."""
+    """A complete HTTP response."""
 
     status: int
     body: bytes
@@ -51,14 +51,14 @@ class Answer(NamedTuple):
 
 
 class WellKnown:
-    """The documents, as an ASGI application (`door`) and as a Django view."""
+    """The metadata documents, for the ASGI app (`serve`) and as a Django view."""
 
     def __init__(self, resources: Callable[[], Resources]) -> None:
         self._resources = resources
         self.view = login_not_required(csrf_exempt(self._view))
 
     async def door(self, scope: Scope, path: str, send: Send) -> bool:
-        """Answer what was asked below the well-known name; False when there is no such document."""
+        """Answer a request below the well-known path; return False if no document exists."""
         answer = await _answer(self._resources(), scope["method"], path, Headers(scope["headers"]))
         if answer is None:
             return False
@@ -81,7 +81,7 @@ class WellKnown:
 
 
 async def _answer(resources: Resources, method: str, path: str, headers: Headers) -> Answer | None:
-    # The project's functions may ask its database.
+    # Functions of the project may query its database.
     found = await sync_to_async(_found, thread_sensitive=True)(resources, path, headers)
     if found is None:
         return None
@@ -96,7 +96,7 @@ async def _answer(resources: Resources, method: str, path: str, headers: Headers
 
 
 def _found(resources: Resources, path: str, headers: Headers) -> tuple[int, bytes, bytes] | None:
-    """Status, document and for how long it may be kept."""
+    """Find the status, the document and its Cache-Control."""
     if resources.origin is None or len(path) > LONGEST or not path.isprintable():
         return None
     if path in ("", "/"):
@@ -107,10 +107,11 @@ def _found(resources: Resources, path: str, headers: Headers) -> tuple[int, byte
     if place is None:
         return None
     alias, kwargs = place
+
     try:
         resource = resources.of(alias, AuthRequest(headers, kwargs=kwargs))
     except Exception:
-        logger.exception("The metadata of the server %r cannot be found out", alias)
+        logger.exception("Protected-resource metadata of the server %r could not be built", alias)
         return 503, b'{"error":"temporarily_unavailable"}', b"no-store"
     if resource.uri is None or not resource.authorization_servers:
         return None
@@ -122,7 +123,7 @@ def _found(resources: Resources, path: str, headers: Headers) -> tuple[int, byte
 
 
 def below(path: str) -> str | None:
-    """What stands behind the well-known name in the path of a request; None when that is not what it begins with."""
+    """Return the part of a path after the well-known path; None for other paths."""
     if not path.startswith(WELL_KNOWN):
         return None
     rest = path.removeprefix(WELL_KNOWN)

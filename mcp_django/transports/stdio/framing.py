@@ -1,7 +1,7 @@
-"""Messages as lines on file descriptors of any kind: pipes, sockets, files, terminals, /dev/null.
+"""Line framing on file descriptors: pipes, sockets, files, terminals, /dev/null.
 
-Each descriptor has a thread of its own, because an event loop can wait for pipes and sockets only, and on Windows for
-neither. The threads are daemons and block in the descriptor alone, so that none keeps the process from its end.
+Each descriptor has its own thread, because an event loop can wait only for pipes and sockets, and on Windows for
+neither. The threads are daemons and block only in the descriptor, so they never delay the exit of the process.
 """
 
 import asyncio
@@ -14,18 +14,18 @@ from queue import SimpleQueue
 from typing import Generic, TypeVar
 
 CHUNK = 64 * 1024
-"""Bytes that are read at once."""
+"""Maximum bytes of one read."""
 BOM = b"\xef\xbb\xbf"
 
 T = TypeVar("T")
 
 
 class Lines:
-    """Cuts bytes into lines, wherever they are split.
+    """Splits chunks of bytes into lines.
 
-    Lines end in LF or CRLF; blank ones, and a byte order mark at the very beginning, are nobody's message. A line of
-    more than `most` bytes comes out at once as its first `most` + 1, by which whoever takes it can tell; the rest of it
-    is skipped, and never more than that is held.
+    Lines end in LF or CRLF. Blank lines and a byte order mark at the start are ignored. A line of more than
+    `max_line_bytes` bytes is returned at once as its first `max_line_bytes` + 1 bytes, so that the caller can detect
+    it. The rest of the line is skipped, and memory is bounded by that size.
     """
 
     def __init__(self, most: int) -> None:
@@ -35,7 +35,7 @@ class Lines:
         self._first = True
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The lines that `data` ends."""
+        """Return the lines that `data` completes."""
         *ended, begun = data.split(b"\n")
         lines: list[bytes] = []
         for part in ended:
@@ -45,7 +45,7 @@ class Lines:
         return lines
 
     def finish(self) -> list[bytes]:
-        """The last line, if nothing ended it."""
+        """Return the last line if it has no line break."""
         lines: list[bytes] = []
         self._end(lines)
         return lines
@@ -53,7 +53,7 @@ class Lines:
     def _add(self, part: bytes, lines: list[bytes]) -> None:
         if self._skipping:
             return
-        # The mark does not count, and the last byte may be the CR.
+        # The byte order mark does not count, and the last byte may be the CR.
         room = self._most + 2 + (len(BOM) if self._first else 0)
         self._begun += part[: max(0, room - len(self._begun))]
         if len(self._begun) >= room:
@@ -79,7 +79,7 @@ class Lines:
 
 
 class LineReader:
-    """The lines that come in on a descriptor."""
+    """Lines received on a descriptor."""
 
     def __init__(self, source: int, most: int) -> None:
         self._source, self._lines = source, Lines(most)
@@ -87,12 +87,13 @@ class LineReader:
         self._ended = False
 
     async def read(self) -> list[bytes] | None:
-        """The next lines, at least one; None at the end, to which a descriptor that fails has come as well."""
+        """Return at least one line; None at the end or after an error of the descriptor."""
         return await self._hand.do(self._read) or None
 
     def close(self) -> None:
-        """Read no more, and close the descriptor once a read that has begun is over: when something comes, or the other
-        side closes.
+        """Stop reading, and close the descriptor after the running read.
+
+        That read returns when data arrives or the other side closes.
         """
         self._hand.finish(partial(os.close, self._source))
 
@@ -109,27 +110,28 @@ class LineReader:
         while True:
             try:
                 return os.read(self._source, CHUNK)
-            except BlockingIOError:  # whoever shares the descriptor has made it so
+            except BlockingIOError:  # Another process that shares the descriptor has made it non-blocking.
                 select.select([self._source], [], [])
-            except OSError:  # a terminal that was hung up, say
+            except OSError:  # For example a terminal that was hung up.
                 return b""
 
 
 class LineWriter:
-    """Lines that go out on a descriptor."""
+    """Lines sent to a descriptor."""
 
     def __init__(self, sink: int) -> None:
         self._sink = sink
         self._hand: Hand[None] = Hand("mcp-stdio-write")
 
     async def write(self, messages: Sequence[bytes]) -> None:
-        """Write messages, which hold no line breaks, and wait until the descriptor has taken them all. Raises OSError
-        when nobody reads them any more.
+        """Write messages without line breaks, and wait until they are written.
+
+        Raises OSError when the reader has closed its side.
         """
         await self._hand.do(partial(self._write, b"".join([b"%b\n" % message for message in messages])))
 
     def close(self) -> None:
-        """Close the descriptor, once a write that has begun is over."""
+        """Close the descriptor after the running write."""
         self._hand.finish(partial(os.close, self._sink))
 
     def _write(self, data: bytes) -> None:
@@ -142,20 +144,23 @@ class LineWriter:
 
 
 class Hand(Generic[T]):
-    """A thread that does one thing after the other for an event loop."""
+    """A thread that runs functions one by one for an event loop."""
 
     def __init__(self, name: str) -> None:
         self._jobs: SimpleQueue[_Job[T]] = SimpleQueue()
         threading.Thread(target=_serve, args=(self._jobs,), name=name, daemon=True).start()
 
     async def do(self, work: Callable[[], T]) -> T:
-        """What `work` gives or raises. When this is cancelled the thread goes on, and nobody hears what comes of it."""
+        """Return the result of `function` or raise its exception.
+
+        If this coroutine is cancelled, the thread finishes the function and discards the result.
+        """
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._jobs.put((work, done))
         return await done
 
     def finish(self, last: Callable[[], object]) -> None:
-        """End the thread when it has done what it was given, and `last`."""
+        """Stop the thread after the queued functions, then call `last`."""
         self._jobs.put((last, None))
 
 
@@ -172,8 +177,8 @@ def _serve(jobs: "SimpleQueue[_Job[T]]") -> None:
         try:
             done.get_loop().call_soon_threadsafe(settle)
         except RuntimeError:
-            pass  # the loop was closed meanwhile
-        # Nothing may be kept alive while the thread waits.
+            pass  # The loop has been closed.
+        # Release the references while the thread waits.
         del job, work, done, settle
     job[0]()
 

@@ -1,10 +1,10 @@
-"""The process's own stdin and stdout, taken away from everything else in it.
+"""Redirection of stdin and stdout, so that only the transport can use them.
 
-On stdio "the server MUST NOT write anything to its stdout that is not a valid MCP message" (basic/transports), and a
-project prints: in settings, in tools, from C code, in child processes. So the descriptors are moved where nobody knows
-them, and what writes to stdout from then on writes to stderr; what reads from stdin finds it at its end.
+On stdio "the server MUST NOT write anything to its stdout that is not a valid MCP message" (basic/transports). Projects
+print in settings, in tools, from C code and in child processes. The descriptors are therefore duplicated to private
+numbers. Later writes to stdout go to stderr, and stdin is at its end.
 
-Nothing here needs Django: `python -m mcp_django` takes the streams before settings and apps are imported.
+This module needs no Django: `python -m mcp_django` redirects the streams before it imports settings and apps.
 """
 
 import os
@@ -15,23 +15,22 @@ STDIN, STDOUT, STDERR = 0, 1, 2
 
 
 class Streams(NamedTuple):
-    """File descriptors that children do not inherit."""
+    """Private file descriptors, which child processes do not inherit."""
 
     source: int
-    """What was stdin."""
+    """Duplicate of the original stdin."""
     sink: int
-    """What was stdout."""
+    """Duplicate of the original stdout."""
 
 
 _taken: list[Streams] = []
 
 
 def take() -> Streams:
-    """Move stdin and stdout away, once for a process; later calls give the same descriptors.
+    """Redirect stdin and stdout once per process; return the private descriptors.
 
-    What Python has buffered for stdout until now goes to stderr too, so it must not be flushed before: with a pipe as
-    stdout that is what settings and apps have printed while they were imported. Raises OSError when stdin or stdout is
-    closed.
+    Output that Python has buffered for stdout goes to stderr too, so it must not be flushed before. With a pipe as
+    stdout, this is the output of settings and apps during import. Raises OSError when stdin or stdout is closed.
     """
     if not _taken:
         _taken.append(_move())
@@ -41,7 +40,7 @@ def take() -> Streams:
 
 
 def _move() -> Streams:
-    # First, because a duplicate takes the lowest number that is free, which is that of a stream that is closed.
+    # Check first, because a duplicate takes the lowest free number, which may be that of a closed stream.
     os.fstat(STDIN)
     os.fstat(STDOUT)
     nothing = os.open(os.devnull, os.O_RDWR)

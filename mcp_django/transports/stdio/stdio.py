@@ -1,9 +1,9 @@
-"""stdio (basic/transports): one client, whose messages are lines on the standard streams of this process.
+"""stdio transport: one client, with messages as lines (basic/transports).
 
-What ends it: the client closes stdin, and running calls have `SHUTDOWN_GRACE` to be answered; the client closes stdout,
-or the process gets SIGTERM or SIGINT, and they are ended at once. Either way the session's row is ended, lifespans are
-left and lanes closed. Clients wait two seconds, or somewhat more, before they kill (`mcp/client/stdio.py` of the
-official SDK), so nothing here takes longer than a call does.
+The process ends in one of two ways. If the client closes stdin, running calls have `SHUTDOWN_GRACE` to finish. If the
+client closes stdout, or the process gets SIGTERM or SIGINT, calls are cancelled at once. In both cases the session row
+is ended, lifespans exit and threads stop. Clients kill the process after about two seconds (`mcp/client/stdio.py` of
+the official SDK), so nothing here takes longer than a call.
 """
 
 import asyncio
@@ -27,30 +27,32 @@ from mcp_django.transports.stdio.framing import LineReader, LineWriter
 from mcp_django.transports.stdio.redirect import Streams
 
 SILENCE = 60.0
-"""Seconds between two looks at a channel that says nothing."""
+"""Seconds that one read of a silent connection waits."""
 LAST_MOMENTS = 3.0
-"""Seconds in which a process ends that was told to, or has nothing more to do, whatever its threads do."""
+"""Seconds until a process exits after a signal, even if threads still run."""
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 Identify = Callable[[], Awaitable[tuple[Principal, Credential | None]]]
 
 
 class NotStarted(Exception):
-    """The process could not begin to serve; the text says why."""
+    """The process failed to start serving; the text gives the reason."""
 
 
 class Stdio:
-    """One client on two descriptors, which are closed at the end."""
+    """The connection of a client on two descriptors, which are closed at the end."""
 
     def __init__(self, duplexes: Duplexes, streams: Streams) -> None:
         self._duplexes, self._limits = duplexes, duplexes.limits
         self._streams = streams
         self.at_end = asyncio.Event()
-        """Set when the client has said its last word."""
+        """Event that is set when the client has closed stdin."""
 
     async def serve(self, principal: Principal, credential: Credential | None = None) -> Ending:
-        """Serve until the channel ends, and say why it did. Calls that run when the client has closed its side are
-        waited for; who has no time for that cancels this. Raises Overloaded, and leaves the descriptors open then.
+        """Serve until the connection ends, and return the reason.
+
+        After the client has closed stdin, running calls are awaited; cancel this coroutine to stop them. Raises
+        Overloaded, and leaves the descriptors open in that case.
         """
         duplex = self._duplexes.open(principal, Terms(credential=credential))
         reader, writer = LineReader(self._streams.source, self._limits.body), LineWriter(self._streams.sink)
@@ -95,15 +97,17 @@ class Stdio:
 async def serve_process(
     server: Server, duplexes: Duplexes, streams: Streams, *, lifecycle: Lifecycle, identify: Identify
 ) -> Ending | signal.Signals:
-    """Serve the client of this process to the end of either, and say what that was.
+    """Serve the client of this process until the client or the process ends.
 
-    `identify` says who the client is. Raises what that raises, and NotStarted when a lifespan fails.
+    Returns the close reason or the received signal. `identify` authenticates the client. Raises its exceptions, and
+    ServerStartError when a lifespan fails.
     """
     with _signals() as signalled:
         try:
             await lifecycle.open([server])
         except RuntimeError as problem:
             raise NotStarted(str(problem)) from problem
+
         serving: asyncio.Task[Ending] | None = None
         try:
             principal, credential = await identify()
@@ -113,7 +117,7 @@ async def serve_process(
             await _first(serving, silence, signalled)
             silence.cancel()
         finally:
-            # Calls that run have the grace from here on.
+            # The grace period of running calls starts here.
             closing = asyncio.create_task(lifecycle.close())
             await _first(closing, signalled)
             if serving is not None:
@@ -129,7 +133,7 @@ async def _first(*futures: "asyncio.Future[Any]") -> None:
 
 @contextmanager
 def _signals() -> Iterator["asyncio.Future[signal.Signals]"]:
-    """The first signal that asks the process to end. The second one is not asked twice."""
+    """Handle SIGTERM and SIGINT: the first sets the future, the second exits at once."""
     loop = asyncio.get_running_loop()
     signalled: asyncio.Future[signal.Signals] = loop.create_future()
     told = False
@@ -154,7 +158,7 @@ def _signals() -> Iterator["asyncio.Future[signal.Signals]"]:
 
 
 def leave_within(seconds: float, code: int) -> None:
-    """Have the process gone in `seconds`, though a thread of the project's does not come to its end."""
+    """Exit the process after `seconds`, even if threads of the project still run."""
     timer = threading.Timer(seconds, os._exit, (code,))
     timer.daemon = True
     timer.start()

@@ -17,7 +17,7 @@ from tests.support.waiting import eventually
 from tests.transports.legacy_sse.client import Client, Reply, both_doors
 
 PING = {"jsonrpc": "2.0", "id": 9, "method": "ping"}
-NO_STREAM = (404, b"No such stream; open another one with GET.")
+NO_STREAM = (404, b"Unknown stream; open a new one with GET.")
 
 
 def verdict(reply: Reply) -> tuple[int, bytes]:

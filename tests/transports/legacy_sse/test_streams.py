@@ -112,7 +112,7 @@ async def test_the_end_of_the_stream_is_the_end_of_the_session_and_its_calls(cli
     row = await Session.objects.aget()
     assert row.terminated_at is not None
     reply = await client.post(PING)
-    assert (reply.status, reply.body) == (404, b"No such stream; open another one with GET.")
+    assert (reply.status, reply.body) == (404, b"Unknown stream; open a new one with GET.")
 
 
 async def test_a_client_that_leaves_before_it_shakes_hands_leaves_nothing(client: Client) -> None:
