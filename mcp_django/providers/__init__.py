@@ -1,7 +1,7 @@
-"""Providers of files, directories, storages and web pages, for `MCP["SERVERS"][alias]["PROVIDERS"]`, and
-mounts: servers within servers.
+"""Providers of files, directories, storages and web pages, and mounts.
 
-Those that fetch need httpx (`pip install mcp-django-channels[http]`), and are imported at their first use.
+They are listed in `MCP["SERVERS"][alias]["PROVIDERS"]`. Those that fetch need httpx (`pip install
+mcp-django-channels[http]`) and are imported at their first use.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""What other servers have on the web, as resources."""
+"""Web pages of other servers as resources."""
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,12 +21,12 @@ _PLAIN = "/!$&'()*+,;=:@~"
 
 
 class HTTPResource(Provider):
-    """What is at one URL, at one URI; fetched at each read, on the event loop.
+    """A single URL at one URI, fetched at each read on the event loop.
 
     `headers` are sent with the request, and never to another origin. Only `https` URLs whose host has public addresses
-    alone are fetched, unless `http` and `private` say otherwise. `redirects` are followed that often, to the same host
-    or to `allowed_hosts` (`".example.com"` with all below it). `timeout` is in seconds for all of it, `max_size` in
-    bytes of the decoded body.
+    alone are fetched, unless `http` and `private` permit more. At most `redirects` redirects are followed, to the same
+    host or to `allowed_hosts` (`".example.com"` includes subdomains). `timeout` is the total in seconds, `max_size` the
+    maximum bytes of the decoded body.
     """
 
     offers = frozenset({"resources"})
@@ -47,7 +47,7 @@ class HTTPResource(Provider):
         max_size: int = MAX_SIZE,
         **options: Unpack[Declared],
     ) -> None:
-        """Raises DeclarationError for a wrong URL, URI or option."""
+        """Validate the options. Raises DeclarationError for an invalid URL, URI or option."""
         self._source = _Source(
             type(self),
             url,
@@ -72,10 +72,10 @@ class HTTPResource(Provider):
 
 
 class HTTPProvider(Provider):
-    """What is below one URL: `uri_prefix` followed by a path is `base_url` followed by that path.
+    """The pages below one URL: `uri_prefix` + path maps to `base_url` + path.
 
-    `paths` are listed; with `only_listed` there are no others, otherwise whoever may read may read every path below
-    `base_url`. The options are those of HTTPResource.
+    `paths` are listed. With `only_listed` no other paths are served. Otherwise callers with permission can read every
+    path below `base_url`. The options are those of HTTPResource.
     """
 
     offers = frozenset({"resources"})
@@ -96,7 +96,7 @@ class HTTPProvider(Provider):
         max_size: int = MAX_SIZE,
         **options: Unpack[Declared],
     ) -> None:
-        """Raises DeclarationError for a wrong URL, prefix, path or option."""
+        """Validate the options. Raises DeclarationError."""
         if isinstance(paths, str) or not all(map(_is_path, paths)):
             raise DeclarationError(f"{type(self).__name__}: paths is a list of relative paths")
         if not base_url.endswith("/") or "?" in base_url or "#" in base_url:
@@ -158,7 +158,7 @@ class HTTPProvider(Provider):
 
 
 class _Source:
-    """One origin, and how it is asked."""
+    """An origin and the settings of its requests."""
 
     def __init__(
         self,
@@ -180,7 +180,10 @@ class _Source:
             raise DeclarationError(f"{owner.__name__}: the URL cannot be served, because {problem}") from None
 
     async def read(self, url: str, mime_type: str | None) -> Any:
-        """The contents; None when there are none. Raises InternalError, in words without the URL."""
+        """Fetch a URL and return its contents; None if it is absent.
+
+        Raises InternalError, with a text without the URL.
+        """
         try:
             found = await self._fetcher.fetch(url, self._headers)
         except TooLarge as problem:
@@ -198,6 +201,6 @@ class _Source:
 
 
 def _is_path(path: str) -> bool:
-    """Is it a path below the base, perhaps with a slash at its end?"""
+    """Return True for a path below the base, with or without a trailing slash."""
     parts = path.removesuffix("/").split("/")
     return len(parts) <= DEPTH and all(map(is_name, parts))

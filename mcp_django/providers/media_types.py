@@ -1,4 +1,4 @@
-"""What bytes are: the media type by the name they go by, text or binary by what they hold."""
+"""Media types: guessed by file name; text or binary decided by content."""
 
 import mimetypes
 import re
@@ -7,7 +7,7 @@ from email.message import Message
 from mcp_django.protocol.content import BlobResourceContents, TextResourceContents
 
 BINARY, TEXT = "application/octet-stream", "text/plain"
-# Without the tables of the machine (/etc/mime.types), which differ from one to the next.
+# Without the tables of the machine (/etc/mime.types), which vary.
 _TYPES = mimetypes.MimeTypes()
 for _name, _type in {
     ".geojson": "application/geo+json",
@@ -24,7 +24,7 @@ for _name, _type in {
     _TYPES.add_type(_type, _name)
 _PACKED = {"gzip": "application/gzip", "bzip2": "application/x-bzip2", "xz": "application/x-xz"}
 _ALWAYS_BINARY = ("image/", "audio/", "video/", "font/")
-# What pages are in. Other codecs of Python are not for strangers to choose: some take quadratic time.
+# Encodings of web pages. Remote servers must not choose other Python codecs: some take quadratic time.
 _CHARSETS = re.compile(
     r"utf-?8|utf-?(16|32)([bl]e|-[bl]e)?|(us-)?ascii|iso-?8859-\d\d?|latin-?1|(windows-|cp)125\d|koi8-[ru]|shift_jis"
     r"|euc-(jp|kr)|gbk|gb2312|gb18030|big5",
@@ -34,8 +34,8 @@ _BINARY = frozenset({BINARY, "application/pdf", "application/zip", *_PACKED.valu
 
 
 def guessed(name: str) -> str | None:
-    """The media type that a file's name stands for; None when it stands for none."""
-    # A name is no URL, whose scheme guess_type() would look for.
+    """Return the media type of a file name, or None if it is unknown."""
+    # Avoid the scheme detection of guess_type(), because a name is not a URL.
     found, packing = _TYPES.guess_type("./" + name.rpartition("/")[2])
     return _PACKED.get(packing, BINARY) if packing else found
 
@@ -43,7 +43,10 @@ def guessed(name: str) -> str | None:
 def contents_of(
     data: bytes, mime_type: str | None = None, charset: str | None = None
 ) -> TextResourceContents | BlobResourceContents:
-    """The contents of a resource: text where the bytes are text in `charset` (UTF-8 by default), else a blob."""
+    """Build contents of a resource: text if the bytes decode, else a blob.
+
+    The default charset is UTF-8.
+    """
     text = None if _is_binary(mime_type) else _text(data, charset or "utf-8")
     if text is None:
         return BlobResourceContents(data, mime_type=mime_type or BINARY)
@@ -51,7 +54,7 @@ def contents_of(
 
 
 def header_type(value: str | None) -> tuple[str | None, str | None]:
-    """The media type and the charset of a Content-Type header."""
+    """Parse a Content-Type header into media type and charset."""
     if not value:
         return None, None
     message = Message()

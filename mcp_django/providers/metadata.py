@@ -1,4 +1,4 @@
-"""What resources of a provider say about themselves besides where they are."""
+"""Options of provided resources, such as title and permission; resource builders."""
 
 import difflib
 from collections.abc import Mapping, Sequence
@@ -12,11 +12,11 @@ from mcp_django.server.primitives.base import Permission, Resource
 from mcp_django.server.primitives.decorators import timeout_of
 
 MAX_SIZE = 1024 * 1024
-"""Bytes of one resource, by default."""
+"""Default maximum bytes of one resource."""
 
 
 class Declared(TypedDict, total=False):
-    """What every provider of resources takes, as `@resource` does. It holds for all that it serves."""
+    """Options of all providers, as in `@resource`; they apply to all their resources."""
 
     title: str
     description: str
@@ -30,20 +30,21 @@ class Declared(TypedDict, total=False):
 
 
 class DeclaredFiles(Declared, total=False):
-    """The same where blocking reads may be given up: `timeout` in seconds, None for the server's."""
+    """Options of blocking providers; `timeout` in seconds, None for the default."""
 
     timeout: float | None
 
 
 def declared(owner: type, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of the primitives. Raises DeclarationError: a misspelt `permission` must not open what it should
-    guard.
+    """Validate options and return the arguments of primitives.
+
+    Raises DeclarationError for unknown names: a misspelt `permission` must not open a guarded resource.
     """
     known = get_type_hints(DeclaredFiles)
     for name in sorted(options.keys() - known.keys()):
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise DeclarationError(f"{owner.__name__}: there is no option {name!r}{hint}")
+        raise DeclarationError(f"{owner.__name__}: unknown option {name!r}{hint}")
     for name in ("icons", "tags", "scopes"):
         if isinstance(options.get(name), str):
             raise DeclarationError(f"{owner.__name__}: {name} is a list; write {name}=[{options[name]!r}]")
@@ -52,7 +53,10 @@ def declared(owner: type, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def template_below(owner: type, uri_prefix: str) -> UriTemplate:
-    """The template of what is below a prefix, such as `docs://{+path}`. Raises DeclarationError."""
+    """Build the template of all paths below a prefix, such as `docs://{+path}`.
+
+    Raises DeclarationError for an invalid prefix.
+    """
     scheme, colon, rest = uri_prefix.partition(":")
     if not colon or not scheme.isascii() or not scheme[:1].isalpha() or not rest.endswith("/") or "{" in rest:
         raise DeclarationError(f"{owner.__name__}: {uri_prefix!r} must begin with a scheme and end with a slash")
@@ -63,16 +67,16 @@ def template_below(owner: type, uri_prefix: str) -> UriTemplate:
 
 
 def resource_at(owner: type, uri: str, read: Any, **given: Any) -> Resource:
-    """A single resource, read by a function without arguments. Raises DeclarationError."""
+    """Build a resource whose function has no arguments. Raises DeclarationError."""
     try:
         is_plain = UriTemplate(uri).is_static
     except ValueError as problem:
         raise DeclarationError(f"{owner.__name__}: {problem}") from None
     if not is_plain or not uri.partition(":")[1]:
-        raise DeclarationError(f"{owner.__name__}: {uri!r} is no URI; write it like 'docs://readme'")
+        raise DeclarationError(f"{owner.__name__}: {uri!r} is an invalid URI; write it like 'docs://readme'")
     return Resource(uri=uri, handler=reading(read), source=owner.__name__, **given)
 
 
 def reading(read: Any) -> Handler:
-    """The handler of a resource, which is no transaction."""
+    """Build the handler of a resource, which runs without a transaction."""
     return Handler(read, atomic=())

@@ -1,4 +1,4 @@
-"""`Mount`: another server, or a toolset, served within a server under a prefix."""
+"""Mounts: serve another server, or a toolset, within a server under a prefix."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,14 +15,14 @@ from mcp_django.server.server import Server
 
 
 class Mount:
-    """A server, or a toolset (a class, or an instance), as part of another server.
+    """A server, or a toolset (class or instance), as part of another server.
 
-    Its tools and prompts are called `<prefix>__<name>` there, and keep their names with an empty prefix. Its resources
-    keep their URIs, unless there is a `uri_prefix`: then `city://zurich` is `<uri_prefix>+city://zurich`, also where
-    results name it. `permission` and `scopes` are asked for besides what its declarations ask for.
+    Its tools and prompts are named `<prefix>__<name>` there; an empty prefix keeps their names. Its resources keep
+    their URIs unless `uri_prefix` is given. Then `city://zurich` becomes `<uri_prefix>+city://zurich`, also in results.
+    `permission` and `scopes` are required in addition to those of its declarations.
 
-    Raises DeclarationError for what cannot be mounted, and for a prefix that is none. Names that are taken are refused
-    by the server that it is given to.
+    Raises DeclarationError for a target that cannot be mounted, and for an invalid prefix. The host server rejects
+    names that are already in use.
     """
 
     def __init__(
@@ -47,11 +47,11 @@ class Mount:
 
     @property
     def label(self) -> str:
-        """Which mount it is, for messages."""
+        """Description of the mount, for messages."""
         return f"mounted as {self.naming.prefix!r}" if self.naming.prefix else "mounted without a prefix"
 
     def part(self, host: Server) -> Part:
-        """What it is in `host`. Raises DeclarationError."""
+        """Create the mounted server within `host`. Raises DeclarationError."""
         server = self.what if isinstance(self.what, Server) else server_of(self.what, alias=host.alias, info=host.info)
         if server is host:
             raise DeclarationError(f"{host!r} cannot be mounted in itself")
@@ -61,8 +61,9 @@ class Mount:
 def server_of(
     what: Toolset | type[Toolset], *, alias: str, info: str | Implementation = "", is_told: bool = False
 ) -> Server:
-    """A server that has a toolset alone, and nothing of its own besides. `is_told` says that what changes in it is
-    told under `alias`. Raises DeclarationError.
+    """Build a server that has only a toolset.
+
+    `publishes_changes` makes the registry publish its changes under `alias`. Raises DeclarationError.
     """
     registry = Registry(alias)
     registry.is_told = is_told

@@ -1,8 +1,8 @@
-"""What primitives of another source are called here: the one home of prefixes.
+"""Name prefixes: names and URIs of the primitives of another source.
 
-Tools and prompts become `<prefix>__<name>`. URIs stay as they are, because results refer to them, unless a URI prefix
-is asked for: then `city://zurich` becomes `<uri_prefix>+city://zurich`, which keeps the path, works for templates as
-it does for URIs, and leads back to the URI that it was made of.
+Tools and prompts become `<prefix>__<name>`. URIs stay the same, because results refer to them, unless a URI prefix is
+given. Then `city://zurich` becomes `<uri_prefix>+city://zurich`. This keeps the path, works for templates as well, and
+can be reverted.
 """
 
 import re
@@ -15,21 +15,21 @@ from mcp_django.server.primitives.decorators import NAME
 
 SEPARATOR = "__"
 LONGEST = 128
-"""What server/tools allows of a name; names declared here keep to the 64 that clients check."""
+"""Maximum characters of a remote name (server/tools); own names are limited to 64."""
 _LENIENT = re.compile(rf"[A-Za-z0-9_.\-]{{1,{LONGEST}}}")
 _WITH_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
 
 
 class Unfit(DeclarationError):
-    """A name or a URI that cannot be served under its prefix. The text says why, with the name cut short."""
+    """A name or URI is invalid with its prefix; the text has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """The prefix of names, "" for none, and that of URIs, None for none.
+    """The prefix of names ("" for none) and of URIs (None for none).
 
-    Raises DeclarationError for a prefix that is none: letters, digits, "-" and ".", single "_" between them; for URIs
-    a letter, then letters, digits, "-" and ".".
+    Raises DeclarationError for an invalid prefix. A name prefix has letters, digits, "-", "." and single "_" in
+    between. A URI prefix has a letter, then letters, digits, "-" and ".".
     """
 
     prefix: str = ""
@@ -48,12 +48,14 @@ class Naming:
 
     @property
     def keeps_uris(self) -> bool:
-        """Do URIs stay as they are?"""
+        """True if URIs stay unchanged."""
         return self.uri_prefix is None
 
     def name(self, name: str, *, foreign: bool = False) -> str:
-        """The name here of a tool or prompt. A `foreign` one, of a remote server, may have 128 characters; others 64,
-        which is what clients check. Raises Unfit.
+        """Return the prefixed name of a tool or prompt. Raises InvalidPrefixedName.
+
+        A `foreign` name, of a remote server, may have 128 characters. Other names may have 64, the limit that clients
+        check.
         """
         here = f"{self.prefix}{SEPARATOR}{name}" if self.prefix else name
         pattern, most = (_LENIENT, LONGEST) if foreign else (NAME, 64)
@@ -62,27 +64,30 @@ class Naming:
         return here
 
     def own_name(self, here: str) -> str | None:
-        """The name that it has at its source; None for one that has not this prefix."""
+        """Return the name without the prefix; None if it has another prefix."""
         if not self.prefix:
             return here
         beginning = f"{self.prefix}{SEPARATOR}"
         return here.removeprefix(beginning) if here.startswith(beginning) and here != beginning else None
 
     def uri(self, uri: str) -> str:
-        """The URI here, or the text of a template. Raises Unfit for one without a scheme, or that becomes too long."""
+        """Return the prefixed URI or template text.
+
+        Raises InvalidPrefixedName for a URI without a scheme, and for one that becomes too long.
+        """
         here = uri if self.uri_prefix is None else f"{self.uri_prefix}+{uri}"
         if not _WITH_SCHEME.match(uri) or len(here) > MAX_LENGTH:
             raise Unfit(f"the URI {here[:LONGEST]!r} must have a scheme, and {MAX_LENGTH} characters at most")
         return here
 
     def own_uri(self, here: str) -> str | None:
-        """The URI that it has at its source; None for one that has not this prefix."""
+        """Return the URI without the prefix; None if it has another prefix."""
         if self.uri_prefix is None:
             return here
         beginning = f"{self.uri_prefix}+"
         return here.removeprefix(beginning) if here.startswith(beginning) else None
 
     def template(self, template: UriTemplate) -> UriTemplate:
-        """The template here. Raises Unfit."""
+        """Return the prefixed template. Raises InvalidPrefixedName."""
         here = self.uri(template.text)
         return template if here == template.text else UriTemplate(here)

@@ -1,12 +1,12 @@
-"""Fetching a URL that somebody else may have had a say in, without becoming their way into the network (SSRF).
+"""SSRF-safe GET: fetch untrusted URLs without access to private networks.
 
-The host is resolved once, every address it has must be allowed, and the connection goes to one of those: the name is
-asked for again by nobody, so it cannot mean another place a moment later (DNS rebinding). TLS and the Host header keep
-the name. Proxies, cookies, netrc and the environment have no part in it; a redirect is a URL like the first, and gets
-the caller's own headers only where it stays on the same origin. Time, redirects and bytes are bounded, the bytes after
-decompression.
+The host is resolved once, all its addresses must be allowed, and the connection goes to one of them. The name is not
+resolved a second time, so it cannot change in between (DNS rebinding). TLS and the Host header keep the name. Proxies,
+cookies, netrc and the environment are ignored. A redirect is checked like the first URL, and gets the caller's headers
+only on the same origin. Time, redirects and bytes (after decompression) are limited.
 
-The one door to httpx of this room: whatever fetches on behalf of others (resources, client metadata) comes here.
+This is the only module of the package `providers` that uses httpx. All fetches of URLs from third parties (resources,
+client metadata) use it.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from mcp_django.providers.media_types import header_type
 PORTS = {"http": 80, "https": 443}
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 ATTEMPTS = 2
-"""Addresses of a host that are tried."""
+"""Maximum number of addresses of a host to try."""
 _OURS = frozenset({"accept-encoding", "connection", "content-length", "host", "transfer-encoding"})
 _HOST = re.compile(rb"[A-Za-z0-9._\-]+|[0-9A-Fa-f:.]+")
 _unpacker = zlib.decompressobj
@@ -35,30 +35,30 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 
 class Refused(Exception):
-    """The URL may not be fetched. The text says why, and names neither the host nor its addresses."""
+    """The URL may not be fetched; the text has the reason, without host and addresses."""
 
 
 class Failed(Exception):
-    """The URL could not be fetched. The text may be shown."""
+    """The URL could not be fetched. The text may be shown to clients."""
 
 
 class Fetched(NamedTuple):
-    """A response in full."""
+    """A complete response."""
 
     status: int
     mime_type: str | None
     charset: str | None
     body: bytes
     cache_control: str = ""
-    """The header of that name (RFC 9111, section 5.2); "" without one."""
+    """Value of the header Cache-Control (RFC 9111, section 5.2); "" if absent."""
 
 
 class Fetcher:
-    """Fetches with GET.
+    """Fetches URLs with GET.
 
-    `allowed_hosts` are the names that may be fetched, `".example.com"` with those below it; None for any. Other ports
-    than the scheme's own need an allowed host. `private` allows addresses of the own network for allowed hosts, `http`
-    URLs without TLS. `timeout` is in seconds for all of it, `max_size` in bytes of the decoded body.
+    `allowed_hosts` are the allowed names, `".example.com"` with subdomains; None allows any. Ports other than the
+    default of the scheme need an allowed host. `private` permits private addresses for allowed hosts, `http` URLs
+    without TLS. `timeout` is the total in seconds, `max_size` the maximum bytes of the decoded body.
     """
 
     def __init__(
@@ -73,23 +73,23 @@ class Fetcher:
         resolve: Resolve | None = None,
         transport: Callable[[], httpx.AsyncBaseTransport] | None = None,
     ) -> None:
-        """`resolve` and `transport` are for tests."""
+        """Validate the options. `resolve` and `transport` are for tests."""
         if isinstance(allowed_hosts, str):
             raise ValueError(f"allowed_hosts is a list; write [{allowed_hosts!r}]")
         self._hosts = None if allowed_hosts is None else tuple(host.lower().rstrip(".") for host in allowed_hosts)
         if private and self._hosts is None:
-            raise ValueError("private addresses need allowed_hosts: otherwise any name could lead to them")
+            raise ValueError("private=True needs allowed_hosts, because any name could resolve to a private address")
         self._private, self._http = private, http
         self._timeout, self._max_size, self._redirects = timeout, max_size, redirects
         self._resolve, self._transport = resolve or _resolve, transport or _transport
 
     @staticmethod
     def host_of(url: str) -> str:
-        """The host that a URL names, as `allowed_hosts` has it. Raises Refused."""
+        """Return the host of a URL in the form of `allowed_hosts`. Raises FetchRefused."""
         return _read(url).host
 
     def check(self, url: str) -> httpx.URL:
-        """The URL, if it may be fetched as far as can be said without asking for its address. Raises Refused."""
+        """Check and parse a URL without resolving its host. Raises FetchRefused."""
         found = _read(url)
         if found.scheme != "https" and not (found.scheme == "http" and self._http):
             raise Refused("only https URLs are fetched" if not self._http else "only http and https URLs are fetched")
@@ -97,13 +97,19 @@ class Fetcher:
             raise Refused("it has no host, or a login")
         named = self._is_named(found.host)
         if self._hosts is not None and not named:
-            raise Refused("its host is not an allowed one")
+            raise Refused("its host is not allowed")
         if not named and (found.port or PORTS[found.scheme]) != PORTS[found.scheme]:
-            raise Refused("its port is not the one of its scheme")
+            raise Refused("its port is not the default of its scheme")
         return found
 
     async def fetch(self, url: str, headers: Mapping[str, str] | None = None) -> Fetched:
-        """The response, whatever its status. Raises Refused, Failed and TooLarge."""
+        """Return the response with any status.
+
+        Raises:
+            FetchRefused: the URL may not be fetched.
+            FetchFailed: the connection failed, or took too long.
+            ContentTooLarge: the body exceeds `max_size`.
+        """
         try:
             async with asyncio.timeout(self._timeout):
                 return await self._follow(self.check(url), dict(headers or {}))
@@ -122,7 +128,7 @@ class Fetcher:
         raise Failed("it redirects, or redirects too often")
 
     async def _get(self, url: httpx.URL, headers: Mapping[str, str]) -> "Fetched | str":
-        """The response, or where it redirects to."""
+        """Return the response, or the target of its redirect."""
         addresses = await self._addresses(url)
         for last, address in ((address is addresses[-1], address) for address in addresses):
             try:
@@ -133,7 +139,7 @@ class Fetcher:
         raise Failed("its host has no address")
 
     async def _addresses(self, url: httpx.URL) -> Sequence[str]:
-        """The first of those it has, if all of them may be connected to."""
+        """Return the first addresses of the host, if all its addresses are allowed."""
         try:
             found = await self._resolve(url.host, url.port or PORTS[url.scheme])
         except (OSError, UnicodeError):
@@ -183,13 +189,16 @@ class Fetcher:
 
 
 async def bounded(response: httpx.Response, most: int) -> bytes:
-    """The body of a response that is streamed: `most` bytes of it, decoded. Raises TooLarge and Failed."""
+    """Read and decode a streamed body of at most `max_bytes` bytes.
+
+    Raises ContentTooLarge and FetchFailed.
+    """
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding in ("", "identity"):
         return await _capped(response.aiter_raw(), lambda piece, room: piece, most)
     if encoding not in ("gzip", "x-gzip", "deflate"):
-        raise Failed("its content is in an encoding that was not asked for")
-    packed = _unpacker(zlib.MAX_WBITS | 32)  # gzip or zlib, by its first bytes
+        raise Failed("its content has an unsupported encoding")
+    packed = _unpacker(zlib.MAX_WBITS | 32)  # gzip or zlib, detected by the first bytes.
     try:
         return await _capped(response.aiter_raw(), packed.decompress, most)
     except zlib.error:
@@ -199,7 +208,7 @@ async def bounded(response: httpx.Response, most: int) -> bytes:
 async def _capped(pieces: AsyncIterator[bytes], unpack: Callable[[bytes, int], bytes], most: int) -> bytes:
     found = bytearray()
     async for piece in pieces:
-        # No more is unpacked than there is room for: a few bytes can stand for gigabytes.
+        # Decompress no more than there is room for: a few bytes can expand to gigabytes.
         found += unpack(piece, most + 1 - len(found))
         if len(found) > most:
             raise TooLarge(most)
@@ -210,7 +219,7 @@ def _read(url: str) -> httpx.URL:
     try:
         return httpx.URL(url)
     except (httpx.InvalidURL, TypeError, ValueError):
-        raise Refused("it is no URL") from None
+        raise Refused("it is an invalid URL") from None
 
 
 def _origin(url: httpx.URL) -> tuple[str, str, int]:
@@ -224,10 +233,10 @@ async def _resolve(host: str, port: int) -> Sequence[str]:
 
 @functools.cache
 def _trusted() -> ssl.SSLContext:
-    # Kept, because reading the certificates takes longer than a request.
+    # Cached, because loading the certificates takes longer than a request.
     return httpx.create_ssl_context(trust_env=False)
 
 
 def _transport() -> httpx.AsyncBaseTransport:
-    # A new one each time: a pool knows connections by their address, which hosts may share.
+    # Created for each request: a pool identifies connections by address, which hosts may share.
     return httpx.AsyncHTTPTransport(verify=_trusted(), trust_env=False)

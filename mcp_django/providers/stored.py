@@ -1,12 +1,12 @@
-"""Stored prompts and resources: what the admin writes, served beside what code registers.
+"""Stored prompts and resources: rows of the admin, served beside registered ones.
 
-Every server has this provider, unless its `STORED` is False; it comes last, so that nothing that is stored stands in
-front of something that is programmed. It offers no tools and is not asked for any.
+Every server has this provider, unless its `STORED` is False. It comes last, so that a stored primitive never replaces a
+registered one. It has no tools and is never queried for them.
 
-What lists need is kept in the process. Each request that needs it reads one row, the mark, and the rest only when the
-mark is another: so what is saved is there at the next request, on every worker. Messages and contents, which may be
-large, are read when somebody wants them. Who listens is told when something is saved (`notifications.stored`), which is
-why `version` need not say it and nobody looks every second.
+The process caches the rows of lists. Each request reads one row with the version, and the other rows only if the
+version has changed. A saved change is therefore visible at the next request, on every worker. Messages and contents,
+which may be large, are read on use. Subscribed clients are notified on save (`notifications.stored`), so `version` is
+not needed for change detection.
 """
 
 import logging
@@ -39,8 +39,10 @@ from mcp_django.server.primitives.base import Completion, Permission, Primitive,
 logger = logging.getLogger("mcp_django.server")
 
 RENDERED = 2_000_000
-"""Characters of all messages of a prompt, with arguments filled in and resources embedded. A text may use an argument
-many times, and callers choose how long arguments are."""
+"""Maximum characters of a rendered prompt, including embedded resources.
+
+A text may use an argument many times, and callers choose the length of arguments.
+"""
 _CHOICES = "mcp_django.stored.choices"
 _SHOWN = 5
 
@@ -51,17 +53,17 @@ class StoredProvider(Provider):
     offers = frozenset({"prompts", "resources", "completions"})
 
     def __init__(self, alias: str, *, alone: bool = False) -> None:
-        """`alone` leaves out what is for all servers."""
+        """Set the server; `excludes_shared` leaves out rows for all servers."""
         self._alias, self._alone = alias, alone
         self._shelf = _Shelf()
 
     def within(self) -> "StoredProvider":
-        """What is for all servers, the host has by itself."""
+        """Return a provider without the rows for all servers; the host serves them."""
         return StoredProvider(self._alias, alone=True)
 
     def guarded(self) -> frozenset[str]:
         try:
-            # In a savepoint, because a caller's transaction must go on where the tables are not there yet.
+            # In a savepoint, because the transaction of the caller must survive missing tables.
             with transaction.atomic(using=router.db_for_write(StoredState)):
                 shelf = self._look()
         except DatabaseError:
@@ -87,7 +89,7 @@ class StoredProvider(Provider):
     async def complete(
         self, target: str, argument: str, value: str, arguments: Mapping[str, str], ctx: Context
     ) -> Completion | Sequence[str] | None:
-        # Of the prompt that the caller was let through to, which need not be ours.
+        # Choices of the prompt that the caller may use, which may be of another provider.
         known: Mapping[str, Sequence[str]] = ctx.metadata.get(_CHOICES, {})
         return _matching(known[argument], value) if argument in known else None
 
@@ -95,14 +97,17 @@ class StoredProvider(Provider):
         return await ctx.server.executor.run(self._look)
 
     def _look(self) -> "_Shelf":
-        """On a lane. The mark is read first: rows that are newer than it are read again next time, never kept."""
+        """Load the snapshot of the current version; blocks.
+
+        The version is read first. Rows that are newer than it are read again next time, and never cached.
+        """
         try:
             mark = StoredState.objects.mark()
         except DatabaseError:
             if _is_migrated():
                 raise
-            # Code is often deployed before its migrations; what is registered is served meanwhile.
-            logger.warning("Nothing stored is served before `migrate` has made the tables of mcp_django")
+            # Code is often deployed before its migrations; registered primitives are served until then.
+            logger.warning("Stored prompts and resources are not served: the tables are missing; run `migrate`")
             return _Shelf()
         shelf = self._shelf
         if mark != shelf.mark:
@@ -111,7 +116,7 @@ class StoredProvider(Provider):
 
 
 class _Shelf(NamedTuple):
-    """What was read under one mark."""
+    """The rows that were read for one version."""
 
     mark: str | None = None
     prompts: tuple[Prompt, ...] = ()
@@ -126,7 +131,7 @@ def _is_migrated() -> bool:
 
 
 def _read(alias: str, mark: str, *, alone: bool) -> _Shelf:
-    # A row for this server comes after one for all servers, and in its place.
+    # A row for this server replaces one for all servers.
     served: dict[str, Any] = {"enabled": True, "server__in": [alias] if alone else ["", alias]}
     prompts = StoredPrompt.objects.filter(**served).order_by("server").prefetch_related("arguments")
     resources = StoredResource.objects.filter(**served).order_by("server").defer("text", "data")
@@ -136,7 +141,7 @@ def _read(alias: str, mark: str, *, alone: bool) -> _Shelf:
 
 
 def build_prompt(row: StoredPrompt) -> Prompt:
-    """The prompt of a row. Its messages are read when somebody gets it."""
+    """Build the prompt of a row. Its messages are read on use."""
     pk, arguments = row.pk, _Arguments.of(row)
 
     async def get(ctx: Context, values: dict[str, str]) -> list[PromptMessage]:
@@ -158,7 +163,7 @@ def build_prompt(row: StoredPrompt) -> Prompt:
 
 
 def build_resource(row: StoredResource) -> Resource:
-    """The resource of a row. Its content is read when somebody reads it."""
+    """Build the resource of a row. Its content is read on use."""
     pk = row.pk
 
     def read() -> Any:
@@ -194,7 +199,7 @@ def _messages(prompt: int) -> list[StoredMessage]:
 
 @dataclass(frozen=True, slots=True)
 class _Arguments:
-    """The arguments of a prompt, and what may be said for them."""
+    """The arguments of a prompt, with their choices and defaults."""
 
     arguments: list[dict[str, Any]]
     choices: Mapping[str, Sequence[str]]
@@ -213,7 +218,7 @@ class _Arguments:
         )
 
     def convert(self, values: dict[str, Any]) -> dict[str, Any]:
-        """The value of every argument: given, the default, or nothing. Raises ArgumentError."""
+        """Return the value or default of every argument. Raises ArgumentError."""
         problems = [unknown(name, self.defaults, "argument") for name in values if name not in self.defaults]
         problems += [missing(one["name"], "argument") for one in self.arguments if _is_missing(one, values)]
         for name, value in values.items():
@@ -235,7 +240,7 @@ def _entry(row: StoredArgument) -> dict[str, Any]:
 
 
 def _matching(known: Sequence[str], value: str) -> list[str]:
-    """Those that begin with `value`, then those that have it elsewhere; capital letters make no difference."""
+    """Return the choices that start with `value`, then those that contain it."""
     typed = value.casefold()
     folded = [(one, one.casefold()) for one in known]
     first = [one for one, text in folded if text.startswith(typed)]
@@ -243,8 +248,11 @@ def _matching(known: Sequence[str], value: str) -> list[str]:
 
 
 def _measured(rows: list[StoredMessage], values: Mapping[str, str]) -> list[StoredMessage]:
-    """The same rows, if they do not become too long. Raises InvalidParams before anything is made of them."""
-    # A character of a URI may become twelve.
+    """Return the rows if their rendered length is allowed.
+
+    Raises InvalidParams before anything is rendered.
+    """
+    # A character may take twelve in an encoded URI.
     length = sum(filled_length(row.text, values) + 12 * filled_length(row.uri, values) for row in rows)
     _require_room(length)
     return rows
@@ -256,7 +264,7 @@ def _require_room(length: int) -> None:
 
 
 async def _filled(row: StoredMessage, values: Mapping[str, str], ctx: Context) -> list[PromptMessage]:
-    """The messages that a row becomes: one, or one for each content of a resource."""
+    """Render a row: one message, or one for each content of a resource."""
     if row.kind == MessageKind.TEXT:
         return [PromptMessage(row.role, TextContent(fill(row.text, values)))]
     uri = fill_uri(row.uri, values)

@@ -17,11 +17,10 @@ from mcp_django.server.primitives.base import Resource
 
 
 class FileResource(Provider):
-    """One file, at one URI.
+    """A single file at one URI.
 
-    `mime_type` is guessed from the file's name unless it is given; the content is text if it is UTF-8, else a blob.
-    The file itself must not be a symbolic link. A file that is not there, or is larger than `max_size` bytes, is found
-    out when it is read.
+    `mime_type` defaults to a guess by the file's name. The content is text if it is UTF-8, else a blob. The file itself
+    must not be a symbolic link. A missing file, or one larger than `max_size` bytes, is detected when it is read.
     """
 
     offers = frozenset({"resources"})
@@ -36,11 +35,11 @@ class FileResource(Provider):
         max_size: int = MAX_SIZE,
         **options: Unpack[DeclaredFiles],
     ) -> None:
-        """Raises DeclarationError for a wrong URI or option."""
+        """Validate the options. Raises DeclarationError for an invalid URI or option."""
         where = Path(path).absolute()
         self._files, self._name, self._max_size = Rooted(where.parent), where.name, max_size
         if not self._name:
-            raise DeclarationError("FileResource: the path names no file")
+            raise DeclarationError("FileResource: the path has no file name")
         self._mime_type = mime_type or guessed(self._name)
         self._resource = resource_at(
             type(self),
@@ -59,13 +58,13 @@ class FileResource(Provider):
 
 
 class DirectoryProvider(FileTree):
-    """The files of a directory: `uri_prefix` followed by their path.
+    """The files of a directory, at `uri_prefix` followed by their path.
 
-    `pattern` (or several) chooses among them: `*` stays within a name, `**` stands for any number of directories; what
-    it does not choose is not there. Without `recursive` only files of the directory itself are served; names that begin
-    with a dot only with `hidden`; symbolic links, devices and pipes never. Lists and completions know the first
-    `list_limit` files, every file can be read by the template. `max_size` is in bytes. With `watch`, clients that
-    listen are told when the list changes, a file's size or time included; that looks through the directory once a
+    `pattern` (one or several) selects files: `*` matches within a name, `**` any number of directories. Other files are
+    not served. Without `recursive` only files of the directory itself are served, and names with a leading dot only
+    with `hidden`. Symbolic links, devices and pipes are never served. Lists and completions contain the first
+    `list_limit` files; every file can be read by the template. `max_size` is in bytes. With `watch`, subscribed clients
+    are notified when the list changes, including the size or time of a file. For this the directory is scanned once a
     second.
     """
 
@@ -82,7 +81,7 @@ class DirectoryProvider(FileTree):
         watch: bool = True,
         **options: Unpack[DeclaredFiles],
     ) -> None:
-        """Raises DeclarationError for a wrong pattern, prefix or option."""
+        """Validate the options. Raises DeclarationError."""
         super().__init__(
             Rooted(root),
             Selection(pattern, recursive=recursive, hidden=hidden),

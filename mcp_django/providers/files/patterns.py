@@ -1,6 +1,6 @@
-"""Which paths of a tree of files are served: well-formed ones, not hidden, that fit a pattern.
+"""Selection of files by path: valid, not hidden, and matched by a pattern.
 
-A path is relative, in Unicode, with "/" between its names, as it stands in a URI.
+A path is relative, in Unicode, with "/" between its names, as in a URI.
 """
 
 import re
@@ -10,68 +10,69 @@ from typing import NamedTuple
 from mcp_django.schema import DeclarationError
 
 DEPTH = 32
-"""Names that a path may have."""
+"""Maximum number of names in a path."""
 LONGEST_NAME = 255
-"""Bytes of one name, which is what file systems allow."""
+"""Maximum bytes of one name, the limit of file systems."""
 
 
 class Entry(NamedTuple):
-    """A file that was found."""
+    """A file in a list."""
 
     path: str
     size: int | None = None
-    """Bytes, where that was cheap to learn."""
+    """Size in bytes; None where it is expensive to get."""
     changed: int | None = None
-    """Nanoseconds of its modification time, likewise."""
+    """Modification time in nanoseconds; None where it is expensive to get."""
 
 
 class TooLarge(Exception):
-    """There is more to read than may be read: the limit in bytes is the argument."""
+    """The content exceeds the limit, which is the argument, in bytes."""
 
 
 def is_name(name: str) -> bool:
-    """Is this one name of a path, which leads to no other place on any system?"""
+    """Return True if this is a single name that leads nowhere else on any system."""
     if not name or name in (".", "..") or "/" in name or "\\" in name or "\0" in name:
         return False
     try:
         return len(name.encode()) <= LONGEST_NAME
     except UnicodeEncodeError:
-        return False  # bytes that are no text, as os.fsdecode() shows them: no URI could name it
+        return False  # Bytes that are not text, as decoded by os.fsdecode(); no URI can name them.
 
 
 class Selection:
-    """The paths that `pattern` chooses: `*` and `?` stay within a name, `**` stands for any number of directories.
+    """The paths selected by a pattern.
 
-    Without `recursive` only those of the root; names that begin with a dot only with `hidden`.
+    `*` and `?` match within a name, `**` any number of directories. Without `recursive` only files of the root are
+    selected; names with a leading dot only with `hidden`.
     """
 
     def __init__(self, pattern: str | Sequence[str] = "**/*", *, recursive: bool = True, hidden: bool = False) -> None:
         patterns = (pattern,) if isinstance(pattern, str) else tuple(pattern)
         if not patterns or not all(text and not text.startswith("/") for text in patterns):
-            raise DeclarationError(f"{pattern!r} is no pattern of relative paths; write it like '**/*.md'")
+            raise DeclarationError(f"{pattern!r} is an invalid pattern of relative paths; write it like '**/*.md'")
         self.recursive, self.hidden = recursive, hidden
         self._expressions = tuple(_expression(text) for text in patterns)
 
     def parts(self, path: str) -> list[str] | None:
-        """The names of a path that is served if there is such a file; None for any other."""
+        """Split a path that may be served into its names; None for any other path."""
         parts = path.split("/")
         if len(parts) > (DEPTH if self.recursive else 1) or not all(map(self.shows, parts)):
             return None
         return parts if self.fits(path) else None
 
     def shows(self, name: str) -> bool:
-        """May this name be part of a path?"""
+        """Return True if this name may be part of a path."""
         return is_name(name) and (self.hidden or not name.startswith("."))
 
     def fits(self, path: str) -> bool:
-        """Does the pattern choose the path?"""
+        """Return True if the pattern matches the path."""
         return any(expression.fullmatch(path) for expression in self._expressions)
 
 
 def _expression(pattern: str) -> re.Pattern[str]:
     *directories, last = pattern.split("/")
     text = "".join("(?:[^/]+/)*" if part == "**" else f"{_name(part)}/" for part in directories)
-    # Two in a row say no more than one, and would be tried in every division.
+    # Two in a row match the same as one, but the regular expression would try every division.
     text = re.sub(r"(?:\(\?:\[\^/\]\+/\)\*){2,}", "(?:[^/]+/)*", text)
     return re.compile(text + ("(?:[^/]+/)*[^/]+" if last == "**" else _name(last)), re.DOTALL)
 

@@ -1,9 +1,9 @@
-"""A directory of the file system that nothing leads out of.
+"""Directory sandbox: read files below a root that no path can leave.
 
-A path is opened name by name, each relative to the directory that is open already (`dir_fd`) and none through a
-symbolic link (`O_NOFOLLOW`): so what is checked is what is opened, also when somebody exchanges a name for a link in
-between (openat(2), and what Linux calls RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS in openat2(2)). Only the root itself
-may be reached through links, since the project chose it.
+A path is opened name by name, each relative to the open directory (`dir_fd`) and never through a symbolic link
+(`O_NOFOLLOW`). The checked file is therefore the opened one, even if a name is replaced by a link in between
+(openat(2); RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS of openat2(2) on Linux). Only the root itself may be reached through
+links, because the project chose it.
 """
 
 import errno
@@ -22,11 +22,11 @@ logger = logging.getLogger("mcp_django.providers")
 
 CHUNK = 64 * 1024
 VISITED = 50_000
-"""Names that one look through a directory takes note of; what is beyond them is not listed."""
+"""Maximum number of names that one scan reads; further files are not listed."""
 _SAFE = os.open in os.supports_dir_fd and os.stat in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
 _DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
 _BENEATH = _DIRECTORY | getattr(os, "O_NOFOLLOW", 0)
-# Not blocking, for a pipe that was put in the file's place after it had been looked at.
+# Non-blocking, in case a pipe replaces the file after the check.
 _FILE = (
     os.O_RDONLY
     | getattr(os, "O_NOFOLLOW", 0)
@@ -38,21 +38,25 @@ _ABSENT = frozenset(
     {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.ENXIO}
     | {errno.ENAMETOOLONG, errno.EINVAL, errno.ESTALE}
 )
-"""What is not there, is no file, or may not be read, is all the same to a client."""
+"""Errors that mean "not found" to a client: missing, not a file, or not readable."""
 
 
 class Rooted:
     """The files below `root`."""
 
     def __init__(self, root: str | os.PathLike[str], below: Sequence[str] = ()) -> None:
-        """`below` are names of directories under `root`, which must not be links, and to which paths are relative."""
+        """Set the root and `subdirectories` below it, to which paths are relative.
+
+        The subdirectories must not be links.
+        """
         if not _SAFE:
             raise ImproperlyConfigured("Directories cannot be served safely on this system, which has no openat()")
         self._root, self._below = Path(root).absolute(), tuple(below)
 
     def read(self, parts: Sequence[str], most: int) -> bytes | None:
-        """The content of a regular file; None when there is none, or none that may be read. Raises TooLarge above
-        `most` bytes, whatever the file's size is said to be, and OSError for faults of the disk.
+        """Return the content of a regular file; None if it is missing or not readable.
+
+        Raises ContentTooLarge above `max_bytes` bytes, whatever size the file reports, and OSError for disk errors.
         """
         try:
             return self._read(parts, most)
@@ -67,7 +71,7 @@ class Rooted:
         *directories, name = parts
         at = self._open(directories)
         try:
-            # Looked at first, because opening a device or a pipe can already do something.
+            # Check the type first, because opening a device or a pipe may have effects.
             if not stat.S_ISREG(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
                 return None
             fd = os.open(name, _FILE, dir_fd=at)
@@ -79,7 +83,7 @@ class Rooted:
             return capped(file.read, most)
 
     def scan(self, selection: Selection, most: int) -> list[Entry]:
-        """The files that are served, sorted by path in each directory: the first `most` of them."""
+        """List the first `max_files` served files, sorted by path within each directory."""
         look = _Look(selection, most)
         try:
             look.through(self._open(()), "")
@@ -103,7 +107,7 @@ class Rooted:
 
 
 class _Look:
-    """A look through directories for at most `most` files."""
+    """A scan of directories for at most `max_files` files."""
 
     def __init__(self, selection: Selection, most: int) -> None:
         self._selection, self._most, self._left = selection, most, VISITED
@@ -114,7 +118,7 @@ class _Look:
         return self._left <= 0 or len(self.found) >= self._most
 
     def through(self, fd: int, prefix: str) -> None:
-        """Look through an open directory, and close it."""
+        """Scan an open directory, and close it."""
         try:
             directories = self._files(fd, prefix)
             if self._selection.recursive and prefix.count("/") + 1 < DEPTH:
@@ -125,7 +129,7 @@ class _Look:
             os.close(fd)
 
     def _files(self, fd: int, prefix: str) -> list[str]:
-        """Take note of the files of a directory, and return its directories."""
+        """Add the files of a directory to the entries, and return its directories."""
         directories: list[str] = []
         with os.scandir(fd) as names:
             entries = sorted(islice(names, self._left), key=lambda entry: entry.name)
@@ -149,11 +153,11 @@ class _Look:
             self.through(os.open(name, _BENEATH, dir_fd=fd), f"{prefix}{name}/")
         except OSError as problem:
             if problem.errno not in _ABSENT:
-                raise  # otherwise it is gone, or not ours to see
+                raise  # Other errors mean that the directory was removed or is not readable.
 
 
 def capped(read: Callable[[int], bytes | None], most: int) -> bytes:
-    """All that `read` gives, piece by piece. Raises TooLarge once it is more than `most` bytes."""
+    """Read all chunks of `read`. Raises ContentTooLarge above `max_bytes` bytes."""
     found = bytearray()
     while piece := read(min(CHUNK, most + 1 - len(found))):
         found += piece

@@ -1,4 +1,4 @@
-"""A Django storage as resources."""
+"""Files of a Django storage as resources."""
 
 import logging
 from collections.abc import Sequence
@@ -17,11 +17,11 @@ logger = logging.getLogger("mcp_django.providers")
 
 
 class StorageProvider(FileTree):
-    """The files of a storage, below `prefix`: `uri_prefix` followed by their path.
+    """The files of a storage below `prefix`, at `uri_prefix` followed by their path.
 
-    `storage` is an alias in STORAGES or a storage. What a FileSystemStorage holds is opened as DirectoryProvider does,
-    links never followed; other storages are asked for names that lead nowhere else (no `..`, nothing hidden). The
-    options are those of DirectoryProvider; `watch` is off, because it would list the storage once a second.
+    `storage` is an alias in STORAGES or a storage. Files of a FileSystemStorage are opened as in DirectoryProvider,
+    never through links. Other storages are accessed only by names without `..` and hidden parts. The options are those
+    of DirectoryProvider. `watch` defaults to False, because it would list the storage once a second.
     """
 
     def __init__(
@@ -38,10 +38,12 @@ class StorageProvider(FileTree):
         watch: bool = False,
         **options: Unpack[DeclaredFiles],
     ) -> None:
-        """Raises DeclarationError for a wrong pattern, prefix or option."""
+        """Validate the options. Raises DeclarationError."""
         below = [part for part in prefix.split("/") if part]
         if not all(map(is_name, below)):
-            raise DeclarationError(f"{type(self).__name__}: {prefix!r} is no place below the storage")
+            raise DeclarationError(
+                f"{type(self).__name__}: {prefix!r} is an invalid prefix; use names of directories without '..'"
+            )
         super().__init__(
             _Stored(storage, below),
             Selection(pattern, recursive=recursive, hidden=hidden),
@@ -54,7 +56,10 @@ class StorageProvider(FileTree):
 
 
 class _Stored:
-    """The files of a storage, which is looked up at each use: tests exchange it, and some are not ready at import."""
+    """The files of a storage, resolved at each use.
+
+    Tests replace storages, and some storages are not ready at import.
+    """
 
     def __init__(self, storage: str | Storage, below: Sequence[str]) -> None:
         self._storage, self._below = storage, tuple(below)
@@ -67,14 +72,14 @@ class _Stored:
 
     def _files(self) -> Files:
         storage = storages[self._storage] if isinstance(self._storage, str) else self._storage
-        # Behind a LazyObject, such as default_storage, too.
+        # This includes a storage behind a LazyObject, such as default_storage.
         if isinstance(storage, FileSystemStorage) and _opens_plainly(storage):
             return Rooted(storage.location, self._below)
         return _Asked(storage, self._below)
 
 
 class _Asked:
-    """A storage of whatever kind, by the names of its API."""
+    """The files of any storage, accessed by its API."""
 
     def __init__(self, storage: Storage, below: Sequence[str]) -> None:
         self._storage, self._below = storage, below
@@ -96,7 +101,7 @@ class _Asked:
             except (FileNotFoundError, NotADirectoryError, SuspiciousOperation):
                 continue
             except NotImplementedError:
-                logger.warning("%s cannot list its files, so none are listed", type(self._storage).__name__)
+                logger.warning("%s cannot list its files; its list is empty", type(self._storage).__name__)
                 return []
             left -= len(directories) + len(files)
             shown = sorted(name for name in files if selection.shows(name))
@@ -108,6 +113,6 @@ class _Asked:
 
 
 def _opens_plainly(storage: Storage) -> bool:
-    """Is what it opens the file itself, not something made of it (decrypted, say)?"""
+    """Return True if the storage opens the file itself, without decryption or the like."""
     kind = type(storage._wrapped) if hasattr(storage, "_wrapped") else type(storage)
     return getattr(kind, "_open", None) is vars(FileSystemStorage)["_open"]

@@ -1,4 +1,4 @@
-"""A tree of files as resources: a list, a template for every path, and completions of paths."""
+"""File tree as resources: a list, a template for all paths, and path completions."""
 
 import functools
 import hashlib
@@ -19,23 +19,23 @@ from mcp_django.server.primitives.base import Completion, Resource, ResourceTemp
 logger = logging.getLogger("mcp_django.providers")
 
 SUGGESTED = 100
-"""What one completion may hold (server/utilities/completion)."""
+"""Maximum values of one completion (server/utilities/completion)."""
 _PLAIN = "/!$&'()*+,;=:@~"
 UNREADABLE = "The resource could not be read"
 
 
 class Files(Protocol):
-    """Where files are. Both functions block."""
+    """Access to files. Both methods block."""
 
     def read(self, parts: Sequence[str], most: int) -> bytes | None:
-        """The content; None when there is no such file. Raises TooLarge above `most` bytes."""
+        """Return the content; None if the file is missing. Raises ContentTooLarge."""
 
     def scan(self, selection: Selection, most: int) -> list[Entry]:
-        """The first `most` files that are served."""
+        """List the first `max_files` served files."""
 
 
 class FileTree(Provider):
-    """Serves the files of a tree below a URI. Subclasses say where they are."""
+    """Serves the files of a tree below a URI. Subclasses provide the source."""
 
     offers = frozenset({"resources", "completions"})
 
@@ -54,7 +54,7 @@ class FileTree(Provider):
         self._list_limit, self._max_size, self._watch = list_limit, max_size, watch
         for name, value in (("list_limit", list_limit), ("max_size", max_size)):
             if type(value) is not int or value < (0 if name == "list_limit" else 1):
-                raise DeclarationError(f"{type(self).__name__}: {name}={value!r} is no number that is large enough")
+                raise DeclarationError(f"{type(self).__name__}: {name}={value!r} is too small or not an integer")
         common = declared(type(self), options)
         uri = template_below(type(self), uri_prefix)
         self.uri_prefix = uri_prefix
@@ -66,13 +66,13 @@ class FileTree(Provider):
             handler=reading(self._read),
             source=type(self).__name__,
         )
-        # What a client is told of the whole would be wrong of each file.
+        # Title and description of the whole would be wrong for a single file.
         self._common = {name: value for name, value in common.items() if name not in ("title", "description")}
         self._known: dict[str, tuple[Entry, Resource]] = {}
 
     @property
     def version(self) -> str:
-        """A digest of the paths, sizes and times of what is listed."""
+        """Digest of paths, sizes and times of the listed files."""
         if not self._watch:
             return ""
         return hashlib.blake2b(repr(self._scan()).encode(), digest_size=8).hexdigest()
@@ -83,7 +83,7 @@ class FileTree(Provider):
         for entry in entries:
             same = known.get(entry.path)
             found[entry.path] = same if same and same[0] == entry else (entry, self._resource(entry))
-        # At once: under WSGI there are other loops, on other threads.
+        # Replace at once: under WSGI other threads have their own loops.
         self._known = found
         return [resource for _, resource in found.values()]
 
@@ -91,7 +91,7 @@ class FileTree(Provider):
         return [self._template]
 
     async def resource(self, uri: str, ctx: Context) -> Resource | None:
-        # Whether there is such a file is found out by reading it, which only those get to who may.
+        # Reading finds out if the file exists, and only callers with permission get there.
         variables = self._template.template.match(uri)
         if variables is None:
             return None
@@ -128,9 +128,9 @@ class FileTree(Provider):
 
 
 def contents(read: Callable[[], bytes | None], name: str, mime_type: str | None = None) -> Any:
-    """What a file's reader gives, as contents of a resource; None when there is none.
+    """Read a file and return contents of a resource; None if the file is missing.
 
-    Raises InternalError, in words without a place of this machine, when it is too large or cannot be read.
+    Raises InternalError, with a text without local paths, if it is too large or cannot be read.
     """
     try:
         data = read()
