@@ -1,4 +1,4 @@
-"""OpenAPI documents as toolsets: each operation becomes a tool, or a resource, of the server that registers it.
+"""OpenAPI documents as toolsets: operations become tools or resources of a server.
 
 It needs httpx, and PyYAML for documents in YAML (`pip install mcp-django-channels[openapi]`).
 """

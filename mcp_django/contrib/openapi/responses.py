@@ -1,4 +1,4 @@
-"""An answer as a tool's result, or as a resource's contents; what the document says of it as an output schema."""
+"""Responses: tool results, resource contents and output schemas."""
 
 import logging
 from collections.abc import Mapping
@@ -26,24 +26,24 @@ from mcp_django.server.primitives.results import ToolResult
 
 logger = logging.getLogger("mcp_django.providers")
 STATUS = "mcp-django/status"
-"""The key in a result's `_meta` for the status of HTTP, unless that is 200."""
+"""Key of the HTTP status in a result's `_meta`, unless it is 200."""
 LONGEST = 2000
-"""Characters of an error's own words that are told."""
+"""Maximum characters of an error text of the server."""
 LINES = 20
 ROUNDS = 4
-"""How often what does not fit is looked for, before nothing is kept of it."""
+"""Maximum rounds of removing invalid parts; then the structured content is empty."""
 _HINTS = {
-    401: "It takes credentials, which were missing or not accepted.",
+    401: "The credentials are missing or were rejected.",
     403: "This is not allowed.",
-    404: "There is no such thing, or it is not to be seen.",
+    404: "Not found, or not visible with these credentials.",
 }
 
 
 class Answer:
-    """The structured result of a tool (`server.primitives.ToolOutput`).
+    """The structured output of a tool (`server.primitives.ToolOutput`).
 
-    What a server answers and its document does not allow is no reason to lose it: the text has all of it, and the
-    structured content the part that fits. A line in the log says so, once.
+    A reply that violates its document is not lost: the text has all of it, and the structured content the valid part.
+    The first violation is logged.
     """
 
     def __init__(self, schema: Schema, checker: Checker, *, wrapped: bool, name: str) -> None:
@@ -51,11 +51,11 @@ class Answer:
         self._checker, self._name, self._told = checker, name, False
 
     def structured(self, value: Any) -> Any:
-        """What was made by `fitting`; an object without members where there is nothing to say."""
+        """Return the value of `extract_valid`, or an empty object."""
         return {} if value is None else value
 
     def fitting(self, value: Any) -> dict[str, Any]:
-        """The part of an answer that fits the schema, under "result" if that is where it belongs."""
+        """Return the part of a reply that the schema allows, under "result" if wrapped."""
         whole: Any = {"result": value} if self.wrapped else value
         if self._checker.is_valid(whole):
             found: dict[str, Any] = whole
@@ -63,7 +63,7 @@ class Answer:
         if not self._told:
             self._told = True
             logger.warning(
-                "%s answers what its document does not allow: %s", self._name, self._checker.problems(whole, "key")
+                "%s returned a reply that violates its document: %s", self._name, self._checker.problems(whole, "key")
             )
         for _ in range(ROUNDS):
             whole = _without(whole, self._checker.misfits(whole))
@@ -73,7 +73,7 @@ class Answer:
 
 
 def answer_of(operation: Operation, references: References, where: str) -> Answer | None:
-    """What the document says of a success; None where that is nothing that could be checked."""
+    """Build the output of the success response; None if nothing can be checked."""
     schema = _success(operation, references, where)
     if schema is None or schema in ({}, True):
         return None
@@ -89,10 +89,10 @@ def answer_of(operation: Operation, references: References, where: str) -> Answe
         try:
             checker = check_schema(made := _rooted(made, wrapped=wrapped), where)
         except DeclarationError:
-            continue  # too entangled: told less deep
-        # Whatever comes, something of it has to fit.
+            continue  # Too complex: try fewer levels.
+        # An empty object must be valid, so that some part of any reply fits.
         return Answer(made, checker, wrapped=wrapped, name=where) if checker.is_valid({}) else None
-    logger.warning("%s has no output schema: what its document says is too large or too entangled", where)
+    logger.warning("%s has no output schema: the schema in the document is too large or too complex", where)
     return None
 
 
@@ -103,7 +103,7 @@ def _told(schema: Any, schemas: Schemas) -> Schema:
 
 
 def _success(operation: Operation, references: References, where: str) -> Any:
-    """The schema of the first response that is a success and JSON; None without one."""
+    """Find the schema of the first success response in JSON; None without one."""
     responses = operation.entry.get("responses", {})
     responses = responses if isinstance(responses, Mapping) else {}
     good = sorted(status for status in responses if str(status).startswith("2"))
@@ -119,13 +119,13 @@ def _success(operation: Operation, references: References, where: str) -> Any:
 
 
 def _is_object(schema: Any, references: References, where: str) -> bool:
-    """Is a value of this schema always an object?"""
+    """Return True if all values of this schema are objects."""
     found = references.resolved(schema, where) if isinstance(schema, Mapping) else {}
     return found.get("type") == "object" and found.get("nullable") is not True
 
 
 def _rooted(made: Schema, *, wrapped: bool) -> Schema:
-    """The schema with an object at its root."""
+    """Return the schema with an object at its root."""
     if not wrapped:
         return {"type": "object", **made}
     inner = {key: value for key, value in made.items() if key != "$defs"}
@@ -134,13 +134,13 @@ def _rooted(made: Schema, *, wrapped: bool) -> Schema:
 
 
 def is_json(media_type: str) -> bool:
-    """Is this JSON, or built on it (RFC 6839)?"""
+    """Return True for JSON and types built on it (RFC 6839)."""
     plain = media_type.partition(";")[0].strip().lower()
     return plain in ("application/json", "text/json", "*/*", "application/*") or plain.endswith("+json")
 
 
 def result_of(reply: Reply, answer: Answer | None) -> ToolResult:
-    """The result of a tool. Raises ToolError for a status that says that there is none."""
+    """Build the result of a tool. Raises ToolError for an error status."""
     refuse(reply)
     meta = {} if reply.status == HTTPStatus.OK else {STATUS: reply.status}
     if not reply.body:
@@ -166,7 +166,7 @@ def result_of(reply: Reply, answer: Answer | None) -> ToolResult:
 
 
 def contents(reply: Reply) -> Any:
-    """The contents of a resource; None where there is none. Raises ToolError for other failures."""
+    """Build the contents of a resource; None if it is missing. Raises ToolError."""
     if reply.status in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE):
         return None
     refuse(reply)
@@ -175,7 +175,7 @@ def contents(reply: Reply) -> Any:
 
 
 def refuse(reply: Reply) -> None:
-    """Raise ToolError unless the status is a success: the status, and a piece of what the server says of it."""
+    """Raise ToolError with the status and the error text, unless it is a success."""
     if 200 <= reply.status < 300:
         return
     if reply.status < 400:
@@ -190,10 +190,10 @@ def refuse(reply: Reply) -> None:
 
 
 def _said(reply: Reply) -> str:
-    """The words of an error: title and detail of a problem (RFC 9457), or the usual members, or the body's start."""
+    """Extract the error text: problem details (RFC 9457), common members, or the body."""
     media_type, charset = header_type(reply.header("content-type"))
     if media_type is not None and not is_json(media_type) and not media_type.startswith("text/plain"):
-        return ""  # a page for people says nothing to a model
+        return ""  # A page for people is useless to a model.
     try:
         value = jsonrpc.loads(reply.body)
     except ValueError:
@@ -224,7 +224,7 @@ def _phrase(status: int) -> str:
 
 
 def _without(value: Any, places: list[tuple[str | int, ...]]) -> Any:
-    """A copy without the members at these places; in a list, without the list."""
+    """Return a copy without these paths; a path into a list removes the list."""
     for place in places:
         names = []
         for step in place:

@@ -1,4 +1,4 @@
-"""Operations as tools and resources."""
+"""Tools and resources of operations."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,26 +23,29 @@ from mcp_django.server.primitives.base import Primitive, Resource, ResourceTempl
 from mcp_django.server.primitives.decorators import NAME, build_tool
 
 DESCRIPTION = 4000
-"""Characters of what a document says of one operation."""
+"""Maximum characters of an operation's description."""
 Extra = Mapping[str, str] | Callable[[Context], Any] | None
 READING, REPLACING = frozenset({"GET"}), frozenset({"PUT", "DELETE"})
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Sender:
-    """What all operations of a toolset share: the way, the credentials, the headers."""
+    """The transport, credentials and headers shared by all operations of a toolset."""
 
     transport: Transport
     credentials: Credentials
     headers: Extra
 
     async def ask(self, maker: "Maker", arguments: Any, ctx: Context) -> tuple[Reply, Callable[[str], str]]:
-        """The reply, and what cleans texts of it. Raises ArgumentError and ToolError."""
+        """Send a request; return the reply and a function that redacts its texts.
+
+        Raises ArgumentError and ToolError.
+        """
         request, alternatives = maker.plan.request(arguments), maker.alternatives
-        # The last of a name is sent: what the project says is not the caller's to change.
+        # The last header of a name is sent, so callers cannot override headers of the project.
         headers = [*request.headers, *await self._extra(ctx)]
         request = replace(request, headers=headers, timeout=maker.route.timeout)
-        # A view of this project knows who asks without them.
+        # A view of this project gets the user of the call without them.
         filled = await self.credentials.fill(request, alternatives, ctx, must=self.transport.is_remote)
         return await self._sent(filled.request, ctx), filled.cleaned
 
@@ -51,7 +54,7 @@ class Sender:
 
     @property
     def own_headers(self) -> set[tuple[str, str]]:
-        """The places of headers that are the project's to set, as far as they are known: ("header", name)."""
+        """Known headers set by the project, as ("header", name)."""
         return {("header", name.lower()) for name in self.headers} if isinstance(self.headers, Mapping) else set()
 
     async def _extra(self, ctx: Context) -> Pairs:
@@ -63,7 +66,7 @@ class Sender:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Maker:
-    """Makes the primitives of one operation."""
+    """Builds the primitives of one operation."""
 
     operation: Operation
     route: Route
@@ -74,11 +77,12 @@ class Maker:
     source: str
 
     def tool(self, name: str, prefix: str) -> Tool:
-        """The tool. Raises DeclarationError."""
+        """Create the tool. Raises DeclarationError."""
         if not NAME.fullmatch(f"{prefix}{name}"):
             raise DeclarationError(
                 f"{self.source}: the name {prefix + name!r} must have 1 to 64 letters, digits, or one of _ - ."
             )
+
         schema, checker = self.plan.schema(self.references, self.source)
         answer = answer_of(self.operation, self.references, self.source)
 
@@ -103,7 +107,7 @@ class Maker:
         return tool
 
     def resource(self, name: str, scheme: str) -> Primitive:
-        """The resource, or the template where its URI has variables. Raises DeclarationError."""
+        """Create the resource, or a template for variables. Raises DeclarationError."""
         self._require_reading()
         template, variables = self._template(scheme)
         plan = self.plan
@@ -144,7 +148,7 @@ class Maker:
 
     @property
     def description(self) -> str:
-        """What the route says, else the document: the summary and what it adds to that."""
+        """Description of the route, or else summary and description of the document."""
         if self.route.description:
             return self.route.description
         summary, said = self.operation.summary, self.operation.description
@@ -156,7 +160,7 @@ class Maker:
 
     @property
     def annotations(self) -> ToolAnnotations:
-        """What the route says, else what a method of HTTP promises (RFC 9110, section 9.2)."""
+        """Annotations of the route, or else of the HTTP method (RFC 9110, section 9.2)."""
         said = ToolAnnotations.of(self.route.annotations)
         if said is not None:
             return said
@@ -172,7 +176,7 @@ class Maker:
 
     @property
     def _atomic(self) -> Any:
-        """No transaction is held open while somebody else answers; views of this project bring their own."""
+        """Databases in a transaction: none, because remote calls may be slow."""
         return ()
 
     def _common(self) -> dict[str, Any]:
@@ -188,10 +192,12 @@ class Maker:
             raise DeclarationError(f"{self.source}: only a GET without a body can be a resource")
         for argument, one in self.plan.parameters.items():
             if one.is_required and one.place in ("header", "cookie"):
-                raise DeclarationError(f"{self.source}: needs {argument!r} in the {one.place}, which no URI brings")
+                raise DeclarationError(
+                    f"{self.source}: needs {argument!r} in the {one.place}, which a URI cannot provide"
+                )
 
     def _template(self, scheme: str) -> tuple[UriTemplate, dict[str, str]]:
-        """The URI, and which argument each of its variables is."""
+        """Build the URI template, and the argument of each of its variables."""
         variables = {_variable(argument): argument for argument in self.plan.parameters}
         wanted = {
             one.name: _variable(argument) for argument, one in self.plan.parameters.items() if one.place == "path"
@@ -214,7 +220,7 @@ class Maker:
 
 
 def _read(found: Mapping[str, Any], variables: Mapping[str, str], plan: Plan) -> dict[str, Any]:
-    """The variables of a URI as arguments: texts, and lists where a parameter is one."""
+    """Convert the variables of a URI to arguments: texts, or lists if declared."""
     arguments: dict[str, Any] = {}
     for variable, value in found.items():
         argument = variables[variable]
@@ -230,4 +236,4 @@ def _variable(argument: str) -> str:
 
 
 def _nothing() -> None:
-    """What a tool's options are checked with; the request takes its place."""
+    """Stand in for the handler while `build_tool` checks the options."""

@@ -1,4 +1,4 @@
-"""`OpenAPIToolset`: the operations of an OpenAPI document, as tools and resources of this server."""
+"""`OpenAPIToolset`: the operations of an OpenAPI document as tools and resources."""
 
 import contextlib
 import difflib
@@ -33,17 +33,17 @@ from mcp_django.server.primitives.registry import Registry
 from mcp_django.server.primitives.toolset import Toolset
 
 MAX_SIZE = 4 * 1024 * 1024
-"""Bytes of an answer, by default."""
+"""Default maximum bytes of an answer."""
 TIMEOUT = 30.0
-"""Seconds for a request, by default."""
+"""Default seconds for a request."""
 MAX_TOOLS = 1000
-"""Operations that one toolset exposes."""
+"""Maximum operations that one toolset may expose."""
 Prepare = Callable[[View], View]
 Declaration = tuple[Callable[[], Primitive | Completer], str]
 
 
 class ToolsetOptions(TypedDict, total=False):
-    """What the toolset takes as a `Toolset` has it in its class."""
+    """Options that other toolsets set as class attributes of `Toolset`."""
 
     permission: Permission
     scopes: Sequence[str]
@@ -55,27 +55,28 @@ class ToolsetOptions(TypedDict, total=False):
 
 
 class OpenAPIToolset(Toolset):
-    """The operations of a document, over HTTP; those of views of this project without HTTP (`from_urlconf`,
-    `from_ninja`).
+    """The operations of a document, called over HTTP.
+
+    `from_urlconf` and `from_ninja` call views of this project without HTTP.
 
         register(OpenAPIToolset("petstore.json", base_url="https://api.example.com", prefix="pets"))
 
     `source` is a dict, a text in JSON or YAML, the path of a file, or a function without arguments that returns one of
-    these; OpenAPI 3.0 or 3.1. `base_url` is where requests go; without it, the document's first server, which has to
-    be an https URL, with `variables` for those in it.
+    these; OpenAPI 3.0 or 3.1. Requests go to `base_url`. It defaults to the document's first server, which must be an
+    https URL; `variables` fill in its variables.
 
-    `routes` are rules for operations, the first that fits decides; without one, an operation is a tool. `deprecated`
-    lets deprecated operations in. `prefix` stands before every name, and is the scheme of resources' URIs.
+    `routes` are rules for operations. The first matching one decides, and the default is a tool. `deprecated` includes
+    deprecated operations. `prefix` is prepended to all names, and is the scheme of the resources' URIs.
 
-    `credentials` are the secrets for the document's security schemes: a mapping by scheme, a function of the Context
-    that returns one (or a single secret), a function of the Context and a scheme's name, or an `httpx.Auth`. `headers`
-    go with every request: a mapping, or a function of the Context.
+    `credentials` are the secrets for the document's security schemes. They are a mapping by scheme, a function of the
+    Context that returns one (or a single secret), a function of the Context and a scheme's name, or an `httpx.Auth`.
+    `headers` are sent with every request: a mapping, or a function of the Context.
 
-    `timeout` is in seconds for a request, by default 30, `max_size` in bytes of a decoded answer. `redirects` of
-    reading requests are followed that often, on the same origin. `http_client` is an
-    `httpx.AsyncClient`, or a function that makes one for each event loop.
+    `timeout` is the seconds of a request, 30 by default. `max_size` is the maximum bytes of a decoded answer. At most
+    `redirects` redirects of GET requests are followed, on the same origin. `http_client` is an `httpx.AsyncClient`, or
+    a function that creates one for each event loop.
 
-    The options of a `Toolset` (permission, scopes, tags, guards, …) hold for all operations, besides what routes say.
+    The options of a `Toolset` (permission, scopes, tags, guards, …) apply to all operations, in addition to the routes.
     """
 
     def __init__(
@@ -95,12 +96,12 @@ class OpenAPIToolset(Toolset):
         http_client: Client | None = None,
         **options: Unpack[ToolsetOptions],
     ) -> None:
-        """Raises DeclarationError for a wrong option; what is wrong with the document is found at registration."""
+        """Validate the options, not the document. Raises DeclarationError."""
         self._take(options)
         self.prefix = f"{prefix.rstrip('_')}_" if prefix else ""
         self._seconds = timeout_of(type(self), timeout)
         if max_size < 1:
-            raise DeclarationError(f"{self._where}: max_size={max_size!r} is no number of bytes")
+            raise DeclarationError(f"{self._where}: max_size={max_size!r} must be a positive number of bytes")
         if base_url is not None:
             base_of(base_url, self._where)
         self._source, self._base_url, self._variables = source, base_url, dict(variables or {})
@@ -115,11 +116,11 @@ class OpenAPIToolset(Toolset):
     def from_urlconf(
         cls, source: Source | Callable[[], Any], *, root: str = "", prepare: Prepare | None = None, **options: Any
     ) -> "OpenAPIToolset":
-        """The operations of a document whose views are in this project's URLconf below the path `root`.
+        """Create a toolset for views of this project's URLconf below the path `root`.
 
-        Views are called in this process, as the user of the call. The document is read when the project is complete.
-        `prepare` takes a view and gives the one that is called in its place. The other options are those of the class;
-        none says where requests go.
+        Views are called in this process, as the user of the call. The document is read after the project is loaded.
+        `prepare` wraps each view before its call. The other options are those of the class, without those of HTTP
+        requests.
         """
         made = cls(source, **options)
         made._stay_inside(root=root, **({} if prepare is None else {"prepare": prepare}))
@@ -127,10 +128,10 @@ class OpenAPIToolset(Toolset):
 
     @classmethod
     def from_ninja(cls, api: Any, *, root: str = "", **options: Any) -> "OpenAPIToolset":
-        """The operations of a `ninja.NinjaAPI`, called as those of `from_urlconf`. It is found in the URLconf by its
-        namespace; say `root`, the path of its URLs, where that captures something.
+        """Create a toolset for a `ninja.NinjaAPI`, called like those of `from_urlconf`.
 
-        django-ninja decides who may call, as over HTTP: `auth=django_auth` and its like see the user of the call.
+        The API is found in the URLconf by its namespace. Give `root`, the path of its URLs, if that path has arguments.
+        Permissions are checked by django-ninja as over HTTP: `auth=django_auth` and its like get the user of the call.
         """
         namespace, make = getattr(api, "urls_namespace", None), getattr(api, "get_openapi_schema", None)
         if not isinstance(namespace, str) or not callable(make):
@@ -140,7 +141,7 @@ class OpenAPIToolset(Toolset):
         return made
 
     def _stay_inside(self, **where: Any) -> None:
-        """Call views of this project. Raises DeclarationError for options of requests over HTTP."""
+        """Use views of this project. Raises DeclarationError for options of HTTP requests."""
         if self._base_url is not None or self._client is not None or is_auth(self._credentials):
             raise DeclarationError(f"{self._where}: base_url, http_client and httpx.Auth are for requests over HTTP")
         self._inside, self.is_late = where, True
@@ -148,11 +149,11 @@ class OpenAPIToolset(Toolset):
 
     def _take(self, options: ToolsetOptions) -> None:
         known = get_type_hints(ToolsetOptions)
-        # A misspelt `permission` must not make tools that are open to everybody.
+        # A misspelt `permission` must not open tools to all callers.
         for name in sorted(options.keys() - known.keys()):
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise DeclarationError(f"{self._where}: there is no option {name!r}{hint}")
+            raise DeclarationError(f"{self._where}: unknown option {name!r}{hint}")
         for name, value in options.items():
             if name in ("scopes", "tags") and isinstance(value, str):
                 raise DeclarationError(f"{self._where}: {name} is a list; write {name}=[{value!r}]")
@@ -169,19 +170,20 @@ class OpenAPIToolset(Toolset):
         return f"<{type(self).__name__} {self.prefix.rstrip('_')!r}>"
 
     def attach(self, registry: Registry) -> None:
-        """Read the document. Raises DeclarationError for what concerns all of it; what concerns one operation is found
-        when that is built, and leaves the others as they are.
+        """Read the document. Raises DeclarationError for errors of the whole document.
+
+        Errors of single operations are raised when they are built, and do not affect the others.
         """
         if self._made is None:
             self._made = self._operations()
 
     def declarations(self) -> list[Declaration]:
-        """The operations that the routes choose, and what marked methods of a subclass declare."""
+        """Return the operations selected by the routes, and declarations of subclasses."""
         return [*(self._made or ()), *super().declarations()]
 
     @contextlib.asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
-        """Holds the connections of an event loop, and closes them with it."""
+        """Hold the connections of an event loop, and close them at its end."""
         if self._transport is not None:
             await self._transport.open()
         try:
@@ -204,6 +206,7 @@ class OpenAPIToolset(Toolset):
         wanted = [(one, route.name or name_of(one, self.prefix), route.name is not None) for one, route in picked]
         names = unique(wanted, where)
         sender = self._sender(document, references, [one for one, _ in picked], where)
+
         others = {one.method: [it.path for it in every if it.method == one.method] for one, _ in picked}
         made: list[Declaration] = []
         for (operation, route), name in zip(picked, names, strict=True):
@@ -258,7 +261,7 @@ class OpenAPIToolset(Toolset):
         return maker.tool(name, self.prefix)
 
     def _scheme(self) -> str:
-        """The scheme of resources' URIs: the prefix, or the host."""
+        """Return the scheme of the resources' URIs, made of the prefix or the host."""
         plain = re.sub(r"[^a-z0-9+.\-]+", "-", (self.prefix or self._host()).lower()).strip("-.+")
         return plain if plain[:1].isalpha() else f"api-{plain}".rstrip("-")
 

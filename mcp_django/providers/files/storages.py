@@ -113,6 +113,6 @@ class _Asked:
 
 
 def _opens_plainly(storage: Storage) -> bool:
-    """Return True if the storage opens the file itself, without decryption or the like."""
+    """Return True if the storage opens the file itself, without decryption."""
     kind = type(storage._wrapped) if hasattr(storage, "_wrapped") else type(storage)
     return getattr(kind, "_open", None) is vars(FileSystemStorage)["_open"]

@@ -93,7 +93,7 @@ async def test_each_caller_has_secrets_of_their_own() -> None:
     count = len(api.requests)
     assert (
         await PipelineClient(server, make_principal(name="eve")).error("get")
-        == "There are no credentials for you here: it takes key"
+        == "Missing credentials: this operation needs key"
     )
     assert len(api.requests) == count
 

@@ -145,7 +145,7 @@ async def test_a_value_never_becomes_a_part_of_the_route() -> None:
     document["paths"]["/shop/notes/{note_id}"]["get"]["parameters"][0]["schema"] = {"type": "string"}
     document["paths"].pop("/shop/notes/latest")
     server = make_server(toolsets=[OpenAPIToolset.from_urlconf(dict(document), root="/api")])
-    assert "means something else" in await PipelineClient(server).error("note", note_id="latest")
+    assert "reaches another view" in await PipelineClient(server).error("note", note_id="latest")
     assert (await PipelineClient(server).error("note", note_id="1/../latest")).startswith("A part of the path")
     assert (await PipelineClient(server).error("note", note_id="x")).startswith("404")
 
@@ -153,7 +153,7 @@ async def test_a_value_never_becomes_a_part_of_the_route() -> None:
 async def test_what_a_view_raises_is_told_as_over_http() -> None:
     assert (
         await peer(caller_user()).error("note", note_id=404)
-        == "404 Not Found\nThere is no such thing, or it is not to be seen."
+        == "404 Not Found\nNot found, or not visible with these credentials."
     )
 
 

@@ -63,7 +63,7 @@ async def test_what_does_not_fit_is_in_the_text_and_what_fits_is_structured(
                 )
             assert found["structuredContent"] == kept
             assert json.loads(found["content"][0]["text"]) == value
-            assert ("does not allow" in caplog.text) == (value != {"tags": []})
+            assert ("violates its document" in caplog.text) == (value != {"tags": []})
 
 
 async def test_it_is_noted_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -71,7 +71,7 @@ async def test_it_is_noted_once(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, logger="mcp_django.providers"):
         await client.call("get")
         await client.call("get")
-    assert caplog.text.count("does not allow") == 1
+    assert caplog.text.count("violates its document") == 1
 
 
 async def test_a_large_answer_that_does_not_fit_is_not_searched_for_long() -> None:
@@ -147,9 +147,9 @@ async def test_an_error_is_told_in_words(subtests: pytest.Subtests) -> None:
         (httpx.Response(503, text="Busy."), "503 Service Unavailable\nBusy."),
         (
             httpx.Response(401),
-            "401 Unauthorized\nIt takes credentials, which were missing or not accepted.",
+            "401 Unauthorized\nThe credentials are missing or were rejected.",
         ),
-        (httpx.Response(404), "404 Not Found\nThere is no such thing, or it is not to be seen."),
+        (httpx.Response(404), "404 Not Found\nNot found, or not visible with these credentials."),
         (httpx.Response(429, headers={"retry-after": "7"}), "429 Too Many Requests\nTry again in 7 seconds."),
         (httpx.Response(302, headers={"location": "https://x"}), "302 Found: the server sends the request elsewhere."),
         (httpx.Response(599, content=b"\xff\x00"), "599 Status unknown"),

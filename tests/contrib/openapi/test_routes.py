@@ -77,12 +77,12 @@ async def test_permissions_of_the_toolset_and_of_a_route_are_both_asked_for() ->
 
 def test_a_wrong_rule_is_refused(subtests: pytest.Subtests) -> None:
     for make, told in [
-        (lambda: Route("FETCH /pets"), "none of GET"),
+        (lambda: Route("FETCH /pets"), "use GET"),
         (lambda: Route("pets"), "a method and a path"),
         (lambda: Route(tags="write"), "tags is a list"),
         (lambda: Route(expose="prompt"), "'tool', 'resource' or None"),  # type: ignore[arg-type]
         (lambda: Route(uri="pets://all"), "only a resource"),
-        (lambda: peer(PETS, routes=[Route("* /amdin/*", expose=None)]), "fits no operation"),
+        (lambda: peer(PETS, routes=[Route("* /amdin/*", expose=None)]), "matches no operation"),
         (lambda: peer(PETS, routes=["/pets"]), "a list of Route"),
         (lambda: peer(PETS, routes=[Route("/pets", name="pets")]), "already registered"),
         (lambda: peer(PETS, routes=[Route("/pets", name="no name")]), "letters, digits"),

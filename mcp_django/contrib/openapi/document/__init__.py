@@ -1,1 +1,1 @@
-"""OpenAPI documents: reading them, and the operations, schemas and routes in them."""
+"""OpenAPI documents: loading them, and their operations, schemas and routes."""

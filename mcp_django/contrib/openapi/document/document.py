@@ -1,7 +1,7 @@
-"""The document: JSON or YAML, as text, a file or a dict, read and found to be OpenAPI of a version that is known.
+"""OpenAPI documents: loaded from a JSON or YAML text, a file, or a dict.
 
-What it holds is a stranger's: its size, its depth and what its YAML aliases expand to are bounded before anything walks
-through it, and nothing that it refers to is fetched.
+The content is untrusted. Its size, its depth and the expansion of its YAML aliases are limited before anything else
+reads it. References to other documents are never fetched.
 """
 
 import functools
@@ -16,13 +16,13 @@ from mcp_django.protocol import jsonrpc
 from mcp_django.schema import DeclarationError
 
 MAX_BYTES = 32 * 1024 * 1024
-"""Of a document's text."""
+"""Maximum bytes of a document's text."""
 MAX_VALUES = 1_000_000
-"""Values in a document, YAML aliases counted as often as they stand there."""
+"""Maximum values of a document, with YAML aliases expanded."""
 MAX_DEPTH = 128
 MIN_INTEGER, MAX_INTEGER = -(2**63), 2**64 - 1
 MERGED = 10_000
-"""Entries that one `<<` of YAML may bring; all together, as many as there may be values."""
+"""Maximum entries that one `<<` of YAML may add; `MAX_VALUES` limits the total."""
 Source = str | Path | Mapping[str, Any]
 _VERSION = re.compile(r"3\.[01]\.\d+(-[\w.]+)?")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+://\S*")
@@ -30,13 +30,13 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+://\S*")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Document:
-    """A document that may be walked through."""
+    """A loaded document with bounded size and depth."""
 
     root: dict[str, Any]
     name: str
-    """How messages call it."""
+    """Name of the document in messages."""
     is_31: bool
-    """Is it of 3.1, whose schemas are JSON Schema, and not of 3.0?"""
+    """True for OpenAPI 3.1, whose schemas are JSON Schema; False for 3.0."""
 
     @property
     def title(self) -> str:
@@ -45,10 +45,12 @@ class Document:
 
 
 def read(source: Source, where: str) -> Document:
-    """The document of a dict, of a text in JSON or YAML, or of a file: a Path, or a text on one line that is its path.
+    """Load a document from a dict, a JSON or YAML text, or a file.
+
+    A file is a Path, or a text of one line with its path.
 
     Raises:
-        DeclarationError: naming `where`: no such file, neither JSON nor YAML, too large, or no OpenAPI 3.0 or 3.1.
+        DeclarationError: with `label`: missing file, neither JSON nor YAML, too large, or not OpenAPI 3.0 or 3.1.
     """
     given: Any = source
     if isinstance(given, Mapping):
@@ -64,7 +66,7 @@ def read(source: Source, where: str) -> Document:
 
 
 def _is_path(text: str) -> bool:
-    """A document takes more than one line, or begins as JSON does."""
+    """Return True for a text of one line that does not begin like JSON."""
     return "\n" not in text.strip() and not text.lstrip().startswith("{")
 
 
@@ -93,7 +95,7 @@ def _from_yaml(text: bytes, where: str, name: str) -> Any:
         import yaml
     except ImportError:
         raise DeclarationError(
-            f"{where}: {name} is not JSON, and to read YAML takes PyYAML; install it with "
+            f"{where}: {name} is not JSON, and YAML needs PyYAML; install it with "
             "pip install 'mcp-django-channels[openapi]', or give the document as JSON"
         ) from None
     try:
@@ -108,7 +110,7 @@ def _from_yaml(text: bytes, where: str, name: str) -> Any:
 
 
 def _require_shallow(events: Iterable[Any], where: str, name: str) -> None:
-    """Raise DeclarationError for what is nested deeply, before it is composed: in C that recurs without a limit."""
+    """Raise DeclarationError for deep nesting; the C composer recurses without limit."""
     depth = 0
     for event in events:
         kind = type(event).__name__
@@ -120,10 +122,13 @@ def _require_shallow(events: Iterable[Any], where: str, name: str) -> None:
 
 @functools.cache
 def _loader() -> Any:
-    """A safe loader that reads scalars as JSON has them (YAML 1.2, 10.2): `no` is a text, and so are dates."""
+    """Return a safe YAML loader that reads scalars like JSON (YAML 1.2, 10.2).
+
+    `no` and dates are read as texts.
+    """
     import yaml
 
-    # Parsed in C where that is there: documents of megabytes would take a minute otherwise.
+    # Use the C parser if available: documents of megabytes would take a minute otherwise.
     class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
         yaml_implicit_resolvers: dict[str, Any] = {}
 
@@ -152,7 +157,7 @@ def _loader() -> Any:
 
 def _checked(found: Any, name: str, where: str) -> Document:
     if not isinstance(found, Mapping):
-        raise DeclarationError(f"{where}: {name} is no OpenAPI document: it holds no object")
+        raise DeclarationError(f"{where}: {name} is not an OpenAPI document: its root must be an object")
     root = _plain(found, name, where)
     if "swagger" in root:
         raise DeclarationError(
@@ -160,12 +165,12 @@ def _checked(found: Any, name: str, where: str) -> Document:
         )
     version = root.get("openapi")
     if not isinstance(version, str) or not _VERSION.fullmatch(version):
-        raise DeclarationError(f"{where}: {name} says openapi: {str(version)[:20]!r}; 3.0 and 3.1 are known")
+        raise DeclarationError(f"{where}: {name} has openapi: {str(version)[:20]!r}; use 3.0 or 3.1")
     return Document(root, name, version.startswith("3.1"))
 
 
 def _plain(found: Mapping[str, Any], name: str, where: str) -> dict[str, Any]:
-    """The same in dicts, lists and scalars, with keys that are texts. Nothing of the source is shared."""
+    """Copy the document into dicts, lists and scalars with text keys; share nothing."""
     left = MAX_VALUES
 
     def copied(value: Any, depth: int) -> Any:
@@ -179,17 +184,18 @@ def _plain(found: Mapping[str, Any], name: str, where: str) -> dict[str, Any]:
         if isinstance(value, list | tuple):
             return [copied(inner, depth + 1) for inner in value]
         if isinstance(value, int) and not MIN_INTEGER <= value <= MAX_INTEGER:
-            value = float(value) if abs(value) < 10**300 else str(value.bit_length())  # JSON here has no larger ones
+            # JSON has no larger integers here.
+            value = float(value) if abs(value) < 10**300 else str(value.bit_length())
         if value is None or isinstance(value, str | int) or (isinstance(value, float) and isfinite(value)):
             return value
-        return str(value)  # lazy texts, and whatever else somebody put in a dict
+        return str(value)  # Lazy texts, and values of other types in a dict.
 
     root: dict[str, Any] = copied(found, 0)
     return root
 
 
 def _key(key: Any) -> str:
-    """YAML has statuses as numbers."""
+    """Convert a key to text; YAML reads statuses as numbers."""
     if isinstance(key, bool):
         return "true" if key else "false"
     return str(key)

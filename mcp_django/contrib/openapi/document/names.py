@@ -1,4 +1,4 @@
-"""What tools are called: after the operation's id, or after its method and path."""
+"""Tool names, made of the operation's id or of its method and path."""
 
 import hashlib
 import logging
@@ -11,7 +11,7 @@ LONGEST = 64
 
 
 def name_of(operation: Operation, prefix: str) -> str:
-    """A name that clients accept, for a tool that has none of its own; the same each time."""
+    """Build a stable, valid tool name for an operation without an explicit name."""
     plain = _plain(operation.id) or _plain(f"{operation.method.lower()}_{_told(operation.path)}")
     room = LONGEST - len(prefix)
     if len(plain) > room:
@@ -21,9 +21,9 @@ def name_of(operation: Operation, prefix: str) -> str:
 
 
 def unique(wanted: list[tuple[Operation, str, bool]], where: str) -> list[str]:
-    """Names for operations: those that are `given` stay, others with the same name get a number.
+    """Make names unique: explicit names stay, other duplicates get a number.
 
-    `wanted` are operations with their names, and whether the project gave it.
+    `requested` contains operations with their names, and True for names that the project gave explicitly.
     """
     taken = {name for _, name, given in wanted if given}
     owners: dict[str, Operation] = {}
@@ -36,7 +36,7 @@ def unique(wanted: list[tuple[Operation, str, bool]], where: str) -> list[str]:
         if name != wish:
             other = owners.get(wish)
             logger.warning(
-                "%s: %s is called %s, because %s is called %s; say name= in a Route",
+                "%s: %s is called %s, because %s is called %s; set name= in a Route",
                 *(where, operation, name, other or "a route's operation", wish),
             )
         owners.setdefault(name, operation)
@@ -49,5 +49,5 @@ def _plain(text: str) -> str:
 
 
 def _told(path: str) -> str:
-    """ "/pets/{id}/toys" is "pets_by_id_toys"."""
+    """Convert "/pets/{id}/toys" to "pets_by_id_toys"."""
     return re.sub(r"\{([^{}]*)\}", r"by_\1", path.strip("/")).replace("/", "_") or "root"

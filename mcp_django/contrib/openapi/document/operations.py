@@ -1,4 +1,4 @@
-"""The operations of a document: methods at paths, with what the document says of each."""
+"""Operations of a document: methods at paths, with their definitions."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,25 +9,25 @@ from mcp_django.contrib.openapi.document.references import References
 from mcp_django.schema import DeclarationError
 
 METHODS = ("get", "post", "put", "patch", "delete")
-"""The methods that become tools. HEAD, OPTIONS and TRACE say nothing that a list of tools does not."""
+"""Methods that become tools; HEAD, OPTIONS and TRACE are useless as tools."""
 MAX_OPERATIONS = 5000
 MAX_PARAMETERS = 200
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operation:
-    """One method at one path."""
+    """A method at a path."""
 
     method: str
-    """In upper case."""
+    """HTTP method in upper case."""
     path: str
-    """As the document has it: "/pets/{id}"."""
+    """Path as in the document: "/pets/{id}"."""
     entry: Mapping[str, Any]
-    """What the document says of it."""
+    """Operation Object of the document."""
     shared: Sequence[Any] = ()
-    """Parameters of its path."""
+    """Parameters defined at the path."""
     servers: Sequence[Any] = ()
-    """Those of its own or of its path; empty for the document's."""
+    """Servers of the operation or its path; empty to use those of the document."""
     id: str = ""
     summary: str = ""
     description: str = ""
@@ -40,14 +40,14 @@ class Operation:
 
 
 def operations_of(document: Document, references: References, where: str) -> Iterator[Operation]:
-    """Every operation. Raises DeclarationError where the document as a whole is not what it should be."""
+    """Yield all operations. Raises DeclarationError for an invalid document."""
     paths = document.root.get("paths", {})
     if not isinstance(paths, Mapping):
-        raise DeclarationError(f"{where}: the paths of {document.name} are no object")
+        raise DeclarationError(f"{where}: the member paths of {document.name} must be an object")
     count = 0
     for path, item in paths.items():
         if not path.startswith("/"):
-            continue  # an extension: x-…
+            continue  # An extension: x-…
         item = references.resolved(item, f"{where}: {path}")
         for method in METHODS:
             entry = item.get(method)
@@ -81,7 +81,7 @@ def _operation(
 
 
 def parameter_entries(operation: Operation, references: References, where: str) -> list[dict[str, Any]]:
-    """The parameters, references followed; one of the operation's own takes the place of its path's.
+    """Collect the parameters; those of the operation override those of the path.
 
     Raises DeclarationError.
     """
@@ -91,7 +91,7 @@ def parameter_entries(operation: Operation, references: References, where: str) 
         entry = references.resolved(node, where)
         name, place = entry.get("name"), entry.get("in")
         if not isinstance(name, str) or not name or place not in ("path", "query", "header", "cookie"):
-            raise DeclarationError(f"{where}: a parameter has no name, or is in no place that is known")
+            raise DeclarationError(f"{where}: a parameter has no name, or an unknown place")
         found[name, place] = entry
     if len(found) > MAX_PARAMETERS:
         raise DeclarationError(f"{where}: more than {MAX_PARAMETERS} parameters")

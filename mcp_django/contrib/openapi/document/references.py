@@ -1,4 +1,4 @@
-"""`$ref`: places in the same document, by JSON pointer (RFC 6901, in a URI fragment)."""
+"""References: `$ref` within the document, by JSON pointer (RFC 6901)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,19 +7,20 @@ from urllib.parse import unquote
 from mcp_django.schema import DeclarationError
 
 CHAIN = 32
-"""References that may follow each other."""
+"""Maximum length of a chain of references."""
 
 
 class References:
-    """The places of one document."""
+    """Resolves the references of one document."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
 
     def resolved(self, node: Any, where: str) -> dict[str, Any]:
-        """The object that a node is, or refers to. What stands beside a `$ref` (OpenAPI 3.1: a description) wins.
+        """Return the object of a node, following references.
 
-        Raises DeclarationError for a reference out of the document, to nothing, or in a circle.
+        Members beside a `$ref` (OpenAPI 3.1: a description) override those of its target. Raises DeclarationError for a
+        reference to another document, to a missing target, or in a cycle.
         """
         beside: dict[str, Any] = {}
         for _ in range(CHAIN):
@@ -29,16 +30,16 @@ class References:
                 return {**node, **beside}
             beside = {**{key: node[key] for key in ("description", "summary") if key in node}, **beside}
             node = self.at(node["$ref"], where)
-        raise DeclarationError(f"{where}: references lead in a circle")
+        raise DeclarationError(f"{where}: references form a cycle")
 
     def at(self, reference: Any, where: str) -> Any:
-        """What a reference names. Raises DeclarationError."""
+        """Return the target of a reference. Raises DeclarationError."""
         if not isinstance(reference, str) or not reference.startswith("#"):
             raise DeclarationError(
-                f"{where}: {str(reference)[:200]!r} refers to another document, which is not read; bundle them into one"
+                f"{where}: {str(reference)[:200]!r} refers to another document; bundle both into one"
             )
         if reference != "#" and not reference.startswith("#/"):
-            raise DeclarationError(f"{where}: {reference[:200]!r} is no JSON pointer")
+            raise DeclarationError(f"{where}: {reference[:200]!r} is an invalid JSON pointer")
         here: Any = self._root
         for step in reference[2:].split("/") if len(reference) > 1 else ():
             step = unquote(step).replace("~1", "/").replace("~0", "~")

@@ -1,4 +1,4 @@
-"""Rules for operations: which become tools, which resources, which nothing, and what they are called."""
+"""Routes: rules that expose, rename or exclude operations."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,15 +15,16 @@ _PATTERN = re.compile(r"(?:(?P<methods>[A-Za-z]+(?:,[A-Za-z]+)*|\*)\s+)?(?P<path
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A rule for operations. The first that fits an operation decides; without one the operation is a tool.
+    """A rule for operations. The first matching route decides; the default is a tool.
 
-    `pattern` is a method (or several: "PUT,PATCH"; or "*") and a path in which `*` stands for any text, such as
-    "GET /pets/{id}" or "* /admin/*"; a path alone is one with any method. `tags` and `operation_id`, which may hold
-    `*`, narrow it: an operation has one of the tags.
+    `pattern` is a method (several: "PUT,PATCH"; any: "*") and a path in which `*` matches any text. Examples are
+    "GET /pets/{id}" and "* /admin/*". A path alone matches any method. `tags` and `operation_id` (which may contain
+    `*`) narrow it: the operation must have one of the tags.
 
-    `expose` is "tool", "resource" (for GET without a body), or None to leave the operation out. `deprecated` tells
-    whether deprecated ones are exposed by this rule. The rest is as for `@tool`, in place of what the document says;
-    `permission` and `scopes` are asked for besides the toolset's. `uri` is a resource's URI, or template.
+    `expose` is "tool", "resource" (for GET without a body), or None to exclude the operation. `deprecated` selects if
+    this rule exposes deprecated operations. The other options are those of `@tool`, and replace values of the document.
+    `permission` and `scopes` are required in addition to those of the toolset. `uri` is the URI or template of a
+    resource.
     """
 
     pattern: str = "*"
@@ -43,7 +44,7 @@ class Route:
     _path: re.Pattern[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Raises DeclarationError for what is no rule."""
+        """Validate the rule. Raises DeclarationError."""
         found = _PATTERN.fullmatch(str(self.pattern).strip())
         if found is None:
             raise DeclarationError(
@@ -52,14 +53,14 @@ class Route:
         methods = (found["methods"] or "*").upper().split(",")
         for method in methods:
             if method != "*" and method.lower() not in METHODS:
-                raise DeclarationError(f"{self}: {method} is none of {', '.join(METHODS).upper()}, or *")
+                raise DeclarationError(f"{self}: the method {method} is unknown; use {', '.join(METHODS).upper()} or *")
         for name in ("tags", "scopes"):
             if isinstance(getattr(self, name), str):
                 raise DeclarationError(f"{self}: {name} is a list; write {name}=[{getattr(self, name)!r}]")
         if self.expose not in ("tool", "resource", None):
             raise DeclarationError(f"{self}: expose is 'tool', 'resource' or None, not {self.expose!r}")
         if self.uri is not None and self.expose != "resource":
-            raise DeclarationError(f"{self}: only a resource has a URI; say expose='resource'")
+            raise DeclarationError(f"{self}: only a resource has a URI; set expose='resource'")
         object.__setattr__(self, "_methods", frozenset(methods))
         object.__setattr__(self, "_path", _globbed(found["path"]))
 
@@ -67,7 +68,7 @@ class Route:
         return f"Route({self.pattern!r})"
 
     def fits(self, operation: Operation) -> bool:
-        """Is the operation one of these?"""
+        """Return True if the rule matches the operation."""
         if "*" not in self._methods and operation.method not in self._methods:
             return False
         if self.tags and not set(self.tags) & set(operation.tags):
@@ -80,17 +81,18 @@ class Route:
 def chosen(
     operations: Sequence[Operation], routes: Iterable[Route], where: str, *, deprecated: bool = False
 ) -> list[tuple[Operation, Route]]:
-    """Each operation with its rule, those left out left out; of deprecated ones those that their rule, or
-    `deprecated`, lets in.
+    """Return the exposed operations with their routes.
 
-    Raises DeclarationError for a rule that fits nothing, because a misspelt one might have left something out.
+    A deprecated operation is included if its route, or `include_deprecated`, permits it.
+
+    Raises DeclarationError for a route without a match, because a misspelt one might have excluded an operation.
     """
     routes = list(routes)
     for route in routes:
         if not isinstance(route, Route):
             raise DeclarationError(f"{where}: routes is a list of Route, not of {type(route).__name__}")
         if not any(route.fits(operation) for operation in operations):
-            raise DeclarationError(f"{where}: {route} fits no operation of the document")
+            raise DeclarationError(f"{where}: {route} matches no operation of the document")
     found = [(operation, _rule(operation, routes)) for operation in operations]
     return [
         (operation, route)
@@ -109,4 +111,4 @@ def _globbed(pattern: str) -> re.Pattern[str]:
 
 
 EVERYTHING = Route()
-"""The rule after the last."""
+"""Route of operations without a matching rule."""

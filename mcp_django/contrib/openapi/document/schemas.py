@@ -1,9 +1,9 @@
-"""Schemas of OpenAPI as JSON Schema 2020-12, which is what tools have.
+"""Translation of OpenAPI schemas into JSON Schema 2020-12, the dialect of tools.
 
-What is only read is left out of what may be given, and the other way round; `nullable` becomes null and the flags of
-3.0 become limits. References become definitions of the tool's own schema, so that what refers to itself stays finite.
-Schemas of 3.0 and of many real documents are not exact, so a keyword that has no sense where it stands is left out,
-and what comes back is promised as little as can be: no member is required, and no limit holds.
+Input schemas omit read-only properties, output schemas write-only ones. `nullable` becomes null, and the flags of 3.0
+become limits. References become definitions of the tool's own schema, so that recursive schemas stay finite. Real
+documents are often inexact. Invalid keywords are therefore omitted, and output schemas promise little: they require no
+member and set no limit.
 """
 
 import functools
@@ -19,13 +19,13 @@ from mcp_django.schema.validation.validation import Checker
 
 Schema = dict[str, Any]
 LEVELS = (0, 1, 2, 3, 4, 6, 8)
-"""How many references deep a schema may be told."""
+"""Candidate depths of nested references in a schema."""
 DEPTH = 24
-"""Schemas inside each other that are told between two references; deeper ones are anything."""
+"""Maximum nesting of schemas between two references; deeper ones allow any value."""
 DESCRIPTION = 2000
-"""Characters of one description."""
+"""Maximum characters of a description."""
 MAX_BYTES = 32 * 1024
-"""Of one tool's schema, which models have to read."""
+"""Maximum bytes of one tool's schema, because models have to read it."""
 _TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
 _PREFIX = "#/components/schemas/"
 _ABOUT: tuple[str, ...] = ("description", "title")
@@ -58,7 +58,7 @@ def _is_type(value: Any) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def _is_pattern(value: Any) -> bool:
-    """Is it one that can be checked here? Other dialects of regular expressions are the server's to check."""
+    """Return True if the pattern can be checked here, not only by the remote server."""
     if not isinstance(value, str):
         return False
     try:
@@ -84,7 +84,7 @@ _SAID: dict[str, Callable[[Any], bool]] = {
     "contentEncoding": _is_text,
     "contentMediaType": _is_text,
 }
-"""Keywords that hold both ways, and what makes them valid."""
+"""Keywords for input and output, with their validity checks."""
 _LIMITS: dict[str, Callable[[Any], bool]] = {
     "pattern": _is_pattern,
     "required": _are_names,
@@ -94,12 +94,12 @@ _LIMITS: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"), _is_count),
     **dict.fromkeys(("minContains", "maxContains"), _is_count),
 }
-"""Keywords that hold for what is given."""
+"""Keywords for input only, with their validity checks."""
 _ONE_GIVEN = ("not", "if", "then", "else", "contains", "propertyNames", "unevaluatedProperties", "unevaluatedItems")
 
 
 class Schemas:
-    """The schemas of one tool's input (`given`) or output, with the definitions that they share."""
+    """The input or output schemas of one tool, with their shared definitions."""
 
     def __init__(self, references: References, *, given: bool, levels: int = LEVELS[-1], where: str = "") -> None:
         self._references, self._given, self._levels, self._where = references, given, levels, where
@@ -109,12 +109,12 @@ class Schemas:
         self._definitions: Schema = {}
 
     def of(self, schema: Any) -> Schema:
-        """One schema. Raises DeclarationError for a reference that leads nowhere, or out of the document."""
+        """Translate a schema. Raises DeclarationError for an invalid reference."""
         self._level = 0
         return self._translated(schema, 0)
 
     def definitions(self) -> Schema:
-        """What the schemas so far refer to, by name: the tool's `$defs`."""
+        """Build the definitions of all references so far: the tool's `$defs`."""
         while self._waiting:
             reference, self._level = self._waiting.popleft()
             node = self._references.at(reference, self._where)
@@ -122,7 +122,7 @@ class Schemas:
         return self._definitions
 
     def is_shown(self, schema: Any) -> bool:
-        """Does a property belong to what is given, or to what comes back?"""
+        """Return True if a property belongs to the input or output, respectively."""
         try:
             found = self._references.resolved(schema, self._where) if isinstance(schema, Mapping) else {}
         except DeclarationError:
@@ -177,7 +177,7 @@ class Schemas:
         return found
 
     def _listed(self, key: str, value: Any, depth: int) -> Schema:
-        """Keywords with several schemas, of which few documents have any."""
+        """Translate rare keywords that contain several schemas."""
         if key == "prefixItems" and isinstance(value, list) and value:
             return {key: [self._translated(inner, depth + 1) for inner in value]}
         if not isinstance(value, Mapping) or (key.startswith("dependent") and not self._given):
@@ -205,7 +205,7 @@ class Schemas:
         return nullable(made) if schema.get("nullable") is True else made
 
     def _alternative(self, schema: Mapping[str, Any], inner: Any, depth: int) -> Schema:
-        """One of several schemas; with a discriminator, only for values that say so."""
+        """Translate an alternative; a discriminator restricts it to its values."""
         made = self._translated(inner, depth + 1)
         discriminator = schema.get("discriminator")
         reference = inner.get("$ref") if isinstance(inner, Mapping) else None
@@ -221,7 +221,7 @@ class Schemas:
 
 
 def tellings(make: Callable[[int], Schema]) -> list[Schema]:
-    """What `make` makes of the levels that are small enough to be read, the deepest first."""
+    """Build schemas for all reference levels that are small enough, deepest first."""
     found: list[Schema] = []
     for levels in LEVELS:
         made = make(levels)
@@ -234,7 +234,7 @@ def tellings(make: Callable[[int], Schema]) -> list[Schema]:
 
 
 def nullable(schema: Schema) -> Schema:
-    """The same or null."""
+    """Return the schema extended by null."""
     kind = schema.get("type")
     if kind is None:
         if "enum" in schema:
@@ -250,14 +250,14 @@ def nullable(schema: Schema) -> Schema:
 
 
 def _exclude(schema: Mapping[str, Any], found: Schema) -> None:
-    """3.0 says with a flag that a limit is excluded."""
+    """Translate the flags of OpenAPI 3.0 for exclusive limits."""
     for limit, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
         if schema.get(exclusive) is True and limit in found:
             found[exclusive] = found.pop(limit)
 
 
 def _unused(reference: str, taken: set[str]) -> str:
-    """A name for a definition: the last step of its pointer."""
+    """Pick an unused name for a definition: the last step of its pointer."""
     plain = re.sub(r"[^A-Za-z0-9_.\-]+", "_", reference.rpartition("/")[2])[:64] or "Schema"
     name, number = plain, 2
     while name in taken:

@@ -1,4 +1,4 @@
-"""Where a document says that its operations are."""
+"""Base URL of a document: the server that the document names."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -13,20 +13,20 @@ _VARIABLE = re.compile(r"\{([^{}]+)\}")
 
 
 def base_url_of(document: Document, picked: Sequence[Operation], variables: Mapping[str, str], where: str) -> str:
-    """The URL of the document's first server.
+    """Return the URL of the document's first server.
 
-    Raises DeclarationError where there is none, where it is not https, and where operations are on another one:
-    credentials go where the project says, not where a document does.
+    Raises DeclarationError if it is missing or not https, or if operations name another server. Credentials are sent
+    only to servers that the project chose.
     """
     servers = document.root.get("servers")
     url = _url(servers, variables, where)
     if not url.startswith("https://"):
-        raise DeclarationError(
-            f"{where}: {document.name} names no server with an https URL; say where it is with base_url="
-        )
+        raise DeclarationError(f"{where}: {document.name} names no server with an https URL; set base_url=")
     for operation in picked:
         if operation.servers and _origin(_url(operation.servers, variables, where)) != _origin(url):
-            raise DeclarationError(f"{where}: {operation} is on another server; say base_url=, or leave it out")
+            raise DeclarationError(
+                f"{where}: {operation} is on another server; set base_url=, or exclude it by a Route"
+            )
     return url
 
 

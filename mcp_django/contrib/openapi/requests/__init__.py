@@ -1,1 +1,1 @@
-"""Requests of operations: parameters, bodies and credentials, over HTTP or in process."""
+"""Requests of operations: parameters, bodies, credentials and transports."""

@@ -1,7 +1,7 @@
-"""What a server wants to see before it answers: the document's security schemes, filled with the project's secrets.
+"""Credentials of requests: the document's security schemes, the project's secrets.
 
-Secrets come from the project alone, by a mapping or by a function of the call; what the caller came with is never
-passed on. They stand in no schema, no error, no log and no `repr`.
+Secrets come only from the project, as a mapping or a function of the call. Credentials of the caller are never passed
+on. Secrets appear in no schema, error, log or `repr`.
 """
 
 import base64
@@ -22,30 +22,30 @@ from mcp_django.server.calls.callables import run
 from mcp_django.server.context.context import Context
 
 SHORTEST = 6
-"""Characters of a secret that is looked for in what a server says."""
+"""Minimum characters of a secret to redact in texts of a server."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """One security scheme."""
+    """A security scheme of a document."""
 
     key: str
-    """How the document calls it."""
+    """Name of the scheme in the document."""
     kind: str
-    """"query", "header", "cookie", "basic", "bearer", or "" for one that only a client of httpx's can do."""
+    """Place: "query", "header", "cookie", "basic", "bearer", or "" if unsupported."""
     name: str = ""
-    """Of the parameter, the header or the cookie."""
+    """Name of the parameter, header or cookie."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """A request with credentials."""
+    """A request with credentials, and its secrets."""
 
     request: Outgoing
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
     def cleaned(self, text: str) -> str:
-        """A text of the server's, which may have repeated what it was sent."""
+        """Redact the secrets in a text of the server, which may repeat the request."""
         for secret in self.secrets:
             if len(secret) >= SHORTEST:
                 text = text.replace(secret, "…")
@@ -53,15 +53,17 @@ class Filled:
 
 
 class Credentials:
-    """The secrets of a toolset."""
+    """The secrets of a toolset, by security scheme."""
 
     __slots__ = ("_given", "_takes", "schemes")
 
     def __init__(self, given: Any, schemes: Mapping[str, Scheme], where: str) -> None:
-        """`given` is a mapping of secrets by scheme, a function of the Context that returns one, or a single secret; or
-        a function of the Context and a scheme's name that returns its secret; None for none.
+        """Accept the `credentials` option of a toolset.
 
-        Raises DeclarationError for a scheme that the document does not know.
+        `option` is a mapping of secrets by scheme, or None. It may also be a function of the Context that returns a
+        mapping or a single secret, or a function of the Context and a scheme's name that returns its secret.
+
+        Raises DeclarationError for a scheme that the document does not define.
         """
         self.schemes, self._given = schemes, given
         self._takes = 0
@@ -84,12 +86,13 @@ class Credentials:
     async def fill(
         self, request: Outgoing, alternatives: Sequence[Sequence[str]], ctx: Context, *, must: bool = True
     ) -> Filled:
-        """The request with what the first alternative wants that all secrets are there for.
+        """Add the credentials of the first alternative with a secret for each scheme.
 
-        Raises ToolError where the project gives credentials, but not these to this caller, and there `must` be some.
+        Raises ToolError if `is_required` and the project has no matching secrets for this caller.
         """
         if self._given is None or not alternatives:
             return Filled(request)
+
         known: dict[str, Any] = {}
         everything = await self._everything(ctx)
         for names in alternatives:
@@ -102,7 +105,7 @@ class Credentials:
         if not must or any(not names for names in alternatives):
             return Filled(request)
         wanted = " or ".join(" and ".join(names) for names in alternatives)
-        raise ToolError(f"There are no credentials for you here: it takes {wanted}")
+        raise ToolError(f"Missing credentials: this operation needs {wanted}")
 
     async def _everything(self, ctx: Context) -> Any:
         if self._takes == 1:
@@ -141,7 +144,7 @@ class Credentials:
 
 
 def schemes_of(root: Mapping[str, Any], references: References, where: str) -> dict[str, Scheme]:
-    """The security schemes of a document."""
+    """Read the security schemes of a document."""
     components = root.get("components")
     entries = components.get("securitySchemes") if isinstance(components, Mapping) else None
     found: dict[str, Scheme] = {}
@@ -154,12 +157,15 @@ def schemes_of(root: Mapping[str, Any], references: References, where: str) -> d
 
 
 def alternatives_of(operation: Operation) -> list[list[str]]:
-    """The schemes that an operation wants: one of these, each of them whole. Empty where it wants none."""
+    """List the alternative groups of schemes that an operation accepts.
+
+    Empty if the operation needs no credentials.
+    """
     return [list(entry) for entry in operation.security if isinstance(entry, Mapping)]
 
 
 def own_parameters(names: Iterable[Sequence[str]], schemes: Mapping[str, Scheme]) -> set[tuple[str, str]]:
-    """The places of parameters that are credentials, whatever else the document calls them: (place, name)."""
+    """List the parameters that carry credentials, as (place, name)."""
     found = [schemes[name] for group in names for name in group if name in schemes]
     return {(one.kind, one.name.lower()) for one in found if one.kind in ("query", "header", "cookie")}
 

@@ -1,7 +1,7 @@
-"""The way over HTTP, and the one door to httpx of this package.
+"""HTTP transport of operations; the only module of this package that uses httpx.
 
-Requests go to the base URL and nowhere else: redirects are followed on the same origin only, the environment has no
-part in it, and no cookie is kept, so that nothing of one caller comes with the request of another.
+Requests go only to the base URL. Redirects are followed on the same origin, the environment is ignored, and cookies are
+not stored, so that no state of one caller reaches the request of another.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ try:
     import httpx
 except ImportError as missing:
     raise ImportError(
-        "documents of OpenAPI need httpx; install it with pip install 'mcp-django-channels[openapi]'"
+        "OpenAPI documents need httpx; install it with pip install 'mcp-django-channels[openapi]'"
     ) from missing
 
 logger = logging.getLogger("mcp_django.providers")
@@ -33,7 +33,7 @@ Loop = asyncio.AbstractEventLoop
 
 
 class Web:
-    """Requests to one base URL."""
+    """Sends requests to one base URL."""
 
     is_remote = True
 
@@ -48,10 +48,12 @@ class Web:
         max_size: int,
         redirects: int = 0,
     ) -> None:
-        """`client` is the project's own, or a function that makes one for each event loop. `timeout` is in seconds for
-        all of a request, `max_size` in bytes of a decoded answer.
+        """Set the base URL and the limits.
 
-        Raises DeclarationError for what is no base URL.
+        `client` is the project's client, or a function that creates one for each event loop. `timeout` is the total
+        seconds of a request, `max_size` the maximum bytes of a decoded answer.
+
+        Raises DeclarationError for an invalid base URL.
         """
         self._base = base_of(base_url, where)
         self._client, self._auth = client, auth
@@ -62,7 +64,7 @@ class Web:
             _hide_queries()
 
     async def send(self, request: Outgoing, ctx: Context) -> Reply:
-        """The answer. Raises ToolError."""
+        """Send a request and return the answer. Raises ToolError."""
         seconds = request.timeout or self._timeout
         try:
             async with asyncio.timeout(seconds):
@@ -78,10 +80,10 @@ class Web:
             raise ToolError("The server cannot be reached") from None
 
     async def open(self) -> None:
-        """Nothing is opened before it is needed."""
+        """Return at once: connections are opened on demand."""
 
     async def close(self) -> None:
-        """Close the connections of this loop."""
+        """Close the connections of the running loop."""
         found = self._open.pop(asyncio.get_running_loop(), None)
         if found is not None:
             await found.aclose()
@@ -111,19 +113,19 @@ class Web:
             headers.append(("Cookie", outgoing.cookie_line))
         if outgoing.body.content_type:
             headers.append(("Content-Type", outgoing.body.content_type))
-        own = {name.lower(): (name, value) for name, value in headers}  # the last of a name is the one
+        own = {name.lower(): (name, value) for name, value in headers}  # The last header of a name wins.
         return httpx.Request(
             outgoing.method,
             url,
             headers=[(name.encode(), value.encode()) for name, value in own.values()] + [(b"Accept-Encoding", b"gzip")],
             content=outgoing.body.content if outgoing.body.content_type else None,
-            extensions={"timeout": dict.fromkeys(("connect", "read", "write", "pool"))},  # `send` has one for all
+            extensions={"timeout": dict.fromkeys(("connect", "read", "write", "pool"))},  # `send` sets a total timeout.
         )
 
     async def _ask(self, request: httpx.Request) -> Reply:
         way = self._way()
         if isinstance(way, httpx.AsyncClient):
-            # What the project's client adds by itself: its headers, its parameters, its cookies, its auth.
+            # Merge the headers, parameters, cookies and auth of the project's client.
             merged = way.build_request(
                 request.method,
                 request.url,
@@ -138,7 +140,7 @@ class Web:
         return await self._authorized(way, request, self._auth)
 
     async def _authorized(self, way: httpx.AsyncBaseTransport, request: httpx.Request, auth: httpx.Auth) -> Reply:
-        """Send what an `httpx.Auth` makes of a request, until it is content."""
+        """Send the requests of an `httpx.Auth` flow until it is finished."""
         flow = auth.async_auth_flow(request)
         try:
             sent = await anext(flow)
@@ -167,8 +169,10 @@ class Web:
             await response.aclose()
 
     def _way(self) -> httpx.AsyncBaseTransport | httpx.AsyncClient:
-        """The connections of this loop. Without a client of the project's that is a transport alone: it has no
-        cookies, follows nothing, and logs no URLs.
+        """Return the connections of the running loop.
+
+        Without a client of the project this is a plain transport: it has no cookies, follows no redirects, and logs no
+        URLs.
         """
         loop = asyncio.get_running_loop()
         found = self._open.get(loop)
@@ -182,20 +186,20 @@ class Web:
             if isinstance(found, httpx.AsyncClient):
                 found.cookies.jar.set_policy(_NoCookies())
             if found is self._client:
-                return found  # whose it is, who closes it
+                return found  # The project closes its own client.
             self._open[loop] = found
         return found
 
 
 class _NoCookies(http.cookiejar.DefaultCookiePolicy):
-    """Sends what the project put in a jar, and keeps nothing that a server sets."""
+    """Sends cookies that the project put into a jar, and stores none of a server."""
 
     def set_ok(self, cookie: Any, request: Any) -> bool:
         return False
 
 
 class _Unqueried(logging.Filter):
-    """httpx logs URLs, and some APIs have their keys there."""
+    """Removes queries from the URLs in httpx's logs, because some APIs put keys there."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if isinstance(record.args, tuple):
@@ -213,22 +217,25 @@ def _hide_queries() -> None:
 
 
 def base_of(url: str, where: str) -> httpx.URL:
-    """The base URL. Raises DeclarationError unless it is http or https, with a host and nothing after its path."""
+    """Parse a base URL.
+
+    Raises DeclarationError unless it is an http or https URL with a host, and without login, query and fragment.
+    """
     try:
         found = httpx.URL(url)
     except (httpx.InvalidURL, TypeError, ValueError):
-        raise DeclarationError(f"{where}: {str(url)[:200]!r} is no URL") from None
+        raise DeclarationError(f"{where}: {str(url)[:200]!r} is an invalid URL") from None
     if found.scheme not in ("http", "https") or not found.host:
         raise DeclarationError(f"{where}: base_url is an http or https URL with a host, not {str(url)[:200]!r}")
     if found.userinfo:
-        raise DeclarationError(f"{where}: base_url holds a login; give it as credentials")
+        raise DeclarationError(f"{where}: base_url contains a login; give it as credentials")
     if found.query or found.fragment:
         raise DeclarationError(f"{where}: base_url has a query or a fragment; leave it out")
     return found
 
 
 def is_auth(value: Any) -> bool:
-    """Is it one of httpx's ways to authenticate?"""
+    """Return True for an httpx.Auth."""
     return isinstance(value, httpx.Auth)
 
 

@@ -1,10 +1,9 @@
-"""The way to views of this project: no HTTP, no hop, the same process.
+"""View transport of operations: call views of this project in the same process.
 
-A view gets a request of its own, as the call's principal: `request.user` is the principal's user, and nothing that the
-caller came with is passed on. Nobody is logged in by a cookie, so no CSRF token is asked for. MIDDLEWARE has seen the
-call that this is a part of, and does not run again; what it put on that call's request is on this one, too.
-ATOMIC_REQUESTS holds as Django has it. A view that finds out by itself who asks, by a token, finds none but what
-`credentials=` gives it.
+A view gets its own request with the user of the call's principal. Nothing else of the caller is passed on. No cookie
+logs in, so CSRF tokens are not required. MIDDLEWARE has processed the outer call and does not run again; attributes
+that it set on the outer request are copied. ATOMIC_REQUESTS applies as in Django. A view that authenticates by a token
+finds only the values of `credentials=`.
 """
 
 from collections.abc import AsyncIterable, Callable, Iterable
@@ -24,11 +23,11 @@ from mcp_django.schema import DeclarationError
 from mcp_django.server.context.context import Context
 
 View = Callable[..., Any]
-_ROUTED = "The request leads to no view of its own: a value in its path means something else here"
+_ROUTED = "The request reaches another view: change the values in its path"
 
 
 class Inside:
-    """Requests to views of the URLconf that is active."""
+    """Sends requests to views of the active URLconf."""
 
     is_remote = False
 
@@ -41,14 +40,19 @@ class Inside:
         max_size: int,
         prepare: Callable[[View], View] = lambda view: view,
     ) -> None:
-        """The document's paths are below the path `root`, or the URL that is `named` so. `namespace` is one that views
-        must be in. `prepare` takes a view and gives the one that is called. `max_size` is in bytes of an answer.
+        """Set the place of the API in the URLconf.
+
+        The document's paths are below the path `root`, or below the URL named `url_name`. Views must be in `namespace`,
+        if given. `prepare` wraps each view before its call. `max_size` is the maximum bytes of an answer.
         """
         self._root, self._named, self._namespace = root.rstrip("/"), named, namespace
         self._max_size, self._prepare = max_size, prepare
 
     async def send(self, request: Outgoing, ctx: Context) -> Reply:
-        """What the view answers. Raises ToolError for an answer that is too large, and what is a bug of the view's."""
+        """Call the view and return its answer.
+
+        Raises ToolError for an answer that is too large, and the exceptions of a faulty view.
+        """
         run = ctx.server.executor.run
         begun = await run(self._begin, request, ctx)
         if isinstance(begun, Reply):
@@ -65,23 +69,26 @@ class Inside:
             await run(close, None, made)
 
     def check(self, where: str) -> None:
-        """Is the API in the URLconf? Raises DeclarationError."""
+        """Check that the API is in the URLconf. Raises DeclarationError."""
         try:
             self._below()
         except NoReverseMatch:
             raise DeclarationError(
-                f"{where}: the URL {self._named!r} is not in the URLconf, or takes arguments; say root=, the path "
+                f"{where}: the URL {self._named!r} is not in the URLconf, or takes arguments; set root= to the path "
                 "of the API"
             ) from None
 
     async def open(self) -> None:
-        """There is nothing to open."""
+        """Return at once: a view needs no connection."""
 
     async def close(self) -> None:
-        """There is nothing to close."""
+        """Return at once: a view needs no connection."""
 
     def _begin(self, outgoing: Outgoing, ctx: Context) -> Reply | tuple[View, HttpRequest, ResolverMatch]:
-        """The reply of a plain view; an async one with its request, to be awaited on the loop."""
+        """Call a sync view and return its reply; return an async view with its request.
+
+        The caller awaits an async view on the loop.
+        """
         path = self._below() + unquote(outgoing.path)
         try:
             match = get_resolver(get_urlconf()).resolve(path)
@@ -112,7 +119,7 @@ class Inside:
         return f"/{found.removeprefix(get_script_prefix()).strip('/')}".rstrip("/")
 
     def _is_meant(self, match: ResolverMatch, outgoing: Outgoing) -> bool:
-        """Has every value gone where it was meant for, and not become a part of the route?"""
+        """Return True if each path argument reached the view as a value."""
         if self._namespace and self._namespace not in match.namespaces:
             return False
         captured = [*(getattr(match, "captured_kwargs", None) or {}).values(), *match.args]
@@ -143,7 +150,7 @@ class Inside:
             return user
 
         made.user, made.auser = user, auser
-        made._dont_enforce_csrf_checks = True  # Django's own word for requests that no browser makes
+        made._dont_enforce_csrf_checks = True  # Django's attribute for requests that no browser makes.
         return cast("HttpRequest", made)
 
     def _read(self, response: Any, made: HttpRequest) -> Reply:
@@ -186,7 +193,7 @@ def _is_streamed_async(response: Any) -> bool:
 
 
 def _refused(problem: Exception, made: HttpRequest) -> Reply:
-    """What Django would have answered. Raises what is a bug, or meant for the caller already."""
+    """Build the reply that Django would send for an exception; re-raise others."""
     close(None, made)
     found = refusal(problem)
     if found is None:

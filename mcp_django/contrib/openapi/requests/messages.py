@@ -1,4 +1,4 @@
-"""A request and its answer, whichever way they go: over HTTP, or to a view of this project."""
+"""Requests and replies of operations, independent of their transport."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,21 +11,21 @@ from mcp_django.server.context.context import Context
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Outgoing:
-    """A request. It may hold credentials, so it does not show what it holds."""
+    """A request. Its `repr` is disabled because it may contain credentials."""
 
     method: str
     path: str
-    """Encoded, below the base URL: "/pets/a%2Fb"."""
+    """Encoded path below the base URL: "/pets/a%2Fb"."""
     query: Sequence[tuple[str, str]] = ()
-    """Encoded names and values."""
+    """Encoded pairs of names and values."""
     headers: Sequence[tuple[str, str]] = ()
     cookies: Pairs = field(default_factory=list)
-    """Encoded values."""
+    """Pairs with encoded values."""
     body: Content = field(default_factory=Content)
     arguments: Mapping[str, str] = field(default_factory=dict)
-    """What the path was filled with, not encoded."""
+    """Path arguments by name, not encoded."""
     timeout: float | None = None
-    """Seconds that it may take; None for as long as all may."""
+    """Seconds for this request; None for the transport's default."""
 
     @property
     def query_string(self) -> str:
@@ -33,17 +33,17 @@ class Outgoing:
 
     @property
     def cookie_line(self) -> str:
-        """The header Cookie; "" without cookies."""
+        """Value of the header Cookie; "" without cookies."""
         return "; ".join(f"{name}={value}" for name, value in self.cookies)
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer in full."""
+    """A complete reply."""
 
     status: int
     headers: Mapping[str, str]
-    """Names in lower case."""
+    """Values by lower-case name."""
     body: bytes = b""
 
     def header(self, name: str) -> str:
@@ -51,16 +51,19 @@ class Reply:
 
 
 class Transport(Protocol):
-    """A way for requests."""
+    """Sends requests of operations."""
 
     is_remote: bool
-    """Does it lead out of this process?"""
+    """True if requests leave this process."""
 
     async def send(self, request: Outgoing, ctx: Context) -> Reply:
-        """The answer, whatever its status. Raises ToolError, in words for the model, where there is none."""
+        """Send a request and return the reply with any status.
+
+        Raises ToolError, with a text for the model, if there was no reply.
+        """
 
     async def open(self) -> Any:
-        """Called on each event loop that requests come from."""
+        """Prepare for requests; called on each event loop."""
 
     async def close(self) -> None:
-        """The loop serves no more calls."""
+        """Release the resources of the running loop."""

@@ -1,8 +1,8 @@
-"""One operation: what it takes as arguments, and the request that these make.
+"""Operation plan: the arguments of an operation, and the request built from them.
 
-Arguments have the names of the parameters. Where two places have the same name, the first of path, query, header,
-cookie and body keeps it, and the others are called after their place: `query_id`, `body_id`. The members of a body
-that is an object with known members are arguments by themselves; any other body is one argument, `body`.
+Arguments have the names of the parameters. If several places use the same name, the first of path, query, header,
+cookie and body keeps it. The others get their place as a prefix: `query_id`, `body_id`. The members of an object body
+with known members become arguments. Any other body is one argument, `body`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,20 +26,20 @@ BODY = "body"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """How the arguments of one operation make a request."""
+    """Maps the arguments of one operation to a request."""
 
     operation: Operation
     template: PathTemplate
     parameters: Mapping[str, Parameter]
-    """By the names of the arguments."""
+    """Parameters by argument name."""
     body: Body | None = None
     members: Mapping[str, str] | None = None
-    """Argument → member of the body, where that is spread; None where it is one argument."""
+    """Body members by argument name; None if the body is one argument."""
     whole: str = ""
-    """The argument that is the body."""
+    """Name of the argument with the whole body."""
 
     def request(self, arguments: Mapping[str, Any]) -> Outgoing:
-        """The request. Raises ArgumentError for what cannot be written."""
+        """Build the request. Raises ArgumentError for values that cannot be encoded."""
         path: dict[str, str] = {}
         plain: dict[str, str] = {}
         query: Pairs = []
@@ -50,7 +50,7 @@ class Plan:
                 continue
             value = arguments[argument]
             if value is None and parameter.place != "path":
-                continue  # there is no way to write null, so it is left out
+                continue  # Null cannot be encoded, so it is omitted.
             match parameter.place:
                 case "path":
                     path[parameter.name] = parameter.segment(value)
@@ -83,12 +83,12 @@ class Plan:
         return body.written(given)
 
     def schema(self, references: References, where: str) -> tuple[Schema, Checker]:
-        """The JSON Schema of the arguments, as much of it as may be served. Raises DeclarationError."""
+        """Build the JSON Schema of the arguments. Raises DeclarationError."""
         for made in tellings(lambda levels: self._schema(Schemas(references, given=True, levels=levels, where=where))):
             try:
                 return made, check_schema(made, where)
             except DeclarationError:
-                continue  # too entangled: told less deep
+                continue  # Too complex: try fewer levels.
         made = self._bare()
         return made, check_schema(made, where)
 
@@ -127,12 +127,12 @@ class Arguments:
         self.schema, self._checker = schema, checker
 
     def check(self, arguments: dict[str, Any]) -> None:
-        """Raises ArgumentError for arguments that the schema does not allow."""
+        """Raise ArgumentError for arguments that the schema rejects."""
         if not self._checker.is_valid(arguments):
             raise ArgumentError(self._checker.problems(arguments))
 
     def convert(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The arguments as one argument of the handler."""
+        """Wrap the arguments into one argument of the handler."""
         return {"arguments": arguments}
 
 
@@ -144,8 +144,10 @@ def plan_of(
     without: Iterable[tuple[str, str]] = (),
     others: Sequence[str] = (),
 ) -> Plan:
-    """The plan of an operation. `without` are the places of its credentials, `others` the paths of other operations
-    with its method.
+    """Build the plan of an operation.
+
+    `credential_parameters` are the parameters with credentials, which are not arguments. `other_paths` are the paths of
+    other operations with the same method.
 
     Raises DeclarationError.
     """

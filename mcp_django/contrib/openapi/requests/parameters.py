@@ -1,8 +1,7 @@
-"""Arguments into the parts of a request: path, query, headers and cookies, in the styles of OpenAPI (Parameter Object,
-Style Values; where that is silent, RFC 6570).
+"""Parameter encoding: path, query, headers and cookies in the styles of OpenAPI.
 
-A value stays where it belongs whatever it holds: in its segment of the path, in its pair of the query, in its line of
-the headers. What could not be written so is refused.
+Source: OpenAPI, Parameter Object, Style Values; RFC 6570 for cases not covered there. A value can never leave its path
+segment, its pair of the query, or its header. Values that cannot be encoded this way are rejected.
 """
 
 import re
@@ -22,9 +21,9 @@ _STYLES = {
     "header": ("simple",),
     "cookie": ("form",),
 }
-"""The styles of each place, its default first."""
+"""Styles of each place, the default first."""
 _RESERVED = ":/?@!$'()*,;[]"
-"""What `allowReserved` leaves as it is: not "&", "=", "#", "+" and "%", which would end a value or change it."""
+"""Characters that `allowReserved` keeps; "&=#+%" would end or change a value."""
 _COOKIE = "!#$&'()*+/:<=>?@[]^`{|}~"
 _PATH = "/:@!$&'()*+,;=~%"
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -48,30 +47,30 @@ _NOT_A_PARAMETER = frozenset(
     | {"x-http-method", "x-http-method-override", "x-method-override", "x-original-url", "x-rewrite-url"}
 )
 _NOT_A_PARAMETER_FROM = ("x-forwarded", "x-auth-request-", "x-remote-", "x-authenticated-")
-"""Headers that are the sender's own, or a gateway's that says who asks from where, whatever a document says."""
+"""Headers that only the client or a gateway may set, in spite of the document."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter of an operation."""
+    """A parameter of an operation."""
 
     name: str
     place: str
     schema: Any
-    """As the document has it."""
+    """Schema as in the document."""
     is_required: bool = False
     style: str = "form"
     explode: bool = True
     reserved: bool = False
-    """Do characters with a meaning in URLs stay as they are?"""
+    """True if characters with a meaning in URLs stay unencoded."""
     is_json: bool = False
-    """Is the value written as JSON?"""
+    """True if the value is encoded as JSON."""
     description: str = ""
     is_deprecated: bool = False
     examples: tuple[Any, ...] = ()
 
     def pairs(self, value: Any) -> Pairs:
-        """The pairs of a query string, a form or a cookie, encoded. A list without items has none."""
+        """Encode the pairs of a query, form or cookie. An empty list has none."""
         if self.is_json:
             return [(_encoded(self.name), self._encoded(_json(value)))]
         name = _encoded(self.name)
@@ -90,7 +89,7 @@ class Parameter:
         return [(name, self._encoded(plain_text(value)))]
 
     def segment(self, value: Any) -> str:
-        """The text in the place of `{name}`. Raises ArgumentError for what has no place in a segment."""
+        """Encode the value of `{name}` in a path. Raises ArgumentError."""
         if self.is_json:
             return _encoded(_json(value))
         name = _encoded(self.name)
@@ -112,7 +111,7 @@ class Parameter:
         return f";{name}={written}" if self.style == "matrix" else prefix + written
 
     def line(self, value: Any) -> str:
-        """The value of a header. Raises ArgumentError for control characters, which would end its line."""
+        """Encode a header value. Raises ArgumentError for control characters."""
         if self.is_json:
             written = _json(value)
         elif isinstance(value, Mapping):
@@ -123,7 +122,7 @@ class Parameter:
         else:
             written = plain_text(value)
         if _CONTROL.search(written):
-            raise ArgumentError(f"{self.name}: control characters, such as ends of lines, are not allowed in a header")
+            raise ArgumentError(f"{self.name}: control characters, such as line breaks, are not allowed in a header")
         return written.strip()
 
     def _encoded(self, text: str) -> str:
@@ -138,14 +137,14 @@ class Parameter:
 
 
 def parameter_of(entry: Mapping[str, Any], where: str) -> Parameter | None:
-    """The parameter of a Parameter Object, its references followed; None for headers that are not the caller's to set.
+    """Read a Parameter Object with resolved references; None for forbidden headers.
 
     Raises DeclarationError.
     """
     name, place = entry["name"], entry["in"]
     if place in ("header", "cookie") and not TOKEN.fullmatch(name):
-        raise DeclarationError(f"{where}: {name[:60]!r} is no name of a {place}")
-    plain = name.lower().replace("_", "-")  # servers take one for the other
+        raise DeclarationError(f"{where}: {name[:60]!r} is an invalid name of a {place}")
+    plain = name.lower().replace("_", "-")  # Servers treat both spellings as equal.
     if place == "header" and (plain in _NOT_A_PARAMETER or plain.startswith(_NOT_A_PARAMETER_FROM)):
         return None
     schema, is_json = entry.get("schema", {}), False
@@ -157,7 +156,9 @@ def parameter_of(entry: Mapping[str, Any], where: str) -> Parameter | None:
     styles = _STYLES[place]
     style = entry.get("style", styles[0])
     if style not in styles:
-        raise DeclarationError(f"{where}: {name!r} in the {place} has the style {str(style)[:40]!r}, which it cannot")
+        raise DeclarationError(
+            f"{where}: {name!r} in the {place} has the style {str(style)[:40]!r}, which is not allowed there"
+        )
     explode = entry.get("explode")
     return Parameter(
         name=name,
@@ -175,7 +176,7 @@ def parameter_of(entry: Mapping[str, Any], where: str) -> Parameter | None:
 
 
 def _examples(entry: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The values of a Parameter Object's examples."""
+    """Return the example values of a Parameter Object."""
     if "example" in entry:
         return (entry["example"],)
     named = entry.get("examples")
@@ -184,32 +185,35 @@ def _examples(entry: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 class PathTemplate:
-    """The path of an operation, which is filled in by arguments that stay in their segments."""
+    """The path template of an operation; its arguments cannot leave their segments."""
 
     def __init__(self, text: str, others: Iterable[str] = ()) -> None:
-        """`others` are the paths of other operations with the same method. Raises DeclarationError."""
+        """Parse the path. Raises DeclarationError.
+
+        `other_paths` are the paths of other operations with the same method.
+        """
         if any(segment in (".", "..") for segment in unquote(text).split("/")):
-            raise DeclarationError(f"{text!r} is no path of an operation: it holds '.' or '..'")
+            raise DeclarationError(f"{text!r} is an invalid path of an operation: it has a segment '.' or '..'")
         self.text = text
         self.names = _EXPRESSION.findall(text)
         self._segments = _literal(text).split("/")
         self._taken = [rival for other in others if other != text and (rival := self._rival(other)) is not None]
 
     def filled(self, values: Mapping[str, str]) -> str:
-        """The path with encoded values. Raises ArgumentError for one that would be another path."""
+        """Fill in encoded values. Raises ArgumentError if the result is another path."""
         for name in self.names:
             if not values.get(name):
                 raise ArgumentError(f"{name}: must not be empty, because it is a part of the path")
         segments = [_EXPRESSION.sub(lambda match: values[match[1]], segment) for segment in self._segments]
         for segment, template in zip(segments, self._segments, strict=True):
             if segment != template and _is_step(segment):
-                raise ArgumentError("A part of the path must not be '.' or '..', or hold one between slashes")
+                raise ArgumentError("A part of the path must not be '.' or '..', or contain one between slashes")
         if any(_fits(segments, rival) for rival in self._taken):
             raise ArgumentError("These values make the path of another operation")
         return "/".join(segments)
 
     def _rival(self, other: str) -> list[str | None] | None:
-        """The segments of a path that is more concrete than this one, None for a variable (OpenAPI, Paths Object)."""
+        """Return the segments of a more concrete path (OpenAPI, Paths Object), or None."""
         theirs = _literal(other).split("/")
         if len(theirs) != len(self._segments):
             return None
@@ -222,7 +226,7 @@ class PathTemplate:
 
 
 def _literal(path: str) -> str:
-    """A path with what stands between its variables as URLs have it."""
+    """Encode the literal parts of a path, and keep its variables."""
     pieces = _EXPRESSION.split(path)
     return "".join(f"{{{piece}}}" if odd % 2 else quote(piece, safe=_PATH) for odd, piece in enumerate(pieces))
 
@@ -232,8 +236,9 @@ def _fits(segments: list[str], rival: list[str | None]) -> bool:
 
 
 def _is_step(segment: str) -> bool:
-    """Would something that decodes the path walk up by this, however often it does so? A backslash counts as a slash;
-    what follows a ";" is a parameter to some, who take it away.
+    """Return True if repeated decoding may turn the segment into "." or "..".
+
+    A backslash counts as a slash. Some servers remove the text after ";" as a parameter.
     """
     plain = ""
     while segment != plain:
@@ -242,7 +247,7 @@ def _is_step(segment: str) -> bool:
 
 
 def _deep(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
-    """The pairs of `deepObject`: keys in brackets, a list as the same key several times."""
+    """Yield the pairs of `deepObject`: keys in brackets, lists as repeated keys."""
     if depth > 8:
         raise ArgumentError("nested too deeply for a query string")
     if isinstance(value, Mapping):
@@ -263,7 +268,7 @@ def _encoded(text: str) -> str:
 
 
 def plain_text(value: Any) -> str:
-    """A single value. What has an inside of its own is written as JSON."""
+    """Convert a single value to text; objects and lists become JSON."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if value is None:

@@ -1,5 +1,6 @@
-"""The body of a request, in the one of its media types that tells most: JSON, a form with or without files, text, or
-bytes. Files and bytes are given in base64.
+"""Request bodies: JSON, forms with or without files, text, or bytes.
+
+The most expressive media type of the document is used. Files and bytes are passed in base64.
 """
 
 import base64
@@ -20,7 +21,7 @@ JSON, FORM, MULTIPART = "application/json", "application/x-www-form-urlencoded",
 BYTES = "application/octet-stream"
 _TEXTS = ("application/xml", "application/yaml", "application/graphql", "application/javascript")
 MAX_FILE = 16 * 1024 * 1024
-"""Bytes of one file."""
+"""Maximum bytes of one file."""
 FILE: Schema = {
     "type": ["string", "object"],
     "description": "A file: its bytes in base64, or these as content, with a name and a content_type.",
@@ -37,7 +38,7 @@ _BYTES: Schema = {"type": "string", "contentEncoding": "base64", "description": 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a request carries."""
+    """Encoded body of a request."""
 
     content: bytes = b""
     content_type: str = ""
@@ -45,28 +46,28 @@ class Content:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Body:
-    """The body of an operation: what may be given, and how that is written."""
+    """The body of an operation: its schema and its encoding."""
 
     media_type: str
     schema: Any
-    """As the document has it."""
+    """Schema as in the document."""
     encoding: Mapping[str, Any]
     is_required: bool
     description: str = ""
     members: Mapping[str, Any] | None = None
-    """The schemas of the members of an object that has these alone, and is spread over the arguments; else None."""
+    """Schemas of the members that become arguments; None if the body is one argument."""
     required: tuple[str, ...] = ()
-    """The members that must be there, if there is a body."""
+    """Members that are required if there is a body."""
     files: frozenset[str] = frozenset()
-    """The members of a multipart form that are files, or lists of files."""
+    """Members of a multipart form that are files, or lists of files."""
 
     @property
     def kind(self) -> str:
-        """How it is written: "json", "form", "multipart", "text" or "bytes"."""
+        """Encoding: "json", "form", "multipart", "text" or "bytes"."""
         return _kind(self.media_type)
 
     def member(self, name: str, schemas: Schemas) -> Schema:
-        """What may be given for one member."""
+        """Build the schema of the argument for one member."""
         assert self.members is not None
         schema = self.members[name]
         if name not in self.files:
@@ -76,7 +77,7 @@ class Body:
         return {"type": "array", "items": FILE, **about} if is_list else {**FILE, **_described(about)}
 
     def whole(self, schemas: Schemas) -> Schema:
-        """What may be given for a body that is one argument."""
+        """Build the schema of a body that is one argument."""
         if self.kind == "bytes":
             return dict(_BYTES)
         if self.kind == "text":
@@ -85,7 +86,7 @@ class Body:
         return {**made, "description": self.description} if self.description and "description" not in made else made
 
     def written(self, value: Any) -> Content:
-        """The body that holds a value. Raises ArgumentError for what is no base64."""
+        """Encode a value as the body. Raises ArgumentError for invalid base64."""
         plain = self.media_type if "*" not in self.media_type else ""
         match self.kind:
             case "json":
@@ -96,14 +97,14 @@ class Body:
                 plain = plain or "text/plain"
                 return Content(str(value).encode(), plain if "charset" in plain else f"{plain}; charset=utf-8")
         if not isinstance(value, Mapping):
-            raise ArgumentError("body: must be an object, which a form is written from")
+            raise ArgumentError("body: must be an object, because it is encoded as a form")
         if self.kind == "form":
             pairs = [pair for name, item in value.items() for pair in self._field(name).pairs(item)]
             return Content("&".join(f"{name}={text}" for name, text in pairs).encode(), FORM)
         return self._multipart(value)
 
     def _field(self, name: str) -> Parameter:
-        """How a form writes a member (Encoding Object)."""
+        """Build the parameter that encodes a form member (Encoding Object)."""
         said = self.encoding.get(name)
         said = said if isinstance(said, Mapping) else {}
         style = said.get("style", "form")
@@ -133,7 +134,7 @@ class Body:
 
 
 def body_of(entry: Any, references: References, where: str) -> Body | None:
-    """The body of a Request Body Object; None where there is none. Raises DeclarationError."""
+    """Read a Request Body Object; None without a body. Raises DeclarationError."""
     if entry is None:
         return None
     found = references.resolved(entry, where)
@@ -177,7 +178,7 @@ def _kind(media_type: str) -> str:
 
 
 def _parts(schema: Any, references: References, where: str, depth: int = 0) -> list[dict[str, Any]] | None:
-    """The schemas that together say which members an object has; None where that is not all there is to it."""
+    """Collect the schemas that define an object's members; None if other rules apply."""
     if not isinstance(schema, Mapping) or depth > 8:
         return None
     found = references.resolved(schema, where)
@@ -208,7 +209,7 @@ def _names(value: Any) -> list[str]:
 
 
 def _is_file(schema: Any, references: References, where: str) -> bool:
-    """Is it bytes, or a list of such (OpenAPI, Considerations for File Uploads)?"""
+    """Return True for bytes, or a list of them (OpenAPI, File Uploads)."""
     found = references.resolved(schema, where) if isinstance(schema, Mapping) else {}
     if found.get("type") == "array" and isinstance(found.get("items"), Mapping):
         found = references.resolved(found["items"], where)
@@ -223,7 +224,7 @@ def _described(about: Schema) -> Schema:
 
 
 def _pieces(name: str, value: Any, *, is_file: bool, stated: str) -> Iterator[tuple[str, bytes]]:
-    """The parts of a multipart form for one member: the rest of their heads, and what they hold."""
+    """Yield the parts of a multipart form for one member: rest of the header, content."""
     if isinstance(value, list):
         for item in value:
             yield from _pieces(name, item, is_file=is_file, stated=stated)
@@ -249,7 +250,7 @@ def _decoded(value: Any, name: str) -> bytes:
 
 
 def _quoted(text: str) -> str:
-    """As browsers write it (WHATWG HTML, multipart/form-data)."""
+    """Escape a name as browsers do (WHATWG HTML, multipart/form-data)."""
     return text.replace("\r", "%0D").replace("\n", "%0A").replace('"', "%22").replace("\\", "%5C").replace("\0", "")
 
 
