@@ -101,6 +101,7 @@ class HTTPProvider(Provider):
             raise DeclarationError(f"{type(self).__name__}: paths is a list of relative paths")
         if not base_url.endswith("/") or "?" in base_url or "#" in base_url:
             raise DeclarationError(f"{type(self).__name__}: base_url must end with a slash, without query and fragment")
+
         self._source = _Source(
             type(self),
             base_url,
@@ -191,11 +192,13 @@ class _Source:
         except (Refused, Failed) as problem:
             logger.warning("A resource could not be fetched, because %s", problem, exc_info=problem.__cause__)
             raise InternalError(f"The resource could not be fetched, because {problem}") from None
+
         if found.status in ABSENT:
             return None
         if not 200 <= found.status < 300:
             logger.warning("A resource could not be fetched: the status is %d", found.status)
             raise InternalError(f"The resource could not be fetched, because its server answered {found.status}")
+
         mime_type = mime_type or found.mime_type
         return contents_of(found.body, mime_type, found.charset)
 

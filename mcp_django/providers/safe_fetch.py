@@ -169,6 +169,7 @@ class Fetcher:
                 "timeout": dict.fromkeys(("connect", "read", "write", "pool"), self._timeout),
             },
         )
+
         async with self._transport() as transport:
             response = await transport.handle_async_request(request)
             response.request = request

@@ -94,6 +94,7 @@ def build_duplexes(server: Server) -> Duplexes:
     """
     limits = conf.get_settings().limits
     lifecycle().keep(server)
+
     shared = Shared(
         pipeline=Pipeline(server),
         own=_own_streams(server, limits.events),

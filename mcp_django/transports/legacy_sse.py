@@ -150,6 +150,7 @@ class LegacySSE:
         except BaseException:
             channel.left()
             raise
+
         query = urlencode({SESSION: self._stamp.mark(name, self._binding(principal))})
         channel.greet(f"{path_of(opened)}?{query}")
         return Stream((*SSE_HEADERS, *self._cors(headers)), channel)
@@ -160,13 +161,16 @@ class LegacySSE:
             # Clients of later revisions try a POST first and fall back on this status (2025-11-25, basic/transports,
             # backwards compatibility).
             raise TransportRefusal(405, [(b"allow", GET_ONLY)], GET_FIRST)
+
         name = self._stamp.read(given, self._binding(principal))
         if name is None:
             raise TransportRefusal(404, body=NO_STREAM)
+
         check_body(request, self.limits)
         jsonrpc.decode(request.body, max_nesting=self.limits.nesting)
         if not self._waiting.enter(name):
             raise Overloaded(f"More than {self._waiting.limit} messages are waiting to be received", status=429)
+
         # Continue after a disconnect: a message on its way to another worker still counts.
         work = self._bring(name, request.body, principal.scopes)
         bringing = asyncio.get_running_loop().create_task(work, context=contextvars.Context())
@@ -177,6 +181,7 @@ class LegacySSE:
             raise Overloaded("The stream is read too slowly; read it and try again")
         if fate is not Fate.TAKEN:
             raise TransportRefusal(404, body=NO_STREAM)
+
         return Reply(202, ACCEPTED, (TEXT_TYPE, *self._cors(request.headers)))
 
     async def _bring(self, name: str, body: bytes, scopes: frozenset[str]) -> Fate:

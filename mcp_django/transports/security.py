@@ -81,6 +81,7 @@ class Guard:
         cors = self.cors(headers)
         if len(cors) < 2:
             return (*cors, (b"allow", methods))
+
         return (
             *cors,
             (b"allow", methods),

@@ -107,6 +107,7 @@ def read_handshake(scope: Scope) -> Handshake:
         return Handshake(scope, Headers(pairs), SUBPROTOCOL)
     if offered or tokens:
         raise TransportRefusal(400, body=b'Unsupported subprotocol; offer "mcp" or none.')
+
     return Handshake(scope, Headers(pairs), None)
 
 
@@ -237,6 +238,7 @@ class Consumer(AsyncConsumer):  # type: ignore[misc]  # Channels has no types
         except TransportRefusal as refusal:
             await deny(scope, send, refusal)
             return
+
         release = lifecycle().shield()
         try:
             if await _sent(send, {"type": "websocket.accept", "subprotocol": subprotocol}):
@@ -315,6 +317,7 @@ class _Socket:
             pass  # The client does not read.
         finally:
             self._time = None
+
         why = None if duplex.ending is None else CLOSES.get(duplex.ending)
         if why is not None:
             await self._say(why)
@@ -357,6 +360,7 @@ async def deny(scope: Scope, send: Send, refusal: TransportRefusal) -> None:
     if DENIAL not in (scope.get("extensions") or {}):
         await _sent(send, {"type": "websocket.close"})
         return
+
     said = {name for name, _ in refusal.headers}
     headers = [
         (b"content-length", b"%d" % len(refusal.body)),

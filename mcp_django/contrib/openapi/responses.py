@@ -69,6 +69,7 @@ class Answer:
             whole = _without(whole, self._checker.misfits(whole))
             if self._checker.is_valid(whole):
                 return dict(whole)
+
         return {}
 
 
@@ -85,6 +86,7 @@ def answer_of(operation: Operation, references: References, where: str) -> Answe
     except DeclarationError as problem:
         logger.warning("%s has no output schema: %s", where, problem)
         return None
+
     for made in candidates:
         try:
             checker = check_schema(made := _rooted(made, wrapped=wrapped), where)
@@ -92,6 +94,7 @@ def answer_of(operation: Operation, references: References, where: str) -> Answe
             continue  # Too complex: try fewer levels.
         # An empty object must be valid, so that some part of any reply fits.
         return Answer(made, checker, wrapped=wrapped, name=where) if checker.is_valid({}) else None
+
     logger.warning("%s has no output schema: the schema in the document is too large or too complex", where)
     return None
 
@@ -145,6 +148,7 @@ def result_of(reply: Reply, answer: Answer | None) -> ToolResult:
     meta = {} if reply.status == HTTPStatus.OK else {STATUS: reply.status}
     if not reply.body:
         return ToolResult(f"{_phrase(reply.status)}.", meta=meta)
+
     media_type, charset = header_type(reply.header("content-type"))
     if media_type is None or is_json(media_type):
         try:
@@ -158,10 +162,12 @@ def result_of(reply: Reply, answer: Answer | None) -> ToolResult:
         return ToolResult(ImageContent(reply.body, media_type), meta=meta)
     if media_type is not None and media_type.startswith("audio/"):
         return ToolResult(AudioContent(reply.body, media_type), meta=meta)
+
     found = contents_of(reply.body, media_type, charset)
     if isinstance(found, BlobResourceContents):
         blob = BlobResourceContents(reply.body, uri=f"data:{found.mime_type}", mime_type=found.mime_type)
         return ToolResult(EmbeddedResource(blob), meta=meta)
+
     return ToolResult(TextContent(found.text), meta=meta)
 
 
@@ -199,6 +205,7 @@ def _said(reply: Reply) -> str:
     except ValueError:
         found = contents_of(reply.body[: LONGEST * 4], media_type or "text/plain", charset)
         return "" if isinstance(found, BlobResourceContents) else _shortened(found.text)
+
     if isinstance(value, Mapping):
         words = [value[key] for key in ("title", "detail", "message", "error", "error_description") if key in value]
         texts = [word for word in words if isinstance(word, str) and word.strip()]
@@ -206,6 +213,7 @@ def _said(reply: Reply) -> str:
         if texts or rest:
             more = [jsonrpc.dumps(rest).decode()] if rest else []
             return _shortened("\n".join(dict.fromkeys([*texts, *more])))
+
     return _shortened(value if isinstance(value, str) else jsonrpc.dumps(value).decode())
 
 

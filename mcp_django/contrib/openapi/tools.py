@@ -205,17 +205,20 @@ class Maker:
         path = self.operation.path
         for name, variable in wanted.items():
             path = path.replace(f"{{{name}}}", f"{{{variable}}}")
+
         asked = [_variable(name) for name, one in self.plan.parameters.items() if one.place == "query"]
         text = self.route.uri or f"{scheme}:/{path}" + (f"{{?{','.join(asked)}}}" if asked else "")
         try:
             template = UriTemplate(text)
         except ValueError as problem:
             raise DeclarationError(f"{self.source}: {problem}; give its Route a uri") from None
+
         unknown = [name for name in template.variables if name not in variables]
         missing = [name for name in wanted.values() if name not in template.variables]
         if unknown or missing or not text.partition(":")[1]:
             told = f"has no {unknown[0]}" if unknown else f"needs {missing[0]}" if missing else "has no scheme"
             raise DeclarationError(f"{self.source}: the URI {text!r} does not fit; the operation {told}")
+
         return template, variables
 
 

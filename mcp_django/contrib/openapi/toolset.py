@@ -104,6 +104,7 @@ class OpenAPIToolset(Toolset):
             raise DeclarationError(f"{self._where}: max_size={max_size!r} must be a positive number of bytes")
         if base_url is not None:
             base_of(base_url, self._where)
+
         self._source, self._base_url, self._variables = source, base_url, dict(variables or {})
         self._routes, self._deprecated = tuple(routes), deprecated
         self._credentials, self._headers = credentials, headers
@@ -232,6 +233,7 @@ class OpenAPIToolset(Toolset):
             inside = Inside(max_size=self._max_size, **self._inside)
             inside.check(where)
             return inside
+
         base_url = self._base_url or base_url_of(document, picked, self._variables, where)
         auth = self._credentials if is_auth(self._credentials) else None
         return Web(
@@ -258,6 +260,7 @@ class OpenAPIToolset(Toolset):
         maker = Maker(operation, route, plan, alternatives, sender, references, source)
         if route.expose == "resource":
             return maker.resource(f"{self.prefix}{name}", self._scheme())
+
         return maker.tool(name, self.prefix)
 
     def _scheme(self) -> str:

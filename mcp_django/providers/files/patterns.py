@@ -96,4 +96,5 @@ def _name(pattern: str) -> str:
             found, index = f"{found}[{chosen}]", end + 1
         else:
             found += re.escape(char)
+
     return found

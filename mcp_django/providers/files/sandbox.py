@@ -133,6 +133,7 @@ class _Look:
         directories: list[str] = []
         with os.scandir(fd) as names:
             entries = sorted(islice(names, self._left), key=lambda entry: entry.name)
+
         self._left -= len(entries)
         for entry in entries:
             if not self._selection.shows(entry.name):
@@ -146,6 +147,7 @@ class _Look:
                     continue
                 if len(self.found) < self._most:
                     self.found.append(Entry(prefix + entry.name, known.st_size, known.st_mtime_ns))
+
         return directories
 
     def _descend(self, fd: int, name: str, prefix: str) -> None:

@@ -44,6 +44,7 @@ class StorageProvider(FileTree):
             raise DeclarationError(
                 f"{type(self).__name__}: {prefix!r} is an invalid prefix; use names of directories without '..'"
             )
+
         super().__init__(
             _Stored(storage, below),
             Selection(pattern, recursive=recursive, hidden=hidden),
@@ -109,6 +110,7 @@ class _Asked:
             if selection.recursive and prefix.count("/") + 1 < DEPTH:
                 inner = sorted((name for name in directories if selection.shows(name)), reverse=True)
                 waiting += [f"{prefix}{name}/" for name in inner]
+
         return found[:most]
 
 

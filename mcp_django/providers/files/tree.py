@@ -55,6 +55,7 @@ class FileTree(Provider):
         for name, value in (("list_limit", list_limit), ("max_size", max_size)):
             if type(value) is not int or value < (0 if name == "list_limit" else 1):
                 raise DeclarationError(f"{type(self).__name__}: {name}={value!r} is too small or not an integer")
+
         common = declared(type(self), options)
         uri = template_below(type(self), uri_prefix)
         self.uri_prefix = uri_prefix

@@ -60,16 +60,19 @@ class Duplex:
     def __init__(self, shared: Shared, principal: Principal, terms: Terms) -> None:
         self._shared, self._terms, self._pipeline, self._limits = shared, terms, shared.pipeline, shared.limits
         self._owner, self._loop = principal.key, asyncio.get_running_loop()
+
         self.ending: Ending | None = None
         """Reason for the end of the connection; None while it is open."""
         self.on_end: Callable[[], None] | None = None
         """Callback, called once at the end, for a transport that is blocked in sending."""
+
         self._channel = Outbox(shared.limits.unsent, patience=shared.limits.unsent_wait)
         self._channel.loop, self._channel.abandoned = self._loop, partial(self.end, Ending.BEHIND)
         self._calls: dict[jsonrpc.Id, Cancellable] = {}
         self._running = InFlight(shared.limits.in_flight)
         self._subscriptions: dict[jsonrpc.Id, Subscription] = {}
         self._changes = ChangePump(self._channel, self._subscriptions, self._spawn)
+
         self._stateless, self._handshake = self._connect(principal), self._connect(principal)
         self._own: OwnSession | None = None
         self._opening: asyncio.Event | None = None
@@ -77,12 +80,14 @@ class Duplex:
         self._closed = self._draining = False
         self._refused = 0
         """Number of consecutive rate-limited messages."""
+
         self._tasks: set[asyncio.Task[None]] = set()
         self._noticed: set[asyncio.Task[None]] = set()
         """Tasks that handle notifications and responses."""
         self._heard = self._loop.time()
         self._since: float | None = None
         """Time at which the transport read messages that it has not sent yet."""
+
         self.warrant: Warranted | None = None if terms.credential is None else self
         self._standing = Standing(principal, terms.credential, self.end)
         self._open_ones = shared.open_ones.here()
@@ -117,6 +122,7 @@ class Duplex:
         """
         if self.ending is not None:
             return
+
         self._heard = self._loop.time()
         raw: Any = None
         era: EraStrategy = self._pipeline.stateless
@@ -206,6 +212,7 @@ class Duplex:
             raise busy(raw, f"{CLOSING}; try again later")
         if connection is self._handshake and connection.session is not None and opens(raw):
             raise about(raw, InvalidRequest("This connection has its session already"))
+
         outbox = Outbox(self._limits.unsent, patience=self._limits.unsent_wait)
         outcome = self._pipeline.handle(era, raw, connection.of_message(), outbox)
         if isinstance(outcome, bytes):
@@ -216,6 +223,7 @@ class Duplex:
                 return True
         else:
             self._take_off(outcome)
+
         return False
 
     def _take_off(self, work: Work) -> None:
@@ -264,9 +272,11 @@ class Duplex:
             if self._opening is not None and call.method == OPENING:
                 self._opening.set()
                 self._opening = None
+
         answer = flight.answer(landing)
         if answer is not None:
             self._channel.put_nowait(answer)
+
         self._landed()
 
     async def _begin(self, session: Session, *, wanted: bool) -> None:
@@ -279,6 +289,7 @@ class Duplex:
         if self.ending is not None or not wanted:
             await end_session(sessions, session)
             return
+
         session.in_flight, self._handshake.session = self._calls, session
         own = self._own = OwnSession(session, self._shared.own, sessions, self._handshake)
         try:
@@ -287,6 +298,7 @@ class Duplex:
             self._own = self._handshake.session = None
             run_aside(own.end())
             raise
+
         if self.ending is None:
             self._spawn(self._tell(own))
 
@@ -385,10 +397,12 @@ class Duplex:
     def _finish(self, ending: Ending) -> None:
         if self.ending is not None:
             return
+
         self.ending = ending
         self._standing.stop()
         for call in list(self._calls.values()):
             call.cancel()
+
         self._changes.cancel()
         if self._own is not None:
             self._own.leave()

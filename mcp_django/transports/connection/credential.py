@@ -32,6 +32,7 @@ class Standing:
         credential = self._credential
         if credential is None:
             return self.principal
+
         principal = credential.known()
         if principal is None:
             try:
@@ -48,6 +49,7 @@ class Standing:
                 return None
             self.principal = principal
             self._await_expiry()
+
         return principal
 
     def stop(self) -> None:

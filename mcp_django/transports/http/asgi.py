@@ -104,6 +104,7 @@ class Door:
         """Run a call and send its answer; return the subscription stream left to serve."""
         exchange, listener = self._exchange, _Listener(flight.disconnected, receive)
         flight.launch(context)
+
         try:
             landing = await flight.first(exchange.limits.upgrade_after, listener.start)
             opened = None if flight.call.connection.subscriptions is None else exchange.opened(flight, landing)

@@ -94,6 +94,7 @@ class Events:
             return sse.priming(self._id(reader.position))
         if self._alive is not None:
             self._alive()
+
         said = await reader.read(patience)
         if said:
             self._told = said[-1].n
@@ -104,6 +105,7 @@ class Events:
             # Skipped messages of other streams need not be scanned when this client reconnects.
             self._told = reader.position
             return sse.priming(self._id(reader.position))
+
         return sse.KEEP_ALIVE
 
     def _farewell(self) -> bytes | None:

@@ -188,6 +188,7 @@ def _plain(found: Mapping[str, Any], name: str, where: str) -> dict[str, Any]:
             value = float(value) if abs(value) < 10**300 else str(value.bit_length())
         if value is None or isinstance(value, str | int) or (isinstance(value, float) and isfinite(value)):
             return value
+
         return str(value)  # Lazy texts, and values of other types in a dict.
 
     root: dict[str, Any] = copied(found, 0)

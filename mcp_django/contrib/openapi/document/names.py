@@ -41,6 +41,7 @@ def unique(wanted: list[tuple[Operation, str, bool]], where: str) -> list[str]:
             )
         owners.setdefault(name, operation)
         found.append(name)
+
     return found
 
 

@@ -44,6 +44,7 @@ def operations_of(document: Document, references: References, where: str) -> Ite
     paths = document.root.get("paths", {})
     if not isinstance(paths, Mapping):
         raise DeclarationError(f"{where}: the member paths of {document.name} must be an object")
+
     count = 0
     for path, item in paths.items():
         if not path.startswith("/"):
@@ -65,6 +66,7 @@ def _operation(
     security = entry.get("security", document.root.get("security", ()))
     servers = entry.get("servers") or item.get("servers") or ()
     tags = entry.get("tags", ())
+
     return Operation(
         method=method.upper(),
         path=path,

@@ -40,6 +40,7 @@ class References:
             )
         if reference != "#" and not reference.startswith("#/"):
             raise DeclarationError(f"{where}: {reference[:200]!r} is an invalid JSON pointer")
+
         here: Any = self._root
         for step in reference[2:].split("/") if len(reference) > 1 else ():
             step = unquote(step).replace("~1", "/").replace("~0", "~")
@@ -49,4 +50,5 @@ class References:
                 here = here[int(step)]
             else:
                 raise DeclarationError(f"{where}: {reference[:200]!r} refers to nothing")
+
         return here

@@ -50,17 +50,21 @@ class Route:
             raise DeclarationError(
                 f"Route({self.pattern!r}): a pattern is a method and a path, such as 'GET /pets/{{id}}' or '* /admin/*'"
             )
+
         methods = (found["methods"] or "*").upper().split(",")
         for method in methods:
             if method != "*" and method.lower() not in METHODS:
                 raise DeclarationError(f"{self}: the method {method} is unknown; use {', '.join(METHODS).upper()} or *")
+
         for name in ("tags", "scopes"):
             if isinstance(getattr(self, name), str):
                 raise DeclarationError(f"{self}: {name} is a list; write {name}=[{getattr(self, name)!r}]")
+
         if self.expose not in ("tool", "resource", None):
             raise DeclarationError(f"{self}: expose is 'tool', 'resource' or None, not {self.expose!r}")
         if self.uri is not None and self.expose != "resource":
             raise DeclarationError(f"{self}: only a resource has a URI; set expose='resource'")
+
         object.__setattr__(self, "_methods", frozenset(methods))
         object.__setattr__(self, "_path", _globbed(found["path"]))
 

@@ -136,6 +136,7 @@ class Schemas:
             return {}
         if "$ref" in schema:
             return self._referred(schema, depth)
+
         found: Schema = {key: schema[key] for key, fits in _SAID.items() if key in schema and fits(schema[key])}
         if "description" in found and len(found["description"]) > DESCRIPTION:
             found["description"] = found["description"][: DESCRIPTION - 1] + "…"
@@ -146,11 +147,13 @@ class Schemas:
         if self._given:
             found |= {key: schema[key] for key, fits in _LIMITS.items() if key in schema and fits(schema[key])}
             _exclude(schema, found)
+
         found |= self._inner(schema, depth)
         if "required" in found:
             own = schema.get("properties")
             own = own if isinstance(own, Mapping) else {}
             found["required"] = [name for name in found["required"] if self.is_shown(own.get(name, {}))]
+
         return nullable(found) if schema.get("nullable") is True else found
 
     def _inner(self, schema: Mapping[str, Any], depth: int) -> Schema:
@@ -163,6 +166,7 @@ class Schemas:
             found["items"] = self._translated(schema["items"], depth + 1)
         for key in ("patternProperties", "prefixItems", "dependentSchemas", "dependentRequired"):
             found |= self._listed(key, schema.get(key), depth)
+
         extra = schema.get("additionalProperties")
         if isinstance(extra, Mapping) or (isinstance(extra, bool) and (self._given or extra)):
             found["additionalProperties"] = extra if isinstance(extra, bool) else self._translated(extra, depth + 1)
@@ -172,8 +176,10 @@ class Schemas:
                 made = [self._alternative(schema, inner, depth) for inner in choices]
                 # Alternatives of OpenAPI may overlap: 1 is an integer and a number.
                 found["anyOf" if key == "oneOf" and "anyOf" not in found else key] = made
+
         if self._given:
             found |= {key: self._translated(schema[key], depth + 1) for key in _ONE_GIVEN if key in schema}
+
         return found
 
     def _listed(self, key: str, value: Any, depth: int) -> Schema:
@@ -201,6 +207,7 @@ class Schemas:
                 return beside
             name = self._names[reference] = _unused(reference, set(self._names.values()))
             self._waiting.append((reference, self._level + 1))
+
         made: Schema = {"$ref": f"#/$defs/{name}", **beside}
         return nullable(made) if schema.get("nullable") is True else made
 

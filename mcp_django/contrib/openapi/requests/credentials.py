@@ -67,6 +67,7 @@ class Credentials:
         """
         self.schemes, self._given = schemes, given
         self._takes = 0
+
         if isinstance(given, Mapping):
             for name in given:
                 if name not in schemes:
@@ -128,6 +129,7 @@ class Credentials:
             text = base64.b64encode(login.encode()).decode()
             secrets += [text, login, login.partition(":")[2]]
             return _header(request, "Authorization", f"Basic {text}")
+
         text = str(secret)
         secrets.append(text)
         if not text.isprintable():
@@ -136,10 +138,12 @@ class Credentials:
             return _header(request, "Authorization", f"Bearer {text}")
         if scheme.kind == "header":
             return _header(request, scheme.name, text)
+
         secrets.append(quote(text, safe=""))
         pair = quote(scheme.name, safe=""), quote(text, safe="")
         if scheme.kind == "cookie":
             return replace(request, cookies=[*(one for one in request.cookies if one[0] != scheme.name), pair])
+
         return replace(request, query=[*(one for one in request.query if one[0] != pair[0]), pair])
 
 

@@ -137,6 +137,7 @@ class Web:
             return await self._read(await way.send(merged, stream=True, auth=auth, follow_redirects=False))
         if self._auth is None:
             return await self._read(await way.handle_async_request(request))
+
         return await self._authorized(way, request, self._auth)
 
     async def _authorized(self, way: httpx.AsyncBaseTransport, request: httpx.Request, auth: httpx.Auth) -> Reply:
@@ -188,6 +189,7 @@ class Web:
             if found is self._client:
                 return found  # The project closes its own client.
             self._open[loop] = found
+
         return found
 
 

@@ -57,6 +57,7 @@ class Inside:
         begun = await run(self._begin, request, ctx)
         if isinstance(begun, Reply):
             return begun
+
         view, made, match = begun
         try:
             response = await view(made, *match.args, **match.kwargs)

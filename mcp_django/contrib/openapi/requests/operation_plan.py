@@ -61,6 +61,7 @@ class Plan:
                     headers.append((parameter.name, parameter.line(value)))
                 case _:
                     cookies += parameter.pairs(value)
+
         return Outgoing(
             method=self.operation.method,
             path=self.template.filled(path),
@@ -99,6 +100,7 @@ class Plan:
             properties[argument] = _described(schemas.of(parameter.schema), parameter)
             if parameter.is_required:
                 required.append(argument)
+
         body = self.body
         if body is not None and self.members is not None:
             for argument, member in self.members.items():
@@ -109,6 +111,7 @@ class Plan:
             properties[self.whole] = body.whole(schemas)
             if body.is_required:
                 required.append(self.whole)
+
         made = _object(properties, required)
         definitions = schemas.definitions()
         return {**made, "$defs": definitions} if definitions else made
@@ -159,22 +162,26 @@ def plan_of(
     for name in template.names:
         if not any(one.place == "path" and one.name == name for one in known):
             known.append(Parameter(name, "path", {"type": "string"}, is_required=True, style="simple", explode=False))
+
     known = [one for one in known if one.place != "path" or one.name in template.names]
     parameters: dict[str, Parameter] = {}
     for place in PLACES:
         for one in known:
             if one.place == place:
                 parameters[_free(one.name, place, parameters)] = one
+
     body = body_of(operation.entry.get("requestBody"), references, where)
     if body is None:
         return Plan(operation, template, parameters)
     if body.members is None:
         return Plan(operation, template, parameters, body, None, _free(BODY, "request", parameters))
+
     schemas = Schemas(references, given=True, where=where)
     members: dict[str, str] = {}
     for member, schema in body.members.items():
         if schemas.is_shown(schema):
             members[_free(member, BODY, {**parameters, **members})] = member
+
     return Plan(operation, template, parameters, body, members)
 
 

@@ -73,6 +73,7 @@ class Parameter:
         """Encode the pairs of a query, form or cookie. An empty list has none."""
         if self.is_json:
             return [(_encoded(self.name), self._encoded(_json(value)))]
+
         name = _encoded(self.name)
         if isinstance(value, Mapping):
             if self.style == "deepObject":
@@ -86,12 +87,14 @@ class Parameter:
             if self.explode:
                 return [(name, self._encoded(plain_text(item))) for item in value]
             return [(name, self._joined([plain_text(item) for item in value]))] if value else []
+
         return [(name, self._encoded(plain_text(value)))]
 
     def segment(self, value: Any) -> str:
         """Encode the value of `{name}` in a path. Raises ArgumentError."""
         if self.is_json:
             return _encoded(_json(value))
+
         name = _encoded(self.name)
         prefix, between = {"label": (".", "."), "matrix": (";", ";")}.get(self.style, ("", ","))
         if isinstance(value, Mapping):
@@ -107,6 +110,7 @@ class Parameter:
                 return prefix + between.join(items) if items else ""
         else:
             items = [_encoded(plain_text(value))]
+
         written = ",".join(items)
         return f";{name}={written}" if self.style == "matrix" else prefix + written
 
@@ -144,21 +148,25 @@ def parameter_of(entry: Mapping[str, Any], where: str) -> Parameter | None:
     name, place = entry["name"], entry["in"]
     if place in ("header", "cookie") and not TOKEN.fullmatch(name):
         raise DeclarationError(f"{where}: {name[:60]!r} is an invalid name of a {place}")
+
     plain = name.lower().replace("_", "-")  # Servers treat both spellings as equal.
     if place == "header" and (plain in _NOT_A_PARAMETER or plain.startswith(_NOT_A_PARAMETER_FROM)):
         return None
+
     schema, is_json = entry.get("schema", {}), False
     content = entry.get("content")
     if isinstance(content, Mapping) and content:
         media_type, inner = next(iter(content.items()))
         schema = inner.get("schema", {}) if isinstance(inner, Mapping) else {}
         is_json = media_type.partition(";")[0].strip().lower().endswith(("/json", "+json"))
+
     styles = _STYLES[place]
     style = entry.get("style", styles[0])
     if style not in styles:
         raise DeclarationError(
             f"{where}: {name!r} in the {place} has the style {str(style)[:40]!r}, which is not allowed there"
         )
+
     explode = entry.get("explode")
     return Parameter(
         name=name,

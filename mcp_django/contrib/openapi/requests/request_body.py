@@ -96,11 +96,13 @@ class Body:
             case "text":
                 plain = plain or "text/plain"
                 return Content(str(value).encode(), plain if "charset" in plain else f"{plain}; charset=utf-8")
+
         if not isinstance(value, Mapping):
             raise ArgumentError("body: must be an object, because it is encoded as a form")
         if self.kind == "form":
             pairs = [pair for name, item in value.items() for pair in self._field(name).pairs(item)]
             return Content("&".join(f"{name}={text}" for name, text in pairs).encode(), FORM)
+
         return self._multipart(value)
 
     def _field(self, name: str) -> Parameter:
@@ -137,10 +139,12 @@ def body_of(entry: Any, references: References, where: str) -> Body | None:
     """Read a Request Body Object; None without a body. Raises DeclarationError."""
     if entry is None:
         return None
+
     found = references.resolved(entry, where)
     contents = found.get("content")
     if not isinstance(contents, Mapping) or not contents:
         return None
+
     media_type = min(contents, key=lambda name: (_ORDER.index(_kind(name)), list(contents).index(name)))
     chosen = contents[media_type] if isinstance(contents[media_type], Mapping) else {}
     encoding, description = chosen.get("encoding"), found.get("description")
@@ -154,6 +158,7 @@ def body_of(entry: Any, references: References, where: str) -> Body | None:
     parts = _parts(body.schema, references, where) if body.kind in ("json", "form", "multipart") else None
     if parts is None:
         return body
+
     members = {name: inner for part in parts for name, inner in part.get("properties", {}).items()}
     required = [name for part in parts for name in _names(part.get("required"))]
     files = [name for name, inner in members.items() if body.kind == "multipart" and _is_file(inner, references, where)]
@@ -181,22 +186,27 @@ def _parts(schema: Any, references: References, where: str, depth: int = 0) -> l
     """Collect the schemas that define an object's members; None if other rules apply."""
     if not isinstance(schema, Mapping) or depth > 8:
         return None
+
     found = references.resolved(schema, where)
     if found.get("type", "object") != "object" or found.get("nullable") is True:
         return None
+
     extra = found.get("additionalProperties", False)
     if extra is not False or not _SHAPED.isdisjoint(found):
         return None
+
     parts: list[dict[str, Any]] = []
     for inner in found.get("allOf", ()) if isinstance(found.get("allOf"), list) else ():
         more = _parts(inner, references, where, depth + 1)
         if more is None:
             return None
         parts += more
+
     if isinstance(found.get("properties"), Mapping):
         parts.append(found)
     elif isinstance(found.get("required"), list):
         parts.append({"properties": {}, "required": found["required"]})
+
     return parts if any(part["properties"] for part in parts) else None
 
 
