@@ -208,7 +208,7 @@ class _Arguments:
     @classmethod
     def of(cls, row: StoredPrompt) -> "_Arguments":
         found: Sequence[StoredArgument] = sorted(
-            getattr(row, "arguments").all(),  # noqa: B009  the relation, of which mypy does not know
+            getattr(row, "arguments").all(),  # noqa: B009  the relation, unknown to mypy
             key=lambda one: (one.position, one.pk),
         )
         return cls(
@@ -252,7 +252,7 @@ def _measured(rows: list[StoredMessage], values: Mapping[str, str]) -> list[Stor
 
     Raises InvalidParams before anything is rendered.
     """
-    # A character may take twelve in an encoded URI.
+    # A character may become twelve in an encoded URI.
     length = sum(filled_length(row.text, values) + 12 * filled_length(row.uri, values) for row in rows)
     _require_room(length)
     return rows

@@ -351,7 +351,8 @@ async def _sent(send: Send, message: dict[str, Any]) -> bool:
 
 async def _close(send: Send, code: int, reason: str) -> None:
     if not await _sent(send, {"type": "websocket.close", "code": code, "reason": reason}) and code < PRIVATE:
-        # Daphne sends only 1000 and private codes, and raises for others (autobahn/websocket/protocol.py, sendClose).
+        # Daphne sends only 1000 and private codes, and raises for other codes (autobahn/websocket/protocol.py,
+        # sendClose).
         await _sent(send, {"type": "websocket.close", "code": code - 1000 + PRIVATE, "reason": reason})
 
 

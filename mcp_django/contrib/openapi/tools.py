@@ -176,7 +176,10 @@ class Maker:
 
     @property
     def _atomic(self) -> Any:
-        """Databases in a transaction: none, because remote calls may be slow."""
+        """Databases in a transaction: none, because remote calls may be slow.
+
+        Views of this project manage their own transactions.
+        """
         return ()
 
     def _common(self) -> dict[str, Any]:

@@ -173,7 +173,7 @@ class OpenAPIToolset(Toolset):
     def attach(self, registry: Registry) -> None:
         """Read the document. Raises DeclarationError for errors of the whole document.
 
-        Errors of single operations are raised when they are built, and do not affect the others.
+        Errors of single operations are raised when they are built, and do not affect other operations.
         """
         if self._made is None:
             self._made = self._operations()

@@ -322,7 +322,7 @@ class Duplex:
 
     async def _refuse(self, era: EraStrategy, raw: Any, problem: MCPError) -> None:
         if is_aside(raw):
-            logger.debug("A message without an answer was rejected: %s", problem)
+            logger.debug("Rejected a message that gets no answer: %s", problem)
         else:
             # Invalid messages must not fill the queue either.
             await self._channel.put(self._pipeline.refuse(era, problem))

@@ -21,7 +21,7 @@ class Standing:
         self._await_expiry()
 
     def is_surely_good(self) -> bool:
-        """Return True if the cache still has the same principal; never blocks."""
+        """Return True without a credential, or if the cache has the same principal."""
         return self._credential is None or self._credential.known() is self.principal
 
     async def renew(self) -> Principal | None:

@@ -34,7 +34,7 @@ def opens(raw: Any) -> bool:
 def waits_for_session(raw: Any) -> bool:
     """Return True if the message needs the session that is being opened.
 
-    A cancellation is handled before.
+    A cancellation is handled at once.
     """
     if type(raw) is list:
         return True

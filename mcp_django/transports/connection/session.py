@@ -27,7 +27,7 @@ class Ends(Protocol):
 
 
 Keep = Callable[[Any, Ends], Callable[[], None]]
-"""Registers an object to end with the session of a primary key; returns its undo."""
+"""Function that registers an object to end with a session; returns its removal."""
 
 
 class _Tie:

@@ -1,7 +1,7 @@
 """Streamable HTTP endpoint: turn a request into a reply or a running call.
 
-The checks follow the order of the transport page of the specification (basic/transports/streamable-http): Origin and
-Host, credentials, HTTP method and media types, JSON, message shape, era, and then the rules of the era.
+The checks follow the order of the transport page of the specification (basic/transports/streamable-http). It is: Origin
+and Host, credentials, HTTP method and media types, JSON, message shape, era, and then the rules of the era.
 """
 
 import asyncio
@@ -216,7 +216,7 @@ class Exchange:
 
     def _warrant(self, connection: Connection) -> Warrant | None:
         """Create the credential to monitor for a stream that this request opened."""
-        # A principal that depends on the peer address was authenticated on this machine.
+        # Principals that depend on the peer address are local callers, so loopback is the address to verify.
         asked = AuthRequest(connection.headers or Headers(), LOOPBACK, kwargs=connection.kwargs)
         return Warrant.of(connection.principal, self._authenticator, asked)
 

@@ -109,7 +109,7 @@ class Listener:
                 try:
                     messages = await self._subscription.take()
                 except Exception:
-                    logger.exception("The changes of a subscription stream could not be encoded; the stream ends")
+                    logger.exception("The changes of a subscription could not be read; its stream ends")
                     self.drop()
                     return
                 if messages is None:

@@ -32,7 +32,7 @@ class Reader(Protocol):
 
     @property
     def position(self) -> int:
-        """Number of the last message that was read."""
+        """Number up to which the stream has been read."""
 
     async def read(self, patience: float) -> list[Said] | None:
         """Return waiting messages, an empty list after `timeout`, or None at the end."""

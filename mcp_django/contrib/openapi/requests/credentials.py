@@ -32,7 +32,10 @@ class Scheme:
     key: str
     """Name of the scheme in the document."""
     kind: str
-    """Place: "query", "header", "cookie", "basic", "bearer", or "" if unsupported."""
+    """Place: "query", "header", "cookie", "basic", "bearer", or "".
+
+    A scheme with "" needs an `httpx.Auth`.
+    """
     name: str = ""
     """Name of the parameter, header or cookie."""
 

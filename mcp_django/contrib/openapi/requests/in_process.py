@@ -194,7 +194,7 @@ def _is_streamed_async(response: Any) -> bool:
 
 
 def _refused(problem: Exception, made: HttpRequest) -> Reply:
-    """Build the reply that Django would send for an exception; re-raise others."""
+    """Build the reply that Django would send for an exception, or re-raise it."""
     close(None, made)
     found = refusal(problem)
     if found is None:

@@ -1,8 +1,8 @@
 """Operation plan: the arguments of an operation, and the request built from them.
 
 Arguments have the names of the parameters. If several places use the same name, the first of path, query, header,
-cookie and body keeps it. The others get their place as a prefix: `query_id`, `body_id`. The members of an object body
-with known members become arguments. Any other body is one argument, `body`.
+cookie and body keeps it. The other arguments get their place as a prefix: `query_id`, `body_id`. The members of
+an object body with known members become arguments. Any other body is one argument, `body`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -221,7 +221,10 @@ class PathTemplate:
         return "/".join(segments)
 
     def _rival(self, other: str) -> list[str | None] | None:
-        """Return the segments of a more concrete path (OpenAPI, Paths Object), or None."""
+        """Return the segments of a more concrete path, with None for its variables.
+
+        Returns None for any other path (OpenAPI, Paths Object).
+        """
         theirs = _literal(other).split("/")
         if len(theirs) != len(self._segments):
             return None
