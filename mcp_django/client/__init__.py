@@ -1,11 +1,11 @@
-"""Use other MCP servers from this project, on the official SDK.
+"""Client for other MCP servers, built on the official SDK.
 
     from mcp_django.client import Client, StreamableHTTP
 
     async with Client(StreamableHTTP("https://api.example.com/mcp")) as client:
         result = await client.call_tool("add", {"a": 1, "b": 2})
 
-The names are imported at their first use. They need the extra `client`.
+All names are imported lazily, at first use. They require the extra `client`.
 """
 
 from importlib import import_module
@@ -13,7 +13,9 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if find_spec("mcp") is None:
-    raise ImportError("mcp_django.client needs the MCP SDK; install it with pip install 'mcp-django-channels[client]'")
+    raise ImportError(
+        "mcp_django.client requires the MCP SDK; install it with pip install 'mcp-django-channels[client]'"
+    )
 
 if TYPE_CHECKING:
     from mcp_django.client.blocking import BlockingClient

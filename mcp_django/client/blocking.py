@@ -1,7 +1,7 @@
-"""A client whose methods block: for views, threads, shells and tasks without an event loop.
+"""Blocking client for views, threads, shells and tasks without an event loop.
 
-Each method is that of a `Client`, run on the loop where the client is connected: its own, while it has one, or that of
-the process's `Portal`.
+Each method runs the method of a `Client` on the loop of its connection, and waits for the result. While the client has
+no connection, the loop of the process's `Portal` is used.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ R = TypeVar("R")
 def _blocks(
     method: Callable[Concatenate[Operations, P], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate["BlockingClient", P], R]:
-    """The method of a client, waited for."""
+    """Return a blocking version of an async method of a client."""
 
     @functools.wraps(method)
     def blocking(self: "BlockingClient", /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -36,7 +36,10 @@ def _blocks(
 def _registers(
     method: Callable[Concatenate[Operations, P], Unsubscribe],
 ) -> Callable[Concatenate["BlockingClient", P], Unsubscribe]:
-    """The method of a client that takes a handler, run on the loop, as is what it returns."""
+    """Return a blocking version of a method that registers a handler.
+
+    Registration runs on the client's loop. So does the returned function that removes the handler.
+    """
 
     @functools.wraps(method)
     def blocking(self: "BlockingClient", /, *args: P.args, **kwargs: P.kwargs) -> Unsubscribe:
@@ -54,19 +57,19 @@ def _registers(
 
 
 class BlockingClient:
-    """A `Client` whose methods block. Make one with `client.blocking()`.
+    """A `Client` with blocking methods, created by `client.blocking()`.
 
         with Client(StreamableHTTP(url)).blocking() as client:
             tools = client.list_tools()
 
-    It may be used by many threads at once, and not on a thread whose event loop runs: there it raises RuntimeError.
-    Handlers and answerers run on the client's loop, so plain functions among them should be quick. What is still
-    connected at the end of the process is closed.
+    Safe for use by several threads at once. A call from a thread with a running event loop raises RuntimeError.
+    Handlers and callbacks run on the client's loop, so synchronous ones should return quickly. Connections that are
+    still open at the end of the process are closed.
     """
 
     def __init__(self, client: Operations) -> None:
         self.client = client
-        """The client whose methods these are."""
+        """The wrapped client."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.client!r}>"
@@ -108,42 +111,45 @@ class BlockingClient:
 
     @property
     def alias(self) -> str | None:
-        """What the project calls the server."""
+        """The project's alias of the server."""
         return self.client.alias
 
     @property
     def is_connected(self) -> bool:
-        """Is there a connection, as far as is known?"""
+        """Return True if the client has an open connection, as far as it can detect."""
         return self.client.is_connected
 
     @property
     def is_needed(self) -> bool:
-        """Does somebody wait for the connection, or want to be told of changes?"""
+        """Return True if calls wait for the connection, or handlers for changes are registered."""
         return self.client.is_needed
 
     @property
     def last_error(self) -> ClientError | None:
-        """Why there is no connection, if the last attempt failed."""
+        """The error of the last attempt to connect; None after a successful one."""
         return self.client.last_error
 
     @property
     def protocol_version(self) -> str:
-        """The revision that is spoken. Raises ClientConnectionError before the first connection, as those below do."""
+        """The negotiated protocol revision.
+
+        This property and those below raise ClientConnectionError before the first connection.
+        """
         return self.client.protocol_version
 
     @property
     def capabilities(self) -> types.ServerCapabilities:
-        """What the server can do."""
+        """The server's capabilities."""
         return self.client.capabilities
 
     @property
     def server_info(self) -> types.Implementation | None:
-        """What the server tells of itself; None if it does not."""
+        """The server's name and version as sent by the server, or None."""
         return self.client.server_info
 
     @property
     def instructions(self) -> str | None:
-        """How the server wants to be used, in its own words."""
+        """The server's usage instructions, or None."""
         return self.client.instructions
 
     def _run(self, work: Coroutine[Any, Any, R]) -> R:

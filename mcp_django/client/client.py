@@ -1,4 +1,4 @@
-"""The client of another MCP server."""
+"""The client of one MCP server."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,17 +24,17 @@ TIMEOUT, STARTUP_TIMEOUT, MAX_RETRIES = 60.0, 30.0, 3
 
 
 class Client(Operations):
-    """Another MCP server, as this project uses it.
+    """A client of another MCP server.
 
         async with Client(StreamableHTTP("https://api.example.com/mcp")) as client:
             result = await client.call_tool("add", {"a": 1, "b": 2})
 
-    It connects when it is entered, by `connect()`, or at its first call; a connection that breaks is made anew, at most
-    `max_retries` times in a row, with growing pauses. Calls of many tasks of one event loop run side by side; from
-    elsewhere use `blocking()`. All methods that talk to the server raise ClientError.
+    The client connects on entering the context, by `connect()`, or at the first call. A broken connection is reopened,
+    at most `max_retries` times in a row, with growing delays. Tasks of one event loop may call concurrently. Code
+    outside that loop uses `blocking()`. All methods that send requests to the server raise ClientError.
 
-    `timeout` is in seconds and for each round of a call; the time in which one of the functions given here answers the
-    server does not count. None is no limit. `startup_timeout` is for each attempt to connect.
+    `timeout` is the limit in seconds for each round of a call, None for no limit. Time spent in the callbacks given
+    here is not counted. `startup_timeout` limits each attempt to connect.
     """
 
     def __init__(
@@ -54,26 +54,25 @@ class Client(Operations):
         extensions: Mapping[str, Mapping[str, Any]] | None = None,
         alias: str | None = None,
     ) -> None:
-        """
-        Args:
-            target: Where the server is: StreamableHTTP, Stdio, SSE, WebSocket, or what has an `open()` like theirs.
-            protocol_version: A revision, `"handshake"` or `"stateless"`; None finds out what the server speaks.
-            client_info: What this client tells of itself.
-            max_retries: Repetitions of an attempt to connect, and of what may be repeated when a connection breaks:
-                lists, reads, prompts, completions and pings. A tool is never called twice.
+        """Args:
+            target: Address of the server: StreamableHTTP, Stdio, SSE, WebSocket, or an object with an `open()` like theirs.
+            protocol_version: A revision, `"handshake"` or `"stateless"`; None negotiates the revision.
+            client_info: Name and version of this client, sent to the server.
+            max_retries: Maximum retries of an attempt to connect, and of requests that are safe to repeat on a broken
+                connection: lists, reads, prompts, completions and pings. Tool calls are never repeated.
             roots: Directories that the server may work in, or a function that returns them.
-            sampling: Asks a model for the server; with `sampling_tools` it knows tools, too.
-            elicitation: Asks a person for the server.
-            log_level: Wants log messages of this level and above.
-            extensions: Extensions that the client declares: their identifiers, with settings.
-            alias: What the project calls the server, for logs and errors.
+            sampling: Callback that samples a model for the server; `sampling_tools` declares that it supports tools.
+            elicitation: Callback that requests input from a person for the server.
+            log_level: Minimum level of the log messages to receive.
+            extensions: Extensions to declare: identifiers, with their settings.
+            alias: The project's name of the server, for logs and errors.
 
         Raises:
-            TypeError: for a target that cannot be opened.
-            ValueError: for an option that makes no sense.
+            TypeError: The target has no `open()`.
+            ValueError: An option is invalid.
         """
         if not callable(getattr(target, "open", None)):
-            raise TypeError("The target of a client says where a server is: StreamableHTTP(url), Stdio(command), …")
+            raise TypeError("A client needs a target with open(): StreamableHTTP(url), Stdio(command), …")
         self._options = options = Options(
             protocol_version=protocol_version,
             client_info=client_info or CLIENT_INFO,
@@ -84,6 +83,7 @@ class Client(Operations):
             extensions=extensions,
             alias=alias,
         )
+
         self.target = target
         deadlines = Deadlines()
         self._listeners = Listeners()
@@ -108,7 +108,7 @@ class Client(Operations):
         await self.close()
 
     def blocking(self) -> "BlockingClient":
-        """This client with methods that block: for views, threads, shells and tasks without an event loop."""
+        """Return a blocking version of this client, for code without an event loop."""
         if self._blocking is None:
             self._blocking = BlockingClient(self)
         return self._blocking
@@ -117,19 +117,19 @@ class Client(Operations):
     def streamable_http(
         cls, url: str, *, headers: Mapping[str, str] | None = None, auth: httpx2.Auth | None = None, **options: Any
     ) -> Self:
-        """A client of `StreamableHTTP(url, headers=headers, auth=auth)`; the options are those of a client."""
+        """Create a client of `StreamableHTTP(url, headers=headers, auth=auth)` with the given client options."""
         return cls(StreamableHTTP(url, headers=headers or {}, auth=auth), **options)
 
     @classmethod
     def sse(
         cls, url: str, *, headers: Mapping[str, str] | None = None, auth: httpx2.Auth | None = None, **options: Any
     ) -> Self:
-        """A client of `SSE(url, headers=headers, auth=auth)`; the options are those of a client."""
+        """Create a client of `SSE(url, headers=headers, auth=auth)` with the given client options."""
         return cls(SSE(url, headers=headers or {}, auth=auth), **options)
 
     @classmethod
     def websocket(cls, url: str, *, headers: Mapping[str, str] | None = None, **options: Any) -> Self:
-        """A client of `WebSocket(url, headers=headers)`; the options are those of a client."""
+        """Create a client of `WebSocket(url, headers=headers)` with the given client options."""
         return cls(WebSocket(url, headers=headers or {}), **options)
 
     @classmethod
@@ -141,5 +141,5 @@ class Client(Operations):
         cwd: str | Path | None = None,
         **options: Any,
     ) -> Self:
-        """A client of `Stdio(command, args, env=env, cwd=cwd)`; the options are those of a client."""
+        """Create a client of `Stdio(command, args, env=env, cwd=cwd)` with the given client options."""
         return cls(Stdio(command, args, env=env or {}, cwd=cwd), **options)

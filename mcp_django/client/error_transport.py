@@ -1,8 +1,8 @@
-"""Errors of ours on their way through the SDK, which gives its callers only what a server answered.
+"""Transport of local errors through the SDK, which only returns JSON-RPC responses to callers.
 
-A call that could not be sent, because its credential is missing, gets an answer in the server's place: a number that
-nobody can guess, by which its caller finds the error. So the connection stays, and with it the calls of others. A
-server that makes up such an answer names no error.
+A call that could not be sent, for example without a credential, is answered with a JSON-RPC error in the server's
+place. The error carries an unguessable key, and the caller uses it to retrieve the original exception. The connection
+stays open for other calls. A key forged by a server retrieves nothing.
 """
 
 import secrets
@@ -14,14 +14,17 @@ from mcp import MCPError
 from mcp_django.client.errors import ClientError
 
 CODE: Final = -32099
-"""Of the answers in a server's place."""
+"""JSON-RPC error code of responses that carry a local error."""
 MOST: Final = 1000
-"""Errors that are kept for callers; those who left fetch none."""
+"""Maximum number of stored errors; beyond it the oldest are discarded.
+
+Errors of cancelled callers are never retrieved.
+"""
 _KEPT: "OrderedDict[str, ClientError]" = OrderedDict()
 
 
 def carry(problem: ClientError) -> str:
-    """A name for an error, for `carried`."""
+    """Store an error and return the key for `take_error`."""
     name = secrets.token_hex(16)
     _KEPT[name] = problem
     while len(_KEPT) > MOST:
@@ -30,7 +33,7 @@ def carry(problem: ClientError) -> str:
 
 
 def carried(error: MCPError) -> ClientError | None:
-    """The error that an answer stands for; None for an answer of the server."""
+    """Return the local error carried by a response; None for an error of the server."""
     if error.code != CODE or not isinstance(error.data, dict):
         return None
     return _KEPT.pop(str(error.data.get("carried")), None)

@@ -1,15 +1,16 @@
-"""What can go wrong between this project and another server.
+"""Errors raised by clients of other MCP servers.
 
     ClientError
-    ├── ClientConnectionError      there is no connection, or it broke
-    │   ├── AuthorizationNeeded    a person has to allow it first
-    │   └── HandshakeError         the server is there, and they cannot agree
-    ├── CallTimeout                no answer within the time that the call has
-    └── CallError                  the server answered with an error
-        ├── ToolNotFound           it has no tool of this name
-        └── InvalidAnswer          what it sent is not what the protocol says
+    ├── ClientConnectionError      no connection, or the connection broke
+    │   ├── AuthorizationNeeded    a person must authorize the server first
+    │   └── HandshakeError         the server was reached, but negotiation failed
+    ├── CallTimeout                no response within the time limit of the call
+    └── CallError                  the server responded with an error
+        ├── ToolNotFound           unknown tool
+        └── InvalidAnswer          the response violates the protocol
 
-A `CallError` has the text of the other server, cut to size. No error has URLs, headers or credentials of ours in it.
+The text of a `CallError` comes from the other server, truncated. Errors never contain the project's URLs, headers or
+credentials.
 """
 
 from typing import Any
@@ -26,31 +27,31 @@ __all__ = [
 ]
 
 MAX_TEXT = 2000
-"""Characters of another server's text that an error keeps."""
+"""Maximum number of characters kept of another server's text."""
 INTERNAL_ERROR = -32603
 INVALID_PARAMS = -32602
 
 
 class ClientError(Exception):
-    """Something went wrong with another server. All errors of a client are of this kind."""
+    """Base class of all client errors."""
 
 
 class ClientConnectionError(ClientError):
-    """There is no connection to the server, or it broke while a call was under way.
+    """A missing connection, or one that broke during a call.
 
-    Whether a call that was under way has been carried out is not known.
+    The outcome of an interrupted call is unknown.
     """
 
 
 class HandshakeError(ClientConnectionError):
-    """The server was reached and refused, or speaks no revision of the protocol that this client speaks."""
+    """The server refused the connection, or supports none of this client's protocol revisions."""
 
 
 class AuthorizationNeeded(ClientConnectionError):
-    """The server wants a person's permission first: `url` is where to give it, `alias` the client's name."""
+    """A person must authorize the server first: `url` is the page for it, `alias` the client's alias."""
 
     def __init__(self, message: str = "", alias: str | None = None, url: str | None = None) -> None:
-        super().__init__(message or "This server has not been allowed yet.", alias, url)
+        super().__init__(message or "This server has not been authorized yet.", alias, url)
         self.alias, self.url = alias, url
 
     def __str__(self) -> str:
@@ -58,11 +59,11 @@ class AuthorizationNeeded(ClientConnectionError):
 
 
 class CallTimeout(ClientError):
-    """No answer came within the time that the call has; the server was told to stop."""
+    """A call without a response in time; the client sent a cancellation to the server."""
 
 
 class CallError(ClientError):
-    """The server answered with an error: its `code`, its `message`, cut to size, and its `data`, if any."""
+    """An error response of the server: `code`, truncated `message`, and optional `data`."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(code, message, data)
@@ -73,14 +74,14 @@ class CallError(ClientError):
 
 
 class ToolNotFound(CallError):
-    """The server has no tool of this name, or shows none to this client."""
+    """An unknown tool, or one hidden from this client."""
 
     def __init__(self, code: int = INVALID_PARAMS, message: str = "Unknown tool", data: Any = None) -> None:
         super().__init__(code, message, data)
 
 
 class InvalidAnswer(CallError):
-    """What the server sent is not what the protocol says, or more than this client takes."""
+    """A response that violates the protocol or exceeds a limit of this client."""
 
     def __init__(self, message: str, code: int = INTERNAL_ERROR, data: Any = None) -> None:
         super().__init__(code, message, data)
@@ -88,6 +89,6 @@ class InvalidAnswer(CallError):
 
 
 def legible(text: str) -> str:
-    """Another server's text without control characters, in one piece of bounded length."""
+    """Return another server's text truncated, with control characters replaced by spaces."""
     cut = text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
     return "".join(character if character.isprintable() or character == "\n" else " " for character in cut)

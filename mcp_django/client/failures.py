@@ -1,6 +1,6 @@
-"""What the SDK and its transports raise, as errors of ours.
+"""Conversion of errors from the SDK and its transports to `ClientError`.
 
-Of what may have a URL or a header in its text only the kind is told.
+The text of foreign exceptions may contain URLs or headers. Only their class is reported.
 """
 
 import os
@@ -22,70 +22,73 @@ from mcp_django.client.options import Options
 
 LOST = ("Connection closed", "SSE stream")
 TERMINATED = "Session terminated"
-"""Words for what happened to the wire; over HTTP they come as if the server had said them."""
+"""Messages of the SDK's local errors; over HTTP they look like errors of the server."""
 INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND = types.INVALID_PARAMS, types.INVALID_REQUEST, types.METHOD_NOT_FOUND
 HEADER_MISMATCH = types.HEADER_MISMATCH
 
 
 def is_lost(error: MCPError) -> bool:
-    """Is this no answer of the server, but the end of the wire or of the stream that would have had the answer?"""
+    """Return True if the connection or the response stream ended before the server responded."""
     return error.code == types.CONNECTION_CLOSED and error.message.startswith(LOST)
 
 
 def is_closed(error: MCPError) -> bool:
-    """Is it the end of the wire?"""
+    """Return True if the whole connection ended."""
     return error.code == types.CONNECTION_CLOSED and error.message == LOST[0]
 
 
 def is_terminated(error: MCPError) -> bool:
-    """Does the server know the session no more, so that a new one has to be made?"""
+    """Return True if the server no longer has the session, so that a new one is required."""
     return error.code == INVALID_REQUEST and error.message == TERMINATED
 
 
 def lost(options: Options) -> ClientConnectionError:
-    """The connection broke."""
-    return ClientConnectionError(f"{options.name} is gone: the connection broke before the answer came")
+    """Build the error for a broken connection."""
+    return ClientConnectionError(f"{options.name} disconnected: the connection broke before the response arrived")
 
 
 def of_silence(error: MCPError, options: Options) -> ClientConnectionError:
-    """One call got no answer, while the connection stands."""
-    return ClientConnectionError(f"{options.name} gave no answer: {_line(error)}")
+    """Build the error for a call without a response on a connection that is still open."""
+    return ClientConnectionError(f"{options.name} did not respond: {_line(error)}")
 
 
 def of_answer(error: MCPError) -> ClientError:
-    """What the server answered, or why it was not asked."""
+    """Return the local error carried by a response, or a `CallError` with the server's error."""
     return carried(error) or CallError(error.code, error.message, error.data)
 
 
 def of_nonsense(options: Options) -> InvalidAnswer:
-    """The server's answer is not what its revision says."""
-    return InvalidAnswer(f"{options.name} sent something that the protocol does not allow")
+    """Build the error for a response that violates the protocol revision."""
+    return InvalidAnswer(f"{options.name} sent a response that violates the protocol")
 
 
 def of_connecting(error: BaseException, options: Options) -> ClientError:
-    """Why a connection was not made, or ended."""
+    """Convert the error of a connection that was not established, or ended."""
     leaves = list(_leaves(error))
     for leaf in leaves:
         if isinstance(leaf, ClientError):
             return leaf
         if isinstance(leaf, MCPError) and (unsent := carried(leaf)) is not None:
             return unsent
+
     for leaf in leaves:
         if isinstance(leaf, MCPError) and not is_lost(leaf):
-            return HandshakeError(f"{options.name} refused: {_line(leaf)} ({leaf.code})")
+            return HandshakeError(f"{options.name} refused the connection: {_line(leaf)} ({leaf.code})")
         if isinstance(leaf, MCPError) and not is_closed(leaf):
             return of_silence(leaf, options)
+
     for leaf in leaves:
         if type(leaf) is TimeoutError and leaf.errno is None:
             return ClientConnectionError(f"{options.name} did not answer within {options.startup_timeout:g} s")
         if type(leaf) in (ValueError, RuntimeError) or type(leaf).__name__ == "ValidationError":
-            return HandshakeError(f"{options.name} speaks no revision of the protocol that this client speaks")
+            return HandshakeError(f"{options.name} supports none of the protocol revisions of this client")
+
     kinds = ", ".join(dict.fromkeys(_kind(leaf) for leaf in leaves if not isinstance(leaf, MCPError)))
     return ClientConnectionError(f"{options.name} cannot be reached{f' ({kinds})' if kinds else ''}")
 
 
 def _line(error: MCPError) -> str:
-    """A server's text in one line: what is said of connections is logged."""
+    """Return a server's message in one line, because connection errors are logged."""
     return " ".join(legible(error.message).split())
 
 
@@ -98,7 +101,7 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def _kind(error: BaseException) -> str:
-    """The class of an exception, and the system's word for its number; never its own text."""
+    """Return the class of an exception and the system's text for its errno, but never its own text."""
     inner: BaseException | None = error
     for _ in range(8):
         if inner is None:

@@ -1,6 +1,7 @@
-"""Several servers at once: their tools in one list, each as `alias__tool`, and calls that find the server.
+"""Bridge to several servers: one tool list with names `alias__tool`, and routing of calls by name.
 
-One server that fails hides no other: its error is in `errors`, and it is tried again until it is there.
+A failing server does not affect the others. Its error is stored in `errors`, and the connection is retried until it
+succeeds.
 """
 
 import asyncio
@@ -29,24 +30,24 @@ from mcp_django.conf import get_settings
 logger = logging.getLogger("mcp_django.client")
 
 Filter = Callable[[types.Tool], bool] | Iterable[str]
-"""Which tools to take: a function of a tool, or names, in which * stands for anything."""
+"""Tools to include: a predicate on a tool, or names with `*` as a wildcard."""
 OnTools = Callable[[str, list[types.Tool], Client], Awaitable[None] | None]
-"""Told the alias of a server, its tools as they are named here, and its client."""
+"""Callback with the alias of a server, its tools as named in the bridge, and its client."""
 T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
 class _Server:
-    """One of the servers of a bridge."""
+    """State of one server of a bridge."""
 
     alias: str
     make: Callable[[], Client]
     takes: tuple[Callable[[types.Tool], bool], ...]
     client: Client | None = None
     owned: bool = False
-    """Does the bridge close it?"""
+    """True if the bridge closes the client."""
     tools: dict[str, types.Tool] = field(default_factory=dict)
-    """As the server has them, by their names here."""
+    """The server's own tools, keyed by their names in the bridge."""
     stop_listening: Unsubscribe | None = None
     refreshing: asyncio.Task[None] | None = None
     retrying: asyncio.Task[None] | None = None
@@ -55,17 +56,18 @@ class _Server:
 
 
 class Bridge:
-    """The tools of several servers.
+    """The tools of several servers in one list.
 
         async with Bridge({"weather": Client(...), "github": get_client("github")}, tools=["*__get_*"]) as bridge:
             tools = await bridge.list_tools()
             result = await bridge.call("weather__forecast", {"city": "Zürich"})
 
-    `servers` has clients or targets by alias: small letters, digits, "-" and single "_". `tools` says which tools are
-    taken, for all servers (a function of a tool, or names of the servers' own, in which * stands for anything), or a
-    dict of such by alias; servers that are not in it give all. A bridge belongs to one event loop.
+    `servers` maps aliases to clients or targets. An alias consists of lowercase letters, digits, "-" and single "_".
+    `tools` selects tools for all servers: a predicate, or the servers' own tool names with `*` as a wildcard. It may
+    also be a dict of such filters by alias; servers without an entry contribute all tools. A bridge belongs to one
+    event loop.
 
-    A tool is called `alias__tool`; a name that APIs of models would not take is changed: see docs/topics/bridge.md.
+    A tool is named `alias__tool`. Names that model APIs would reject are changed: see docs/topics/bridge.md.
     """
 
     def __init__(
@@ -83,8 +85,10 @@ class Bridge:
         owner: str | None = None,
         tools: Filter | Mapping[str, Filter] | None = None,
     ) -> Self:
-        """A bridge to servers of `MCP["CLIENTS"]`, all of them by default, for a user where credentials are theirs.
-        What their `TOOLS` leave out is not taken. Raises ImproperlyConfigured for an alias that is not there.
+        """Create a bridge to servers of `MCP["CLIENTS"]`, by default to all of them.
+
+        `user` is the owner of per-user credentials. The setting `TOOLS` of each server limits its tools. Raises
+        ImproperlyConfigured for an unknown alias.
         """
         known = get_settings().clients
         chosen = list(known) if aliases is None else list(aliases)
@@ -101,14 +105,17 @@ class Bridge:
         filters = tools if isinstance(tools, Mapping) else dict.fromkeys(makers, tools)
         strange = [alias for alias in filters if alias not in makers]
         if strange:
-            raise ValueError(f"tools names {', '.join(map(repr, strange))}, which is no server of the bridge")
+            raise ValueError(
+                f"tools contains {', '.join(map(repr, strange))}, unknown to this bridge; use the aliases of servers"
+            )
+
         self._servers: dict[str, _Server] = {}
         for alias, make in makers.items():
             chosen = filters.get(alias)
             takes = () if chosen is None else (_function(chosen),)
             self._servers[check_alias(alias)] = _Server(alias, make, takes)
         self.errors: dict[str, Exception] = {}
-        """Why a server is not there, by alias."""
+        """The latest error of each failing server, by alias."""
         self._told: dict[object, OnTools] = {}
         self._is_open = False
 
@@ -123,16 +130,17 @@ class Bridge:
 
     @property
     def aliases(self) -> list[str]:
-        """Those of all servers, in the order they were given."""
+        """The aliases of all servers, in the given order."""
         return list(self._servers)
 
     def client(self, alias: str) -> Client:
-        """The client of a server, also one that is not connected. Raises KeyError for an alias that is not there."""
+        """Return the client of a server, connected or not. Raises KeyError for an unknown alias."""
         return self._client(self._servers[alias])
 
     async def connect_all(self) -> dict[str, Exception]:
-        """Connect to all servers at once and list their tools. Returns `errors`; those servers are tried again in the
-        background until they are there.
+        """Connect to all servers concurrently and list their tools.
+
+        Returns `errors`. Failed servers are retried in the background until they are connected.
         """
         self._is_open = True
         missing = [server for server in self._servers.values() if server.stop_listening is None]
@@ -140,7 +148,10 @@ class Bridge:
         return self.errors
 
     async def close(self) -> None:
-        """Leave all servers. Clients that were connected before, or belong to `get_client`, stay as they are."""
+        """Disconnect from all servers.
+
+        Clients that were connected before, and clients of `get_client`, stay open.
+        """
         self._is_open = False
         tasks = []
         for server in self._servers.values():
@@ -150,29 +161,32 @@ class Bridge:
                 server.stop_listening()
                 server.stop_listening = None
             server.tools = {}
+
         for task in tasks:
             task.cancel()
         owned = [server for server in self._servers.values() if server.owned and server.client is not None]
         await asyncio.gather(*tasks, *(_close(server) for server in owned), return_exceptions=True)
 
     def on_registry(self, handler: OnTools) -> Unsubscribe:
-        """Have `handler` told of a server's tools when it is connected, and whenever they change: its alias, the
-        tools, and its client. Those that are there already are not told. Returns what takes it back.
+        """Register a callback for the tools of a server, called on connection and after each change.
+
+        The callback receives the server's alias, its tools and its client. It is not called for the current tools.
+        Returns a function that removes the callback.
         """
         key = object()
         self._told[key] = handler
         return lambda: self._told.pop(key, None) and None
 
     async def list_tools(self) -> list[types.Tool]:
-        """The tools of all servers that are there, under their names here."""
+        """Return the tools of all connected servers, under their names in the bridge."""
         return [tool for server in self._servers.values() for tool in _named(server)]
 
     def tool_names(self) -> list[str]:
-        """The names of these."""
+        """Return the names of all tools in the bridge."""
         return [name for server in self._servers.values() for name in server.tools]
 
     def tool_schemas(self) -> list[dict[str, Any]]:
-        """These as dicts of `name`, `description` and `input_schema`: what APIs of models take, up to the spelling."""
+        """Return all tools as dicts of `name`, `description` and `input_schema`, ready for the APIs of models."""
         return [
             {"name": name, "description": tool.description or tool.title or "", "input_schema": dict(tool.input_schema)}
             for server in self._servers.values()
@@ -188,12 +202,12 @@ class Bridge:
         on_progress: ProgressHandler | None = None,
         meta: Mapping[str, Any] | None = None,
     ) -> types.CallToolResult:
-        """Call a tool by its name here. The rest is as for `Client.call_tool`.
+        """Call a tool by its name in the bridge. Other parameters are those of `Client.call_tool`.
 
         Raises:
-            ToolNotFound: There is no such tool, or it is not taken.
-            ClientConnectionError: Its server is not there.
-            ClientError: What the call of the server's tool raises.
+            ToolNotFound: The tool is unknown or filtered out.
+            ClientConnectionError: Its server is not connected.
+            ClientError: The server's call failed.
         """
         server, tool = self._find(name)
         client = self._client(server)
@@ -207,7 +221,7 @@ class Bridge:
             raise
 
     def blocking(self) -> "BlockingBridge":
-        """The same from code without an event loop."""
+        """Return a blocking version of this bridge, for code without an event loop."""
         return BlockingBridge(self)
 
     def _find(self, name: str) -> tuple[_Server, str]:
@@ -216,8 +230,8 @@ class Bridge:
         if server is not None and name in server.tools:
             return server, server.tools[name].name
         if server is not None and not server.tools and server.alias in self.errors:
-            raise ClientConnectionError(f"The server {server.alias!r} is not there: {self.errors[server.alias]}")
-        raise ToolNotFound(message=f"There is no tool {name[:100]!r}")
+            raise ClientConnectionError(f"The server {server.alias!r} is not connected: {self.errors[server.alias]}")
+        raise ToolNotFound(message=f"Unknown tool {name[:100]!r}")
 
     def _client(self, server: _Server) -> Client:
         if server.client is None:
@@ -225,7 +239,7 @@ class Bridge:
         return server.client
 
     async def _attempt(self, server: _Server) -> None:
-        """Connect to a server and list its tools; on failure keep the error, and try again later."""
+        """Connect to a server and list its tools; on failure store the error and schedule a retry."""
         try:
             client = self._client(server)
             server.owned = server.owned or not (client.is_connected or is_kept(client))
@@ -233,14 +247,14 @@ class Bridge:
             await self._list(server)
         except Exception as error:
             if not isinstance(error, ClientError):
-                logger.exception("The server %r of a bridge cannot be used", server.alias)
+                logger.exception("Unexpected error of bridge server %r", server.alias)
             self._lost(server, error)
             return
         if server.stop_listening is None:
             server.stop_listening = client.on_list_changed(partial(self._changed, server))
 
     async def _list(self, server: _Server) -> None:
-        """Learn a server's tools anew, and tell of them."""
+        """Reload a server's tools and call the registered callbacks."""
         client = self._client(server)
         found: dict[str, types.Tool] = {}
         for tool in await client.list_tools():
@@ -248,7 +262,7 @@ class Bridge:
                 continue
             name = joined(server.alias, tool.name)
             if name in found:
-                logger.warning("The server %r has two tools that are %r here; the first is taken", server.alias, name)
+                logger.warning("Duplicate tool name on bridge server %r: %r; using the first", server.alias, name)
                 continue
             found[name] = tool
         self.errors.pop(server.alias, None)
@@ -259,10 +273,10 @@ class Bridge:
                 if inspect.isawaitable(said):
                     await said
             except Exception:
-                logger.exception("A function that is told of the tools of %r failed", server.alias)
+                logger.exception("Tool list callback failed for bridge server %r", server.alias)
 
     def _changed(self, server: _Server, kind: str) -> None:
-        """The server says that a list is another."""
+        """Schedule a reload after the server announced a changed list."""
         if kind != "tools" or not self._is_open:
             return
         server.stale = True
@@ -277,11 +291,14 @@ class Bridge:
                 await self._list(server)
             except Exception as error:
                 if not isinstance(error, ClientError):
-                    logger.exception("The tools of %r cannot be listed", server.alias)
+                    logger.exception("Listing the tools of bridge server %r failed", server.alias)
                 self._lost(server, error)
 
     def _lost(self, server: _Server, error: Exception) -> None:
-        """A server is not there. Its tools stay in the list: a short outage is to change no list."""
+        """Store the error of a failing server and start retrying.
+
+        Its tools stay listed, so that a short outage does not change the list.
+        """
         self.errors[server.alias] = error
         if self._is_open and (server.retrying is None or server.retrying.done()):
             server.retrying = _task(self._retry(server))
@@ -294,7 +311,7 @@ class Bridge:
 
 
 class BlockingBridge:
-    """A bridge from code without an event loop: it lives on the loop of the blocking clients.
+    """A bridge for code without an event loop; it runs on the loop of the blocking clients.
 
     with Bridge.from_settings(["weather"]).blocking() as bridge:
         bridge.call("weather__forecast", {"city": "Zürich"})
@@ -314,42 +331,42 @@ class BlockingBridge:
 
     @property
     def errors(self) -> dict[str, Exception]:
-        """Why a server is not there, by alias."""
+        """The latest error of each failing server, by alias."""
         return dict(self._bridge.errors)
 
     @property
     def aliases(self) -> list[str]:
-        """Those of all servers, in the order they were given."""
+        """The aliases of all servers, in the given order."""
         return self._bridge.aliases
 
     def connect_all(self) -> dict[str, Exception]:
-        """As `Bridge.connect_all`."""
+        """Connect to all servers, like `Bridge.connect_all`."""
         return dict(self._run(self._bridge.connect_all()))
 
     def close(self) -> None:
-        """As `Bridge.close`."""
+        """Disconnect from all servers, like `Bridge.close`."""
         self._run(self._bridge.close())
 
     def list_tools(self) -> list[types.Tool]:
-        """As `Bridge.list_tools`."""
+        """Return all tools, like `Bridge.list_tools`."""
         return self._run(self._bridge.list_tools())
 
     def tool_names(self) -> list[str]:
-        """As `Bridge.tool_names`."""
+        """Return the names of all tools, like `Bridge.tool_names`."""
         return self._bridge.tool_names()
 
     def tool_schemas(self) -> list[dict[str, Any]]:
-        """As `Bridge.tool_schemas`."""
+        """Return all tools as dicts, like `Bridge.tool_schemas`."""
         return self._bridge.tool_schemas()
 
     def call(
         self, name: str, arguments: Mapping[str, Any] | None = None, *, timeout: float | None = None
     ) -> types.CallToolResult:
-        """As `Bridge.call`."""
+        """Call a tool, like `Bridge.call`."""
         return self._run(self._bridge.call(name, arguments, timeout=timeout))
 
     def on_registry(self, handler: OnTools) -> Unsubscribe:
-        """As `Bridge.on_registry`; `handler` is called on the loop of the blocking clients."""
+        """Register a callback like `Bridge.on_registry`; it is called on the loop of the blocking clients."""
         return self._bridge.on_registry(handler)
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -366,7 +383,7 @@ def _function(chosen: Filter) -> Callable[[types.Tool], bool]:
     if callable(chosen):
         return chosen
     if isinstance(chosen, str):
-        raise ValueError(f"tools is a list of names; write [{chosen!r}]")
+        raise ValueError(f"tools must be a list of names; write [{chosen!r}]")
     patterns = tuple(chosen)
     return lambda tool: any(fnmatchcase(tool.name, pattern) for pattern in patterns)
 
@@ -387,5 +404,5 @@ async def _close(server: _Server) -> None:
 
 
 def _task(work: Any) -> asyncio.Task[None]:
-    # In a clean context: it outlives the call that happened to start it.
+    # Use an empty context, because the task outlives the call that starts it.
     return asyncio.get_running_loop().create_task(work, context=Context())

@@ -1,4 +1,4 @@
-"""What a client was told when it was made, and the protocol of a target."""
+"""Options of a client, and the protocol of its targets."""
 
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
@@ -13,60 +13,60 @@ STREAMS = tuple[Any, Any]
 
 
 class Openable(Protocol):
-    """Where a server is, and how it is reached: a target, or what a test has in its place."""
+    """A server's address that can be connected to: a target, or its replacement in a test."""
 
     def open(self) -> AbstractAsyncContextManager[STREAMS]:
-        """A new connection: the SDK's stream of messages to read, and its stream to write to.
+        """Open a new connection: the SDK's read stream and write stream of messages.
 
-        May raise a ClientConnectionError, whose text people will read; of anything else they see only the kind.
+        May raise a ClientConnectionError with a message for people. Of other exceptions only the class is reported.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How a client connects and calls."""
+    """Connection and call options of a client."""
 
     protocol_version: str | None
-    """A revision, "handshake" or "stateless"; None finds out what the server speaks."""
+    """A revision, "handshake" or "stateless"; None negotiates the revision."""
     client_info: types.Implementation
     max_retries: int
-    """How often a connection, or a call that may be repeated, is tried again."""
+    """Maximum retries of a connection, and of a request that is safe to repeat."""
     startup_timeout: float
     """Seconds for one attempt to connect."""
     timeout: float | None
     """Seconds for one round of a call; None for no limit."""
     sampling_tools: bool
-    """Does the answerer of sampling know tools?"""
+    """True if the sampling callback supports tools."""
     extensions: Mapping[str, Mapping[str, Any]] | None
-    """Extensions that the client declares, and their settings."""
+    """Declared extensions, with their settings."""
     alias: str | None
-    """What the project calls the server, for logs and errors."""
+    """The project's alias of the server, for logs and errors."""
 
     def __post_init__(self) -> None:
         if self.protocol_version is not None and self.protocol_version not in (*REVISIONS, *_ERAS):
             known = ", ".join(map(repr, (*_ERAS, *REVISIONS)))
-            raise ValueError(f"protocol_version is one of {known}, not {self.protocol_version!r}")
+            raise ValueError(f"protocol_version must be one of {known}, not {self.protocol_version!r}")
         if self.max_retries < 0:
-            raise ValueError("max_retries is 0 or more")
+            raise ValueError("max_retries must be 0 or more")
         if self.startup_timeout <= 0 or (self.timeout is not None and self.timeout <= 0):
-            raise ValueError("startup_timeout and timeout are seconds, more than 0")
+            raise ValueError("startup_timeout and timeout must be more than 0 seconds")
 
     @property
     def eras(self) -> tuple[Era, ...]:
-        """The eras in which the client may speak, the one to try first in front."""
+        """The eras to try, in order of preference."""
         if self.protocol_version is None:
             return (Era.STATELESS, Era.HANDSHAKE)
         return (_ERAS.get(self.protocol_version) or REVISIONS[self.protocol_version].era,)
 
     @property
     def revision(self) -> Revision | None:
-        """The one revision that is spoken, if there is only one."""
+        """The only accepted revision, or None if several are accepted."""
         return REVISIONS.get(self.protocol_version or "")
 
     @property
     def name(self) -> str:
-        """What to call the server in a sentence."""
+        """The server's name for the start of an error message."""
         return f"The server {self.alias!r}" if self.alias else "The server"
 
 

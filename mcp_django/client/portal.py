@@ -1,6 +1,6 @@
-"""One event loop in a thread of its own, for callers that have none: one in each process, made at its first use.
+"""Background event loop for blocking callers: one thread per process, started at first use.
 
-A process that was forked makes its own. At the end of the process what is connected there is closed.
+A forked process starts its own loop. Connected clients are closed at the end of the process.
 """
 
 import asyncio
@@ -18,17 +18,17 @@ from asgiref.sync import SyncToAsync
 T = TypeVar("T")
 
 CLOSING = 5.0
-"""Seconds at the end of the process to close what is connected."""
+"""Seconds to close all clients at the end of the process."""
 
 
 class Closeable(Protocol):
-    """What is closed at the end of the process."""
+    """An object that is closed at the end of the process."""
 
     async def close(self) -> None: ...
 
 
 class Portal:
-    """The loop of this process."""
+    """The event loop of this process and its thread."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -38,7 +38,7 @@ class Portal:
         atexit.register(self._stop)
 
     def close_at_exit(self, client: Closeable) -> None:
-        """Close this one at the end of the process."""
+        """Register a client to be closed at the end of the process."""
         self._open.add(client)
 
     def _stop(self) -> None:
@@ -58,13 +58,13 @@ class Portal:
 
 
 class _Owner:
-    """The portal of the process, and which process that is."""
+    """The portal of the process, and the id of that process."""
 
     def __init__(self) -> None:
         self.pid, self.lock = os.getpid(), threading.Lock()
         self.portal: Portal | None = None
         self.inherited: list[Portal | None] = []
-        """Those of processes that this one was forked from: their sockets are not ours, so they are not collected."""
+        """Portals of parent processes, kept alive because the parent owns their sockets."""
 
     def forked(self) -> None:
         self.inherited.append(self.portal)
@@ -77,7 +77,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def portal() -> Portal:
-    """The one of this process."""
+    """Return the portal of this process, started if needed."""
     with _owner.lock:
         if _owner.portal is None:
             _owner.portal = Portal()
@@ -85,10 +85,10 @@ def portal() -> Portal:
 
 
 def run(work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
-    """Run a coroutine on a loop of another thread, and wait for its result.
+    """Run a coroutine on the loop of another thread and wait for its result.
 
     Raises:
-        RuntimeError: on a thread whose own loop is running, which would stand still meanwhile.
+        RuntimeError: The calling thread has a running event loop, which the wait would block.
     """
     try:
         asyncio.get_running_loop()
@@ -96,15 +96,18 @@ def run(work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
         pass
     else:
         work.close()
-        raise RuntimeError("A blocking client cannot be used where an event loop runs; await the methods of its Client")
-    # All of the caller's context but its thread, which waits here: what asks for that thread, as the ORM does, would
-    # wait for it, and it for the answer.
+        raise RuntimeError(
+            "A blocking client cannot be used in a thread with a running event loop; await the methods of its Client"
+        )
+    # Copy the caller's context except its thread-sensitive thread, which blocks here. The coroutine would deadlock on
+    # it, for example in ORM calls.
     context = copy_context()
     threads: ContextVar[Any] = SyncToAsync.thread_sensitive_context
     context.run(threads.set, None)
     future = context.run(asyncio.run_coroutine_threadsafe, work, loop)
+
     try:
         return future.result()
     except BaseException:
-        future.cancel()  # KeyboardInterrupt and the like; what is done already stays as it is
+        future.cancel()  # KeyboardInterrupt and the like; completed work is kept
         raise

@@ -1,4 +1,4 @@
-"""What the tools of several servers are called together: `alias__tool`, in the form that APIs of models take."""
+"""Combined tool names `alias__tool`, in the form that model APIs accept."""
 
 import hashlib
 import re
@@ -8,25 +8,25 @@ from mcp_django.conf.clients import CLIENT_ALIAS
 
 SEPARATOR: Final = "__"
 LONGEST: Final = 64
-"""Characters that APIs of models take for the name of a tool."""
+"""Maximum length of a tool name accepted by model APIs, in characters."""
 DIGITS: Final = 8
-"""Of the digest that stands for what was left out of a name."""
+"""Length of the digest in a changed name, in hexadecimal digits."""
 
 
 def check_alias(alias: str) -> str:
-    """The alias. Raises ValueError for what cannot stand before the separator."""
+    """Return a valid alias. Raises ValueError for an alias that cannot precede the separator."""
     if not re.fullmatch(CLIENT_ALIAS, alias):
         raise ValueError(
-            f"{alias!r} is no alias: a small letter, then small letters, digits, '-' and single '_', 32 at most"
+            f"{alias!r} is an invalid alias; use a lowercase letter, then lowercase letters, digits, '-' and single '_', 32 at most"
         )
     return alias
 
 
 def joined(alias: str, tool: str) -> str:
-    """The name of a server's tool: letters, digits, "_" and "-", 64 at most.
+    """Return the combined name of a server's tool: letters, digits, "_" and "-", 64 at most.
 
-    What is not a letter, a digit, "_" or "-" becomes "_"; what is too long is cut. Where that changes a name, it ends
-    in "_" and 8 digits of a digest of the whole name, so it stays its own, and the same each time.
+    Other characters are replaced by "_", and long names are truncated. A changed name ends in "_" and 8 digits of a
+    digest of the full name, so that it is unique and stable.
     """
     whole = f"{alias}{SEPARATOR}{tool}"
     safe = re.sub(r"[^A-Za-z0-9_-]", "_", whole)
@@ -37,9 +37,9 @@ def joined(alias: str, tool: str) -> str:
 
 
 def alias_of(name: str) -> str | None:
-    """The alias in a name, which ends where the first separator begins; None in what has none.
+    """Return the alias before the first separator of a name; None without a valid alias.
 
-    A tool's own name may have separators, and may begin with "_".
+    The server's own tool name may contain separators and may start with "_".
     """
     alias, separator, tool = name.partition(SEPARATOR)
     return alias if separator and tool and re.fullmatch(CLIENT_ALIAS, alias) else None
