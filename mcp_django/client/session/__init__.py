@@ -1,1 +1,1 @@
-"""One connection to a server: negotiation, requests, callbacks and subscriptions."""
+"""Sessions with a server: negotiation, requests, callbacks and subscriptions."""

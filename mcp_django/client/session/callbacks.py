@@ -1,7 +1,7 @@
-"""What a server may ask of this client: an answer of a model, an answer of a person, and where it may work.
+"""Callbacks for requests of a server: sampling, elicitation and roots.
 
-An answerer is a plain function or a coroutine function. What is there when the client connects is declared as its
-capabilities; a server that asks for anything else is refused.
+A callback is a synchronous or asynchronous function. Callbacks that are set when the client connects are declared as
+its capabilities. Other requests of a server are refused.
 """
 
 import inspect
@@ -21,12 +21,12 @@ logger = logging.getLogger("mcp_django.client")
 
 Sampled = types.CreateMessageResult | types.CreateMessageResultWithTools
 Sampling = Callable[[types.CreateMessageRequestParams], Awaitable[Sampled] | Sampled]
-"""Takes what the server wants of a model, and returns what the model said."""
+"""Callback that receives the server's sampling parameters and returns the model's response."""
 Elicited = types.ElicitResult | Mapping[str, Any] | None
 Elicitation = Callable[[types.ElicitRequestParams], Awaitable[Elicited] | Elicited]
-"""Takes a form (`ElicitRequestFormParams`) or a page to be visited (`ElicitRequestURLParams`).
+"""Callback for a form (`ElicitRequestFormParams`) or a URL to visit (`ElicitRequestURLParams`).
 
-Returns an ElicitResult; or what was filled in, which accepts; or None, which declines.
+Returns an ElicitResult, the form's content (accepts), or None (declines).
 """
 Root = types.Root | Path | str
 Roots = Iterable[Root] | Callable[[], Awaitable[Iterable[Root]] | Iterable[Root]]
@@ -34,11 +34,11 @@ Roots = Iterable[Root] | Callable[[], Awaitable[Iterable[Root]] | Iterable[Root]
 
 INVALID_REQUEST, INTERNAL_ERROR = -32600, -32603
 MAX_AT_ONCE = 64
-"""Questions that are answered at the same time; what more a server asks is refused."""
+"""Maximum number of callbacks that run concurrently; further requests are refused."""
 
 
 class Answerers:
-    """Who answers a server's questions. `pausing` is entered while one of them is at work."""
+    """Callbacks for the requests of a server. `pause_timeouts` is entered while one runs."""
 
     def __init__(
         self,
@@ -52,7 +52,10 @@ class Answerers:
         self._at_work = 0
 
     def set(self, what: Literal["sampling", "elicitation", "roots"], answerer: Any) -> Unsubscribe:
-        """Have `answerer` answer, until what is returned is called or another is set."""
+        """Set the callback of a feature.
+
+        Returns a function that removes it, unless another callback has been set since.
+        """
         setattr(self, what, answerer)
 
         def remove() -> None:
@@ -64,7 +67,7 @@ class Answerers:
     async def sample(
         self, context: ClientRequestContext, params: types.CreateMessageRequestParams
     ) -> Sampled | types.ErrorData:
-        """Answer `sampling/createMessage`."""
+        """Handle `sampling/createMessage`."""
         if self.sampling is None:
             return _refusal("sampling")
         return cast("Sampled | types.ErrorData", await self._answer("sampling", self.sampling, params))
@@ -72,7 +75,7 @@ class Answerers:
     async def elicit(
         self, context: ClientRequestContext, params: types.ElicitRequestParams
     ) -> types.ElicitResult | types.ErrorData:
-        """Answer `elicitation/create`."""
+        """Handle `elicitation/create`."""
         if self.elicitation is None:
             return _refusal("elicitation")
         answer = await self._answer("elicitation", self.elicitation, params)
@@ -83,7 +86,7 @@ class Answerers:
         return cast("types.ElicitResult | types.ErrorData", answer)
 
     async def list_roots(self, context: ClientRequestContext) -> types.ListRootsResult | types.ErrorData:
-        """Answer `roots/list`."""
+        """Handle `roots/list`."""
         if self.roots is None:
             return _refusal("roots")
         return cast("types.ListRootsResult | types.ErrorData", await self._answer("roots", self._roots))
@@ -94,7 +97,7 @@ class Answerers:
         return types.ListRootsResult(roots=[_root(root) for root in given or ()])
 
     async def answer(self, request: types.InputRequest) -> types.InputResponse:
-        """Answer a question that came as a part of a result. Raises CallError where there is no answer."""
+        """Handle an input request that is part of a result. Raises CallError if it is refused."""
         context: Any = None
         answer: types.InputResponse | types.ErrorData
         match request:
@@ -109,23 +112,25 @@ class Answerers:
         return answer
 
     async def _answer(self, what: str, answerer: Callable[..., Any], *values: Any) -> Any:
-        """What the project's function says, or the error that stands for its failure."""
+        """Run a project's callback; return its result, or an error response if it fails."""
         if self._at_work >= MAX_AT_ONCE:
-            return types.ErrorData(code=INVALID_REQUEST, message=f"This client answers {MAX_AT_ONCE} questions at once")
+            return types.ErrorData(
+                code=INVALID_REQUEST, message=f"This client handles at most {MAX_AT_ONCE} requests at once"
+            )
         self._at_work += 1
         try:
             with self._pausing():
                 answer = answerer(*values)
                 return await answer if inspect.isawaitable(answer) else answer
         except Exception:
-            logger.exception("The answer to an MCP server's question (%s) failed", what)
-            return types.ErrorData(code=INTERNAL_ERROR, message="The client could not answer")
+            logger.exception("Callback for an MCP server's request failed: %s", what)
+            return types.ErrorData(code=INTERNAL_ERROR, message="The client failed to handle the request")
         finally:
             self._at_work -= 1
 
 
 def _refusal(what: str) -> types.ErrorData:
-    return types.ErrorData(code=INVALID_REQUEST, message=f"This client has no {what}")
+    return types.ErrorData(code=INVALID_REQUEST, message=f"This client does not support {what}")
 
 
 def _root(root: Root) -> types.Root:

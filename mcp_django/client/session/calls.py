@@ -1,6 +1,6 @@
-"""The operations of a client: pages followed, questions answered, results as types of the SDK.
+"""Execution of client operations: pagination, input requests, and results as types of the SDK.
 
-What a server sends is bounded: pages, entries, rounds, questions in a round.
+Data from servers is bounded: pages, entries, rounds, and input requests in a round.
 """
 
 import asyncio
@@ -22,27 +22,27 @@ from mcp_django.schema import to_json
 ResultT = TypeVar("ResultT", bound=types.Result)
 
 MAX_ENTRIES = 10_000
-"""Entries of a list that are taken."""
+"""Maximum number of entries accepted in a list."""
 MAX_ROUNDS = 32
-"""Rounds of questions in one call."""
+"""Maximum number of rounds of input requests in one call."""
 MAX_QUESTIONS = 64
-"""Questions in one round."""
+"""Maximum number of input requests in one round."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
-"""Seconds before a call is sent again that the server wants sent again without having asked anything."""
+"""Delays in seconds before a call is retried that the server returned without input requests."""
 
 
 class Calls:
-    """The typed operations of one client."""
+    """Executes the typed operations of one client."""
 
     def __init__(self, keeper: Keeper, rounds: Rounds, options: Options, answerers: Answerers) -> None:
         self._keeper, self._rounds, self._options, self._answerers = keeper, rounds, options, answerers
         self._structured = Structured()
 
     async def listed(self, method: str, key: str, result: type[ResultT], timeout: float | None) -> list[Any]:
-        """All entries of a list, its pages followed.
+        """Return all entries of a list, following its pages.
 
         Raises:
-            InvalidAnswer: The list has more pages or entries than are taken, or its pages lead in a circle.
+            InvalidAnswer: The list exceeds the limits of pages or entries, or repeats a cursor.
         """
         entries: list[Any] = []
         cursors: set[str] = set()
@@ -52,17 +52,18 @@ class Calls:
             entries.extend(getattr(page, key))
             if len(entries) > MAX_ENTRIES:
                 raise InvalidAnswer(f"{self._options.name} lists more than {MAX_ENTRIES} entries")
+
             cursor: str | None = page.next_cursor
             if cursor is None:
                 return entries
             if cursor in cursors:
-                raise InvalidAnswer(f"{self._options.name} repeats a page of its list without end")
+                raise InvalidAnswer(f"{self._options.name} repeats a cursor of its list")
             cursors.add(cursor)
             params = {"cursor": cursor}
         raise InvalidAnswer(f"{self._options.name} lists more than {MAX_PAGES} pages")
 
     async def tools(self, timeout: float | None) -> list[types.Tool]:
-        """The tools, whose results are checked from now on."""
+        """List all tools and store their output schemas for later results."""
         tools = await self.listed("tools/list", "tools", types.ListToolsResult, timeout)
         self._structured.learn(tools)
         return tools
@@ -76,7 +77,7 @@ class Calls:
         on_progress: ProgressHandler | None,
         meta: Mapping[str, Any] | None,
     ) -> types.CallToolResult:
-        """Call a tool."""
+        """Call a tool and validate its result."""
         params = {"name": name, "arguments": to_json(dict(arguments or {}))}
         try:
             raw = await self._answered("tools/call", params, timeout=timeout, on_progress=on_progress, meta=meta)
@@ -84,6 +85,7 @@ class Calls:
             if await self._is_unknown(name, error):
                 raise ToolNotFound(error.code, error.message, error.data) from None
             raise
+
         result = self._read(types.CallToolResult, raw)
         if result.is_error and _says_unknown(result, name) and await self._is_missing(name):
             raise ToolNotFound(message=_text(result))
@@ -91,11 +93,14 @@ class Calls:
         return result
 
     async def ask(self, method: str, params: Mapping[str, Any], result: type[ResultT], **options: Any) -> ResultT:
-        """Send a request, answer what the server asks first, and read its result."""
+        """Send a request, handle its input requests, and parse the result."""
         return self._read(result, await self._answered(method, params, **options))
 
     async def subscribe(self, uri: str) -> None:
-        """Subscribe to a resource: a request in the handshake era, an entry of the stream in the stateless one."""
+        """Subscribe to a resource.
+
+        The handshake era sends a request; the stateless era adds the URI to the listen stream.
+        """
         connection = await self._keeper.connection()
         was_there = uri in self._keeper.subscribed
         self._keeper.subscribed[uri] = None
@@ -110,7 +115,7 @@ class Calls:
             raise
 
     async def unsubscribe(self, uri: str) -> None:
-        """Take a subscription back."""
+        """Cancel the subscription to a resource."""
         if uri not in self._keeper.subscribed:
             return
         del self._keeper.subscribed[uri]
@@ -121,25 +126,25 @@ class Calls:
             await self._rounds.send("resources/unsubscribe", {"uri": uri})
 
     async def set_logging_level(self, level: types.LoggingLevel) -> None:
-        """Want messages of this level and above."""
+        """Set the minimum level of log messages to receive."""
         connection = await self._keeper.connection()
         if not connection.stateless:
             await self._rounds.send("logging/setLevel", {"level": level})
         self._keeper.log_level = level
 
     async def ping(self, timeout: float | None) -> None:
-        """See that the server answers."""
+        """Check that the server responds."""
         connection = await self._keeper.connection()
         await self._rounds.send("server/discover" if connection.stateless else "ping", timeout=timeout)
 
     async def notify_roots_changed(self) -> None:
-        """Say that there are other roots, where the era has that."""
+        """Notify the server of changed roots, in the era that defines it."""
         connection = await self._keeper.connection()
         if not connection.stateless:
             await connection.notify(types.RootsListChangedNotification())
 
     async def _answered(self, method: str, params: Mapping[str, Any], **options: Any) -> dict[str, Any]:
-        """Rounds, until the result is there: questions are answered, and the request is sent again with the answers."""
+        """Repeat the request with the responses to its input requests until the result is complete."""
         pause, more = FIRST_PAUSE, dict[str, Any]()
         for _ in range(MAX_ROUNDS + 1):
             raw = await self._rounds.send(method, {**params, **more}, **options)
@@ -153,25 +158,29 @@ class Calls:
             else:
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE)
-        raise InvalidAnswer(f"{self._options.name} asked more than {MAX_ROUNDS} times in one call")
+        raise InvalidAnswer(f"{self._options.name} requested input more than {MAX_ROUNDS} times in one call")
 
     async def _answers(self, questions: types.InputRequests) -> dict[str, Any]:
-        """The answers to all questions of a round, which are asked side by side."""
+        """Handle all input requests of a round concurrently and return the responses."""
         if len(questions) > MAX_QUESTIONS:
-            raise InvalidAnswer(f"{self._options.name} asked more than {MAX_QUESTIONS} questions at once")
+            raise InvalidAnswer(f"{self._options.name} sent more than {MAX_QUESTIONS} input requests at once")
         tasks = {key: asyncio.ensure_future(self._answerers.answer(question)) for key, question in questions.items()}
         try:
             await asyncio.gather(*tasks.values())
         finally:
             for task in tasks.values():
                 task.cancel()
+
         answers = {key: task.result() for key, task in tasks.items()}
         return {
             key: answer.model_dump(by_alias=True, mode="json", exclude_none=True) for key, answer in answers.items()
         }
 
     async def _is_unknown(self, name: str, error: CallError) -> bool:
-        """Is there no such tool? The code of the error is that of wrong arguments, too, so the list has to say."""
+        """Return True if the tool does not exist.
+
+        The error code is the same as for invalid arguments, so the tool list is checked.
+        """
         return error.code in (failures.INVALID_PARAMS, failures.METHOD_NOT_FOUND) and await self._is_missing(name)
 
     async def _is_missing(self, name: str) -> bool:
@@ -192,6 +201,6 @@ def _text(result: types.CallToolResult) -> str:
 
 
 def _says_unknown(result: types.CallToolResult, name: str) -> bool:
-    """Does a failed result read as if there was no such tool? Some servers say it like that."""
+    """Return True if the text of a failed result reports an unknown tool, as some servers do."""
     text = _text(result)
     return name in text and ("unknown tool" in text.lower() or "not found" in text.lower())

@@ -1,7 +1,7 @@
-"""Keeps a client connected: makes the connection at its first use, and anew when it breaks.
+"""Connection management: connect at first use, and reconnect after the connection breaks.
 
-One task owns the connection for as long as it lives. A connection that broke is made anew at once if somebody waits or
-wants to be told of changes, and otherwise at the next call.
+One task owns each connection for its whole life. A broken connection is reopened at once if calls wait or handlers for
+changes are registered, otherwise at the next call.
 """
 
 import asyncio
@@ -28,25 +28,25 @@ from mcp_django.client.session.timing import STEADY, Backoff
 logger = logging.getLogger("mcp_django.client")
 
 CLOSING = 10.0
-"""Seconds that a connection has to close before it is cut."""
+"""Seconds for a connection to close before it is cancelled."""
 REASON = 1.0
-"""Seconds that a call waits to be told why its connection broke."""
+"""Seconds for which a call waits for the reason of a broken connection."""
 _INHERITED: list["Keeper"] = []
-"""Connections of the process that this one was forked from. They are its, so they are not even collected here."""
+"""Managers of the parent process, kept alive because the parent owns their sockets."""
 
 
 class Keeper:
-    """The connection of a client over time."""
+    """The connection of a client, across reconnects."""
 
     def __init__(self, target: Openable, options: Options, answerers: Answerers, listeners: Listeners) -> None:
         self._target, self._options, self._answerers, self._listeners = target, options, answerers, listeners
         self.subscribed: dict[str, None] = {}
-        """URIs that are subscribed to, on this connection and the next."""
+        """Subscribed URIs, restored on the next connection."""
         self.log_level: types.LoggingLevel | None = None
         self.current: Connection | None = None
-        """The newest connection that was there; it may have ended."""
+        """The latest established connection, which may have ended."""
         self._attempt: Connection | None = None
-        """The one that is being made, is there, or is being closed."""
+        """The connection that is being opened, used or closed."""
         self.last_error: ClientError | None = None
         self.watcher = Watcher()
         self._listening: Listening | None = None
@@ -60,14 +60,14 @@ class Keeper:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
-        """The loop that the connection lives on, while it is alive."""
+        """The event loop of the connection; None without a connection."""
         if self._pid != os.getpid() or self._task is None or self._task.done():
             return None
         return self._loop
 
     @property
     def is_connected(self) -> bool:
-        """Is there a connection, as far as is known?"""
+        """Return True if there is an open connection, as far as the client can detect."""
         return self.loop is not None and self.current is not None and not self.current.ended
 
     async def open(self) -> Connection:
@@ -76,10 +76,10 @@ class Keeper:
         return await self.connection()
 
     async def connection(self) -> Connection:
-        """The connection, made first if there is none.
+        """Return the connection, opened if needed.
 
         Raises:
-            ClientError: Why there is none; ClientConnectionError after `close`.
+            ClientError: The connection failed. After `close` this is a ClientConnectionError.
         """
         if self._closed:
             raise ClientConnectionError("This client is closed; call connect() to use it again")
@@ -87,6 +87,7 @@ class Keeper:
             await asyncio.wait({self._task})
         if not self.is_connected:
             self.watcher.admit()
+
         self._begin()
         assert self._ready is not None
         self._waiting += 1
@@ -99,16 +100,16 @@ class Keeper:
 
     @property
     def is_needed(self) -> bool:
-        """Does somebody wait for the connection, or want to be told of changes?"""
+        """Return True if calls wait for the connection, or handlers for changes are registered."""
         wanted = self._listeners.wants("list_changed", "resource_updated", "log")
         return bool(self._waiting or self.subscribed or wanted)
 
     async def rest(self) -> None:
-        """Close the connection as `close` does; the next call makes another."""
+        """Close the connection; the next call opens another."""
         await self._shut()
 
     async def close(self) -> None:
-        """Close the connection, and wait until it is closed. Calls under way fail."""
+        """Close the connection and wait until it is closed. Running calls fail."""
         self._closed = True
         await self._shut()
 
@@ -119,18 +120,19 @@ class Keeper:
         self._close.set()
         if self.current is not None:
             self.current.end()
+
         if task is asyncio.current_task():
             return
         if self._attempt is not None and self._attempt is not self.current:
-            task.cancel()  # it is still being connected
+            task.cancel()  # The connection is still being opened.
         done, _ = await asyncio.wait({task}, timeout=CLOSING)
         if not done:
-            logger.warning("%s took too long to close its connection, which is cut", self._options.name)
+            logger.warning("Closing the connection timed out: %s", self._options.name)
             task.cancel()
             await asyncio.wait({task}, timeout=CLOSING)
 
     async def reason(self, connection: Connection) -> ClientError:
-        """Why a connection broke, as far as that becomes known soon."""
+        """Return the reason why a connection broke, or a generic error if none is known in time."""
         if connection.ended:
             try:
                 async with asyncio.timeout(REASON):
@@ -140,25 +142,29 @@ class Keeper:
         return copy.copy(connection.failure) if connection.failure is not None else failures.lost(self._options)
 
     async def listen_to(self, uri: str) -> None:
-        """Have the stream of changes include a URI of `subscribed`."""
+        """Add a URI of `subscribed` to the stream of changes."""
         if self._listening is not None:
             await self._listening.added(uri)
 
     def _begin(self) -> None:
-        """See that there is a task that connects, on this loop and of this process."""
+        """Start the connection task, unless one runs on this loop in this process."""
         if self._pid != os.getpid():
             _INHERITED.append(copy.copy(self))
             self._pid, self._task, self._ready, self.current, self._listening = os.getpid(), None, None, None, None
         if self._task is not None and not self._task.done() and self._is_here():
             return
+
         self._loop = asyncio.get_running_loop()
         self._close = asyncio.Event()
         self._ready = self._loop.create_future()
-        # The task outlives whoever happens to connect first, and serves others: it has nothing of the caller's context.
+        # Use an empty context: the task outlives the caller that starts it, and serves other callers.
         self._task = self._loop.create_task(self._keep(), name="mcp-client", context=Context())
 
     def _is_here(self) -> bool:
-        """Is the connection on this loop? Not if its loop is closed, and with it the connection."""
+        """Return True if the connection belongs to the running loop; False if its loop is closed.
+
+        Raises ClientConnectionError for a connection on another open loop.
+        """
         if self._loop is asyncio.get_running_loop():
             return True
         if self._loop is not None and self._loop.is_closed():
@@ -168,7 +174,7 @@ class Keeper:
         )
 
     async def _keep(self) -> None:
-        """Connect, and again, until nobody needs it, it fails for good or it is closed."""
+        """Keep the client connected until it is unused, closed, or fails permanently."""
         loop, backoff, failure = asyncio.get_running_loop(), Backoff(self._options.max_retries), None
         try:
             while not self._close.is_set():
@@ -176,9 +182,11 @@ class Keeper:
                 connection = Connection(self._target, self._options, self._answerers, self._listeners)
                 connection.on_end = self._renew
                 failure = await self._live(connection)
+
                 was_there = self.current is connection
                 if was_there and (not self.is_needed or self._close.is_set()):
                     return
+
                 if was_there and loop.time() - since > STEADY:
                     backoff.reset()
                 final = isinstance(failure, HandshakeError | AuthorizationNeeded)
@@ -195,7 +203,7 @@ class Keeper:
             self._settle(failure or ClientConnectionError("This client was closed"))
 
     async def _live(self, connection: Connection) -> ClientError:
-        """Live one connection to its end, and say why it ended."""
+        """Run one connection to its end and return the reason for the end."""
         self._attempt = connection
         try:
             await connection.live(self._reached)
@@ -203,7 +211,7 @@ class Keeper:
         except Exception as error:
             failure = connection.failure or failures.of_connecting(error, self._options)
             connection.failure = failure
-            logger.info("%s is not connected: %s", self._options.name, failure)
+            logger.info("Connection failed or ended: %s: %s", self._options.name, failure)
             self.last_error = failure
         finally:
             connection.end()
@@ -214,7 +222,7 @@ class Keeper:
         return failure
 
     async def _reached(self, connection: Connection, group: anyio.abc.TaskGroup) -> None:
-        """Restore on a new connection what the last one had, and let the calls have it."""
+        """Restore the state of the previous connection, then release the waiting calls."""
         again = self.current is not None
         self._listening = None
         async with asyncio.timeout(self._options.startup_timeout):
@@ -223,6 +231,7 @@ class Keeper:
                 group.start_soon(self._listening.keep, group)
             else:
                 await self._restore(connection)
+
         self.current, self.last_error = connection, None
         self.watcher.connected(connection)
         if again:
@@ -231,7 +240,7 @@ class Keeper:
             self._ready.set_result(connection)
 
     async def _restore(self, connection: Connection) -> None:
-        """What a session of the handshake era is told once: the level of its log, and its subscriptions."""
+        """Restore the state of a handshake-era session: log level and subscriptions."""
         capabilities = connection.session.server_capabilities
         if self.log_level is not None and capabilities is not None and capabilities.logging is not None:
             await self._is_taken(connection, "logging/setLevel", {"level": self.log_level})
@@ -240,18 +249,20 @@ class Keeper:
                 self.subscribed.pop(uri, None)
 
     async def _is_taken(self, connection: Connection, method: str, params: dict[str, Any]) -> bool:
-        """Send a request that the server may refuse without harm to the connection."""
+        """Send a request that the server may refuse; return True if it was accepted."""
         try:
             await connection.request(method, params)
         except MCPError as error:
             if failures.is_lost(error):
                 raise
-            logger.warning("%s refused %s on a new connection (%d)", self._options.name, method, error.code)
+            logger.warning(
+                "Request refused on a new connection: %s refused %s (%d)", self._options.name, method, error.code
+            )
             return False
         return True
 
     def _tell_of_gap(self, connection: Connection) -> None:
-        """While there was no connection everything may have changed."""
+        """Report all lists and subscribed resources as changed, because changes may have been missed."""
         for kind in KINDS:
             if connection.announces(kind):
                 connection.tell("list_changed", kind)
@@ -259,17 +270,17 @@ class Keeper:
             connection.tell("resource_updated", uri)
 
     def _renew(self) -> None:
-        """Have calls wait for the next connection, once one has ended."""
+        """Make calls wait for the next connection after one has ended."""
         if self._ready is not None and self._ready.done() and not self._close.is_set():
             self._ready = asyncio.get_running_loop().create_future()
 
     def _settle(self, failure: ClientError) -> None:
-        """Tell those who wait that there will be no connection."""
+        """Fail the waiting calls: the client stops connecting."""
         if self._ready is not None and not self._ready.done():
             self._ready.set_exception(failure)
-            self._ready.exception()  # nobody may be waiting
+            self._ready.exception()  # mark as retrieved: there may be no waiting call
 
     def look(self) -> None:
-        """Handlers or subscriptions came or went."""
+        """Update the stream of changes after handlers or subscriptions have changed."""
         if self._listening is not None and self.is_connected:
             self._listening.look()

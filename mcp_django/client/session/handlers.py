@@ -1,7 +1,7 @@
-"""Who is told what a server says by itself: progress, log messages and changes.
+"""Handlers for notifications of a server: progress, log messages and changes.
 
-Handlers are plain functions or coroutine functions. They run on the client's event loop, one after another and in the
-order of what they are told; a handler that raises is logged and stops nothing.
+Handlers are synchronous or asynchronous functions. They run on the client's event loop, sequentially and in the order
+of the notifications. An exception in a handler is logged and does not affect others.
 """
 
 import asyncio
@@ -17,44 +17,44 @@ import mcp_types as types
 logger = logging.getLogger("mcp_django.client")
 
 Kind = Literal["tools", "resources", "prompts"]
-"""A list that may change; that of the resources includes the templates."""
+"""A list that can change; "resources" includes the resource templates."""
 KINDS: tuple[Kind, ...] = ("tools", "resources", "prompts")
 Handler = Callable[..., Any]
 ProgressHandler = Callable[[float, float | None, str | None], Awaitable[None] | None]
-"""Takes what is done, what there is to do if that is known, and a message, if any."""
+"""Callback that receives the progress, the total if known, and an optional message."""
 Unsubscribe = Callable[[], None]
 Topic = Literal["progress", "log", "list_changed", "resource_updated"]
 
 MAX_WAITING = 1000
-"""Messages that wait for slow handlers; beyond that the oldest are dropped."""
+"""Maximum number of notifications queued for slow handlers; beyond it the oldest are dropped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far a call is, as handlers of the whole client are told."""
+    """Progress of a call, as passed to the client's own handlers."""
 
     method: str
     """The method of the call: `tools/call`, …"""
     name: str | None
-    """The tool or prompt that was called, or the URI that is read."""
+    """The called tool or prompt, or the URI of the resource."""
     progress: float
-    """What is done; it grows."""
+    """The current progress, which increases."""
     total: float | None
-    """What there is to do, where that is known."""
+    """The progress at completion, if known."""
     message: str | None
-    """What is being done, in words."""
+    """A description of the current step."""
 
 
 class Listeners:
-    """The handlers of a client, by what they want to be told."""
+    """The notification handlers of a client, by topic."""
 
     def __init__(self) -> None:
         self._by_topic: dict[Topic, dict[object, Handler]] = {}
         self.changed: Callable[[], None] = _nothing
-        """Called when a handler comes or goes."""
+        """Callback for an added or removed handler."""
 
     def add(self, topic: Topic, handler: Handler) -> Unsubscribe:
-        """Tell `handler` from now on, until what is returned is called. The same handler may be added twice."""
+        """Add a handler for a topic and return a function that removes it. Duplicates are allowed."""
         key, those = object(), self._by_topic.setdefault(topic, {})
         those[key] = handler
         self.changed()
@@ -66,17 +66,17 @@ class Listeners:
         return remove
 
     def wants(self, *topics: Topic) -> bool:
-        """Is there a handler for one of these?"""
+        """Return True if one of the topics has a handler."""
         return any(self._by_topic.get(topic) for topic in topics)
 
     async def tell(self, topic: Topic, *values: Any) -> None:
-        """Call the handlers of a topic, one after another."""
+        """Call the handlers of a topic sequentially."""
         for handler in list(self._by_topic.get(topic, {}).values()):
             await call(handler, *values)
 
 
 class Mailbox:
-    """What a server said and handlers were not told yet, in order; changes of the same thing are one message."""
+    """Queue of notifications for the handlers, in order; equal changes are merged."""
 
     def __init__(self, listeners: Listeners) -> None:
         self._listeners = listeners
@@ -85,10 +85,10 @@ class Mailbox:
         self._dropped = 0
 
     def put(self, topic: Topic, value: Any) -> None:
-        """Keep a message until the handlers have time, if there are any."""
+        """Queue a notification if its topic has handlers."""
         if not self._listeners.wants(topic):
             return
-        # A change that waits already says all that this one does. Log messages are never the same.
+        # A queued change covers an equal one. Log messages are never merged.
         if topic != "log" and (topic, value) in self._waiting:
             return
         if len(self._waiting) >= MAX_WAITING:
@@ -98,7 +98,7 @@ class Mailbox:
         self._arrived.set()
 
     async def deliver(self) -> None:
-        """Tell the handlers, until cancelled."""
+        """Call the handlers for queued notifications, until cancelled."""
         while True:
             await self._arrived.wait()
             self._arrived.clear()
@@ -106,14 +106,14 @@ class Mailbox:
                 topic, value = self._waiting.popleft()
                 await self._listeners.tell(topic, value)
             if self._dropped:
-                logger.warning("Handlers are slower than the server: %d of its messages were dropped", self._dropped)
+                logger.warning("Notification queue is full: dropped %d messages for slow handlers", self._dropped)
                 self._dropped = 0
 
 
 class ProgressRelay:
-    """The progress of one call, told to its own handler and to the client's.
+    """Progress of one call, passed to its own handler and to the client's handlers.
 
-    While a handler is busy only the newest is kept, so that a server that floods costs nothing.
+    While a handler runs, only the latest progress is kept, which bounds the cost of a flood.
     """
 
     def __init__(self, listeners: Listeners, method: str, name: str | None, handler: ProgressHandler | None) -> None:
@@ -142,17 +142,17 @@ class ProgressRelay:
 
 
 async def call(handler: Handler, *values: Any) -> None:
-    """Call a handler of a project, whatever it does."""
+    """Call a handler of the project; log its exceptions."""
     try:
         result = handler(*values)
         if inspect.isawaitable(result):
             await result
     except Exception:
-        logger.exception("A handler of what an MCP server says failed: %r", handler)
+        logger.exception("Notification handler failed: %r", handler)
 
 
 def change_of(notification: types.ServerNotification) -> tuple[Topic, str] | None:
-    """What a notification says has changed: a list, or the resource at a URI."""
+    """Return the topic and value of a change notification: a list's name or a resource's URI."""
     match notification:
         case types.ToolListChangedNotification():
             return "list_changed", "tools"

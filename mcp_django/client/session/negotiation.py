@@ -1,4 +1,4 @@
-"""How a client and a server agree on a revision: the stateless era is tried first, then the handshake."""
+"""Negotiation of the protocol revision: the stateless era first, then the handshake."""
 
 import mcp_types as types
 from mcp import MCPError
@@ -10,12 +10,12 @@ from mcp_django.protocol.revisions import HANDSHAKE, Era
 
 
 async def agree(session: ClientSession, options: Options) -> None:
-    """Discover or initialize, whichever the server knows and the options allow.
+    """Negotiate a revision by `server/discover` or `initialize`, as the options allow.
 
     Raises:
         MCPError: The server refused.
-        HandshakeError: It speaks another revision than the one that the options name.
-        ValueError, RuntimeError: What it said makes no sense.
+        HandshakeError: The server supports another revision than the required one.
+        ValueError, RuntimeError: The response is invalid.
     """
     if options.eras == (Era.HANDSHAKE,):
         await session.initialize()
@@ -24,7 +24,7 @@ async def agree(session: ClientSession, options: Options) -> None:
     else:
         await _probe(session)
     if options.revision is not None and session.protocol_version != options.revision.version:
-        raise HandshakeError(f"{options.name} does not speak the revision {options.revision.version}")
+        raise HandshakeError(f"{options.name} does not support the revision {options.revision.version}")
 
 
 async def _probe(session: ClientSession) -> None:
@@ -34,19 +34,19 @@ async def _probe(session: ClientSession) -> None:
         if error.code == types.UNSUPPORTED_PROTOCOL_VERSION and not _has_handshake(error):
             raise
     except (ValueError, RuntimeError):
-        pass  # an answer that is none, or one that names revisions of the other era only
+        pass  # invalid response, or only revisions of the other era
     else:
         return
     try:
         await session.initialize()
     except MCPError as error:
-        # A server that starts slowly may have understood the probe after it was given up.
+        # A slowly starting server may have processed the discover request after its timeout.
         if error.code != types.UNSUPPORTED_PROTOCOL_VERSION:
             raise
         await session.discover()
 
 
 def _has_handshake(error: MCPError) -> bool:
-    """Does the refusal leave the handshake open? What names no revisions does."""
+    """Return True if the error allows a handshake: it lists a handshake revision or none at all."""
     supported = error.data.get("supported") if isinstance(error.data, dict) else None
     return not isinstance(supported, list) or any(version in HANDSHAKE for version in supported)

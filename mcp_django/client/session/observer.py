@@ -1,26 +1,26 @@
-"""What the life of a client looks like to those who keep it."""
+"""Observer interface for the life cycle of a client."""
 
 from mcp_django.client.errors import ClientError
 from mcp_django.client.session.session import Connection
 
 
 class Watcher:
-    """Told of what happens to a client, on its loop. This one lets everything be."""
+    """Observer of a client's connection and requests. Methods run on its loop; these do nothing."""
 
     def admit(self) -> None:
-        """A connection is wanted and there is none. Raises ClientError to have the call fail without an attempt."""
+        """Called before connecting. Raise ClientError to fail the call without an attempt."""
 
     def connected(self, connection: Connection) -> None:
-        """A connection can be used."""
+        """Called when a connection is ready for use."""
 
     def disconnected(self) -> None:
-        """The connection that could be used has ended."""
+        """Called when a ready connection has ended."""
 
     def failed(self, error: ClientError) -> None:
-        """There is no connection, and no further attempt for those who wait."""
+        """Called when connecting failed without a further attempt; waiting calls fail."""
 
     def began(self) -> None:
-        """A round of a call begins."""
+        """Called at the start of a round of a call."""
 
     def ended(self, seconds: float, error: BaseException | None) -> None:
-        """It ended, after so many seconds: with an answer, or with this error."""
+        """Called at the end of a round with its duration in seconds, and its error or None."""

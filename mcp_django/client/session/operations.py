@@ -1,4 +1,4 @@
-"""What a client can do: the operations, what is known of the server, and the handlers of what it says."""
+"""Public operations of a client: requests, server information, and handlers."""
 
 import asyncio
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from mcp_django.client.session.session import Connection
 
 
 class Operations:
-    """The methods of a `Client` that a `BlockingClient` has, too. All that talk to the server raise ClientError."""
+    """The methods shared by `Client` and `BlockingClient`. Methods that send requests raise ClientError."""
 
     _options: Options
     _keeper: Keeper
@@ -28,79 +28,82 @@ class Operations:
     _answerers: Answerers
 
     async def connect(self) -> None:
-        """Connect, unless it is connected.
+        """Connect, unless already connected.
 
         Raises:
-            HandshakeError: The server refused, or speaks no revision that this client speaks.
-            AuthorizationNeeded: A person has to allow it first.
-            ClientConnectionError: It cannot be reached, or did not answer in time.
+            HandshakeError: The server refused, or supports none of this client's revisions.
+            AuthorizationNeeded: A person must authorize the server first.
+            ClientConnectionError: The server is unreachable, or did not respond in time.
         """
         await self._keeper.open()
 
     async def close(self) -> None:
-        """Close the connection. Calls under way fail with ClientConnectionError; `connect()` opens another."""
+        """Close the connection; `connect()` opens another. Running calls fail with ClientConnectionError."""
         await self._keeper.close()
 
     async def rest(self) -> None:
-        """Close the connection; the next call opens another. Calls under way fail with ClientConnectionError."""
+        """Close the connection; the next call opens another. Running calls fail with ClientConnectionError."""
         await self._keeper.rest()
 
     def watch(self, watcher: Watcher) -> None:
-        """Tell `watcher`, and no other, what happens to the client."""
+        """Set the observer of the client, in place of any previous one."""
         self._keeper.watcher = watcher
 
-    # What is known of the server
+    # Server information
 
     @property
     def alias(self) -> str | None:
-        """What the project calls the server."""
+        """The project's alias of the server."""
         return self._options.alias
 
     @property
     def is_connected(self) -> bool:
-        """Is there a connection, as far as is known?"""
+        """Return True if there is an open connection, as far as the client can detect."""
         return self._keeper.is_connected
 
     @property
     def is_needed(self) -> bool:
-        """Does somebody wait for the connection, or want to be told of changes?"""
+        """Return True if calls wait for the connection, or handlers for changes are registered."""
         return self._keeper.is_needed
 
     @property
     def last_error(self) -> ClientError | None:
-        """Why there is no connection, if the last attempt failed."""
+        """The error of the last attempt to connect; None after a successful one."""
         return self._keeper.last_error
 
     @property
     def protocol_version(self) -> str:
-        """The revision that is spoken. Raises ClientConnectionError before the first connection, as those below do."""
+        """The negotiated protocol revision.
+
+        This property and those below raise ClientConnectionError before the first connection.
+        """
         return self._known.revision.version
 
     @property
     def capabilities(self) -> types.ServerCapabilities:
-        """What the server can do."""
+        """The server's capabilities."""
         return self._known.session.server_capabilities or types.ServerCapabilities()
 
     @property
     def server_info(self) -> types.Implementation | None:
-        """What the server tells of itself; None if it does not."""
+        """The server's name and version as sent by the server, or None."""
         return self._known.session.server_info
 
     @property
     def instructions(self) -> str | None:
-        """How the server wants to be used, in its own words."""
+        """The server's usage instructions, or None."""
         return self._known.session.instructions
 
     @property
     def _known(self) -> Connection:
         if self._keeper.current is None:
-            raise ClientConnectionError(f"{self._options.name} has not been connected to yet")
+            raise ClientConnectionError(f"{self._options.name} is not connected yet; call connect() first")
         return self._keeper.current
 
     # Operations
 
     async def list_tools(self, *, timeout: float | None = None) -> list[types.Tool]:
-        """All tools. Their `output_schema` is what results of `call_tool` are checked by from then on."""
+        """List all tools. Later results of `call_tool` are validated against their `output_schema`."""
         return await self._calls.tools(timeout)
 
     async def call_tool(
@@ -112,25 +115,24 @@ class Operations:
         on_progress: ProgressHandler | None = None,
         meta: Mapping[str, Any] | None = None,
     ) -> types.CallToolResult:
-        """Call a tool, and answer what it asks by `elicitation`, `sampling` and `roots`.
+        """Call a tool, and answer its input requests by `elicitation`, `sampling` and `roots`.
 
-        A tool that fails says so in its result (`is_error`). The call is sent once, whatever happens: after a
-        ClientConnectionError or a CallTimeout it is not known whether it was carried out. Cancelling the task cancels
-        the call at the server.
+        A failed tool is reported in its result (`is_error`). The call is sent only once: after a ClientConnectionError
+        or CallTimeout its outcome is unknown. Cancelling the task cancels the call on the server.
 
         Raises:
             ToolNotFound: The server has no such tool.
-            InvalidAnswer: The result does not fit the schema that the server gave for it.
-            TypeError: An argument has no JSON form.
+            InvalidAnswer: The result does not match the tool's output schema.
+            TypeError: An argument cannot be encoded as JSON.
         """
         return await self._calls.tool(name, arguments, timeout=timeout, on_progress=on_progress, meta=meta)
 
     async def list_resources(self, *, timeout: float | None = None) -> list[types.Resource]:
-        """All resources."""
+        """List all resources."""
         return await self._calls.listed("resources/list", "resources", types.ListResourcesResult, timeout)
 
     async def list_resource_templates(self, *, timeout: float | None = None) -> list[types.ResourceTemplate]:
-        """All templates of resources."""
+        """List all resource templates."""
         key, result = "resource_templates", types.ListResourceTemplatesResult
         return await self._calls.listed("resources/templates/list", key, result, timeout)
 
@@ -147,7 +149,7 @@ class Operations:
         return await self._calls.ask("resources/read", {"uri": uri}, types.ReadResourceResult, **options)
 
     async def list_prompts(self, *, timeout: float | None = None) -> list[types.Prompt]:
-        """All prompts."""
+        """List all prompts."""
         return await self._calls.listed("prompts/list", "prompts", types.ListPromptsResult, timeout)
 
     async def get_prompt(
@@ -159,7 +161,7 @@ class Operations:
         on_progress: ProgressHandler | None = None,
         meta: Mapping[str, Any] | None = None,
     ) -> types.GetPromptResult:
-        """Get a prompt, filled in."""
+        """Get a prompt rendered with the arguments."""
         params = {"name": name, "arguments": dict(arguments or {})}
         options = {"timeout": timeout, "on_progress": on_progress, "meta": meta}
         return await self._calls.ask("prompts/get", params, types.GetPromptResult, **options)
@@ -173,7 +175,7 @@ class Operations:
         *,
         timeout: float | None = None,
     ) -> types.Completion:
-        """What the value of an argument may be, that begins like `value`; `context` has the arguments known before."""
+        """Complete the value of an argument; `context` holds the arguments that are already set."""
         params: dict[str, Any] = {
             "ref": ref.model_dump(by_alias=True, mode="json", exclude_none=True),
             "argument": {"name": argument, "value": value},
@@ -184,28 +186,29 @@ class Operations:
         return result.completion
 
     async def subscribe(self, uri: str) -> None:
-        """Have `on_resource_updated` told of changes of a resource, also after a connection is made anew."""
+        """Subscribe to changes of a resource, which call `on_resource_updated`, also after reconnects."""
         await self._calls.subscribe(uri)
 
     async def unsubscribe(self, uri: str) -> None:
-        """Not any more. Does nothing for what was not subscribed to."""
+        """Cancel a subscription; does nothing without one."""
         await self._calls.unsubscribe(uri)
 
     async def set_logging_level(self, level: types.LoggingLevel) -> None:
-        """Want log messages of this level and above, on this connection and those after it.
+        """Set the minimum level of log messages to receive, on this and later connections.
 
-        In the handshake era the server is told; in the stateless era each call from now on says so.
+        In the handshake era a request is sent to the server. In the stateless era the level is part of each later call.
         """
         await self._calls.set_logging_level(level)
 
     async def ping(self, *, timeout: float | None = None) -> None:
-        """See that the server answers. The stateless era has no `ping`; there it is asked what it is, which costs as
-        little (`server/discover`).
+        """Check that the server responds.
+
+        The stateless era has no `ping`; `server/discover` is sent instead, at about the same cost.
         """
         await self._calls.ping(timeout)
 
     async def notify_roots_changed(self) -> None:
-        """Tell the server that the roots are others. In the stateless era it asks for them in each call anyway."""
+        """Notify the server of changed roots. In the stateless era it requests them in each call."""
         await self._calls.notify_roots_changed()
 
     async def exchange(
@@ -217,47 +220,48 @@ class Operations:
         on_progress: ProgressHandler | None = None,
         meta: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """One round of any request, for who passes on what others ask: parameters and result as they are on the wire.
+        """Send one round of any request, with parameters and result in wire format.
 
-        Nothing is answered here: a result whose `resultType` is `input_required` has the questions of the server, and
-        the request is sent again with `inputResponses` and `requestState` in `params`. `meta` is added to `_meta`.
+        Meant for forwarding requests of other clients. Input requests are not handled: a result with `resultType`
+        `input_required` contains them. To continue, repeat the request with `inputResponses` and `requestState` in
+        `params`. `meta` is merged into `_meta`.
         """
         return await self._rounds.send(method, params, timeout=timeout, on_progress=on_progress, meta=meta)
 
-    # What the server says by itself, and what it asks
+    # Handlers for notifications, and callbacks for requests of the server
 
     def on_progress(self, handler: Handler) -> Unsubscribe:
-        """Tell `handler(progress)` of the progress of all calls (a `Progress`), until what is returned is called."""
+        """Call `handler(progress)` with the `Progress` of all calls. Returns a function that removes it."""
         return self._listeners.add("progress", handler)
 
     def on_log(self, handler: Handler) -> Unsubscribe:
-        """Tell `handler(message)` what the server logs: `message.level`, `.logger` and `.data`."""
+        """Call `handler(message)` for log messages of the server: `message.level`, `.logger` and `.data`."""
         return self._listeners.add("log", handler)
 
     def on_list_changed(self, handler: Handler) -> Unsubscribe:
-        """Tell `handler(kind)` when a list has changed: "tools", "resources" (or their templates) or "prompts".
+        """Call `handler(kind)` for a changed list: "tools", "resources" (or templates) or "prompts".
 
-        It is also told when a connection was made anew, because changes may have been missed meanwhile.
+        The handler is also called after a reconnect, because changes may have been missed.
         """
         return self._listeners.add("list_changed", handler)
 
     def on_resource_updated(self, handler: Handler) -> Unsubscribe:
-        """Tell `handler(uri)` when a resource that was subscribed to has changed, or may have."""
+        """Call `handler(uri)` when a subscribed resource has changed, or may have changed."""
         return self._listeners.add("resource_updated", handler)
 
     def on_sampling(self, answerer: Sampling) -> Unsubscribe:
-        """Ask a model for the server with this. What is there when the client connects is declared to the server."""
+        """Set the sampling callback. Only callbacks set before connecting are declared to the server."""
         return self._answerers.set("sampling", answerer)
 
     def on_elicitation(self, answerer: Elicitation) -> Unsubscribe:
-        """Ask a person for the server with this, as `on_sampling`."""
+        """Set the elicitation callback, under the same condition as `on_sampling`."""
         return self._answerers.set("elicitation", answerer)
 
     def on_roots(self, roots: Roots) -> Unsubscribe:
-        """Let the server work in these directories, as `on_sampling`."""
+        """Set the directories that the server may work in, under the same condition as `on_sampling`."""
         return self._answerers.set("roots", roots)
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
-        """The event loop that the client is connected on; None while it is not."""
+        """The event loop of the connection; None without a connection."""
         return self._keeper.loop

@@ -1,6 +1,6 @@
-"""Arguments that are mirrored into request headers (2026-07-28, basic/transports, custom headers).
+"""Request headers that mirror tool arguments (2026-07-28, basic/transports, custom headers).
 
-What is mirrored stands in a tool's input schema, so it is known of the tools that were listed.
+The mirrored arguments are annotated in a tool's input schema, so they are known for listed tools only.
 """
 
 import logging
@@ -13,19 +13,22 @@ logger = logging.getLogger("mcp_django.client")
 
 
 class Mirrors:
-    """Which arguments of which tools are mirrored, on one connection of the stateless era."""
+    """Mirrored arguments of the listed tools, on one connection of the stateless era."""
 
     def __init__(self) -> None:
         self._by_tool: dict[str, dict[tuple[str, ...], str]] = {}
 
     def learn(self, page: dict[str, Any]) -> dict[str, Any]:
-        """Take in a page of `tools/list`; the page without the tools whose annotations the specification forbids."""
+        """Store the annotations of a page of `tools/list`; return the page without invalid tools.
+
+        Tools with annotations that the specification forbids are removed.
+        """
         kept = []
         for tool in page["tools"]:
             name, schema = tool["name"], tool["inputSchema"]
             self._by_tool.pop(name, None)
             if find_invalid_x_mcp_header(schema) is not None:
-                logger.warning("A tool of an MCP server is left out: its schema mirrors arguments in a wrong way")
+                logger.warning("Ignored a tool of an MCP server: its schema has invalid x-mcp-header annotations")
                 continue
             if mirrored := x_mcp_header_map(schema):
                 self._by_tool[name] = mirrored
@@ -33,6 +36,6 @@ class Mirrors:
         return page if len(kept) == len(page["tools"]) else {**page, "tools": kept}
 
     def headers(self, params: Mapping[str, Any]) -> dict[str, str]:
-        """The headers of a call with these parameters."""
+        """Build the headers of a tool call with these parameters."""
         mirrored = self._by_tool.get(params["name"])
         return mcp_param_headers(mirrored, params.get("arguments") or {}) if mirrored else {}

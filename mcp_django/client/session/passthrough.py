@@ -1,4 +1,4 @@
-"""A server's questions in their wire form, for those who pass them on to somebody else."""
+"""Callbacks that forward a server's requests in wire format."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, TypedDict
@@ -6,11 +6,11 @@ from typing import Any, TypedDict
 import mcp_types as types
 
 Ask = Callable[[str, dict[str, Any] | None], Awaitable[dict[str, Any]]]
-"""Takes a question's method and parameters, and returns the result as the protocol writes it."""
+"""Function that receives the method and parameters of a request and returns the result in wire format."""
 
 
 class Answering(TypedDict, total=False):
-    """The answerers of a `Client`, as keyword arguments."""
+    """Callbacks of a `Client`, as keyword arguments."""
 
     sampling: Any
     elicitation: Any
@@ -18,7 +18,7 @@ class Answering(TypedDict, total=False):
 
 
 def answering(ask: Ask, kinds: frozenset[str]) -> Answering:
-    """The answerers of these kinds ("sampling", "elicitation", "roots") that have `ask` answer."""
+    """Create callbacks for features ("sampling", "elicitation", "roots") that call `forward`."""
 
     async def sample(params: types.CreateMessageRequestParams) -> Any:
         return types.CreateMessageResultWithTools.model_validate(await ask("sampling/createMessage", _wire(params)))

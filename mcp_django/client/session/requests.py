@@ -1,4 +1,4 @@
-"""Rounds of a call: one request and its answer, in time, and once more where that is safe."""
+"""Sending of single requests, with timeouts and safe retries."""
 
 import asyncio
 import math
@@ -38,13 +38,13 @@ REPEATABLE = frozenset(
         "server/discover",
     }
 )
-"""Methods that change nothing, so that they may be sent again when a connection breaks."""
+"""Methods without side effects, which are safe to repeat when a connection breaks."""
 MAX_PAGES = 1000
 NAMES = ("name", "uri")
 
 
 class _Watched:
-    """A round, of which the watcher is told. Its time counts from when there is a connection."""
+    """Reports a round to the observer. Its duration starts when a connection is available."""
 
     __slots__ = ("_watcher", "since")
 
@@ -74,18 +74,20 @@ class Rounds:
         on_progress: ProgressHandler | None = None,
         meta: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """One round: the result as it was on the wire.
+        """Send one round of a request and return the result in wire format.
 
         Raises:
-            CallError: The server answered with an error.
-            CallTimeout: It did not answer in `timeout` seconds.
+            CallError: The server responded with an error.
+            CallTimeout: The server did not respond in `timeout` seconds.
             ClientConnectionError: There is no connection, or it broke.
         """
         sent = dict(params or {})
         sent["_meta"] = {**(sent.get("_meta") or {}), **(meta or {})}
-        # The SDK makes the token of a call whose progress is wanted. Another one would be told of to nobody.
+        # The SDK creates the token of a call with a progress handler. Progress for another token would reach no
+        # handler.
         sent["_meta"].pop("progressToken", None)
         relay = self._relay(method, sent, on_progress)
+
         with _Watched(self._keeper.watcher) as watched:
             async with self._in_time(timeout):
                 backoff = Backoff(self._options.max_retries if method in REPEATABLE else 0)
@@ -100,7 +102,7 @@ class Rounds:
                         delay = backoff.delay()
                         if delay is None or isinstance(error, AuthorizationNeeded | HandshakeError):
                             raise
-                        if not connection.ended:  # otherwise the next one takes its time
+                        if not connection.ended:  # otherwise the reconnect has its own delay
                             await asyncio.sleep(delay)
 
     async def _once(
@@ -110,7 +112,7 @@ class Rounds:
             try:
                 return await connection.request(method, params, on_progress=relay)
             except MCPError as error:
-                # It was refused unread, because what is mirrored into headers is not known yet, or not any more.
+                # The server refused the call unprocessed: the mirrored headers are not known yet, or outdated.
                 if error.code != failures.HEADER_MISMATCH or method != "tools/call" or not connection.stateless:
                     raise
                 await self._learn(connection, params["name"])
@@ -128,11 +130,11 @@ class Rounds:
             return failures.of_answer(error)
         if not failures.is_closed(error):
             return failures.of_silence(error, self._options)
-        connection.end()  # it is about to end
+        connection.end()  # the SDK has noticed its end, the connection task has not
         return await self._keeper.reason(connection)
 
     async def _learn(self, connection: Connection, name: str) -> None:
-        """List tools until the one of this name is there."""
+        """List tools until the named one is included, to store its mirrored arguments."""
         cursor: dict[str, str] = {}
         for _ in range(MAX_PAGES):
             page = await connection.request("tools/list", cursor)
@@ -151,11 +153,12 @@ class Rounds:
 
     @asynccontextmanager
     async def _in_time(self, timeout: float | None) -> AsyncIterator[None]:
-        """Give up after the seconds of the call, or of the client; the time that answers to questions take is free."""
+        """Apply the timeout of the call, or the client's default; time spent in callbacks is excluded."""
         seconds = self._options.timeout if timeout is None else timeout
         if seconds is None or math.isinf(seconds):
             yield
             return
+
         clock = asyncio.timeout(seconds)
         try:
             async with clock:

@@ -1,7 +1,7 @@
-"""One session with a server, from its opening to its end, lived in one task.
+"""Session with a server, run by one task from opening to closing.
 
-The SDK's transports and sessions are made of task groups, so the task that enters them has to leave them. `live` is
-that task's work; calls come from any task of the same loop.
+The SDK's transports and sessions use task groups, which must be entered and exited by the same task. `run` is the work
+of that task. Other tasks of the same loop may send requests.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ logger = logging.getLogger("mcp_django.client")
 
 
 class Connection:
-    """One session. It can be used from `ready` on, and until `live` returns."""
+    """A session with a server, usable from `on_ready` until `run` returns."""
 
     session: ClientSession
     revision: Revision
@@ -41,17 +41,17 @@ class Connection:
         self._mailbox = Mailbox(listeners)
         self._end = asyncio.Event()
         self.over = asyncio.Event()
-        """Set when everything of it is closed, by whoever runs `live`."""
+        """Set by the caller of `run` when everything is closed."""
         self.failure: ClientError | None = None
-        """Why it ended, if not because somebody closed it."""
+        """The reason for the end; None if the client closed the session."""
         self.on_end: Callable[[], None] | None = None
         self.mirrors = Mirrors()
         self.pages = Pages(options.name)
 
     async def live(self, ready: Callable[["Connection", anyio.abc.TaskGroup], Awaitable[None]]) -> None:
-        """Connect, say that it is `ready`, and stay until the wire ends or `end` is called.
+        """Connect, call `on_ready`, and wait until the transport ends or `close` is called.
 
-        Raises whatever the transport and the handshake raise, in groups or not.
+        Raises the errors of the transport and the handshake, alone or in groups.
         """
         async with AsyncExitStack() as stack:
             async with asyncio.timeout(self._options.startup_timeout):
@@ -63,7 +63,7 @@ class Connection:
                 group.cancel_scope.cancel()
 
     def end(self) -> None:
-        """Have `live` return."""
+        """Make `run` return."""
         if not self._end.is_set():
             self._end.set()
             if self.on_end is not None:
@@ -71,22 +71,22 @@ class Connection:
 
     @property
     def ended(self) -> bool:
-        """Has the wire ended, or is it about to be closed?"""
+        """Return True if the transport has ended or `close` was called."""
         return self._end.is_set()
 
     @property
     def stateless(self) -> bool:
-        """Does the session speak a revision of the stateless era?"""
+        """Return True if the revision belongs to the stateless era."""
         return self.revision.era is Era.STATELESS
 
     async def request(
         self, method: str, params: Mapping[str, Any], *, on_progress: ProgressFnT | None = None
     ) -> dict[str, Any]:
-        """Send one request, and return its result as it was on the wire.
+        """Send one request and return its result in wire format.
 
         Raises:
-            MCPError: The server answered with an error, or the connection was closed.
-            ValueError: The result is not what the revision says.
+            MCPError: The server responded with an error, or the connection was closed.
+            ValueError: The result violates the revision.
         """
         request: Any = _Raw({"method": method, "params": {**params, "_meta": dict(params.get("_meta") or {})}})
         result = await self.session.send_request(request, cast("Any", _Raw), progress_callback=on_progress)
@@ -99,6 +99,7 @@ class Connection:
 
     async def _start(self, stack: AsyncExitStack) -> None:
         read, write = await stack.enter_async_context(self._target.open())
+
         session = ClientSession(
             dispatcher=_Dispatcher(read, write, self, self._options.revision),
             client_info=self._options.client_info,
@@ -110,16 +111,17 @@ class Connection:
             message_handler=self._on_message,
             extensions={name: dict(settings) for name, settings in (self._options.extensions or {}).items()} or None,
         )
+
         self.session = await stack.enter_async_context(session)
         await agree(session, self._options)
         self.revision = REVISIONS[str(session.protocol_version)]
 
     async def note(self, error: Exception) -> None:
-        """Take in what the transport reports: the reason why the wire ends, or what it could not read."""
+        """Handle an error of the transport: the reason for its end, or an unreadable message."""
         if isinstance(error, ClientError):
             self.failure = error
         else:
-            logger.debug("The transport of an MCP client reports a %s", type(error).__name__)
+            logger.debug("MCP client transport error: %s", type(error).__name__)
 
     async def _on_log(self, params: types.LoggingMessageNotificationParams) -> None:
         self._mailbox.put("log", params)
@@ -129,18 +131,20 @@ class Connection:
             self._mailbox.put(*change)
 
     def tell(self, topic: Topic, value: str) -> None:
-        """Have handlers told that something may have changed."""
+        """Queue a notification of a possible change for the handlers."""
         self._mailbox.put(topic, value)
 
     def announces(self, kind: Kind) -> bool:
-        """Does the server say when this list changes?"""
+        """Return True if the server announces changes of this list."""
         offered = getattr(self.session.server_capabilities, kind, None)
         return bool(offered is not None and offered.list_changed)
 
 
 class _Dispatcher(JSONRPCDispatcher[TransportContext]):
-    """The SDK's, which also ends the connection with the wire, proposes the pinned revision, mirrors arguments and
-    leaves out of lists what is none.
+    """The SDK's dispatcher with additions for this client.
+
+    It closes the connection at the end of the transport, requests the pinned revision, sends mirrored arguments as
+    headers, and removes invalid entries from lists.
     """
 
     def __init__(self, read: Any, write: Any, connection: Connection, revision: Revision | None) -> None:
@@ -169,14 +173,14 @@ class _Dispatcher(JSONRPCDispatcher[TransportContext]):
             opts = {**(opts or {}), "headers": {**(opts or {}).get("headers", {}), **mirrored}}
         result = await super().send_raw_request(method, params, opts, **routing)
         if types.PROTOCOL_VERSION_META_KEY in ((params or {}).get("_meta") or {}):
-            result.setdefault("resultType", "complete")  # a server that does not say means that
+            result.setdefault("resultType", "complete")  # the default for servers that omit it
         if method in MEMBERS:
             result = self._connection.pages.cleaned(method, self._connection.revision.version, result)
         return result
 
 
 class _Raw(dict[str, Any]):
-    """A request or a result that passes through the SDK's session as the JSON that it is on the wire."""
+    """A request or result that passes unchanged through the SDK's session, as JSON."""
 
     name_param = None
 

@@ -1,7 +1,7 @@
-"""Changes in the stateless era: one `subscriptions/listen` stream, open while somebody wants to know.
+"""Change notifications in the stateless era: one `subscriptions/listen` stream while needed.
 
-What is wanted changes while the stream is open; then another one is opened before the first is closed, so that nothing
-falls between them. A stream that is lost is opened again, and what may have changed meanwhile counts as changed.
+When the subscribed set changes, a new stream is opened before the old one is closed, so that no change is missed. A
+lost stream is reopened, and everything that may have changed in between is reported as changed.
 """
 
 import asyncio
@@ -25,12 +25,12 @@ logger = logging.getLogger("mcp_django.client")
 
 LOST = ClientConnectionError("The stream of changes was lost")
 FINAL = (failures.METHOD_NOT_FOUND, failures.INVALID_PARAMS, failures.INVALID_REQUEST)
-"""Refusals that asking again does not change."""
+"""Error codes after which a retry is useless."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What to be told of."""
+    """The lists and resources to subscribe to."""
 
     kinds: frozenset[Kind] = frozenset()
     uris: frozenset[str] = frozenset()
@@ -40,10 +40,10 @@ class Wanted:
 
 
 class Listening:
-    """Keeps the stream of one connection."""
+    """Manages the listen stream of one connection."""
 
     def __init__(self, connection: Connection, listeners: Listeners, uris: Iterable[str], patience: float) -> None:
-        """A stream has `patience` seconds to be acknowledged."""
+        """Initialize; a stream must be acknowledged within `acknowledgement_timeout` seconds."""
         self._connection, self._listeners, self._uris, self._patience = connection, listeners, uris, patience
         self._changed = asyncio.Event()
         self._waiting: list[tuple[str, asyncio.Future[ClientError | None]]] = []
@@ -51,11 +51,11 @@ class Listening:
         self._backoff = Backoff(FOREVER)
 
     def look(self) -> None:
-        """See what is wanted now."""
+        """Re-evaluate the subscribed set."""
         self._changed.set()
 
     async def added(self, uri: str) -> None:
-        """Wait until the stream has a URI that is wanted. Raises ClientError if the server does not take it."""
+        """Wait until the stream includes a URI. Raises ClientError if the server refuses it."""
         outcome: asyncio.Future[ClientError | None] = asyncio.get_running_loop().create_future()
         self._waiting.append((uri, outcome))
         self.look()
@@ -63,7 +63,7 @@ class Listening:
             raise copy.copy(error)
 
     async def keep(self, group: anyio.abc.TaskGroup) -> None:
-        """Keep the stream, until cancelled."""
+        """Keep the stream open and up to date, until cancelled."""
         gap = False
         try:
             while True:
@@ -91,13 +91,13 @@ class Listening:
         return Wanted(kinds, frozenset(self._uris))
 
     async def _pause(self, lost: "_Stream") -> None:
-        """Wait a little before a stream is opened in place of one that was lost."""
+        """Wait with backoff before replacing a lost stream."""
         if lost.lasted > STEADY:
             self._backoff.reset()
         await asyncio.sleep(self._backoff.delay() or 0)
 
     async def _replace(self, wanted: Wanted, group: anyio.abc.TaskGroup) -> bool:
-        """Open a stream in place of the one there is; say whether it is open."""
+        """Replace the stream by one for the requested changes; return True if it is open."""
         old, self._stream = self._stream, None
         if wanted:
             self._stream = stream = _Stream(self._connection, wanted, self.look)
@@ -114,7 +114,7 @@ class Listening:
         return self._stream is not None and self._stream.acknowledged
 
     def _answer(self, error: ClientError | None, stream: "_Stream | None") -> None:
-        """Tell those who wait for a URI what became of it."""
+        """Resolve the callers that wait for a URI of the stream."""
         for uri, outcome in list(self._waiting):
             if stream is None or uri in stream.wanted.uris:
                 self._waiting.remove((uri, outcome))
@@ -130,7 +130,7 @@ class Listening:
 
 
 class _Stream:
-    """One stream, from its request to its end. What it carries reaches the handlers by way of the session."""
+    """A listen stream, from request to end. Its notifications reach the handlers through the session."""
 
     def __init__(self, connection: Connection, wanted: Wanted, ended: Callable[[], None]) -> None:
         self._connection, self.wanted, self._ended = connection, wanted, ended
@@ -143,11 +143,11 @@ class _Stream:
 
     @property
     def lasted(self) -> float:
-        """Seconds since it was opened."""
+        """Seconds since the stream was opened."""
         return asyncio.get_running_loop().time() - self._since
 
     def close(self) -> None:
-        """End it."""
+        """Close the stream."""
         self._scope.cancel()
 
     async def run(self) -> None:

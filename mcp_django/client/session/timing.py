@@ -1,4 +1,4 @@
-"""Timing of requests: the delays between attempts, and timeouts that pause while a callback runs."""
+"""Timing of requests: retry delays, and timeouts that pause while a callback runs."""
 
 import asyncio
 import random
@@ -8,37 +8,37 @@ from contextlib import contextmanager
 from mcp_django.aio.clock import monotonic
 
 FIRST, LONGEST = 0.2, 10.0
-"""Seconds before the first repetition, and at most before any."""
+"""Delay in seconds before the first retry, and the maximum delay."""
 STEADY = 10.0
-"""Seconds that a connection has to hold before what failed earlier is forgotten."""
+"""Seconds after which an open connection resets the backoff."""
 FOREVER = 1 << 30
-"""Repetitions of what is tried until it is there."""
+"""Number of retries for operations that are retried until they succeed."""
 AT_ONCE, SPACE = 5, 1.0
-"""How often in succession another server is obeyed at once, and the seconds between the times after that."""
+"""Number of immediate refreshes in succession, and the interval in seconds between later ones."""
 
 
 class Backoff:
-    """Counts the repetitions of something that fails: each waits up to twice as long as the one before, at random."""
+    """Randomized exponential backoff with a maximum number of retries."""
 
     def __init__(self, repetitions: int) -> None:
         self._repetitions, self._done = repetitions, 0
 
     def delay(self) -> float | None:
-        """Seconds to wait before the next attempt; None when there is to be none."""
+        """Return the seconds before the next attempt; None when no retries are left."""
         if self._done >= self._repetitions:
             return None
         longest: float = min(FIRST * 2 ** min(self._done, 16), LONGEST)
         self._done += 1
-        # Half of it is fixed, so that a server that starts has some time; half is random, so that clients part.
+        # Half of the delay is fixed to give a starting server time; half is random to spread clients.
         return longest / 2 + random.uniform(0, longest / 2)  # noqa: S311
 
     def reset(self) -> None:
-        """Forget what failed."""
+        """Reset the number of retries."""
         self._done = 0
 
 
 class Haste:
-    """Slows down what another server asks for again and again: a few times at once, then once a second."""
+    """Limits refreshes caused by a server: a few at once, then one per second."""
 
     __slots__ = ("_began", "_count")
 
@@ -46,7 +46,7 @@ class Haste:
         self._count, self._began = 0, -SPACE
 
     async def pause(self) -> None:
-        """Wait until it may begin."""
+        """Wait until the next refresh may start."""
         self._count = self._count + 1 if monotonic() < self._began + SPACE else 0
         if self._count > AT_ONCE:
             await asyncio.sleep(SPACE)
@@ -54,19 +54,19 @@ class Haste:
 
 
 class Deadlines:
-    """The clocks of the calls that wait on one server.
+    """The timeouts of all calls to one server, which pause while a callback runs.
 
-    Over most transports a question does not say which call it belongs to, so all of them stand still.
+    Over most transports a server's request does not identify its call, so all timeouts pause.
     """
 
     def __init__(self) -> None:
         self._running: dict[asyncio.Timeout, float | None] = {}
-        """Each clock, and the seconds that it had left when it was stopped."""
+        """Each timeout, with the seconds left when it was paused."""
         self._questions = 0
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """While a question is answered."""
+        """Pause all timeouts while a callback runs."""
         now = asyncio.get_running_loop().time()
         self._questions += 1
         if self._questions == 1:
@@ -87,7 +87,7 @@ class Deadlines:
 
     @contextmanager
     def counted(self, clock: asyncio.Timeout, seconds: float) -> Iterator[None]:
-        """While a call with this clock, which was entered, waits for its answer."""
+        """Include the entered timeout of a call in the pauses until the call ends."""
         self._running[clock] = seconds if self._questions else None
         if self._questions:
             clock.reschedule(None)

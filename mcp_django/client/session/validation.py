@@ -1,4 +1,4 @@
-"""Validation of answers: entries of lists against the revision, structured content against output schemas."""
+"""Validation of responses: list entries by revision, structured content by output schema."""
 
 import logging
 from collections.abc import Iterable
@@ -20,20 +20,20 @@ MEMBERS = {
     "resources/templates/list": "resourceTemplates",
     "prompts/list": "prompts",
 }
-"""Methods that list, and the member of a page that has the entries."""
+"""List methods, and the member of a page that contains the entries."""
 _REST = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
-"""What else a page needs to be one, in some revision."""
+"""Other members that a page requires in some revision."""
 
 
 class Pages:
-    """The pages of one connection. What is left out is warned of once for each list."""
+    """Validator of list pages of one connection. It logs one warning for each list."""
 
     def __init__(self, server: str) -> None:
         self._server = server
         self._told: set[str] = set()
 
     def cleaned(self, method: str, version: str, page: dict[str, Any]) -> dict[str, Any]:
-        """The page of a list without the entries that are not what the revision says."""
+        """Return the page without entries that violate the revision."""
         member = MEMBERS[method]
         entries = page.get(member)
         if type(entries) is not list or _fits(method, version, entries):
@@ -41,7 +41,7 @@ class Pages:
         kept = [entry for entry in entries if _fits(method, version, [entry])]
         if method not in self._told:
             self._told.add(method)
-            said = "%s answers %s with entries that the protocol does not allow; %d of %d are left out"
+            said = "Invalid list entries: %s, %s: ignored %d of %d"
             logger.warning(said, self._server, method, len(entries) - len(kept), len(entries))
         return {**page, member: kept}
 
@@ -55,36 +55,39 @@ def _fits(method: str, version: str, entries: list[Any]) -> bool:
 
 
 class Structured:
-    """The output schemas of the tools that were listed. Each is compiled at the first result that is checked by it."""
+    """Output schemas of the listed tools, each compiled at its first result."""
 
     def __init__(self) -> None:
         self._schemas: dict[str, dict[str, Any]] = {}
         self._checkers: dict[str, Checker | None] = {}
 
     def learn(self, tools: Iterable[types.Tool]) -> None:
-        """Take in the whole list of tools."""
+        """Replace the schemas by those of the complete tool list."""
         known = {tool.name: tool.output_schema for tool in tools if tool.output_schema is not None}
         self._checkers = {name: checker for name, checker in self._checkers.items() if self._same(name, known)}
         self._schemas = known
 
     def check(self, name: str, result: types.CallToolResult) -> None:
-        """Raises InvalidAnswer for structured content that does not fit the schema, or is not there."""
+        """Check structured content against the tool's schema.
+
+        Raises InvalidAnswer if it does not match or is missing.
+        """
         if result.is_error or name not in self._schemas:
             return
         if name not in self._checkers:
             self._checkers[name] = _compiled(self._schemas[name])
         checker = self._checkers[name]
         if checker is not None and (problems := checker.problems(result.structured_content, "property")):
-            raise InvalidAnswer(f"The result of a tool does not fit its outputSchema: {problems}")
+            raise InvalidAnswer(f"The tool result does not match its outputSchema: {problems}")
 
     def _same(self, name: str, known: dict[str, dict[str, Any]]) -> bool:
         return name in known and known[name] == self._schemas.get(name)
 
 
 def _compiled(schema: dict[str, Any]) -> Checker | None:
-    """A checker, unless the schema is one that is not compiled for a stranger: too large, or not valid."""
+    """Return a checker; None for an invalid or oversized schema, which is not compiled."""
     try:
         return check_schema(schema, "outputSchema")
     except DeclarationError:
-        logger.warning("The results of an MCP server's tool are not checked: its outputSchema cannot be used")
+        logger.warning("Unusable outputSchema of an MCP server's tool: its results are not validated")
         return None
