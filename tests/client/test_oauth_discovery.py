@@ -201,7 +201,7 @@ async def test_a_code_of_another_issuer_is_shown_to_nobody(subtests: pytest.Subt
             await ClientToken.objects.all().adelete()  # and the registration with it
             authority = Authority()
             _url, pending = await begun(authority)
-            with pytest.raises(AuthorizationFailed, match="not from the authorization server"):
+            with pytest.raises(AuthorizationFailed, match="from another authorization server"):
                 await ended(authority, pending, iss=iss)
             assert authority.forms == []
 

@@ -1,8 +1,8 @@
-"""The credential of requests to another server: `auth_for` makes it, from the settings and for one user.
+"""Authentication of requests to another server.
 
-A token comes from a row that all workers share (`tokens`), and is renewed when its time is over or the server refuses
-it. Where only a person can help, AuthorizationNeeded is raised at once. A token goes to the server of its row, and to
-no other place.
+`create_auth` creates it from the settings, for one user or the project. A token is stored in a row shared by all
+workers (`token_store`). It is renewed when it expires or the server rejects it. Where a person is required,
+AuthorizationNeeded is raised immediately. A token is only sent to the server of its row.
 """
 
 import asyncio
@@ -31,23 +31,23 @@ logger = logging.getLogger("mcp_django.client")
 PATIENCE: Final = LEASE + 10
 """Seconds to wait for another worker that renews the tokens."""
 LOOK: Final = 0.1
-"""Seconds between looks at what it does."""
+"""Seconds between checks of that worker's progress."""
 PAUSES: Final = (0.1, 0.5, 2.0)
-"""Seconds between attempts to keep new tokens."""
+"""Seconds between attempts to store new tokens."""
 
 
 def auth_for(settings: ClientSettings, user: Any = None, *, outgoing: Outgoing | None = None) -> httpx2.Auth | None:
-    """What adds the credential to requests to the server of `settings`; None where AUTH is not set.
+    """Return the authentication for requests to the server of `settings`; None without AUTH.
 
-    `user` is whose credential it is where AUTH is per user; otherwise it is not looked at. The result belongs to one
-    event loop. Its flow raises AuthorizationNeeded where a person has to allow the use of the server first,
-    ClientConnectionError where a token cannot be had at the moment. Raises AuthorizationNeeded where a user is missing.
+    `user` owns the credential where AUTH is per user, and is ignored otherwise. The result belongs to one event loop.
+    Raises AuthorizationNeeded if a required user is missing. The flow of the result raises AuthorizationNeeded if a
+    person must authorize the server first, and ClientConnectionError if a token is temporarily unavailable.
     """
     auth = settings.auth
     if auth is None or settings.url is None:
         return None
     if auth.per_user and (user is None or user.pk is None):
-        raise AuthorizationNeeded(f"{settings.alias} is used in the name of a user, and there is none", settings.alias)
+        raise AuthorizationNeeded(f"{settings.alias} is used per user; pass a user", settings.alias)
     owner = user if auth.per_user else None
     if auth.type == "bearer":
         return BearerAuth(settings, auth, owner)
@@ -55,20 +55,20 @@ def auth_for(settings: ClientSettings, user: Any = None, *, outgoing: Outgoing |
 
 
 def connect_path(settings: ClientSettings) -> str | None:
-    """The path of the page where a person allows the use of a server; None where the site has no such pages."""
+    """Return the path of the page to authorize a server; None if the site does not include these pages."""
     if settings.auth is None or settings.auth.type != "oauth":
         return None
     try:
         path = reverse("mcp_clients:connect", kwargs={"alias": settings.alias})
     except NoReverseMatch:
         return None
-    # Threads without a request do not know it.
+    # Threads without a request have no script prefix.
     prefix = conf.force_script_name().rstrip("/")
     return path if path.startswith(f"{prefix}/") else prefix + path
 
 
 class BearerAuth(httpx2.Auth):
-    """A token that the settings have, or that a function of theirs returns."""
+    """A token from the settings, or from a function named there."""
 
     def __init__(self, settings: ClientSettings, auth: ClientAuth, user: Any) -> None:
         self._alias, self._own, self._user = settings.alias, _origin(web_url(settings.url or "")), user
@@ -76,7 +76,7 @@ class BearerAuth(httpx2.Auth):
         self._token = auth.token
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """Add the token; ask for another one once, when the server refuses it."""
+        """Add the token; if the server rejects it, call the token function once more."""
         if _origin(str(request.url)) != self._own:
             yield request
             return
@@ -99,16 +99,16 @@ class BearerAuth(httpx2.Auth):
                     found = await found
             except Exception:
                 logger.exception("TOKEN_FUNCTION of %s failed", self._alias)
-                raise ClientConnectionError(f"The token for {self._alias} cannot be had at the moment") from None
+                raise ClientConnectionError(f"The token for {self._alias} is temporarily unavailable") from None
         if not isinstance(found, str) or not found.isascii() or not found.isprintable() or not found:
             self._token = None
-            raise AuthorizationNeeded(f"There is no token for {self._alias}", self._alias)
+            raise AuthorizationNeeded(f"No token for {self._alias}", self._alias)
         self._token = found
         return found
 
 
 class TokenAuth(httpx2.Auth):
-    """A token of an authorization server, out of the row of `owner`."""
+    """A token of an authorization server, from the row of `owner`."""
 
     def __init__(self, settings: ClientSettings, owner: Any, outgoing: Outgoing) -> None:
         self._settings, self._outgoing = settings, outgoing
@@ -121,14 +121,15 @@ class TokenAuth(httpx2.Auth):
         self._renewal: asyncio.Task[Grant] | None = None
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """Add the token; renew it once, when the server refuses it."""
+        """Add the token; if the server rejects it, renew it once."""
         if _origin(str(request.url)) != self._own:
-            yield request  # no business of ours: it goes without
+            yield request  # request to another origin: sent without the token
             return
         grant = await self.usable()
         _show(request, grant.access_token)
         response = yield request
         challenge = Challenge.of(response)
+
         if challenge is None:
             return
         if not challenge.insufficient:
@@ -138,14 +139,15 @@ class TokenAuth(httpx2.Auth):
             challenge = Challenge.of(response)
             if challenge is None:
                 return
+
         wanted = all_scopes(grant.scope, challenge.scopes)
         if wanted and wanted != grant.scope:
             await in_thread(self.row.want, wanted)
-            raise self._needed("has to be allowed more")
-        raise self._needed("does not take its token any more")
+            raise self._needed("needs authorization for more scopes")
+        raise self._needed("rejects its token")
 
     async def usable(self) -> Grant:
-        """Tokens that are not too old. Raises AuthorizationNeeded, ClientConnectionError."""
+        """Return unexpired tokens. Raises AuthorizationNeeded, ClientConnectionError."""
         grant = self._grant
         if grant is None or monotonic() - self._looked >= conf.get_settings().token_cache_seconds:
             try:
@@ -155,15 +157,17 @@ class TokenAuth(httpx2.Auth):
         return grant if grant is not None and grant.is_fresh() else await self._renewed(grant)
 
     async def _look(self) -> Grant | None:
-        """What the row has now."""
+        """Read the row and cache its content."""
         held = await in_thread(self.row.read)
         self._looked = monotonic()
         self._grant, self._generation = (None, -1) if held is None else (held.grant, held.generation)
         return self._grant
 
     async def _renewed(self, stale: Grant | None, challenge: Challenge | None = None) -> Grant:
-        """Other tokens than `stale`. One renewal at a time, and it goes on when the call that began it is cancelled:
-        the refresh token may have been shown already.
+        """Return tokens that differ from `stale`.
+
+        Only one renewal runs at a time. It continues when its caller is cancelled, because the refresh token may
+        already have been sent.
         """
         if self._renewal is None or self._renewal.done():
             self._renewal = asyncio.create_task(self._renew(stale, challenge))
@@ -171,7 +175,7 @@ class TokenAuth(httpx2.Auth):
         try:
             return await asyncio.shield(self._renewal)
         except AuthorizationNeeded:
-            raise self._needed("has not been allowed yet" if stale is None else "has to be allowed again") from None
+            raise self._needed("has not been authorized yet" if stale is None else "must be authorized again") from None
         except DatabaseError:
             raise self._unknown() from None
 
@@ -183,7 +187,7 @@ class TokenAuth(httpx2.Auth):
                 return grant
             if not self._obtains and (grant is None or grant.refresh_token is None):
                 if grant is not None and challenge is None and not grant.is_expired():
-                    return grant  # it is old, and still good
+                    return grant  # about to expire, but still valid
                 raise AuthorizationNeeded
             if grant is None and self._generation < 0:
                 self._generation = (await in_thread(self.row.make)).generation
@@ -194,11 +198,11 @@ class TokenAuth(httpx2.Auth):
 
     @property
     def _obtains(self) -> bool:
-        """Can tokens be had without a person?"""
+        """Return True if tokens are obtained without a person."""
         return self._settings.auth is not None and self._settings.auth.type == "client_credentials"
 
     async def _claimed(self, grant: Grant | None, challenge: Challenge | None) -> Grant:
-        """Renew, now that nobody else does."""
+        """Renew the tokens after claiming the row."""
         generation = self._generation
         try:
             if self._obtains:
@@ -217,17 +221,17 @@ class TokenAuth(httpx2.Auth):
                 and not grant.is_expired()
                 and not challenge
             ):
-                return grant  # it has a while left
+                return grant  # valid for a while longer
             raise
         if not await self._written(new, generation):
-            # The owner has ended or renewed the connection meanwhile: these are nobody's.
+            # The owner disconnected or reconnected in the meantime, so the new tokens are unused.
             await token_endpoint.revoke(new, self._outgoing, self._url, self._settings.auth)
             raise AuthorizationNeeded
         self._grant, self._generation, self._looked = new, generation + 1, monotonic()
         return new
 
     async def _written(self, new: Grant, generation: int) -> bool:
-        """Keep new tokens. Tried again where the database is busy: they replace what is good no more."""
+        """Store new tokens, retrying on a busy database, because the old ones are already invalid."""
         for pause in PAUSES:
             try:
                 return await in_thread(self.row.write, new, after=generation)
@@ -236,21 +240,21 @@ class TokenAuth(httpx2.Auth):
         return await in_thread(self.row.write, new, after=generation)
 
     async def _lost(self, generation: int, grant: Grant | None, problem: GrantLost) -> None:
-        logger.warning("The tokens for %s are refused by their authorization server: %s", self.row.alias, problem.error)
+        logger.warning("Tokens rejected by their authorization server: %s: %s", self.row.alias, problem.error)
         auth, client = self._settings.auth, {} if grant is None else grant.client
         if problem.error == "invalid_client" and auth is not None and auth.client_id is not None:
-            # The operator's to mend; the tokens may be good.
+            # The administrator must fix the setting; the tokens may still be valid.
             await in_thread(self.row.release, generation)
-            raise AuthorizationFailed(f"The authorization server does not take the CLIENT_ID for {self.row.alias}")
+            raise AuthorizationFailed(f"The authorization server rejects the CLIENT_ID for {self.row.alias}")
         await in_thread(self.row.forget, generation)
         if problem.error == "invalid_client":
-            # It knows this project no more: whoever connects next registers it anew.
+            # The server has deleted the registration. The next user who connects registers again.
             await in_thread(TokenRow(self._settings).unregister, str(client.get("client_id")))
         self._grant = None
 
     def _unknown(self) -> ClientConnectionError:
-        logger.exception("The token for %s cannot be had: the database failed", self.row.alias)
-        return ClientConnectionError(f"The token for {self.row.alias} cannot be had at the moment")
+        logger.exception("Database error while reading or writing the token of %s", self.row.alias)
+        return ClientConnectionError(f"The token for {self.row.alias} is temporarily unavailable")
 
     def _needed(self, what: str) -> AuthorizationNeeded:
         self._grant = None
@@ -267,6 +271,6 @@ def _origin(url: str) -> tuple[str, str, int | None]:
 
 
 def _seen(task: "asyncio.Task[Grant]") -> None:
-    # Whoever waited for it may be gone.
+    # The waiting caller may have been cancelled.
     if not task.cancelled():
         task.exception()

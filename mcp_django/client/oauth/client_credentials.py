@@ -1,4 +1,4 @@
-"""Tokens for the project itself (client credentials), by the extensions of the official SDK."""
+"""Tokens of the project itself (client credentials), by the extensions of the official SDK."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from mcp_django.conf.clients import ClientAuth, ClientSettings
 
 
 class _SecretProvider(ClientCredentialsOAuthProvider):
-    """The SDK's, which says which of its requests is the one for a token."""
+    """The SDK's provider, which records its token request."""
 
     asked: httpx2.Request | None = None
 
@@ -35,10 +35,10 @@ class _KeyProvider(PrivateKeyJWTOAuthProvider):
 
 
 async def obtain(settings: ClientSettings, outgoing: Outgoing, challenge: Challenge | None) -> Grant:
-    """A token. Raises AuthorizationFailed."""
+    """Obtain tokens. Raises AuthorizationFailed."""
     auth = settings.auth
     if auth is None or auth.client_id is None or auth.issuer is None:
-        raise AuthorizationFailed("Client credentials need a CLIENT_ID and an ISSUER")
+        raise AuthorizationFailed("Client credentials require CLIENT_ID and ISSUER")
     provider = _provider(web_url(settings.url or ""), auth)
     asked = scopes_to_ask(auth, challenge or await probe(settings, outgoing))
     await drive(provider, outgoing, asked, stop=lambda outbound: outbound is provider.asked)
@@ -70,7 +70,7 @@ def _provider(url: str, auth: ClientAuth) -> "_SecretProvider | _KeyProvider":
     async def asserted(audience: str) -> str:
         try:
             return await sign(audience)
-        except Exception:  # of several libraries, and maybe with the key in its text
-            raise AuthorizationFailed(f"PRIVATE_KEY is no key that signs with {auth.algorithm}") from None
+        except Exception:  # raised by several libraries, possibly with the key in the text
+            raise AuthorizationFailed(f"PRIVATE_KEY is not a valid key for {auth.algorithm}") from None
 
     return _KeyProvider(url, Memory(None), assertion_provider=asserted, **common)

@@ -1,11 +1,11 @@
-"""What is kept of other servers' secrets, sealed: AES-256-GCM under keys derived from SECRET_KEY.
+"""Encryption of other servers' secrets: AES-256-GCM with keys derived from SECRET_KEY.
 
-What a seal is bound to (whose it is, and where it may go) is the associated data: it is not in the sealed text but
-worked out again from the row that holds it, so that a text copied into another row does not open there. The first
-secret seals and all of them open, which is how SECRET_KEY is rotated; what a fallback opened is to be sealed anew.
+The associated data binds a sealed text to its owner and server. It is not part of the text, but recomputed from the
+row, so a text copied into another row cannot be opened. The first secret encrypts, and all of them decrypt, which
+supports rotation of SECRET_KEY. Texts opened by a fallback should be sealed again.
 
-Each text has a key of its own, derived from the secret and a random salt, so that their number is not bounded by what
-random nonces allow a single key (NIST SP 800-38D, section 8.3).
+Each text has its own key, derived from the secret and a random salt. The number of texts is therefore not limited by
+random nonces under a single key (NIST SP 800-38D, section 8.3).
 """
 
 import base64
@@ -26,23 +26,23 @@ from mcp_django import conf
 VERSION = b"\x01"
 ID, SALT, NONCE = 4, 16, 12
 LONGEST = 256 * 1024
-"""Characters of a sealed text."""
+"""Maximum length of a sealed text, in characters."""
 
 
 class Unreadable(Exception):
-    """The text was sealed under another SECRET_KEY or for another place, or is damaged."""
+    """The text was sealed with another SECRET_KEY or binding, or is damaged."""
 
 
 class Opened(NamedTuple):
-    """What was sealed."""
+    """Decrypted data of a sealed text."""
 
     data: bytes
     stale: bool
-    """Is it sealed under a fallback of SECRET_KEY, and to be sealed anew?"""
+    """True if a fallback of SECRET_KEY opened the text, so that it should be sealed again."""
 
 
 def seal(data: bytes, binding: Sequence[str], *, purpose: str) -> str:
-    """`data` as a text that only `open_sealed` with the same `binding` and `purpose` reads back."""
+    """Encrypt `data`; only `unseal` with the same `binding` and `purpose` can decrypt it."""
     name, key = _keys(purpose)[0]
     salt, nonce = os.urandom(SALT), os.urandom(NONCE)
     head = VERSION + name
@@ -51,7 +51,7 @@ def seal(data: bytes, binding: Sequence[str], *, purpose: str) -> str:
 
 
 def open_sealed(text: str, binding: Sequence[str], *, purpose: str) -> Opened:
-    """What `seal` made a text of. Raises Unreadable."""
+    """Decrypt a text of `seal`. Raises UnsealError."""
     if len(text) > LONGEST:
         raise Unreadable
     try:
@@ -66,18 +66,18 @@ def open_sealed(text: str, binding: Sequence[str], *, purpose: str) -> Opened:
         try:
             data = _cipher(key, salt).decrypt(nonce, raw[start + SALT + NONCE :], head + _bound(binding))
         except (InvalidTag, ValueError):
-            continue  # the id of a key is short: another one may have it, too
+            continue  # key ids are short and may collide
         return Opened(data, stale=number > 0)
     raise Unreadable
 
 
 def digest(*parts: str) -> str:
-    """A name for several strings together, in 64 hexadecimal digits; other strings have another."""
+    """Return a collision-resistant hash of several strings, as 64 hexadecimal digits."""
     return hashlib.sha256(_bound(parts)).hexdigest()
 
 
 def _keys(purpose: str) -> list[tuple[bytes, bytes]]:
-    """Id and key for each secret, the one that seals first. The id says nothing about the key."""
+    """Return id and key for each secret, the encrypting one first. An id reveals nothing about its key."""
     secrets = conf.secret_keys()
     if not all(secrets[:1]):
         raise Unreadable("SECRET_KEY is empty")
@@ -91,6 +91,6 @@ def _cipher(key: bytes, salt: bytes) -> AESGCM:
 
 
 def _bound(parts: Sequence[str]) -> bytes:
-    # The lengths keep a part of one from passing as a part of the next.
+    # Length prefixes keep the boundaries of the parts unambiguous.
     said = [part.encode("utf-8", "surrogatepass") for part in parts]
     return b"".join(len(part).to_bytes(4, "big") + part for part in said)

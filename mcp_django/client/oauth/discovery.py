@@ -1,9 +1,8 @@
-"""Finding a server's authorization server, and being a client of it: by the official SDK, whose provider is driven from
-here instead of by an HTTP client.
+"""Discovery of a server's authorization server, and client registration there, by the official SDK.
 
-The SDK asks for metadata (RFC 9728, RFC 8414), compares issuers and resources, and registers (or takes the id that it
-is given, or the URL of a metadata document). Its requests go through `outgoing`. It is stopped where a person or a
-token would be asked for, because that is another request, of another worker perhaps.
+The SDK's provider fetches metadata (RFC 9728, RFC 8414), and compares issuers and resources. It registers, or uses a
+given client id, or the URL of a metadata document. `drive_provider` sends its requests through `OAuthHTTPClient`. It
+stops before a person or a token is needed, because that is another request, possibly on another worker.
 """
 
 import re
@@ -42,16 +41,16 @@ _CHALLENGED_URL = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,2000}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Challenge:
-    """What a server said when it refused a request."""
+    """The authentication challenge of a refused request."""
 
     resource_metadata: str | None = None
     scopes: str | None = None
     insufficient: bool = False
-    """Was there a token, of too few scopes?"""
+    """True if the request had a token with insufficient scopes."""
 
     @classmethod
     def of(cls, response: httpx2.Response) -> "Challenge | None":
-        """The challenge of a response; None for one that is none."""
+        """Return the challenge of a response; None for other responses."""
         step_up = response.status_code == 403 and _error(response) == "insufficient_scope"
         if response.status_code != 401 and not step_up:
             return None
@@ -63,7 +62,7 @@ class Challenge:
         )
 
     def response(self, request: httpx2.Request) -> httpx2.Response:
-        """It as the response that the SDK's provider begins at."""
+        """Return the response from which the SDK's provider starts its flow."""
         said = []
         if self.resource_metadata:
             said.append(f'resource_metadata="{self.resource_metadata}"')
@@ -74,7 +73,7 @@ class Challenge:
 
 
 class Memory:
-    """What the SDK's provider keeps while it is driven (`TokenStorage`): the registration only."""
+    """Storage for the SDK's provider (`TokenStorage`); it only holds the registration."""
 
     def __init__(self, client: OAuthClientInformationFull | None) -> None:
         self.client, self.is_new = client, False
@@ -83,7 +82,7 @@ class Memory:
         return None
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        raise AssertionError("it is stopped before it has any")
+        raise AssertionError("the flow stops before tokens are issued")
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         return self.client
@@ -93,7 +92,7 @@ class Memory:
 
 
 class Discovering(OAuthClientProvider):
-    """The SDK's provider, which ends with a request of its own making that is never sent."""
+    """The SDK's provider, which ends with a placeholder request that is never sent."""
 
     def __init__(self, *args: Any, issuer: str | None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -116,21 +115,25 @@ async def discover(
     known: OAuthClientInformationFull | None,
     native: bool = False,
 ) -> tuple[OAuthContext, OAuthClientInformationFull | None]:
-    """Where and as whom to ask for authorization, and the registration, if it is a new one. `known` is an earlier one,
-    `native` says that the redirect leads to a program on the user's machine. Raises AuthorizationFailed.
+    """Discover the authorization server and the client to use; also return a new registration, if any.
+
+    `known_client` is an earlier registration. `is_native` is True if the redirect leads to a program on the user's
+    machine. Raises AuthorizationFailed.
     """
     auth = settings.auth or ClientAuth(type="oauth")
     memory = Memory(configured(auth, redirect_uri) or known)
     metadata = OAuthClientMetadata(
         client_name=auth.client_name or "Django",
         redirect_uris=[AnyUrl(redirect_uri)],
-        # Those of the web have https (OpenID Connect Registration, section 2): a project under development is none.
+        # Web clients require https (OpenID Connect Registration, section 2), which local development lacks.
         application_type="native" if native or redirect_uri.startswith("http://") else "web",
     )
+
     url = auth.client_metadata_url if not native else None
     provider = Discovering(web_url(settings.url or ""), metadata, memory, client_metadata_url=url, issuer=auth.issuer)
     registers = auth.client_id is None
     await drive(provider, outgoing, challenge, stop=lambda outbound: outbound is provider.end, registers=registers)
+
     context = provider.context
     check_metadata(context.oauth_metadata, auth.issuer)
     _settle_method(context)
@@ -138,7 +141,7 @@ async def discover(
 
 
 async def probe(settings: ClientSettings, outgoing: Outgoing) -> Challenge:
-    """What the server says to somebody without a token."""
+    """Return the server's challenge to a request without a token."""
     body = {"jsonrpc": "2.0", "id": 0, "method": "ping"}
     headers = {**settings.headers, "Accept": "application/json, text/event-stream"}
     url = web_url(settings.url or "")
@@ -154,12 +157,14 @@ async def probe(settings: ClientSettings, outgoing: Outgoing) -> Challenge:
 async def drive(
     provider: OAuthClientProvider, outgoing: Outgoing, challenge: Challenge, *, stop: Stop, registers: bool = False
 ) -> None:
-    """Let the provider answer a challenge, until it makes the request at which to stop. Unless it `registers`, it may
-    post nothing before. Raises AuthorizationFailed.
+    """Run the provider's flow from a challenge until the request selected by `should_stop`.
+
+    POST requests before it are only sent if the provider `may_register`. Raises AuthorizationFailed.
     """
     request = httpx2.Request(
         "POST", provider.context.server_url, headers={MCP_PROTOCOL_VERSION_HEADER: LATEST_PROTOCOL_VERSION}
     )
+
     flow = provider.async_auth_flow(request)
     try:
         await anext(flow)
@@ -169,21 +174,23 @@ async def drive(
             if stop(outbound):
                 return
             if outbound.method == "POST" and not registers:
-                raise AuthorizationFailed("The server leads to another authorization server than CLIENT_ID is for")
+                raise AuthorizationFailed(
+                    "The server names an authorization server other than the one that CLIENT_ID belongs to"
+                )
             response = await outgoing.send(outbound)
             if outbound.method == "POST":
                 await _check_registration(response)
     except OAuthFlowError:
-        # Its text repeats what others sent.
-        raise AuthorizationFailed("What the server says of its authorization server does not fit together") from None
+        # The SDK's text quotes data of other servers.
+        raise AuthorizationFailed("The metadata of the authorization server is inconsistent") from None
     except (ValueError, TypeError, StopAsyncIteration):
-        raise AuthorizationFailed("What the server says of its authorization server cannot be read") from None
+        raise AuthorizationFailed("The metadata of the authorization server is invalid") from None
     finally:
         await flow.aclose()
 
 
 def configured(auth: ClientAuth, redirect_uri: str | None) -> OAuthClientInformationFull | None:
-    """The client that the settings name; None where they name none."""
+    """Return the client from the settings; None if they configure no client."""
     if auth.client_id is None:
         return None
     return OAuthClientInformationFull(
@@ -196,36 +203,38 @@ def configured(auth: ClientAuth, redirect_uri: str | None) -> OAuthClientInforma
 
 
 def check_metadata(metadata: OAuthMetadata | None, issuer: str | None) -> None:
-    """Raise AuthorizationFailed unless codes of this authorization server are bound to who asks for them (PKCE, which
-    it has to announce), and it is the one that the settings name.
+    """Check the metadata of an authorization server.
+
+    Raises AuthorizationFailed unless it announces PKCE, which binds codes to their requester, and matches the
+    configured issuer.
     """
     if issuer is not None and (metadata is None or not issuers_match(str(metadata.issuer), issuer)):
-        raise AuthorizationFailed("The server leads to another authorization server than ISSUER names")
+        raise AuthorizationFailed("The server names an authorization server other than ISSUER")
     if metadata is not None and "S256" not in (metadata.code_challenge_methods_supported or ()):
-        raise AuthorizationFailed("The authorization server does not say that it supports PKCE (S256)")
+        raise AuthorizationFailed("The authorization server does not announce support of PKCE (S256)")
 
 
 def preferred(advertised: Sequence[str], issuer: str | None) -> str:
-    """The authorization server that the settings name, where the server names it too; else the first."""
+    """Return the configured authorization server if the server advertises it; otherwise the first one."""
     return next((one for one in advertised if issuer is not None and issuers_match(one, issuer)), advertised[0])
 
 
 def issuer_of(context: OAuthContext) -> str:
-    """Who issues the tokens: without metadata the server itself, as revisions before metadata have it."""
+    """Return the issuer of the tokens; without metadata the server itself, as in early revisions."""
     if context.oauth_metadata is not None:
         return str(context.oauth_metadata.issuer)
     return context.get_authorization_base_url(context.server_url)
 
 
 def clean_scopes(scopes: str | None) -> str | None:
-    """Scopes as another server named them, if they are scopes."""
+    """Return the scopes sent by another server if they are valid; otherwise None."""
     if not scopes or len(scopes) > LONGEST_SCOPES or not _SCOPES.fullmatch(scopes):
         return None
     return scopes
 
 
 def all_scopes(*scopes: str | None) -> str | None:
-    """Scopes of several places together, each once."""
+    """Merge several lists of scopes without duplicates."""
     found: str | None = None
     for some in scopes:
         found = union_scopes(found, some)
@@ -233,15 +242,17 @@ def all_scopes(*scopes: str | None) -> str | None:
 
 
 def scopes_to_ask(auth: ClientAuth, challenge: Challenge, *more: str | None) -> Challenge:
-    """The challenge as if it had named the scopes that are to be asked for: those of the settings, else its own, and
-    those that calls lacked before. With none, the SDK takes what the metadata names.
+    """Return the challenge with the scopes to request.
+
+    These are the configured scopes, or else those of the challenge, and scopes that earlier calls lacked. Without any,
+    the SDK uses the scopes of the metadata.
     """
     scopes = all_scopes(" ".join(auth.scopes) or challenge.scopes, *more)
     return Challenge(resource_metadata=challenge.resource_metadata, scopes=clean_scopes(scopes))
 
 
 def _settle_method(context: OAuthContext) -> None:
-    """How to show the secret, where the registration does not say (RFC 7591, section 2)."""
+    """Set the client authentication method if the registration omits it (RFC 7591, section 2)."""
     client, metadata = context.client_info, context.oauth_metadata
     if client is None or client.client_secret is None or client.token_endpoint_auth_method is not None:
         return
@@ -251,15 +262,15 @@ def _settle_method(context: OAuthContext) -> None:
 
 
 async def _check_registration(response: httpx2.Response) -> None:
-    """Here and not in the SDK, which logs what it does not like."""
+    """Check the registration response here, because the SDK logs invalid ones."""
     if response.status_code not in (200, 201):
         raise AuthorizationFailed(
-            f"The authorization server registers no clients ({response.status_code}); set CLIENT_ID"
+            f"The authorization server refuses client registration ({response.status_code}); set CLIENT_ID"
         )
     try:
         check_registration_usable(await handle_registration_response(response))
     except OAuthFlowError:
-        raise AuthorizationFailed("The authorization server's registration cannot be used") from None
+        raise AuthorizationFailed("The authorization server sent an unusable registration") from None
 
 
 def _error(response: httpx2.Response) -> str | None:

@@ -1,7 +1,7 @@
-"""A person allows the use of a server: the way to its authorization server and back (authorization code with PKCE).
+"""Authorization of a server by a person: authorization code flow with PKCE.
 
-What is needed on the way back is in a row, sealed, so that any worker can finish what one began. It is good once, for
-ten minutes, for the user who began it and the browser it was begun in.
+The state of a flow is stored encrypted in a row, so that any worker can finish it. It is valid once, for ten minutes,
+for the user and browser that started it.
 """
 
 import json
@@ -33,9 +33,9 @@ from mcp_django.conf.clients import ClientSettings
 from mcp_django.models import ClientFlow, ClientToken
 
 LASTS: Final = 600
-"""Seconds to come back in."""
+"""Seconds for which a flow is valid."""
 MOST_FLOWS: Final = 8
-"""Ways that one user may have begun at once. One more forgets the oldest."""
+"""Maximum number of open flows for one user. A further flow deletes the oldest."""
 MOST_PARAMETER: Final = 4096
 FLOW = "flow"
 ERRORS: Final = frozenset(
@@ -45,12 +45,12 @@ ERRORS: Final = frozenset(
 
 
 class Denied(AuthorizationFailed):
-    """The person said no."""
+    """The person declined the authorization."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Pending:
-    """What was asked of an authorization server, to be remembered until its answer."""
+    """State of an authorization request, kept until its response."""
 
     state: str
     verifier: str
@@ -58,12 +58,12 @@ class Pending:
     scope: str | None
     client: dict[str, Any]
     metadata: dict[str, Any] | None
-    """Of the authorization server."""
+    """Metadata of the authorization server."""
     resource: dict[str, Any] | None
-    """Metadata of the server that is to be used."""
+    """Metadata of the MCP server."""
 
     def context(self, settings: ClientSettings) -> OAuthContext:
-        """It as the SDK's functions know it."""
+        """Build the context that functions of the SDK expect."""
         client = OAuthClientInformationFull.model_validate(self.client)
         metadata = OAuthClientMetadata(redirect_uris=client.redirect_uris, scope=self.scope)
         context = OAuthContext(web_url(settings.url or ""), metadata, Memory(client), None, None, client_info=client)
@@ -77,8 +77,9 @@ class Pending:
 async def prepare(
     settings: ClientSettings, owner: Any, redirect_uri: str, *, outgoing: Outgoing, native: bool = False
 ) -> tuple[str, Pending]:
-    """The URL at the authorization server to send the person to, and what to remember. `native` says that the redirect
-    leads to a program on the person's machine. Raises AuthorizationFailed.
+    """Return the authorization URL for the person, and the state to keep.
+
+    `is_native` is True if the redirect leads to a program on the person's machine. Raises AuthorizationFailed.
     """
     assert settings.auth is not None
     shared = TokenRow(settings)
@@ -94,30 +95,33 @@ async def prepare(
         known=_usable(kept, redirect_uri),
         native=native,
     )
+
     if new is not None and not native and new.client_id != settings.auth.client_metadata_url:
         await in_thread(shared.register, new.model_dump(mode="json", exclude_none=True))
     return _request(context, outgoing, redirect_uri)
 
 
 async def finish(settings: ClientSettings, pending: Pending, answer: Mapping[str, str], *, outgoing: Outgoing) -> Grant:
-    """The tokens for what the authorization server answered, its `state` compared already. Raises AuthorizationFailed,
-    Denied where the person said no.
+    """Exchange the response of the authorization server, whose `state` is already verified, for tokens.
+
+    Raises AuthorizationFailed, and UserDeclined if the person declined.
     """
     if any(len(value) > MOST_PARAMETER for value in answer.values()):
-        raise AuthorizationFailed("The authorization server's answer is too long")
+        raise AuthorizationFailed("The response of the authorization server is too long")
     context = pending.context(settings)
     try:
-        # Before all else: an error may be another server's, too (RFC 9207, section 2.4).
+        # Check the issuer first: even an error may come from another server (RFC 9207, section 2.4).
         validate_authorization_response_iss(answer.get("iss"), context.oauth_metadata)
     except OAuthFlowError:
-        raise AuthorizationFailed("The answer is not from the authorization server that was asked") from None
+        raise AuthorizationFailed("The response comes from another authorization server") from None
     if error := answer.get("error"):
         if error == "access_denied":
-            raise Denied("It was not allowed")
+            raise Denied("The authorization was declined")
         raise AuthorizationFailed(f"The authorization server refused ({error if error in ERRORS else 'unknown error'})")
+
     code = answer.get("code")
     if not code:
-        raise AuthorizationFailed("The authorization server's answer has no code")
+        raise AuthorizationFailed("The response of the authorization server lacks a code")
     return await token_endpoint.exchange(
         context,
         outgoing,
@@ -137,9 +141,10 @@ async def begin(
     back: str = "",
     outgoing: Outgoing | None = None,
 ) -> str:
-    """Where to send a person who wants to allow the use of a server, for themselves or, where AUTH is not per user, for
-    the project. `browser` is a secret that their session holds, `back` where they want to go afterwards. Raises
-    AuthorizationFailed.
+    """Start a flow and return the URL to redirect the user to.
+
+    The authorization is for the user, or for the project where AUTH is not per user. `browser_secret` is a secret from
+    the user's session. `return_url` is the page to open afterwards. Raises AuthorizationFailed.
     """
     outgoing = outgoing or Outgoing(settings.url or "")
     url, pending = await prepare(settings, owner_of(settings, person), redirect_uri, outgoing=outgoing)
@@ -155,8 +160,9 @@ async def complete(
     answer: Mapping[str, str],
     outgoing: Outgoing | None = None,
 ) -> str:
-    """Finish what `begin` began, by the parameters that the browser came back with. Returns `back`. Raises
-    AuthorizationFailed.
+    """Finish a flow with the parameters of the redirect, and return its `return_url`.
+
+    Raises AuthorizationFailed.
     """
     outgoing = outgoing or Outgoing(settings.url or "")
     pending, back = await in_thread(_recall, settings, person, browser, answer.get("state", ""))
@@ -166,14 +172,15 @@ async def complete(
     except token_endpoint.GrantLost as problem:
         if problem.error == "invalid_client" and settings.auth is not None and settings.auth.client_id is None:
             await in_thread(TokenRow(settings).unregister, str(pending.client.get("client_id")))
-        raise AuthorizationFailed("The authorization server does not take its own answer; try again") from None
+        raise AuthorizationFailed("The authorization server rejects its own code; try again") from None
     await in_thread(row.write, grant)
     return back
 
 
 async def disconnect(settings: ClientSettings, owner: Any, *, outgoing: Outgoing | None = None) -> bool:
-    """End what `owner` allowed: here, and at the authorization server, if it can be told. False where there, it goes on
-    until it expires.
+    """Delete the tokens of `owner` and revoke them at the authorization server.
+
+    Returns False if they were not revoked; they then stay valid until they expire.
     """
     grant = await in_thread(_delete, settings, owner)
     if grant is None:
@@ -183,12 +190,12 @@ async def disconnect(settings: ClientSettings, owner: Any, *, outgoing: Outgoing
 
 
 def owner_of(settings: ClientSettings, person: Any) -> Any:
-    """Whose tokens they are that `person` brings: None for the project's."""
+    """Return the owner of tokens that `user` authorizes: None for the project."""
     return person if settings.per_user else None
 
 
 def _usable(kept: dict[str, Any] | None, redirect_uri: str) -> OAuthClientInformationFull | None:
-    """An earlier registration, unless it has ended or is for another address of this site."""
+    """Parse a stored registration; None if it has expired or lacks the redirect URI."""
     if kept is None:
         return None
     try:
@@ -207,6 +214,7 @@ def _request(context: OAuthContext, outgoing: Outgoing, redirect_uri: str) -> tu
     endpoint = f"{base}/authorize" if metadata is None else str(metadata.authorization_endpoint)
     outgoing.check(endpoint)
     outgoing.check(token_endpoint.token_endpoint(context))
+
     pkce, state, scope = PKCEParameters.generate(), secrets.token_urlsafe(32), context.client_metadata.scope
     asked = {
         "response_type": "code",
@@ -221,6 +229,7 @@ def _request(context: OAuthContext, outgoing: Outgoing, redirect_uri: str) -> tu
         asked["scope"] = scope
         if "offline_access" in scope.split():
             asked["prompt"] = "consent"  # OpenID Connect Core, section 11
+
     parts = urlsplit(endpoint)
     query = [pair for pair in parse_qsl(parts.query, keep_blank_values=True) if pair[0] not in asked]
     resource = context.protected_resource_metadata
@@ -262,14 +271,14 @@ def _recall(settings: ClientSettings, person: Any, browser: str, state: str) -> 
         expires_at__gt=timezone.now(),
     )
     row = rows.first()
-    # Whoever deletes it has it: it is good once.
+    # Only the process that deletes the row may use it, so a flow is finished only once.
     if row is None or not browser or not rows.delete()[0]:
-        raise AuthorizationFailed("This is not, or no more, an answer that was waited for in this browser")
+        raise AuthorizationFailed("No authorization with this state is open in this browser; try again")
     try:
         found = json.loads(open_sealed(row.sealed, _binding(settings, person, hashed), purpose=FLOW).data)
         return Pending(**found["pending"]), found["back"]
     except (Unreadable, TypeError, KeyError):
-        raise AuthorizationFailed("This began before the site changed; try again") from None
+        raise AuthorizationFailed("The authorization was started before the site changed; try again") from None
 
 
 def _binding(settings: ClientSettings, person: Any, state: str) -> tuple[str, ...]:
@@ -278,6 +287,6 @@ def _binding(settings: ClientSettings, person: Any, state: str) -> tuple[str, ..
 
 def _delete(settings: ClientSettings, owner: Any) -> Grant | None:
     grant = TokenRow(settings, owner).delete()
-    # Of the server's former URLs, too.
+    # Includes rows for former URLs of the server.
     ClientToken.objects.filter(alias=settings.alias, user=owner).delete()
     return grant

@@ -1,8 +1,9 @@
-"""Requests to authorization servers, whose URLs another server named: bounded, and no way into the network (SSRF).
+"""HTTP client for authorization servers: bounded and safe from SSRF.
 
-Only https; http where the operator's own URL is http on this machine, and to this machine. A host is resolved once,
-and the connection goes to an address that was checked. Private addresses are for clients whose server has one itself.
-Cookies, proxies and netrc have no part in it. Redirects of GETs are followed within their origin, as the SDK does.
+The URLs of authorization servers come from other servers. Only https is allowed. The exception is http on this machine,
+if the configured server URL is one as well. A host is resolved once, and the connection uses a checked address. Private
+addresses require that the server itself has one. Cookies, proxies and netrc are disabled. Redirects of GET requests are
+followed within their origin, as by the SDK.
 """
 
 import asyncio
@@ -20,20 +21,20 @@ from mcp_django.conf.issuers import is_loopback_url, is_provider_url
 from mcp_django.protocol.ip_ranges import is_private, is_public
 
 TIMEOUT: Final = 15.0
-"""Seconds for all of a request, from the name's look-up to the last byte."""
+"""Time limit of a request in seconds, from name resolution to the last byte."""
 MOST: Final = 128 * 1024
-"""Bytes of an answer."""
+"""Maximum size of a response, in bytes."""
 ATTEMPTS, REDIRECTS = 2, 3
 PORTS: Final = {"http": 80, "https": 443}
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 
 class AuthorizationFailed(ClientConnectionError):
-    """Authorization did not work out. The text may be shown to people: nothing in it was sent by others."""
+    """A failed authorization. The text contains no foreign data, so it may be shown to people."""
 
 
 class Outgoing:
-    """Sends what authorizing with the server at `url` takes. `resolve` and `transport` are for tests."""
+    """Sends OAuth requests for the server at `url`. `resolve` and `transport` are for tests."""
 
     def __init__(
         self,
@@ -48,20 +49,25 @@ class Outgoing:
         self._resolve, self._transport = resolve or _resolve, transport or _transport
 
     def check(self, url: str) -> None:
-        """Raise AuthorizationFailed unless this is a URL that may be asked, as far as its text says."""
+        """Raise AuthorizationFailed unless the text of a URL is acceptable."""
         if len(url) > 2000 or not is_provider_url(url, plain=self._plain):
             raise AuthorizationFailed("The server names an authorization server whose URL is not https")
 
     async def send(self, request: httpx2.Request, *, body: bool = True) -> httpx2.Response:
-        """The answer, whatever its status, in full or without its body. Raises AuthorizationFailed."""
+        """Send a request and return its response with any status, optionally without body.
+
+        Raises AuthorizationFailed.
+        """
         try:
             async with asyncio.timeout(TIMEOUT):
                 return await self._follow(request, body)
         except TimeoutError:
-            raise AuthorizationFailed(f"The authorization server took longer than {TIMEOUT:g} seconds") from None
+            raise AuthorizationFailed(f"The authorization server did not respond within {TIMEOUT:g} seconds") from None
         except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError, UnicodeError) as problem:
-            # The text of the exception could name what was sent.
-            raise AuthorizationFailed(f"The authorization server cannot be asked ({type(problem).__name__})") from None
+            # The exception's text could contain request data.
+            raise AuthorizationFailed(
+                f"The authorization server cannot be reached ({type(problem).__name__})"
+            ) from None
 
     async def _follow(self, request: httpx2.Request, body: bool) -> httpx2.Response:
         for _ in range(REDIRECTS):
@@ -87,12 +93,12 @@ class Outgoing:
         raise AuthorizationFailed("The authorization server's host has no address")
 
     async def _addresses(self, url: httpx2.URL) -> Sequence[str]:
-        """The first of those it has, if all of them may be connected to."""
+        """Return the first addresses of a host, if all of its addresses are allowed."""
         found = await self._known(url.host, url.port or PORTS[url.scheme])
         if not found:
             raise AuthorizationFailed("The authorization server's host has no address")
         if _origin(url) != self._own and not all(map(is_public, found)):
-            # The operator's own URL says whether this network is the place to look.
+            # Private addresses are allowed only if the configured server has private ones, too.
             own = await self._known(self._own[1], self._own[2])
             inside = bool(own) and all(map(is_private, own))
             if not inside or not all(is_public(address) or is_private(address) for address in found):
@@ -124,6 +130,7 @@ class Outgoing:
                 "timeout": dict.fromkeys(("connect", "read", "write", "pool"), TIMEOUT),
             },
         )
+
         async with self._transport() as transport:
             response = await transport.handle_async_request(pinned)
             try:
@@ -135,17 +142,17 @@ class Outgoing:
 
 async def _read(response: httpx2.Response) -> bytes:
     if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
-        raise AuthorizationFailed("The authorization server's answer is in an encoding not asked for")
+        raise AuthorizationFailed("The response of the authorization server has an unrequested encoding")
     content = bytearray()
     async for piece in response.aiter_raw():
         content += piece
         if len(content) > MOST:
-            raise AuthorizationFailed(f"The authorization server's answer is longer than {MOST} bytes")
+            raise AuthorizationFailed(f"The response of the authorization server is longer than {MOST} bytes")
     return bytes(content)
 
 
 def web_url(url: str) -> str:
-    """The http URL that stands for the server's: sockets are opened by HTTP."""
+    """Return the http or https URL for a server URL: WebSockets are opened by HTTP."""
     scheme, colon, rest = url.partition(":")
     return {"ws": "http", "wss": "https"}.get(scheme, scheme) + colon + rest
 
@@ -161,10 +168,10 @@ async def _resolve(host: str, port: int) -> Sequence[str]:
 
 @functools.cache
 def _trusted() -> ssl.SSLContext:
-    # Kept, because reading the certificates takes longer than a request.
+    # Cached, because loading the certificates takes longer than a request.
     return httpx2.create_ssl_context()
 
 
 def _transport() -> httpx2.AsyncBaseTransport:
-    # A new one each time: a pool knows connections by their address, which hosts may share.
+    # A new transport each time: a pool identifies connections by address, which several hosts may share.
     return httpx2.AsyncHTTPTransport(verify=_trusted(), trust_env=False)

@@ -1,4 +1,4 @@
-"""Allowing the use of a server from a terminal: the browser comes back to a listener on this machine (RFC 8252)."""
+"""Authorization from a terminal: the browser is redirected to a server on this machine (RFC 8252)."""
 
 import asyncio
 import html
@@ -15,7 +15,7 @@ from mcp_django.conf.clients import ClientSettings
 
 PATH: Final = "/callback"
 MOST: Final = 16 * 1024
-"""Bytes of a request to the listener."""
+"""Maximum size of a request to the server, in bytes."""
 _PAGE = "<!doctype html><html lang=en><meta charset=utf-8><title>{0}</title><p>{0}</p></html>"
 
 
@@ -29,34 +29,38 @@ async def login(
     wait: float = 300.0,
     outgoing: Outgoing | None = None,
 ) -> None:
-    """Have the person at this terminal allow the use of a server: for `user`, or where AUTH is not per user, for the
-    project. `say` shows them what to do; `open_url` opens a browser, None for no browser. The browser is sent to
-    `http://127.0.0.1:<port>/callback`, any free port unless one is given: a CLIENT_ID that is registered for one wants
-    that. It may take `wait` seconds. Raises AuthorizationFailed; ValueError where a user is missing.
+    """Authorize a server by the person at this terminal.
+
+    The authorization is for `user`, or for the project where AUTH is not per user. `write` prints instructions.
+    `open_url` opens a browser; None opens none. The browser is redirected to `http://127.0.0.1:<port>/callback`. The
+    default is any free port; set it if CLIENT_ID is registered for one. `timeout` is in seconds. Raises
+    AuthorizationFailed, and ValueError if a required user is missing.
     """
     if settings.auth is None or settings.auth.type != "oauth":
-        raise AuthorizationFailed(f"{settings.alias} is not used by OAuth, so there is nothing to allow")
+        raise AuthorizationFailed(f"{settings.alias} does not use OAuth, so authorization is not needed")
     if settings.per_user and user is None:
-        raise ValueError(f"{settings.alias} is used in the name of users: say which")
+        raise ValueError(f"{settings.alias} is used per user; name the user")
     owner = user if settings.per_user else None
+
     outgoing = outgoing or Outgoing(settings.url or "")
     async with Listener(port) as listener:
         url, pending = await prepare(settings, owner, listener.redirect_uri, outgoing=outgoing, native=True)
         listener.state = pending.state
-        say(f"Open this in a browser, and allow the use of {settings.alias}:\n\n{url}\n")
+        say(f"Open this URL in a browser to authorize {settings.alias}:\n\n{url}\n")
         if open_url is not None:
             await asyncio.to_thread(open_url, url)
         try:
             async with asyncio.timeout(wait):
                 answer = await listener.answer
         except TimeoutError:
-            raise AuthorizationFailed(f"Nobody came back from the browser within {wait:g} seconds") from None
+            raise AuthorizationFailed(f"The browser did not return within {wait:g} seconds") from None
+
     grant = await finish(settings, pending, answer, outgoing=outgoing)
     await in_thread(TokenRow(settings, owner).write, grant)
 
 
 class Listener:
-    """Waits on this machine for the browser that comes back with `state`; everybody else is refused."""
+    """HTTP server on this machine that waits for the redirect with `state` and rejects other requests."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -65,14 +69,14 @@ class Listener:
 
     @property
     def redirect_uri(self) -> str:
-        """Where it listens."""
+        """The redirect URI of the server."""
         return f"http://127.0.0.1:{self._port}{PATH}"
 
     async def __aenter__(self) -> "Listener":
         try:
             self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port, limit=MOST)
         except OSError:
-            raise AuthorizationFailed(f"Port {self._port} of this machine is taken") from None
+            raise AuthorizationFailed(f"Port {self._port} of this machine is in use") from None
         self._port = self._server.sockets[0].getsockname()[1]
         return self
 
@@ -97,7 +101,7 @@ class Listener:
                 writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + page)
                 await writer.drain()
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # no browser
+            pass  # not a browser
         finally:
             writer.close()
 
@@ -107,8 +111,8 @@ class Listener:
         said = dict(parse_qsl(parts.query, keep_blank_values=True))
         given = said.get("state", "").encode()
         if method != "GET" or parts.path != PATH or not self.state:
-            return "404 Not Found", "There is nothing here."
+            return "404 Not Found", "This page does not exist."
         if self.answer.done() or not secrets.compare_digest(given, self.state.encode()):
-            return "400 Bad Request", "This is not the answer that is waited for."
+            return "400 Bad Request", "This response does not belong to the current authorization."
         self.answer.set_result(said)
-        return "200 OK", "This window can be closed: go back to the terminal."
+        return "200 OK", "You can close this window and return to the terminal."

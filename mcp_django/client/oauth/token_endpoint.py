@@ -1,4 +1,4 @@
-"""What is asked of a token endpoint: tokens for a code, new tokens for a refresh token, and the end of them."""
+"""Requests to a token endpoint: exchange a code, refresh tokens, and revoke them."""
 
 import math
 import re
@@ -17,26 +17,26 @@ from mcp_django.client.oauth.token_store import Grant
 from mcp_django.conf.clients import ClientAuth
 
 MOST_TOKEN: Final = 16 * 1024
-"""Characters of a token."""
+"""Maximum length of a token, in characters."""
 MOST_LIFETIME: Final = 10 * 365 * 24 * 3600
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 _ERROR = re.compile(rb'"error"\s*:\s*"([a-z_]{1,64})"')
 LOST: Final = frozenset({"invalid_grant", "unauthorized_client", "invalid_client"})
-"""Errors after which the refresh token is good no more (RFC 6749, section 5.2)."""
+"""Errors after which the refresh token is invalid (RFC 6749, section 5.2)."""
 
 
 class GrantLost(AuthorizationFailed):
-    """The authorization server does not take the code or refresh token (any more). `error` is its word for it."""
+    """The authorization server rejects the code or refresh token. `error` is its error code."""
 
     def __init__(self, error: str) -> None:
-        super().__init__("The authorization server takes this authorization no more")
+        super().__init__("The authorization server rejects this authorization")
         self.error = error
 
 
 async def exchange(
     context: OAuthContext, outgoing: Outgoing, *, code: str, verifier: str, redirect_uri: str, scope: str | None
 ) -> Grant:
-    """The tokens for a code. Raises AuthorizationFailed."""
+    """Exchange an authorization code for tokens. Raises AuthorizationFailed."""
     data = {
         "grant_type": "authorization_code",
         "code": code,
@@ -49,7 +49,7 @@ async def exchange(
 
 
 async def renew(grant: Grant, outgoing: Outgoing, server_url: str, auth: ClientAuth | None = None) -> Grant:
-    """New tokens for the refresh token of `grant`. Raises GrantLost, AuthorizationFailed."""
+    """Renew the tokens of `grant` by its refresh token. Raises GrantLost, AuthorizationFailed."""
     if grant.refresh_token is None:
         raise GrantLost("invalid_grant")
     context = _context(grant, server_url, auth)
@@ -61,7 +61,7 @@ async def renew(grant: Grant, outgoing: Outgoing, server_url: str, auth: ClientA
 
 
 async def revoke(grant: Grant, outgoing: Outgoing, server_url: str, auth: ClientAuth | None = None) -> bool:
-    """End the tokens at the authorization server (RFC 7009). False where it cannot be asked, or did not agree."""
+    """Revoke tokens (RFC 7009). Returns False if the server is unreachable or refuses."""
     if not grant.revocation_endpoint:
         return False
     tokens = [("refresh_token", grant.refresh_token), ("access_token", grant.access_token)]
@@ -81,34 +81,44 @@ async def revoke(grant: Grant, outgoing: Outgoing, server_url: str, auth: Client
 async def ask(
     context: OAuthContext, outgoing: Outgoing, data: dict[str, str], *, endpoint: str | None = None
 ) -> OAuthToken:
-    """The token endpoint's answer. Raises GrantLost, AuthorizationFailed."""
+    """Send a token request. Raises GrantLost, AuthorizationFailed."""
     try:
         return await read_token(await outgoing.send(_request(context, endpoint or token_endpoint(context), data)))
     except OAuthFlowError:
-        raise AuthorizationFailed("This project cannot prove itself as the authorization server wants") from None
+        raise AuthorizationFailed(
+            "This project cannot authenticate by a method that the authorization server accepts"
+        ) from None
 
 
 async def read_token(response: httpx2.Response) -> OAuthToken:
-    """The tokens in a response. Raises GrantLost, AuthorizationFailed; neither repeats what was sent."""
+    """Parse the tokens of a response.
+
+    Raises GrantLost, AuthorizationFailed; neither quotes the response.
+    """
     if response.status_code not in (200, 201):
         found = _ERROR.search(response.content) if 400 <= response.status_code < 500 else None
         error = found[1].decode() if found else ""
         if error in LOST:
             raise GrantLost(error)
-        raise AuthorizationFailed(f"The authorization server gives no token ({error or response.status_code})")
+        raise AuthorizationFailed(
+            f"The authorization server refused to issue a token ({error or response.status_code})"
+        )
     try:
         token = await handle_token_response_scopes(response)
     except OAuthFlowError:
-        raise AuthorizationFailed("The authorization server's token cannot be read") from None
+        raise AuthorizationFailed("The authorization server sent an invalid token response") from None
     for secret in (token.access_token, token.refresh_token):
-        # It goes into a header.
+        # Tokens are sent in a header.
         if secret is not None and (len(secret) > MOST_TOKEN or not _TOKEN.fullmatch(secret)):
-            raise AuthorizationFailed("The authorization server's token is none")
+            raise AuthorizationFailed("The authorization server sent an invalid token")
     return token
 
 
 def grant_of(context: OAuthContext, token: OAuthToken, *, scope: str | None) -> Grant:
-    """The first tokens. Without a word about scopes they are those that were asked for (RFC 6749, section 5.1)."""
+    """Create the first grant.
+
+    Without scopes in the response, the requested ones apply (RFC 6749, section 5.1).
+    """
     metadata = context.oauth_metadata
     revocation = metadata.revocation_endpoint if metadata is not None else None
     client = context.client_info
@@ -127,7 +137,7 @@ def grant_of(context: OAuthContext, token: OAuthToken, *, scope: str | None) -> 
 
 
 def refreshed(grant: Grant, token: OAuthToken) -> Grant:
-    """The next tokens: what the answer does not say stays as it was (RFC 6749, section 6)."""
+    """Create the renewed grant; omitted members keep their values (RFC 6749, section 6)."""
     return Grant(
         issuer=grant.issuer,
         access_token=token.access_token,
@@ -142,7 +152,7 @@ def refreshed(grant: Grant, token: OAuthToken) -> Grant:
 
 
 def token_endpoint(context: OAuthContext) -> str:
-    """Where tokens are: without metadata at the place that revisions before it say."""
+    """Return the URL of the token endpoint; without metadata the default of early revisions."""
     if context.oauth_metadata is not None:
         return str(context.oauth_metadata.token_endpoint)
     return context.get_authorization_base_url(context.server_url) + "/token"
@@ -151,7 +161,7 @@ def token_endpoint(context: OAuthContext) -> str:
 def _request(context: OAuthContext, url: str, data: dict[str, str]) -> httpx2.Request:
     client = context.client_info
     if client is None:
-        raise AuthorizationFailed("It is not known as whom to ask the authorization server")
+        raise AuthorizationFailed("No client id for the authorization server; set CLIENT_ID")
     headers = {"Content-Type": "application/x-www-form-urlencoded"}
     form, headers = context.prepare_token_auth({**data, "client_id": client.client_id}, headers)
     return httpx2.Request("POST", url, data=form, headers=headers)
@@ -161,7 +171,7 @@ def _context(grant: Grant, server_url: str, auth: ClientAuth | None) -> OAuthCon
     client = OAuthClientInformationFull.model_validate(grant.client)
     same = auth is not None and (auth.issuer is None or issuers_match(grant.issuer, auth.issuer))
     if auth is not None and same and auth.client_id == client.client_id:
-        client = configured(auth, None) or client  # its secret may be another one by now
+        client = configured(auth, None) or client  # the configured secret may have changed
     metadata = OAuthClientMetadata(redirect_uris=None, scope=all_scopes(grant.scope))
     return OAuthContext(server_url, metadata, Memory(client), None, None, client_info=client)
 

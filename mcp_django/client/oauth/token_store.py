@@ -1,8 +1,8 @@
-"""The tokens of one owner for one server, in a row that all workers share.
+"""Storage of tokens: one row for each owner and server, shared by all workers.
 
-A row is found by its alias, the server's whole URL and the owner, so that tokens follow neither to another URL nor to
-another user. Whoever renews them claims the row for a while first: of several workers one shows the refresh token, and
-the others take what it got. A server that notices a refresh token twice ends the whole grant (RFC 9700, section 4.14).
+The key of a row consists of alias, full server URL and owner, so tokens are never used for another URL or user. A
+worker claims the row before it renews the tokens. Only that worker sends the refresh token; the others use the result.
+A server that receives a refresh token twice revokes the whole grant (RFC 9700, section 4.14).
 """
 
 import asyncio
@@ -23,9 +23,9 @@ from mcp_django.conf.clients import ClientSettings
 from mcp_django.models import ClientToken
 
 LEASE: Final = 30.0
-"""Seconds for which a renewal may claim the row: longer than the request takes (`outgoing.TIMEOUT`)."""
+"""Seconds for which a renewal claims the row; longer than `http.REQUEST_TIMEOUT_SECONDS`."""
 EARLY: Final = 30.0
-"""Seconds before its end at which a token is renewed, and a tenth of its life at most."""
+"""Seconds before expiry at which a token is renewed, at most a tenth of its lifetime."""
 GRANT, REGISTRATION = "grant", "registration"
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -33,35 +33,35 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Grant:
-    """What an authorization server gave, and all that it takes to renew and to end it."""
+    """Tokens of an authorization server, with everything needed to renew and revoke them."""
 
     issuer: str
     access_token: str
     refresh_token: str | None = None
     scope: str | None = None
     expires_at: float | None = None
-    """Seconds since the epoch; None where the server does not say."""
+    """Expiry in seconds since the epoch; None if unknown."""
     lifetime: float = 0.0
-    """Seconds for which the token was made."""
+    """Lifetime of the token when issued, in seconds."""
     token_endpoint: str = ""
     revocation_endpoint: str | None = None
     resource: str | None = None
-    """What the token is for (RFC 8707)."""
+    """The resource that the token is for (RFC 8707)."""
     client: dict[str, Any] = field(default_factory=dict)
-    """What this project is to the authorization server: id, secret and how it is sent."""
+    """This project's client at the authorization server: id, secret and authentication method."""
 
     def is_fresh(self) -> bool:
-        """Will the token be taken, as far as its age says?"""
+        """Return True if the token does not expire soon."""
         return self.expires_at is None or time.time() < self.expires_at - min(EARLY, self.lifetime / 10)
 
     def is_expired(self) -> bool:
-        """Is the token too old?"""
+        """Return True if the token has expired."""
         return self.expires_at is not None and time.time() >= self.expires_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """The row at one moment."""
+    """A snapshot of the row."""
 
     generation: int
     grant: Grant | None
@@ -69,7 +69,7 @@ class Held:
 
 
 class TokenRow:
-    """The row of `owner`, a user or None for the project itself, for one server. Its methods block."""
+    """The row of `owner` (a user, or None for the project) for one server. Its methods block."""
 
     def __init__(self, settings: ClientSettings, owner: Any = None) -> None:
         self.alias, self.place, self._url = settings.alias, settings.place, settings.url or ""
@@ -81,7 +81,10 @@ class TokenRow:
         return "" if self.owner is None else f"user {self.owner}"
 
     def read(self) -> Held | None:
-        """What there is. What cannot be opened is not there; what a fallback of SECRET_KEY opened is sealed anew."""
+        """Read the row; None without a row.
+
+        Tokens that cannot be decrypted are omitted. Tokens decrypted by a fallback of SECRET_KEY are encrypted again.
+        """
         row = self._rows().first()
         if row is None:
             return None
@@ -92,7 +95,10 @@ class TokenRow:
         return Held(generation=row.generation, grant=grant, wanted=row.wanted)
 
     def write(self, grant: Grant, *, after: int | None = None) -> bool:
-        """Keep `grant`; with `after`, only if the row is still of that generation. False when it is not."""
+        """Store `grant` and return True.
+
+        With `expected_generation`, returns False without storing if the row has another generation.
+        """
         ends = None if grant.expires_at is None else datetime.fromtimestamp(grant.expires_at, UTC)
         values = {
             "grant": self._seal(GRANT, asdict(grant), grant.issuer),
@@ -108,48 +114,48 @@ class TokenRow:
         return bool(self._rows().filter(generation=after).update(**values, generation=after + 1))
 
     def claim(self, generation: int) -> bool:
-        """Claim the row for a renewal. False when another has it, or it changed meanwhile."""
+        """Claim the row for a renewal; return False if it is claimed or has changed."""
         now = timezone.now()
         free = Q(renewing_until=None) | Q(renewing_until__lt=now)
         rows = self._rows().filter(free, generation=generation)
         return bool(rows.update(renewing_until=now + timedelta(seconds=LEASE)))
 
     def release(self, generation: int) -> None:
-        """Give the claim back."""
+        """Release the claim."""
         self._rows().filter(generation=generation).update(renewing_until=None)
 
     def forget(self, generation: int) -> None:
-        """The tokens of this generation are good no more; the row stays, to be connected again."""
+        """Delete the invalid tokens of a generation; the row stays for a new authorization."""
         ended: dict[str, Any] = {"grant": "", "expires_at": None, "renewing_until": None}
         self._rows().filter(generation=generation).update(**ended, generation=generation + 1)
 
     def want(self, scopes: str) -> None:
-        """Note scopes that a call lacked."""
+        """Store scopes that a call lacked."""
         self._rows().exclude(wanted=scopes).update(wanted=scopes)
 
     def delete(self) -> Grant | None:
-        """Delete the row, and return the tokens that were in it."""
+        """Delete the row and return its tokens."""
         held = self.read()
         self._rows().delete()
         return None if held is None else held.grant
 
     def make(self) -> Held:
-        """What there is; a row without tokens where there was none."""
+        """Read the row, creating one without tokens if missing."""
         self._make()
         return self.read() or Held(generation=0, grant=None)
 
     def registration(self) -> dict[str, Any] | None:
-        """What this project registered itself as. Kept in the project's own row, for all its users."""
+        """Return this project's client registration, stored in the project's row for all users."""
         row = self._rows().exclude(registration="").first()
         return None if row is None else self._open(row, REGISTRATION, row.registration, "")
 
     def register(self, registration: dict[str, Any]) -> None:
-        """Keep a registration."""
+        """Store a registration."""
         self._make()
         self._rows().update(registration=self._seal(REGISTRATION, registration, ""))
 
     def unregister(self, client_id: str) -> None:
-        """Forget the registration, if it is still this one."""
+        """Delete the registration if it still has this client id."""
         row = self._rows().first()
         kept = self.registration()
         if row is not None and kept is not None and kept.get("client_id") == client_id:
@@ -175,7 +181,7 @@ class TokenRow:
         except (Unreadable, ValueError):
             return None
         if stale:
-            # Unless somebody has written another one meanwhile.
+            # Unless another worker has written the row in the meantime.
             self._rows().filter(**{purpose: text}).update(**{purpose: self._seal(purpose, found, issuer)})
         return found
 
@@ -183,13 +189,15 @@ class TokenRow:
 def _grant_of(found: dict[str, Any]) -> Grant | None:
     try:
         return Grant(**found)
-    except TypeError:  # of another version of this package
+    except TypeError:  # written by another version of this package
         return None
 
 
 async def in_thread(fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run what uses the database. Where the loop belongs to `async_to_sync`, on the thread that waits for it, whose
-    connection and transaction it shares; else on one of its own, for the caller's may be blocked by this very call.
+    """Run a function that uses the database, in a thread.
+
+    On a loop of `async_to_sync` it runs on the waiting thread, and shares its connection and transaction. Otherwise it
+    runs on a separate thread, because this call may block the caller's thread.
     """
     loops = AsyncToSync.loop_thread_executors
     if loops and asyncio.get_running_loop() in loops:
