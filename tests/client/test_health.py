@@ -101,8 +101,8 @@ def test_nothing_that_the_setting_keeps_secret_is_said(subtests: pytest.Subtests
 
 def test_an_error_is_one_line(subtests: pytest.Subtests) -> None:
     for error, said in [
-        (CallError(-32603, "s3cret of theirs"), "The server answered with error -32603"),
-        (RuntimeError("s3cret of ours"), "Unexpected; the log has more"),
+        (CallError(-32603, "s3cret of theirs"), "The server responded with error -32603"),
+        (RuntimeError("s3cret of ours"), "Unexpected error; see the log"),
         (AuthorizationNeeded("Allow it", "one", "https://s3cret"), "Allow it"),
         (ClientConnectionError("x" * 1000), "x" * 299 + "…"),
     ]:

@@ -1,1 +1,1 @@
-"""The clients that a process keeps: one for each alias, user and event loop."""
+"""Pool of the clients of a process: one for each alias, user and event loop."""

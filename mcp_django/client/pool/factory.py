@@ -1,4 +1,4 @@
-"""A client as `MCP["CLIENTS"]` describes it."""
+"""Creation of clients from `MCP["CLIENTS"]`."""
 
 import inspect
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -26,11 +26,11 @@ def build_client(
     patient: bool = True,
     **options: Any,
 ) -> Client:
-    """A client of its own, which is not connected; who asks for it closes it.
+    """Create an unconnected client, which the caller must close.
 
-    `user` is in whose name, where AUTH is per user. `headers` are sent besides those of the setting, and in their
-    place; Authorization among them in that of AUTH. One that is not `patient` tries once to connect. `options` are
-    those of `Client`, in place of the setting's. Raises AuthorizationNeeded where a user is missing.
+    `user` owns the credential where AUTH is per user. `headers` are added to those of the setting and override them;
+    Authorization among them replaces AUTH. With `retries=False` the client tries once to connect. `options` override
+    the setting's options of `Client`. Raises AuthorizationNeeded if a required user is missing.
     """
     told: dict[str, Any] = {
         "protocol_version": settings.protocol_version,
@@ -43,18 +43,22 @@ def build_client(
         "log_level": settings.log_level,
         "alias": settings.alias,
     }
+
     if headers:
         mine = {name.lower() for name in headers}
         kept = {name: value for name, value in settings.headers.items() if name.lower() not in mine}
         settings = replace(settings, headers={**kept, **headers})
         if "authorization" in mine:
-            # Whoever shows a credential of their own is not helped to that of the project.
+            # A caller with its own credential must not also get the project's.
             settings = replace(settings, auth=None)
     return Client(target_of(settings, user), **(told | options))
 
 
 def target_of(settings: ClientSettings, user: Any = None) -> "Target | TokenSocket":
-    """Where the server is, with the credential that goes there. Raises AuthorizationNeeded where a user is missing."""
+    """Create the target of a server with its credential.
+
+    Raises AuthorizationNeeded if a required user is missing.
+    """
     auth = auth_for(settings, user)
     url, headers = settings.url or "", settings.headers
     match settings.kind:
@@ -71,7 +75,7 @@ def target_of(settings: ClientSettings, user: Any = None) -> "Target | TokenSock
 
 
 class TokenSocket:
-    """A WebSocket whose handshake has a token, asked for each time."""
+    """A WebSocket target that gets a token for each handshake."""
 
     def __init__(self, settings: ClientSettings, user: Any) -> None:
         self._settings, self._user = settings, user
@@ -80,7 +84,10 @@ class TokenSocket:
         return f"{type(self).__name__}({self._settings.place!r})"
 
     def open(self) -> AbstractAsyncContextManager[Streams]:
-        """The streams of a connection. Raises ClientConnectionError when entered, or left after it broke."""
+        """Open the message streams of a connection.
+
+        Raises ClientConnectionError when entered, or when left after the connection broke.
+        """
         return self._open()
 
     @asynccontextmanager
@@ -97,7 +104,7 @@ class TokenSocket:
 
 
 def _answerer(path: str | None) -> Callable[..., Any] | None:
-    """The function at a dotted path. A plain one runs in a thread, where it may use the ORM."""
+    """Import a callback by its dotted path. Synchronous ones run in a thread and may use the ORM."""
     if path is None:
         return None
     function: Callable[..., Any] = import_string(path)

@@ -1,8 +1,7 @@
-"""How the servers in `MCP["CLIENTS"]` are doing: counted in memory by each process, and told to the others by a row.
+"""Health of the servers in `MCP["CLIENTS"]`: counted in memory, shared with other processes by a row.
 
-A process writes when something has changed, at most once in 15 seconds, and once a minute while it has a connection.
-What is kept holds no credential: of errors the class and one line, out of which everything is taken that the setting
-keeps secret.
+A process writes after a change, at most once in 15 seconds, and once a minute while it is connected. The rows contain
+no credentials. Of an error they contain its class and one line, with all secrets of the setting removed.
 """
 
 import asyncio
@@ -28,69 +27,69 @@ from mcp_django.models import ClientHealth
 logger = logging.getLogger("mcp_django.client")
 
 EVERY: Final = 15.0
-"""Seconds between what a process writes."""
+"""Minimum seconds between two writes of a process."""
 BEAT: Final = 60.0
-"""Seconds after which it repeats itself while it has a connection."""
+"""Seconds between writes without a change, while the process is connected."""
 BELIEVED: Final = 2.5 * BEAT
-"""Seconds for which a process is believed to have the connections that it said it has."""
+"""Seconds after which the connections reported by a process are considered closed."""
 WEIGHT: Final = 0.2
-"""Of the latest call in the latency."""
+"""Weight of the latest call in the moving average of the latency."""
 LINE: Final = 300
-"""Characters of an error that are kept."""
+"""Maximum length of a stored error, in characters."""
 SHORTEST: Final = 4
-"""Characters that a value has at least to be taken for a secret in a text."""
+"""Minimum length of a value that is removed from texts as a secret, in characters."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Health:
-    """How one server is doing, as this process knows. Times are aware, `latency` is in seconds."""
+    """The health of one server as seen by this process. Times are aware; `latency` is in seconds."""
 
     alias: str
     connections: int = 0
-    """Open now: one for each loop, and for each user where they have their own."""
+    """Number of open connections: one for each loop, and for each user where credentials are per user."""
     since: datetime | None = None
-    """When the oldest of them was made, or the first after there was none."""
+    """Start of the current period with at least one connection."""
     reached: datetime | None = None
-    """When a connection was made last."""
+    """Time of the latest established connection."""
     calls: int = 0
     failures: int = 0
-    """Calls that got no answer."""
+    """Number of calls without a response."""
     latency: float | None = None
-    """Of calls, the latest counting most."""
+    """Moving average of the calls' duration."""
     protocol_version: str = ""
     server: str = ""
-    """Its name and version, as it gave them."""
+    """The server's name and version, as sent by the server."""
     tools: int | None = None
-    """How many it has, where they have been listed."""
+    """Number of tools, if they have been listed."""
     error: str = ""
-    """The class of the last error."""
+    """Class name of the last error."""
     error_text: str = ""
     error_at: datetime | None = None
 
     def row(self) -> dict[str, Any]:
-        """What is written of it."""
+        """Return the values of the database row."""
         return {name: getattr(self, name) for name in self.__slots__ if name != "alias"}
 
 
 class Board:
-    """The health of all servers that this process uses. There is one for a process; it may be used from any thread."""
+    """The health of all servers used by this process. One instance per process; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._found: dict[str, Health] = {}
 
     def get(self, alias: str) -> Health:
-        """The health of a server; a new one where nothing is known."""
+        """Return the health of a server, created if needed."""
         with self._lock:
             return self._found.setdefault(alias, Health(alias=alias))
 
     def all(self) -> list[Health]:
-        """Those of all servers that were used."""
+        """Return the health of all used servers."""
         with self._lock:
             return list(self._found.values())
 
     def connected(self, alias: str, *, protocol_version: str, server: str) -> None:
-        """A connection was made."""
+        """Record an opened connection."""
         health = self.get(alias)
         with self._lock:
             if health.connections == 0:
@@ -100,7 +99,7 @@ class Board:
             health.protocol_version, health.server = protocol_version[:32], legible(server)[:200]
 
     def disconnected(self, alias: str) -> None:
-        """A connection ended, by whatever hand."""
+        """Record a closed connection."""
         health = self.get(alias)
         with self._lock:
             health.connections = max(0, health.connections - 1)
@@ -108,7 +107,7 @@ class Board:
                 health.since = None
 
     def called(self, alias: str, seconds: float) -> None:
-        """A call was answered after so long."""
+        """Record the duration of a call with a response."""
         health = self.get(alias)
         with self._lock:
             health.calls += 1
@@ -116,7 +115,7 @@ class Board:
             health.latency = seconds if before is None else before + WEIGHT * (seconds - before)
 
     def failed(self, settings: ClientSettings, error: BaseException, *, call: bool) -> None:
-        """A call got no answer, or there is no connection."""
+        """Record a call without a response, or a failed connection."""
         health = self.get(settings.alias)
         said = described(error, settings)
         with self._lock:
@@ -125,14 +124,14 @@ class Board:
             health.error, health.error_text, health.error_at = type(error).__name__[:100], said, timezone.now()
 
     def checked(self, alias: str, *, protocol_version: str, server: str, tools: int) -> None:
-        """A connection was made to see whether the server is there, and has ended."""
+        """Record a successful check, whose connection is already closed."""
         health = self.get(alias)
         with self._lock:
             health.reached, health.tools = timezone.now(), tools
             health.protocol_version, health.server = protocol_version[:32], legible(server)[:200]
 
     def forget(self) -> None:
-        """Forget everything: what was counted is not this process's. Called in a child, whose lock may be held."""
+        """Discard all records of the parent process, in a forked child. The inherited lock may be held."""
         self._lock, self._found = threading.Lock(), {}
 
 
@@ -140,19 +139,19 @@ BOARD: Final = Board()
 
 
 def process_name() -> str:
-    """What this process is called among others."""
+    """Return a name for this process that is unique across hosts."""
     return f"{socket.gethostname()[:80]}:{os.getpid()}"
 
 
 def described(error: BaseException, settings: ClientSettings | None) -> str:
-    """One line about an error that may be shown to operators, without what the setting keeps secret.
+    """Describe an error in one line for administrators, without secrets of the setting.
 
-    A server's own text is left out where it answered with an error: it is meant for the caller, and may hold anything.
+    The text of an error response is omitted, because it is meant for the caller and may contain anything.
     """
     if isinstance(error, CallError):
-        return f"The server answered with error {error.code}"
+        return f"The server responded with error {error.code}"
     if not isinstance(error, ClientError | OSError | TimeoutError):
-        return "Unexpected; the log has more"
+        return "Unexpected error; see the log"
     text = " ".join(str(error).split())
     for secret in sorted(_secrets(settings), key=len, reverse=True) if settings is not None else ():
         text = text.replace(secret, "…")
@@ -176,8 +175,9 @@ def _secrets(settings: ClientSettings) -> Iterable[str]:
 
 
 class Reports:
-    """What one loop writes of the health of servers. `apart`: it has a thread of its own for the database, because no
-    request is served on the loop.
+    """Writes the health of servers from one event loop.
+
+    With `has_own_thread` it uses a separate database thread, because the loop serves no requests.
     """
 
     def __init__(self, *, apart: bool) -> None:
@@ -188,7 +188,7 @@ class Reports:
         self._task: asyncio.Task[None] | None = None
 
     def changed(self, alias: str) -> None:
-        """Write it when it is time. Called on the loop."""
+        """Schedule a write of a server's health. Called on the loop."""
         self._changed.add(alias)
         loop = asyncio.get_running_loop()
         due = max(loop.time(), self._at + EVERY)
@@ -198,7 +198,7 @@ class Reports:
         self._timer = loop.call_at(due, self._start, loop)
 
     def stop(self) -> None:
-        """Write no more."""
+        """Cancel the scheduled write."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -218,8 +218,8 @@ class Reports:
             else:
                 await sync_to_async(_write_beside)(rows)
         except Exception as problem:
-            # No table, no database, a lock: the servers are used all the same, and the admin says what it knows.
-            logger.debug("The health of servers could not be written (%s)", type(problem).__name__)
+            # Without a table or database, or with a lock, clients still work; the admin shows the last state.
+            logger.debug("Writing the health of servers failed: %s", type(problem).__name__)
         busy = [alias for alias, row in rows if row["connections"]]
         if busy and self._timer is None:
             self._changed.update(busy)
@@ -228,13 +228,13 @@ class Reports:
 
 
 class _Writer:
-    """The thread that writes where no request is served."""
+    """The database thread for loops that serve no requests."""
 
     def __init__(self) -> None:
         self.threads = ThreadPoolExecutor(1, "mcp-client-health")
 
     def forked(self) -> None:
-        """In a child: the thread is not there."""
+        """Replace the executor in a forked child, where its thread does not exist."""
         self.threads = ThreadPoolExecutor(1, "mcp-client-health")
         BOARD.forget()
 
@@ -250,7 +250,7 @@ def _write(rows: list[tuple[str, dict[str, Any]]]) -> None:
 
 
 def _write_beside(rows: list[tuple[str, dict[str, Any]]]) -> None:
-    """In a thread that serves requests as well, whose connections may be in use."""
+    """Write on a thread that also serves requests, whose connections may be in use."""
     _close_old()
     try:
         _write(rows)
@@ -259,7 +259,10 @@ def _write_beside(rows: list[tuple[str, dict[str, Any]]]) -> None:
 
 
 def _close_old() -> None:
-    """As Django does around requests, but for connections that are within a transaction, as those of tests are."""
+    """Close old connections, as Django does around requests.
+
+    Connections inside a transaction, as in tests, stay open.
+    """
     for connection in connections.all(initialized_only=True):
         if not connection.in_atomic_block:
             connection.close_if_unusable_or_obsolete()

@@ -1,4 +1,4 @@
-"""Is a server of `MCP["CLIENTS"]` there? Asked by a connection of its own, so that what is in use is left alone."""
+"""Health checks of `MCP["CLIENTS"]`, each on a separate connection that leaves open ones alone."""
 
 import asyncio
 import time
@@ -16,36 +16,36 @@ from mcp_django.client.pool.pool import client_settings
 from mcp_django.protocol.revisions import REVISIONS
 
 LIMIT: Final = 20.0
-"""Seconds that a check takes at most."""
+"""Default time limit of a check, in seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """What a check found. Times are in seconds."""
+    """The result of a check. Times are in seconds."""
 
     alias: str
     reached: bool = False
     connecting: float | None = None
-    """To connect and agree on a revision."""
+    """Time to connect and negotiate a revision."""
     latency: float | None = None
-    """Of one request after that."""
+    """Duration of one request after that."""
     protocol_version: str = ""
     era: str = ""
     server: str = ""
-    """Its name and version, as it gave them."""
+    """The server's name and version, as sent by the server."""
     tools: tuple[types.Tool, ...] = field(default=(), repr=False)
     error: str = ""
-    """The class of what went wrong."""
+    """Class name of the error."""
     error_text: str = ""
-    """In one line, without what the setting keeps secret."""
+    """The error in one line, without secrets of the setting."""
     url: str | None = None
-    """Where a person may allow the use of the server, when that is what is missing."""
+    """The URL where a person may authorize the server, if authorization is missing."""
 
 
 async def check_client(alias: str, *, user: Any = None, limit: float = LIMIT) -> Checked:
-    """Connect to a server, list its tools, and leave. What goes wrong is in the result.
+    """Connect to a server, list its tools, and disconnect; errors are part of the result.
 
-    Raises ImproperlyConfigured for an alias that is not there.
+    Raises ImproperlyConfigured for an unknown alias.
     """
     settings = client_settings(alias)
     try:
@@ -68,7 +68,7 @@ async def check_client(alias: str, *, user: Any = None, limit: float = LIMIT) ->
 
 
 async def check_clients(aliases: Iterable[str], *, user: Any = None, limit: float = LIMIT) -> list[Checked]:
-    """Check several at once."""
+    """Check several servers concurrently."""
     return list(await asyncio.gather(*(check_client(alias, user=user, limit=limit) for alias in aliases)))
 
 

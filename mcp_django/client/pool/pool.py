@@ -1,8 +1,8 @@
-"""The clients of `MCP["CLIENTS"]` that a process keeps: one for each alias, user and event loop.
+"""Pool of the clients of `MCP["CLIENTS"]`: one for each alias, user and event loop.
 
-A client is made when it is asked for and connected at its first call. One that nobody uses is disconnected after a
-while, and connected again by its next call. After a server could not be reached, calls fail at once for some time.
-Processes that fork share none, and a loop that is closed keeps none.
+A client is created on demand and connects at its first call. An idle client disconnects after a while, and reconnects
+at its next call. After a failed connection, calls fail immediately for some time. Forked processes share no clients,
+and clients of a closed loop are discarded.
 """
 
 import asyncio
@@ -35,26 +35,26 @@ logger = logging.getLogger("mcp_django.client")
 
 Loop = asyncio.AbstractEventLoop
 DOUBLINGS: Final = 4
-"""How often BACKOFF doubles."""
+"""Maximum number of times that BACKOFF doubles."""
 CLOSING: Final = 15.0
 """Seconds that `close_clients` waits."""
 
 
 def get_client(alias: str, *, user: Any = None, owner: str | None = None) -> Client:
-    """The client of an entry of `MCP["CLIENTS"]`, the same one each time; it connects at its first call.
+    """Return the pooled client of an entry of `MCP["CLIENTS"]`; it connects at its first call.
 
         result = await get_client("github", user=request.user).call_tool("search", {"q": "django"})
-        result = get_client("weather").blocking().call_tool("forecast", {"city": "Zürich"})  # where no loop runs
+        result = get_client("weather").blocking().call_tool("forecast", {"city": "Zürich"})  # without a running loop
 
-    `user` is in whose name the server is used where AUTH is per user; otherwise it is not looked at. `owner`, any text,
-    asks for a connection that is shared with nobody who names another. Asked where an event loop runs, the client
-    belongs to that loop; elsewhere use its `blocking()`.
+    `user` owns the credential where AUTH is per user, and is ignored otherwise. `owner` is any text; its client is only
+    shared by calls with the same text. With a running event loop, the client belongs to that loop. Without one, use its
+    `blocking()`.
 
-    Do not close it: `close_clients` does, and the end of the process.
+    Do not close the client: `close_clients` closes it, and so does the end of the process.
 
     Raises:
-        ImproperlyConfigured: There is no such alias.
-        AuthorizationNeeded: AUTH is per user, and there is no user.
+        ImproperlyConfigured: The alias is unknown.
+        AuthorizationNeeded: AUTH is per user, and no user is given.
     """
     return _REGISTRY.get(alias, user, owner)
 
@@ -67,20 +67,26 @@ async def aclose_clients() -> None:
 
 
 def close_clients() -> None:
-    """Close the clients of this process, and wait for it 15 seconds at most. Raises RuntimeError where a loop runs."""
+    """Close all clients of this process, waiting at most 15 seconds.
+
+    Raises RuntimeError in a thread with a running event loop.
+    """
     if _running() is not None:
-        raise RuntimeError("Here an event loop runs: await aclose_clients()")
+        raise RuntimeError("An event loop is running in this thread: await aclose_clients()")
     _close_elsewhere(_REGISTRY.take(None))
     _REGISTRY.stop_reports(None)
 
 
 def is_kept(client: Client) -> bool:
-    """Is it one of `get_client`, which others may be using?"""
+    """Return True if the client belongs to the pool, so that other code may use it."""
     return client in _REGISTRY.clients
 
 
 def client_settings(alias: str) -> ClientSettings:
-    """An entry of `MCP["CLIENTS"]`. Raises ImproperlyConfigured, with those that there are."""
+    """Return an entry of `MCP["CLIENTS"]`.
+
+    Raises ImproperlyConfigured for an unknown alias, with the list of known ones.
+    """
     known = get_settings().clients
     if alias not in known:
         raise ImproperlyConfigured(f'MCP["CLIENTS"] has no {alias!r}; it has: {", ".join(sorted(known)) or "nothing"}')
@@ -88,21 +94,21 @@ def client_settings(alias: str) -> ClientSettings:
 
 
 class _Place(NamedTuple):
-    """What a client is kept for."""
+    """Key of a pooled client."""
 
     alias: str
     owner: tuple[str, str] | None
     loop: Loop | None
-    """None: that of the blocking clients."""
+    """The event loop; None for the loop of the blocking clients."""
 
 
 class _Kept(Watcher):
-    """One client, watched."""
+    """A client of the pool, with its observer."""
 
     def __init__(self, settings: ClientSettings, client: Client, place: _Place) -> None:
         self.settings, self.client, self.place = settings, client, place
         self.calls = 0
-        """In flight."""
+        """Number of running calls."""
         self._used = 0.0
         self._failures, self._barred_until = 0, 0.0
         self._why: ClientError | None = None
@@ -114,7 +120,7 @@ class _Kept(Watcher):
         left = self._barred_until - monotonic()
         if left > 0 and self._why is not None:
             said = described(self._why, self.settings)
-            raise ClientConnectionError(f"{said} (not tried again before {max(left, 0.1):.1f} s have passed)")
+            raise ClientConnectionError(f"{said} (next attempt in {max(left, 0.1):.1f} s)")
 
     def connected(self, connection: Connection) -> None:
         self._failures, self._barred_until, self._is_up = 0, 0.0, True
@@ -132,7 +138,7 @@ class _Kept(Watcher):
 
     def failed(self, error: ClientError) -> None:
         if not isinstance(error, AuthorizationNeeded):
-            # A person may have allowed it a moment later.
+            # A person may authorize the server at any moment, so the next call tries again.
             self._barred_until = monotonic() + self.settings.backoff * 2 ** min(self._failures, DOUBLINGS)
             self._failures, self._why = self._failures + 1, error
         BOARD.failed(self.settings, error, call=False)
@@ -153,17 +159,17 @@ class _Kept(Watcher):
             self._rest()
 
     def retire(self) -> None:
-        """Disconnect it, after its calls. Called from any thread; who has the client can go on with it."""
+        """Disconnect after the running calls. Thread-safe; holders of the client may continue to use it."""
         loop = self.client.loop
         if loop is None or loop.is_closed():
             return
         try:
             loop.call_soon_threadsafe(self._retire)
         except RuntimeError:
-            pass  # closed just now
+            pass  # the loop was closed in the meantime
 
     def abandon(self) -> None:
-        """Its loop is closed, and its connection with it."""
+        """Record the connection as closed, because its loop is closed."""
         if self._is_up:
             self._is_up = False
             BOARD.disconnected(self.settings.alias)
@@ -185,7 +191,7 @@ class _Kept(Watcher):
             self._timer = loop.call_later(self.settings.idle, self._look)
 
     def _look(self) -> None:
-        """Disconnect it if nobody has used it for long."""
+        """Disconnect if the client was idle for long enough; otherwise check again later."""
         self._timer, idle = None, self.settings.idle
         if not self._is_up or idle is None:
             return
@@ -199,7 +205,7 @@ class _Kept(Watcher):
 
 
 class _Registry:
-    """The clients of this process. It may be used from any thread."""
+    """The clients of this process. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -212,6 +218,7 @@ class _Registry:
         settings, loop = client_settings(alias), _running()
         place = _Place(alias, _owner(settings, user, owner), loop)
         fresh = False
+
         with self._unused() as unused:
             kept = self._kept.get(place)
             if kept is None or kept.settings is not settings:
@@ -224,16 +231,17 @@ class _Registry:
                 self.clients.add(client)
                 unused += self._superfluous(settings)
             self._kept.move_to_end(place)
+
         if fresh and loop is not None:
             clients_used.send(sender=None, loop=loop, close=aclose_clients)
         return kept.client
 
     def take(self, loop: Loop | None) -> list[_Kept]:
-        """Give out those of a loop, or all, and keep them no more."""
+        """Remove and return the clients of a loop, or all of them."""
         return self._take(lambda kept: loop is None or loop in (kept.place.loop, kept.client.loop))
 
     def take_blocking(self) -> list[_Kept]:
-        """Give out those that were asked for where no loop runs, and keep them no more."""
+        """Remove and return the clients that were requested without a running loop."""
         return self._take(lambda kept: kept.place.loop is None)
 
     def _take(self, wanted: Callable[[_Kept], bool]) -> list[_Kept]:
@@ -244,14 +252,14 @@ class _Registry:
         return found
 
     def reports(self, loop: Loop, *, apart: bool) -> Reports:
-        """What writes of the health of servers on a loop."""
+        """Return the health reporter of a loop, created if needed."""
         with self._lock:
             if loop not in self._reports:
                 self._reports[loop] = Reports(apart=apart)
             return self._reports[loop]
 
     def stop_reports(self, loop: Loop | None) -> None:
-        """Write nothing more of what happened on a loop, or on all."""
+        """Stop the health reporters of a loop, or all of them."""
         with self._lock:
             found = [(one, reports) for one, reports in self._reports.items() if loop in (None, one)]
         for one, reports in found:
@@ -259,19 +267,22 @@ class _Registry:
                 one.call_soon_threadsafe(reports.stop)
 
     def renew(self) -> None:
-        """Make clients anew as the setting says now."""
+        """Discard all clients after a change of settings; new ones are created on demand."""
         for kept in self.take(None):
             kept.retire()
 
     def forked(self) -> None:
-        """In a child: nothing here is its own, not even to be collected."""
+        """Discard all objects of the parent process in a forked child, but keep them from garbage collection."""
         self._inherited += [self._kept, self._reports]
         self._lock, self._kept = threading.RLock(), OrderedDict()
         self._reports, self.clients = weakref.WeakKeyDictionary(), weakref.WeakSet()
 
     @contextmanager
     def _unused(self) -> Iterator[list[_Kept]]:
-        """The lock, and a list of what is let go when it is given back. What closed loops have left goes as well."""
+        """Hold the lock, and retire the collected clients after releasing it.
+
+        Clients of closed loops are removed, too.
+        """
         unused: list[_Kept] = []
         with self._lock:
             for place in [place for place in self._kept if place.loop is not None and place.loop.is_closed()]:
@@ -281,7 +292,7 @@ class _Registry:
             kept.retire()
 
     def _superfluous(self, settings: ClientSettings) -> list[_Kept]:
-        """Clients of single owners beyond MAX_OWNERS, those used longest ago; never one with calls in flight."""
+        """Remove clients of single owners beyond MAX_OWNERS, least recently used first, without running calls."""
         owned = [
             kept for place, kept in self._kept.items() if place.alias == settings.alias and place.owner is not None
         ]
@@ -307,23 +318,24 @@ def _running() -> Loop | None:
 async def _close(clients: Iterable[Client]) -> None:
     for problem in await asyncio.gather(*(client.close() for client in clients), return_exceptions=True):
         if isinstance(problem, Exception):
-            logger.warning("A client could not be closed in order (%s)", type(problem).__name__)
+            logger.warning("Closing a client failed: %s", type(problem).__name__)
 
 
 def _close_elsewhere(found: Iterable[_Kept]) -> None:
-    """Close clients on their loops, which are of other threads."""
+    """Close clients on their own loops, which run in other threads."""
     by_loop: dict[Loop, list[Client]] = {}
     for kept in found:
         loop = kept.client.loop
         if loop is not None and loop.is_running():
             by_loop.setdefault(loop, []).append(kept.client)
+
     futures = [asyncio.run_coroutine_threadsafe(_close(clients), loop) for loop, clients in by_loop.items()]
     until = monotonic() + CLOSING
     for future in futures:
         try:
             future.result(max(0.0, until - monotonic()))
         except TimeoutError:
-            logger.warning("Clients took longer than %g seconds to close", CLOSING)
+            logger.warning("Closing clients timed out after %g seconds", CLOSING)
 
 
 _REGISTRY: Final = _Registry()
@@ -339,5 +351,5 @@ def _on_change(*, setting: str, **kwargs: Any) -> None:
 
 @receiver(server_drained)
 def _on_drained(**kwargs: Any) -> None:
-    """Some servers let a process end without what is done at exit."""
+    """Close the blocking clients here, because some servers exit without running atexit functions."""
     _close_elsewhere(_REGISTRY.take_blocking())
