@@ -96,7 +96,7 @@ async def test_another_origin_is_never_posted_to(subtests: pytest.Subtests) -> N
     for endpoint in ["https://elsewhere.example/messages", "//elsewhere.example/", "http://[::1/"]:
         with subtests.test(endpoint=endpoint):
             server = FakeServer(endpoint)
-            with pytest.raises(ClientConnectionError, match=r"another origin|no URL"):
+            with pytest.raises(ClientConnectionError, match=r"another origin|invalid URL"):
                 async with connected(server, headers=SECRET):
                     pass
             assert len(server.requests) == 1
@@ -126,7 +126,7 @@ async def test_events_that_are_no_messages_are_left_out() -> None:
 async def test_the_end_of_the_stream_is_the_end_of_the_connection(subtests: pytest.Subtests) -> None:
     for last, said in [
         ([None], "ended the stream of events"),
-        (["data: " + "x" * 3000 + "\r\n\r\n"], "broke the stream of events off: SSEError"),
+        (["data: " + "x" * 3000 + "\r\n\r\n"], "interrupted the stream of events: SSEError"),
     ]:
         with subtests.test(last=last, said=said):
             server = FakeServer()
@@ -154,7 +154,7 @@ async def test_events_that_are_packed_in_a_way_that_was_not_offered_are_refused(
 
     server = FakeServer()
     server.serve = pack
-    with pytest.raises(ClientConnectionError, match="not offered"):
+    with pytest.raises(ClientConnectionError, match="unrequested"):
         async with connected(server):
             pass
 
@@ -167,7 +167,7 @@ async def test_a_stream_that_does_not_say_where_to_post_is_given_up(clock: Clock
     using = asyncio.create_task(use())
     while not using.done():
         await clock.advance(10)
-    with pytest.raises(ClientConnectionError, match=r"did not (answer|say)"):
+    with pytest.raises(ClientConnectionError, match=r"did not (respond|answer|send)"):
         await using
 
 

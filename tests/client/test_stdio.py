@@ -109,7 +109,7 @@ async def test_what_is_no_message_is_left_out_and_complained_of_once(caplog: pyt
     async with script(rubbish).open() as (reader, _):
         assert await told(reader) == "still here"
     (complaint,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
-    assert "no messages" in complaint.getMessage()
+    assert "invalid lines" in complaint.getMessage()
     assert "starting" not in caplog.text
 
 
@@ -139,7 +139,7 @@ async def test_the_process_leads_a_group_and_a_session_of_its_own() -> None:
 async def test_a_command_that_cannot_be_started_is_named(subtests: pytest.Subtests) -> None:
     for target, said in [
         (Stdio("no-such-command-here"), "no-such-command-here was not started: no such command"),
-        (Stdio(sys.executable, cwd="/no/such/place"), "there is no directory of the name of its cwd"),
+        (Stdio(sys.executable, cwd="/no/such/place"), "its cwd does not exist"),
         (Stdio("/etc"), "etc was not started: Permission denied"),
     ]:
         with subtests.test(target=target, said=said):

@@ -115,11 +115,15 @@ async def test_a_server_that_does_not_speak_the_subprotocol_is_left() -> None:
     async with peer(echo, subprotocols=None) as url:
         assert "did not select the subprotocol 'mcp'" in str(await refusal(WebSocket(url)))
     async with peer(echo, select_subprotocol=lambda *_: "other") as url:
-        assert "selected another subprotocol" in str(await refusal(WebSocket(url)))
+        assert "selected a subprotocol other than" in str(await refusal(WebSocket(url)))
 
 
 async def test_a_refused_handshake_is_told_of_by_its_status(subtests: pytest.Subtests) -> None:
-    for status, said in [(401, "wants a credential"), (403, "does not let this client in"), (503, "no socket")]:
+    for status, said in [
+        (401, "a valid credential is required"),
+        (403, "access is denied"),
+        (503, "refused the WebSocket handshake"),
+    ]:
         with subtests.test(status=status, said=said):
 
             def refuse(connection: ServerConnection, _: Request, status: int = status) -> Response:
@@ -151,17 +155,17 @@ async def test_a_redirect_is_not_followed() -> None:
 
 async def test_close_codes_become_words(subtests: pytest.Subtests) -> None:
     for code, said in [
-        (1000, "it was done"),
-        (1001, "it shuts down"),
-        (4001, "it shuts down"),
-        (1008, "its policy forbids something"),
+        (1000, "normal closure"),
+        (1001, "the server shuts down"),
+        (4001, "the server shuts down"),
+        (1008, "policy violation"),
         (1009, "a message was too large"),
         (4009, "a message was too large"),
-        (1013, "too much was asked of it"),
-        (4401, "the credential is not good"),
-        (4403, "not good for enough"),
-        (4404, "the session is over"),
-        (4999, "it did not say why"),
+        (1013, "the server is overloaded"),
+        (4401, "the credential is invalid"),
+        (4403, "insufficient permissions"),
+        (4404, "the session has ended"),
+        (4999, "no known reason"),
     ]:
         with subtests.test(code=code, said=said):
 
@@ -183,7 +187,7 @@ async def test_a_connection_that_is_cut_has_ended() -> None:
 
     async with peer(cut) as url, WebSocket(url).open() as (reader, _):
         ended = await end(reader)
-    assert (ended.code, "was cut" in str(ended)) == (1006, True)
+    assert (ended.code, "was lost" in str(ended)) == (1006, True)
 
 
 async def test_a_message_larger_than_allowed_ends_the_connection() -> None:
@@ -214,7 +218,7 @@ async def test_a_server_that_answers_no_pings_is_given_up(clock: Clock) -> None:
             ending = asyncio.create_task(end(reader))
             await clock.advance(40 + websocket.CLOSE_TIMEOUT)
             ended = await ending
-    assert "did not answer pings" in str(ended)
+    assert "stopped answering pings" in str(ended)
 
 
 async def test_a_server_that_does_not_answer_the_handshake_is_given_up(clock: Clock) -> None:
@@ -230,7 +234,7 @@ async def test_a_server_that_does_not_answer_the_handshake_is_given_up(clock: Cl
         await reached.wait()
         await clock.advance(10)
         refused = await opening
-    assert "did not open a socket within 10 seconds" in str(refused)
+    assert "did not complete the handshake within 10 seconds" in str(refused)
 
 
 async def test_a_server_that_is_not_there_is_told_of_without_what_is_secret_in_its_url() -> None:

@@ -1,4 +1,4 @@
-"""URLs and headers of servers, as a project writes them: checked before they are used, and shown without secrets."""
+"""Validation of server URLs and headers, and redaction of secrets in URLs."""
 
 import re
 from collections.abc import Mapping
@@ -11,36 +11,36 @@ _OURS = frozenset({"connection", "content-length", "content-type", "host", "mcp-
 
 
 def checked_url(url: str, *schemes: str) -> str:
-    """The URL. Raises ValueError, which names no part of it that could be secret."""
+    """Return a valid URL. Raises ValueError without quoting secret parts."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
     except (ValueError, AttributeError, TypeError):
-        raise ValueError("the URL cannot be read") from None
+        raise ValueError("the URL is invalid") from None
     if parts.scheme not in schemes:
-        raise ValueError(f"the URL begins with {' or '.join(f'{scheme}://' for scheme in schemes)}")
+        raise ValueError(f"the URL must begin with {' or '.join(f'{scheme}://' for scheme in schemes)}")
     if not host:
-        raise ValueError("the URL names no host")
+        raise ValueError("the URL has no host")
     if parts.fragment:
-        raise ValueError("the URL has a fragment, which no server sees")
+        raise ValueError("the URL has a fragment, which is never sent; remove it")
     if re.search(r"[\x00-\x20\x7f]", url):
-        raise ValueError("the URL has a blank or a control character in it")
+        raise ValueError("the URL contains whitespace or control characters")
     return url
 
 
 def checked_headers(headers: Mapping[Any, Any]) -> dict[str, str]:
-    """A copy of the headers. Raises ValueError, which names headers but shows no values."""
+    """Return a copy of valid headers. Raises ValueError with names, but without values."""
     for name, value in headers.items():
         if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise ValueError(f"{name!r} is no name of a header")
+            raise ValueError(f"{name!r} is an invalid header name")
         if name.lower() in _OURS:
             raise ValueError(f"the header {name} is set by the transport")
         if not isinstance(value, str) or not _VALUE.fullmatch(value):
-            raise ValueError(f"the value of the header {name} cannot be sent")
+            raise ValueError(f"the value of the header {name} is invalid")
     return dict(headers)
 
 
 def shown(url: str) -> str:
-    """The URL without what may be secret: user, password, query and fragment."""
+    """Return the URL without user, password, query and fragment, which may be secret."""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))

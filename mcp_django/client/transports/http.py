@@ -1,9 +1,8 @@
-"""Streamable HTTP: the SDK's transport over an HTTP client that keeps to bounds.
+"""Streamable HTTP: the SDK's transport over an HTTP client with limits.
 
-The SDK takes any answer, of any size, and gives up the connection at the first that breaks off. Here an answer that is
-too large, late, cut, or no message at all is an error of the call that it was for. Only a server that cannot be reached
-any more ends the connection. Redirects are followed within the origin only, by the SDK; what it asks the redirected URL
-for is what it asked the first one for, credentials included.
+The SDK accepts responses of any size, and closes the connection at the first interrupted one. Here a response that is
+too large, late, truncated, or invalid is an error of its call. Only an unreachable server ends the connection. The SDK
+follows redirects within the origin. The redirected request equals the first one, credentials included.
 """
 
 from __future__ import annotations
@@ -31,17 +30,17 @@ if TYPE_CHECKING:
 CLOSE_TIMEOUT: Final = 5.0
 """Seconds for the request that ends a session."""
 ENCODINGS: Final = frozenset({"", "identity", "gzip", "deflate"})
-"""What a piece of an answer may be packed with: others can make gigabytes of one."""
+"""Accepted content encodings: a small response in another one can decompress to gigabytes."""
 CLOSED: Final = "Connection closed"
-"""The SDK's words for a connection that ended; whoever reads its errors takes them for that."""
+"""The SDK's message for a closed connection, by which `failures` recognizes it."""
 NOT_THERE: Final = frozenset({HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT})
-"""What a proxy says of a server that is down or starts anew; servers of MCP put an error of JSON-RPC with it."""
+"""Statuses of proxies for a server that is down or restarts; MCP servers add a JSON-RPC error."""
 UNREACHABLE: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError, httpx2.UnsupportedProtocol)
 
 
 @asynccontextmanager
 async def open_streamable_http(target: StreamableHTTP) -> AsyncIterator[Streams]:
-    """The streams of a connection. Raises ClientConnectionError when the server cannot be reached any more."""
+    """Open the message streams. Raises ClientConnectionError when the server becomes unreachable."""
     try:
         async with Answers(target) as client:
             streams = streamable_http_client(target.url, http_client=client, max_sse_event_size=target.max_message_size)
@@ -52,14 +51,14 @@ async def open_streamable_http(target: StreamableHTTP) -> AsyncIterator[Streams]
 
 
 def http_client_settings(target: StreamableHTTP | SSE) -> dict[str, Any]:
-    """What an `httpx2.AsyncClient` for a target is made with."""
+    """Return the options of `httpx2.AsyncClient` for a target."""
     shorten_urls()
     connect, read = target.connect_timeout, target.read_timeout
     settings: dict[str, Any] = {
         "headers": {"Accept-Encoding": "gzip, deflate", **target.headers},
         "auth": target.auth,
         "timeout": httpx2.Timeout(connect, read=read),
-        # As many streams as there are calls: a bound here would make calls wait for each other.
+        # Unlimited, because each call may hold a stream; a limit would make calls wait for each other.
         "limits": httpx2.Limits(max_connections=None, max_keepalive_connections=20),
         "trust_env": target.environment_proxies,
         "transport": target.transport,
@@ -70,18 +69,19 @@ def http_client_settings(target: StreamableHTTP | SSE) -> dict[str, Any]:
 
 
 class Answers(httpx2.AsyncClient):
-    """An HTTP client whose answers to calls can be read, whatever the server did."""
+    """HTTP client that returns a readable response to each call, regardless of the server's errors."""
 
     def __init__(self, target: StreamableHTTP | SSE) -> None:
         super().__init__(**http_client_settings(target))
         self._limit = target.max_message_size
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        """As `httpx2.AsyncClient.send`. A POST fails only where the server cannot be reached."""
+        """Send a request as `httpx2.AsyncClient` does. A POST only fails if the server is unreachable."""
         if request.method == "DELETE":
             request.extensions["timeout"] = httpx2.Timeout(CLOSE_TIMEOUT).as_dict()
         if request.method != "POST":
             return await self._sent(request, options)
+
         try:
             response = await self._sent(request, options)
             if response.is_success and _media_type(response) == "text/event-stream":
@@ -95,33 +95,35 @@ class Answers(httpx2.AsyncClient):
             raise
         except _Unusable as problem:
             return _answer(request, INTERNAL_ERROR, str(problem))
-        except ClientError as problem:  # there is no credential
+        except ClientError as problem:  # missing credential
             return _answer(request, CODE, str(problem), {"carried": carry(problem)})
         except httpx2.TimeoutException:
-            return _answer(request, CONNECTION_CLOSED, f"{CLOSED}: the server did not answer in time")
+            return _answer(request, CONNECTION_CLOSED, f"{CLOSED}: the server did not respond in time")
         except httpx2.TransportError:
-            return _answer(request, CONNECTION_CLOSED, f"{CLOSED} before the answer was complete")
+            return _answer(request, CONNECTION_CLOSED, f"{CLOSED} before the response was complete")
 
     async def _sent(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
         response = await super().send(request, **options)
         if is_packed(response):
             await response.aclose()
-            raise _Unusable("The server's answer is packed in a way that was not offered")
+            raise _Unusable("The response has an unrequested content encoding")
         return response
 
     async def _read(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
-        """The answer in full, or one in its place when it is none."""
+        """Return the complete response, or an error response in place of an invalid one."""
         try:
             body = await self._body(response)
         finally:
             await response.aclose()
+
         answered = response.is_success or response.status_code == HTTPStatus.NOT_FOUND or _is_error(response, body)
         if answered and not _knows_no_session(request, response, body):
             headers = [(name, value) for name, value in response.headers.multi_items() if name not in _FRAMING]
             return httpx2.Response(response.status_code, headers=headers, content=body, request=request)
         if _knows_no_session(request, response, body):
-            # As the specification has it (basic/transports, session management).
+            # The specification requires 404 (basic/transports, session management).
             return httpx2.Response(HTTPStatus.NOT_FOUND, request=request)
+
         data: dict[str, Any] = {"status": response.status_code}
         if (wait := response.headers.get("Retry-After", "")).isascii() and wait.isdigit():
             data["retryAfter"] = int(wait[:9])
@@ -136,13 +138,13 @@ class Answers(httpx2.AsyncClient):
         async for piece in response.aiter_bytes():
             size += len(piece)
             if size > self._limit:
-                raise _Unusable(f"The server's answer is larger than {self._limit} bytes")
+                raise _Unusable(f"The response is larger than {self._limit} bytes")
             pieces.append(piece)
         return b"".join(pieces)
 
 
 class _Unusable(Exception):
-    """An answer that cannot be used; the text says why."""
+    """An unusable response; the text gives the reason."""
 
 
 _FRAMING: Final = frozenset({"content-encoding", "content-length", "transfer-encoding"})
@@ -154,12 +156,15 @@ def _media_type(response: httpx2.Response) -> str:
 
 
 def is_packed(response: httpx2.Response) -> bool:
-    """Whether an answer is packed in another way than was offered."""
+    """Return True if the response has a content encoding that was not requested."""
     return response.headers.get("Content-Encoding", "").strip().lower() not in ENCODINGS
 
 
 def _knows_no_session(request: httpx2.Request, response: httpx2.Response, body: bytes) -> bool:
-    """Does it refuse the session, with the 400 that servers give which follow an example of the TypeScript SDK?"""
+    """Return True if a 400 response rejects the session.
+
+    Servers that follow an example of the TypeScript SDK respond like this.
+    """
     refused = response.status_code == HTTPStatus.BAD_REQUEST and "mcp-session-id" in request.headers
     return refused and _NO_SESSION.search(body[:4096]) is not None
 
@@ -170,7 +175,7 @@ _NO_SESSION: Final = re.compile(
 
 
 def _is_error(response: httpx2.Response, body: bytes) -> bool:
-    """Whether the body of a refusal is an error of JSON-RPC, which says more than the status."""
+    """Return True if an error response contains a JSON-RPC error, which is more precise than the status."""
     if _media_type(response) != "application/json":
         return False
     try:
@@ -180,7 +185,7 @@ def _is_error(response: httpx2.Response, body: bytes) -> bool:
 
 
 def _call(request: httpx2.Request) -> str | int | None:
-    """The id of the call that a request holds; None for a notification or an answer."""
+    """Return the id of the call in a request; None for a notification or a response."""
     try:
         message = json.loads(request.content)
         return message.get("id") if "method" in message else None
@@ -189,7 +194,7 @@ def _call(request: httpx2.Request) -> str | int | None:
 
 
 def _answer(request: httpx2.Request, code: int, text: str, data: Any = None) -> httpx2.Response:
-    """An answer in place of the server's: an error of JSON-RPC."""
+    """Build a JSON-RPC error response in place of the server's response."""
     error: dict[str, Any] = {"code": code, "message": text}
     if data is not None:
         error["data"] = data
@@ -198,7 +203,7 @@ def _answer(request: httpx2.Request, code: int, text: str, data: Any = None) -> 
 
 
 def _cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The one error that a group stands for: the SDK's task groups wrap whatever passes through them."""
+    """Return the single cause in an exception group, because the SDK's task groups wrap all errors."""
     found = list(leaves(group))
     for error in found:
         if isinstance(error, httpx2.TransportError):
@@ -208,11 +213,11 @@ def _cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 def reason(error: httpx2.TransportError) -> str:
-    """What went wrong on the way, without a peer's own words."""
+    """Describe a transport error without text from the peer."""
     if isinstance(error, httpx2.TimeoutException):
-        return "it did not answer in time"
+        return "it did not respond in time"
     if isinstance(error, httpx2.ConnectError):
         return str(error) or "no connection"
     if isinstance(error, httpx2.ProxyError):
-        return "the proxy (see HTTPS_PROXY) let nothing through"
+        return "the proxy (see HTTPS_PROXY) refused the connection"
     return type(error).__name__

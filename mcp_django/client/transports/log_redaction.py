@@ -1,6 +1,4 @@
-"""What libraries log of the way to a server, without what may be secret there: the query of its URL, the headers of a
-handshake, the id of a session.
-"""
+"""Redaction of secrets in logs of libraries: URL queries, handshake headers and session ids."""
 
 import logging
 import re
@@ -12,11 +10,11 @@ _QUERY: Final = re.compile(r"(https?://[^\s'\"?]*)\?[^\s'\"]*")
 _LOGIN: Final = re.compile(r"(https?://)[^\s'\"/?@]*@")
 _HANDSHAKE: Final = frozenset({"> GET %s HTTP/1.1", "> %s: %s", "< %s: %s"})
 _HIDDEN: Final = ("Received session ID", "receive_response_headers.complete")
-"""How lines begin that tell a session, or the headers of an answer."""
+"""Prefixes of dropped log messages: they contain session ids or response headers."""
 
 
 class _OverHTTP(logging.Filter):
-    """Shortens URLs, wherever they stand, and leaves out what answers have in their headers."""
+    """Redacts URLs in log records, and drops records with response headers."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if isinstance(record.msg, str):
@@ -26,13 +24,13 @@ class _OverHTTP(logging.Filter):
         if isinstance(record.args, tuple):
             record.args = tuple(_short(str(arg)) if isinstance(arg, httpx2.URL | str) else arg for arg in record.args)
         if record.exc_info:
-            # A formatter takes this text where there is one.
+            # Formatters use this text if it is set.
             record.exc_text = _short(record.exc_text or logging.Formatter().formatException(record.exc_info))
         return True
 
 
 class _OfHandshakes(logging.Filter):
-    """Leaves out what the two sides of a socket send before its first frame."""
+    """Drops records of the HTTP requests and headers that open a WebSocket."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return record.msg not in _HANDSHAKE
@@ -40,12 +38,12 @@ class _OfHandshakes(logging.Filter):
 
 _OVER_HTTP: Final = _OverHTTP()
 FRAMES: Final = logging.getLogger("mcp_django.client.websocket.frames")
-"""Where the library of WebSockets logs the sockets of clients."""
+"""Logger for the WebSocket library's frames of client connections."""
 FRAMES.addFilter(_OfHandshakes())
 
 
 def shorten_urls() -> None:
-    """Keep secrets out of the logs of the libraries that speak HTTP. It may be called often."""
+    """Install the redaction filters on the loggers of HTTP libraries. Idempotent."""
     for name in ("httpx2", "httpcore2.http11", "httpcore2.http2", "mcp.client.streamable_http"):
         logging.getLogger(name).addFilter(_OVER_HTTP)
 

@@ -1,4 +1,4 @@
-"""What a process writes: lines of a bounded size, and the end of what is for people."""
+"""Output of a child process: bounded lines of stdout, and the tail of stderr."""
 
 import asyncio
 import logging
@@ -9,22 +9,22 @@ from typing import Final
 from mcp_django.aio.clock import monotonic
 
 WAITING: Final = 256 * 1024
-"""Bytes of lines that were read and not taken yet; then the process waits."""
+"""Bytes of unread lines after which reading from the process is paused."""
 LOGGED_LINE: Final = 1000
-"""Characters of a line that the log shows."""
+"""Maximum length of a logged line, in characters."""
 LOGGED: Final = 100
-"""Lines of standard error that the log shows in `PERIOD` seconds; of the others it says how many they were."""
+"""Maximum number of stderr lines logged in LOG_PERIOD_SECONDS; further lines are only counted."""
 PERIOD: Final = 10.0
 
 logger = logging.getLogger("mcp_django.client.stderr")
 
 
 class LineTooLong(Exception):
-    """A line is longer than a message may be."""
+    """A line exceeds the maximum size of a message."""
 
 
 class Lines:
-    """Lines of standard output, taken one by one. `pause` and `resume` are told when the process has to wait."""
+    """Queue of stdout lines with backpressure by `pause` and `resume`."""
 
     def __init__(self, limit: int, pause: Callable[[], None], resume: Callable[[], None]) -> None:
         self._limit, self._pause, self._resume = limit, pause, resume
@@ -51,14 +51,14 @@ class Lines:
         self._news.set()
 
     def end(self) -> None:
-        """Note that nothing comes any more. What stands behind the last line break is a line."""
+        """Mark the end of the output. Text after the last line break is a line."""
         if not self._over:
             self._finish_line()
             self._over = True
             self._news.set()
 
     async def take(self) -> bytes | None:
-        """The next line; None at the end. Raises LineTooLong."""
+        """Return the next line; None at the end. Raises LineTooLong."""
         while not self._lines:
             if self._too_long:
                 raise LineTooLong
@@ -87,7 +87,7 @@ class Lines:
 
 
 class Tail:
-    """Standard error: its last `size` bytes are kept, and its lines go to the log, within limits."""
+    """Keeps the last `size` bytes of stderr, and logs its lines within limits."""
 
     def __init__(self, name: str, size: int, clock: Callable[[], float] = monotonic) -> None:
         self._name, self._size, self._clock = name, size, clock
@@ -98,7 +98,7 @@ class Tail:
 
     @property
     def text(self) -> str:
-        """What is kept, in printable characters."""
+        """The kept output in printable characters."""
         return "\n".join(map(_printable, bytes(self._kept).split(b"\n"))).strip()
 
     def feed(self, data: bytes) -> None:
@@ -139,6 +139,6 @@ class Tail:
 
 
 def _printable(raw: bytes) -> str:
-    """A line without what a terminal or a log would obey."""
+    """Decode a line and escape its control characters."""
     text = raw.decode("utf-8", "backslashreplace").rstrip("\r").replace("\t", "    ")
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)

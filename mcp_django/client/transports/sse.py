@@ -1,7 +1,7 @@
-"""HTTP+SSE: a stream of events to read from, whose first names where messages are to be posted.
+"""HTTP+SSE: a stream of events to read, whose first event names the URL for messages.
 
-Written here because the SDK's transport leaves a call without an answer when its POST is refused, and bounds events at
-1 MiB. A POST that is refused answers its own call with an error; the stream's end is the end of the connection.
+The SDK's transport is not used, because a call gets no response when its POST is refused, and because it limits events
+to 1 MiB. Here a refused POST is answered with an error. The end of the stream ends the connection.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 WAITING: Final = 64
-"""Messages that were read and not taken yet; then the server waits."""
+"""Maximum number of unread messages; beyond it reading from the server pauses."""
 _HEADERS: Final = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
 _JSON: Final = {"Content-Type": "application/json"}
 
 
 @asynccontextmanager
 async def open_sse(target: SSE) -> AsyncIterator[Streams]:
-    """The streams of a connection. Raises ClientConnectionError when there is none, or when it broke."""
+    """Open the message streams. Raises ClientConnectionError if connecting fails or the connection breaks."""
     async with httpx2.AsyncClient(**http_client_settings(target)) as client:
         connection = _Connection(target, client)
         reading = asyncio.create_task(connection.read(), name="mcp-sse")
@@ -49,7 +49,7 @@ async def open_sse(target: SSE) -> AsyncIterator[Streams]:
 
 
 class _Connection:
-    """A stream of events, and the place that it named."""
+    """A stream of events, and the endpoint for messages."""
 
     def __init__(self, target: SSE, client: httpx2.AsyncClient) -> None:
         self.ended: ClientConnectionError | None = None
@@ -58,15 +58,15 @@ class _Connection:
         self._read: asyncio.Queue[SessionMessage | None] = asyncio.Queue(WAITING)
 
     async def opened(self) -> None:
-        """Wait for the place to post to. Raises ClientConnectionError when the stream ends first, or says none."""
+        """Wait for the endpoint event. Raises ClientConnectionError if the stream ends without one."""
         waiting = asyncio.shield(self._endpoint)
         try:
             await asyncio.wait_for(waiting, self._target.read_timeout)
         except TimeoutError:
-            raise ClientConnectionError("The server did not say where to post messages") from None
+            raise ClientConnectionError("The server did not send the URL for messages") from None
 
     async def why(self) -> ClientConnectionError | None:
-        """Why the stream ended, if it did."""
+        """Return the error that ended the stream, or None."""
         return self.ended
 
     async def receive(self) -> SessionMessage:
@@ -79,7 +79,7 @@ class _Connection:
         return message
 
     async def send(self, message: SessionMessage) -> None:
-        """Post a message. One that is refused is answered with an error, if it is a call."""
+        """Post a message. A refused call is answered with an error."""
         if self.ended is not None:
             raise self.ended
         body, url = encoded(message).encode(), self._endpoint.result()
@@ -91,7 +91,7 @@ class _Connection:
             said = None if 200 <= status < 300 else f"The server answered HTTP {status}"
         except (httpx2.TransportError, httpx2.StreamError) as problem:
             said = f"The message could not be sent: {_reason(problem)}"
-        except ClientConnectionError as ended:  # of `auth`: a person is needed, say
+        except ClientConnectionError as ended:  # raised by `auth`, for example if a person is needed
             self._end(ended)
             raise
         call = message.message
@@ -101,7 +101,7 @@ class _Connection:
         await self._read.put(SessionMessage(JSONRPCError(jsonrpc="2.0", id=call.id, error=error)))
 
     async def read(self) -> None:
-        """Read the stream to its end."""
+        """Read the stream of events to its end."""
         try:
             async with self._client.stream(
                 "GET", self._target.url, headers=_HEADERS, follow_redirects=False
@@ -109,16 +109,16 @@ class _Connection:
                 if response.status_code != HTTPStatus.OK:
                     raise ClientConnectionError(f"The server answered HTTP {response.status_code}")
                 if is_packed(response):
-                    raise ClientConnectionError("The server's events are packed in a way that was not offered")
+                    raise ClientConnectionError("The stream of events has an unrequested content encoding")
                 async for event in httpx2.EventSource(response, max_event_size=self._target.max_message_size):
                     await self._take(event)
             raise ClientConnectionError("The server ended the stream of events")
         except ClientConnectionError as ended:
             self._end(ended)
         except (httpx2.TransportError, httpx2.StreamError, httpx2.SSEError) as problem:
-            said = "could not be reached" if not self._endpoint.done() else "broke the stream of events off"
+            said = "could not be reached" if not self._endpoint.done() else "interrupted the stream of events"
             self._end(ClientConnectionError(f"The server {said}: {_reason(problem)}"))
-        except Exception as problem:  # of `auth`, which may be anybody's
+        except Exception as problem:  # raised by `auth`, which may be custom code
             failed = ClientConnectionError(f"The server could not be reached: {type(problem).__name__}")
             failed.__cause__ = problem
             self._end(failed)
@@ -130,19 +130,19 @@ class _Connection:
             try:
                 message = decoded(event.data)
             except ValueError:
-                logger.warning("%s sent an event that is no message; it is left out", self._target.shown)
+                logger.warning("Ignored an invalid message from %s", self._target.shown)
                 return
             await self._read.put(message)
 
     def _name(self, endpoint: str) -> None:
-        """Note where to post to: once, and on the origin of the stream, where the credentials are for."""
+        """Store the endpoint once; it must have the stream's origin, which the credentials belong to."""
         stream = httpx2.URL(self._target.url)
         try:
             url = stream.join(endpoint)
         except httpx2.InvalidURL:
-            raise ClientConnectionError("The server named no URL to post messages to") from None
+            raise ClientConnectionError("The server sent an invalid URL for messages") from None
         if (url.scheme, url.host, url.port) != (stream.scheme, stream.host, stream.port):
-            raise ClientConnectionError("The server wants messages posted to another origin")
+            raise ClientConnectionError("The server sent a URL for messages on another origin")
         if not self._endpoint.done():
             self._endpoint.set_result(url.copy_with(userinfo=stream.userinfo))
 
@@ -150,7 +150,7 @@ class _Connection:
         self.ended = self.ended or ended
         if not self._endpoint.done():
             self._endpoint.set_exception(ended)
-        with contextlib.suppress(asyncio.QueueFull):  # whoever reads finds the end behind the last message
+        with contextlib.suppress(asyncio.QueueFull):  # the reader raises `error` after the last message
             self._read.put_nowait(None)
 
 

@@ -1,7 +1,7 @@
-"""stdio: a command that serves at its standard input and output, one JSON-RPC message to a line.
+"""stdio: a child process that serves on stdin and stdout, one JSON-RPC message per line.
 
-The process leads a session and a process group of its own, and all of the group goes when the connection does: input
-closed, then SIGTERM, then SIGKILL. On Windows there are no groups, and the process alone is ended.
+The process leads its own session and process group. Closing the connection ends the whole group: stdin is closed, then
+SIGTERM is sent, then SIGKILL. Windows has no process groups, so only the process itself is ended.
 """
 
 from __future__ import annotations
@@ -33,20 +33,23 @@ logger = logging.getLogger(__name__)
 
 STDIN, STDOUT, STDERR = 0, 1, 2
 LAST_WORDS: Final = 0.5
-"""Seconds for what a process that ended still has in its pipes; what it started may hold them open for ever."""
+"""Seconds to drain the pipes of an ended process; its children may keep them open."""
 GLANCE: Final = 0.02
-"""Seconds between two looks at a group whose leader is gone: nobody tells when its last process ends."""
+"""Seconds between checks of a process group whose leader has ended.
+
+The system sends no event for the end of its last process.
+"""
 KILL: Final = getattr(signal, "SIGKILL", signal.SIGTERM)
 KILLED: Final = 2.0
-"""Seconds for the system to end what was killed."""
+"""Seconds for the system to end a killed process."""
 
 
 class ServerEnded(ClientConnectionError):
     """The process ended, or could not be started.
 
-    `exit_code` is as in `subprocess`: negative for a signal, None where there was no process. `stderr` is what it
-    wrote to standard error last. It stands in the traceback, as a note, and not in the text of the error: that may be
-    passed on, and the words of a process on this machine are for this machine.
+    `exit_code` is as in `subprocess`: negative for a signal, None without a process. `stderr` is its last output to
+    standard error. It is added to the traceback as a note and not to the message, because the message may leave this
+    machine.
     """
 
     def __init__(self, message: str, *, exit_code: int | None = None, stderr: str = "") -> None:
@@ -58,8 +61,8 @@ class ServerEnded(ClientConnectionError):
 
 @asynccontextmanager
 async def open_stdio(target: Stdio) -> AsyncIterator[Streams]:
-    """The streams of a process started now. Raises ServerEnded when it cannot be started, or ended by itself."""
-    # A start that is cut half way would leave pipes open, and whatever the process has started itself by then.
+    """Start a process and open its streams. Raises ServerEnded if it cannot be started, or ends."""
+    # A cancelled start would leave pipes open, and child processes running.
     starting = asyncio.create_task(_started(target))
     try:
         child = await _settled(starting)
@@ -80,7 +83,7 @@ async def _started(target: Stdio) -> Child:
         )
     except FileNotFoundError:
         if target.cwd is not None and not os.path.isdir(target.cwd):  # noqa: ASYNC240, PTH112  (once, and it failed)
-            raise ServerEnded(f"{name} was not started: there is no directory of the name of its cwd") from None
+            raise ServerEnded(f"{name} was not started: its cwd does not exist") from None
         raise ServerEnded(f"{name} was not started: no such command") from None
     except (OSError, ValueError) as problem:
         said = problem.strerror if isinstance(problem, OSError) else str(problem)
@@ -89,7 +92,7 @@ async def _started(target: Stdio) -> Child:
 
 
 class Child(asyncio.SubprocessProtocol):
-    """A process and its pipes."""
+    """A server process and its pipes."""
 
     transport: asyncio.SubprocessTransport
 
@@ -104,14 +107,14 @@ class Child(asyncio.SubprocessProtocol):
         self._deaf = self._stopping = False
         self._rubbish = 0
 
-    # What the loop tells.
+    # Callbacks of the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.SubprocessTransport", transport)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if self._stopping and fd == STDOUT:
-            return  # read so that the process is not kept from ending, and dropped
+            return  # drained so that the process can end, and discarded
         (self._stdout if fd == STDOUT else self._stderr).feed(data)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
@@ -128,7 +131,7 @@ class Child(asyncio.SubprocessProtocol):
 
     def process_exited(self) -> None:
         self._exited.set()
-        # What it started may hold the pipes open; the server is gone all the same.
+        # Its child processes may keep the pipes open, but the server has ended.
         asyncio.get_running_loop().call_later(LAST_WORDS, self._hush)
 
     def pause_writing(self) -> None:
@@ -146,10 +149,10 @@ class Child(asyncio.SubprocessProtocol):
         if pipe is not None and not pipe.is_closing():
             pipe.pause_reading() if way == "pause" else pipe.resume_reading()
 
-    # What the streams ask for.
+    # Methods for the message streams
 
     async def receive(self) -> SessionMessage:
-        """The next message; lines that are none are left out. Raises ServerEnded."""
+        """Return the next message, skipping invalid lines. Raises ServerEnded."""
         while True:
             try:
                 line = await self._stdout.take()
@@ -174,13 +177,16 @@ class Child(asyncio.SubprocessProtocol):
             raise BrokenPipeError
 
     async def why(self) -> ServerEnded | None:
-        """Why the connection ended, if it did: who writes may notice before who reads does."""
+        """Return the reason for the end of the connection, or None.
+
+        The writer may notice the end before the reader.
+        """
         if self.ended is None and (self._deaf or self._exited.is_set()):
             self.ended = await self._reason()
         return self.ended
 
     async def _reason(self) -> ServerEnded:
-        """Why nothing comes any more."""
+        """Build the error for the end of the output."""
         with suppress(TimeoutError):
             async with asyncio.timeout(LAST_WORDS):
                 await self._exited.wait()
@@ -193,13 +199,13 @@ class Child(asyncio.SubprocessProtocol):
         return ServerEnded(f"{self._name} ended with {how}", exit_code=code, stderr=self._stderr.text)
 
     def _note_rubbish(self) -> None:
-        """Say once that not everything is a message; what it is may be anything, and is nobody's to log."""
+        """Log the first invalid line, without its content, which may be confidential."""
         self._rubbish += 1
         if self._rubbish == 1:
-            logger.warning("%s writes lines to standard output that are no messages; they are left out", self._name)
+            logger.warning("Ignored invalid lines on standard output of %s", self._name)
 
     async def stop(self, patience: float) -> None:
-        """End the process and what it started, in bounded time; at once where the event loop ends and cancels this."""
+        """End the process and its children in bounded time; kill them if cancelled at the end of the loop."""
         self._stopping = True
         self._flow("resume")
         try:
@@ -214,13 +220,13 @@ class Child(asyncio.SubprocessProtocol):
     async def _end(self, patience: float) -> None:
         stdin = self.transport.get_pipe_transport(STDIN)
         if stdin is not None:
-            stdin.close()  # what was written still goes out first
+            stdin.close()  # buffered output is still written
         await self._exits(patience)
         self._signal(signal.SIGTERM)
         if not (await self._exits(patience) and await self._group_gone(patience)):
             self._signal(KILL)
             if not await self._exits(KILLED):
-                logger.warning("%s (process %d) cannot be killed", self._name, self.transport.get_pid())
+                logger.warning("Process cannot be killed: %s (pid %d)", self._name, self.transport.get_pid())
 
     async def _exits(self, patience: float) -> bool:
         with suppress(TimeoutError):
@@ -237,7 +243,7 @@ class Child(asyncio.SubprocessProtocol):
         return True
 
     def _signal(self, number: int) -> bool:
-        """Signal the group; on Windows, the process. Whether there was anything to signal."""
+        """Send a signal to the group (on Windows, to the process); return True if it existed."""
         if os.name == "nt":
             if not self._exited.is_set() and number:
                 self.transport.terminate()
@@ -246,13 +252,13 @@ class Child(asyncio.SubprocessProtocol):
             os.killpg(self.transport.get_pid(), number)
         except ProcessLookupError:
             return False
-        except PermissionError:  # what is left runs as somebody else: not ours to end
+        except PermissionError:  # the remaining processes belong to another user
             return False
         return True
 
 
 async def _settled(task: asyncio.Task[T]) -> T:
-    """What a task gives, which is finished whatever is cancelled meanwhile; the cancellation goes on afterwards."""
+    """Wait for a task to finish despite cancellation, then re-raise the cancellation."""
     cancelled: asyncio.CancelledError | None = None
     with anyio.CancelScope(shield=True):
         while not task.done():
@@ -262,7 +268,7 @@ async def _settled(task: asyncio.Task[T]) -> T:
                 cancelled = error
     if cancelled is not None:
         if not task.cancelled():
-            task.exception()  # known, and of no interest any more
+            task.exception()  # mark the exception as retrieved
         raise cancelled
     return task.result()
 

@@ -1,7 +1,7 @@
-"""What a transport gives to the SDK: a stream to read messages from and one to write them to.
+"""Message streams for the SDK: one to read messages, and one to write them.
 
-When a connection ends by itself, the last thing that is read is the ClientConnectionError that says why; then the
-stream ends. Whoever waits for an answer gets the SDK's "Connection closed", which `explained` replaces by the reason.
+When a connection ends by itself, the read stream returns the ClientConnectionError with the reason, and then ends.
+Waiting calls get the SDK's "Connection closed", which `raise_close_reason` replaces by the reason.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -21,17 +21,17 @@ __all__ = ["Reader", "Streams", "Writer", "decoded", "encoded", "explained", "le
 
 
 def decoded(raw: bytes | str) -> SessionMessage:
-    """A message as the SDK has it. Raises ValueError for what is none."""
+    """Parse a message for the SDK. Raises ValueError if it is invalid."""
     return SessionMessage(jsonrpc_message_adapter.validate_json(raw, by_name=False))
 
 
 def encoded(message: SessionMessage) -> str:
-    """A message as it goes over a wire, in one line."""
+    """Encode a message for the wire, in one line."""
     return message.message.model_dump_json(by_alias=True, exclude_unset=True)
 
 
 class _Stream:
-    """What both streams are besides: context managers that close them."""
+    """Base class of both streams: a context manager that closes the stream."""
 
     _closed = False
 
@@ -51,7 +51,7 @@ class _Stream:
 
 
 class Reader(_Stream):
-    """Messages, as `receive` gives them; it raises the ClientConnectionError that ends the connection."""
+    """Read stream over `receive`, which raises the ClientConnectionError that ends the connection."""
 
     def __init__(self, receive: Callable[[], Awaitable[SessionMessage]]) -> None:
         self._receive = receive
@@ -79,7 +79,10 @@ class Reader(_Stream):
 
 
 class Writer(_Stream):
-    """Hands messages over to `send`, which raises OSError or ClientConnectionError once the connection is over."""
+    """Write stream over `send`.
+
+    After the end of the connection `send` raises OSError or ClientConnectionError.
+    """
 
     def __init__(self, send: Callable[[SessionMessage], Awaitable[None]]) -> None:
         self._send = send
@@ -95,7 +98,7 @@ class Writer(_Stream):
 
 @asynccontextmanager
 async def explained(reason: Callable[[], Awaitable[ClientConnectionError | None]]) -> AsyncIterator[None]:
-    """Raise the reason why a connection ended in place of errors that only say that it did."""
+    """Raise the reason for the end of a connection in place of generic errors."""
     try:
         yield
     except (MCPError, BaseExceptionGroup) as error:
@@ -106,7 +109,7 @@ async def explained(reason: Callable[[], Awaitable[ClientConnectionError | None]
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:
-    """The errors in a group, at any depth; one that is no group is the only one."""
+    """Iterate over the errors in a group at any depth; another error is its own only item."""
     if isinstance(error, BaseExceptionGroup):
         for inner in error.exceptions:
             yield from leaves(inner)

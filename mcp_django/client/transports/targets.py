@@ -1,7 +1,7 @@
-"""Targets: where a server of others is, and how to get there.
+"""Targets: addresses of MCP servers, with the options to connect to them.
 
-A target is a value: it opens nothing until `open()`, may be opened many times, and shows no secret in its `repr`. What
-`open()` gives is what the official SDK calls a transport: `Client` and `ClientSession` of `mcp` take it as it is.
+A target is a value. It connects only in `open()`, can be opened repeatedly, and hides secrets in its `repr`. The result
+of `open()` is a transport of the official SDK, accepted by `Client` and `ClientSession` of `mcp`.
 """
 
 import ssl
@@ -21,14 +21,14 @@ from mcp_django.client.transports.streams import Streams
 from mcp_django.client.transports.websocket import open_websocket
 
 MAX_MESSAGE_SIZE = 16 * 1024 * 1024
-"""Bytes of one message of a server's, unless a target says otherwise."""
+"""Default maximum size of a server's message, in bytes."""
 Ticket = Callable[[], Awaitable[str]]
-"""Gives a ticket that is good for one handshake."""
+"""Function that returns a ticket for one handshake."""
 
 
 @dataclass(frozen=True, repr=False)
 class _Endpoint:
-    """What the two transports of HTTP have in common."""
+    """Common options of the two HTTP transports."""
 
     url: str = field(repr=False)
     _: KW_ONLY
@@ -50,51 +50,53 @@ class _Endpoint:
 
     @property
     def shown(self) -> str:
-        """The URL without user, password, query and fragment: what may be shown and logged."""
+        """The URL without user, password, query and fragment, for display and logs."""
         return shown(self.url)
 
 
 @dataclass(frozen=True, repr=False)
 class StreamableHTTP(_Endpoint):
-    """An endpoint that speaks Streamable HTTP.
+    """A Streamable HTTP endpoint.
 
-    `headers` go with every request to the endpoint, `auth` is asked for each (an OAuth flow, say). `connect_timeout`
-    and `read_timeout` are in seconds, the second between two pieces of an answer. No message of the server's may be
-    larger than `max_message_size` bytes. Certificates are verified by the system's authorities, or by `ssl_context`.
-    With `environment_proxies`, `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` count. `transport` stands in
-    for the network, for tests. Raises ValueError for what is no `http` or `https` URL, or no header.
+    `headers` are sent with every request to the endpoint, and `auth` is applied to each (an OAuth flow, for example).
+    `connect_timeout` and `read_timeout` are in seconds; the latter applies between two chunks of a response. A server's
+    message may have at most `max_message_size` bytes. Certificates are verified by the system's authorities, or by
+    `ssl_context`. With `environment_proxies`, `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` apply.
+    `transport` replaces the network in tests. Raises ValueError for an invalid URL (not `http` or `https`) or header.
     """
 
     kind: ClassVar[str] = "http"
 
     def open(self) -> AbstractAsyncContextManager[Streams]:
-        """The streams of a connection. Raises ClientConnectionError when entered, or left after it broke."""
+        """Return the message streams.
+
+        Raises ClientConnectionError when entered, or when left after the connection broke.
+        """
         return open_streamable_http(self)
 
 
 @dataclass(frozen=True, repr=False)
 class SSE(_Endpoint):
-    """An endpoint that speaks HTTP+SSE, the transport of the first revision.
+    """An endpoint with HTTP+SSE, the transport of the first revision.
 
-    `url` is that of its stream of events; the rest is as for `StreamableHTTP`.
+    `url` is the URL of the event stream. The other options are those of `StreamableHTTP`.
     """
 
     kind: ClassVar[str] = "sse"
 
     def open(self) -> AbstractAsyncContextManager[Streams]:
-        """The streams of a connection. Raises ClientConnectionError when entered."""
+        """Return the message streams. Raises ClientConnectionError when entered."""
         return open_sse(self)
 
 
 @dataclass(frozen=True)
 class WebSocket:
-    """A socket that speaks one JSON-RPC message in each text frame.
+    """A WebSocket endpoint with one JSON-RPC message in each text frame.
 
-    `subprotocol` is offered, and what the server selects must be that. `headers` go with the handshake. `ticket` is
-    asked before each handshake, and what it gives goes into the query as `ticket`. `open_timeout` is for the
-    handshake, `ping_interval` for how often the server is asked whether it is there, and `ping_timeout` for how long
-    it may take to say so, all in seconds. The rest is as for `StreamableHTTP`. Raises ValueError for what is no `ws`
-    or `wss` URL, or no header.
+    `subprotocol` is offered, and the server must select it. `headers` are sent with the handshake. `ticket` is called
+    before each handshake; its result is added to the query as `ticket`. `open_timeout` limits the handshake.
+    `ping_interval` is the time between pings, and `ping_timeout` limits the wait for a pong. All three are in seconds.
+    The other options are those of `StreamableHTTP`. Raises ValueError for an invalid URL (not `ws` or `wss`) or header.
     """
 
     kind: ClassVar[str] = "websocket"
@@ -120,23 +122,26 @@ class WebSocket:
 
     @property
     def shown(self) -> str:
-        """The URL without user, password, query and fragment: what may be shown and logged."""
+        """The URL without user, password, query and fragment, for display and logs."""
         return shown(self.url)
 
     def open(self) -> AbstractAsyncContextManager[Streams]:
-        """The streams of a connection. Raises ClientConnectionError when entered, or left after it broke."""
+        """Return the message streams.
+
+        Raises ClientConnectionError when entered, or when left after the connection broke.
+        """
         return open_websocket(self)
 
 
 @dataclass(frozen=True)
 class Stdio:
-    """A command that serves at its standard input and output.
+    """A command that serves on its standard input and output.
 
-    It is started without a shell, in `cwd`, in a session of its own. Of this process's environment it gets what the
-    SDK calls safe (`PATH`, `HOME` and the like), and `env` besides. What it writes to standard error goes to the log
-    `mcp_django.client.stderr`, and the last `stderr_tail` bytes are in the error when it ends. At the end it has
-    `stop_timeout` seconds to leave when its input closes, and as many again when it is told to end; then it is
-    killed, and what it started with it. Raises ValueError for what no process can be started with.
+    The command is started without a shell, in `cwd`, in its own session. Its environment consists of the variables that
+    the SDK considers safe (`PATH`, `HOME` and the like) and of `env`. Its standard error is logged to
+    `mcp_django.client.stderr`, and the last `stderr_tail` bytes are part of the error when it ends. On closing, its
+    input is closed. After `stop_timeout` seconds SIGTERM is sent, and after as many again the process group is killed.
+    Raises ValueError for an invalid command, argument or variable.
     """
 
     kind: ClassVar[str] = "stdio"
@@ -152,26 +157,29 @@ class Stdio:
 
     def __post_init__(self) -> None:
         if isinstance(self.args, str):
-            raise ValueError(f"args is a list; write [{self.args!r}]")
+            raise ValueError(f"args must be a list; write [{self.args!r}]")
         object.__setattr__(self, "args", tuple(self.args))
         object.__setattr__(self, "env", dict(self.env))
         if not self.command:
-            raise ValueError("a command has a name")
+            raise ValueError("the command is empty")
         if not all(map(_is_text, (self.command, *self.args))):
-            raise ValueError("a command and its arguments are text without NUL")
+            raise ValueError("a command and its arguments must be strings without NUL")
         if not all(name and _is_text(name) and "=" not in name and _is_text(value) for name, value in self.env.items()):
-            raise ValueError("variables of the environment have a name without '=', and are text without NUL")
+            raise ValueError("environment variables must be strings without NUL, with a name without '='")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.command!r})"
 
     @property
     def shown(self) -> str:
-        """The command without its arguments, which may hold secrets."""
+        """The command without its arguments, which may contain secrets."""
         return self.command
 
     def open(self) -> AbstractAsyncContextManager[Streams]:
-        """The streams of a process started now. Raises ClientConnectionError when entered, or left after it ended."""
+        """Start the process and return its message streams.
+
+        Raises ClientConnectionError when entered, or when left after the process ended.
+        """
         return open_stdio(self)
 
 

@@ -1,7 +1,7 @@
-"""WebSocket: one JSON-RPC message in each text frame, below the subprotocol `mcp`, in either era.
+"""WebSocket: one JSON-RPC message in each text frame, with the subprotocol `mcp`, in both eras.
 
-The revisions define no WebSocket. A server that closes the socket says why by its code: those of RFC 6455 (section 7.4)
-and those that servers of MCP use besides, which end up as words in the ClientConnectionError.
+The revisions define no WebSocket transport. Close codes of RFC 6455 (section 7.4), and those common among MCP servers,
+are described in the ClientConnectionError.
 """
 
 from __future__ import annotations
@@ -34,33 +34,33 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT: Final = 2.0
-"""Seconds that a server has to answer the close frame."""
+"""Seconds for the server to answer the close frame."""
 CODES: Final = {
-    1000: "it was done",
-    1001: "it shuts down",
-    1002: "it found a breach of the protocol",
-    1003: "it takes no such messages",
-    1006: "the connection was cut",
+    1000: "normal closure",
+    1001: "the server shuts down",
+    1002: "protocol error",
+    1003: "unsupported message type",
+    1006: "the connection was lost",
     1007: "a message was not UTF-8",
-    1008: "its policy forbids something",
+    1008: "policy violation",
     1009: "a message was too large",
-    1011: "it met an error of its own",
-    1012: "it restarts",
-    1013: "too much was asked of it",
-    4401: "the credential is not good, or no longer",
-    4403: "the credential is not good for enough",
-    4404: "the session is over",
+    1011: "internal server error",
+    1012: "the server restarts",
+    1013: "the server is overloaded",
+    4401: "the credential is invalid or expired",
+    4403: "the credential has insufficient permissions",
+    4404: "the session has ended",
 }
-"""What close codes mean."""
+"""Descriptions of close codes."""
 PRIVATE: Final = {code + 3000: code for code in (1001, 1003, 1009, 1013)}
-"""What servers say that can send private codes only, such as daphne."""
-STATUSES: Final = {401: "it wants a credential, or a better one", 403: "it does not let this client in"}
+"""Replacements for close codes used by servers that can only send private codes, such as daphne."""
+STATUSES: Final = {401: "a valid credential is required", 403: "access is denied"}
 
 
 class SocketClosed(ClientConnectionError):
-    """The socket was closed, or not opened.
+    """The WebSocket was closed, or could not be opened.
 
-    `code` is the close code (1006 where there was none), `status` that of HTTP when the handshake was refused.
+    `code` is the close code (1006 without a close frame), `status` the HTTP status of a refused handshake.
     """
 
     def __init__(self, message: str, *, code: int | None = None, status: int | None = None) -> None:
@@ -70,7 +70,7 @@ class SocketClosed(ClientConnectionError):
 
 @asynccontextmanager
 async def open_websocket(target: WebSocket) -> AsyncIterator[Streams]:
-    """The streams of a socket. Raises SocketClosed when it cannot be opened, or when it broke."""
+    """Open the message streams. Raises SocketClosed if opening fails or the connection breaks."""
     socket = _Socket(target.shown, target.max_message_size, await _opened(target))
     try:
         async with explained(socket.why):
@@ -80,7 +80,7 @@ async def open_websocket(target: WebSocket) -> AsyncIterator[Streams]:
 
 
 class _Socket:
-    """An open socket."""
+    """An open WebSocket connection."""
 
     def __init__(self, where: str, limit: int, connection: ClientConnection) -> None:
         self.connection = connection
@@ -88,11 +88,11 @@ class _Socket:
         self._where, self._limit = where, limit
 
     async def why(self) -> SocketClosed | None:
-        """Why the socket ended, if it did."""
+        """Return the error that ended the connection, or None."""
         return self.ended
 
     async def receive(self) -> SessionMessage:
-        """The next message; what is none is left out. Raises SocketClosed."""
+        """Return the next message, skipping invalid frames. Raises SocketClosed."""
         while True:
             try:
                 frame = await self.connection.recv()
@@ -102,7 +102,7 @@ class _Socket:
             try:
                 return decoded(frame)
             except ValueError:
-                logger.warning("%s sent a frame that is no message; it is left out", self._where)
+                logger.warning("Ignored an invalid message from %s", self._where)
 
     async def send(self, message: SessionMessage) -> None:
         try:
@@ -112,17 +112,17 @@ class _Socket:
             raise self.ended from None
 
     def _closed(self, closed: ConnectionClosed) -> SocketClosed:
-        """Whoever sent a close frame first has said why."""
+        """Build the error from the first close frame, sent by the server or by this client."""
         frame = closed.rcvd if closed.rcvd is not None and (closed.rcvd_then_sent or closed.sent is None) else None
         if frame is not None:
-            meaning = CODES.get(PRIVATE.get(frame.code, frame.code), "it did not say why")
+            meaning = CODES.get(PRIVATE.get(frame.code, frame.code), "no known reason")
             return SocketClosed(f"The server closed the socket ({frame.code}): {meaning}", code=frame.code)
         code = closed.sent.code if closed.sent is not None else 1006
         if code == 1009:
             return SocketClosed(f"The server sent a message of more than {self._limit} bytes", code=code)
         if code == 1011:
-            return SocketClosed("The server did not answer pings any more", code=code)
-        return SocketClosed("The connection was cut", code=1006)
+            return SocketClosed("The server stopped answering pings", code=code)
+        return SocketClosed("The connection was lost", code=1006)
 
 
 async def _opened(target: WebSocket) -> ClientConnection:
@@ -147,14 +147,16 @@ async def _opened(target: WebSocket) -> ClientConnection:
         )
     except InvalidStatus as refused:
         status = refused.response.status_code
-        why = STATUSES.get(status, "its answer to the handshake was no socket")
+        why = STATUSES.get(status, "it refused the WebSocket handshake")
         raise SocketClosed(f"The server answered HTTP {status}: {why}", status=status) from None
     except NegotiationError:
-        raise SocketClosed(f"The server selected another subprotocol than {target.subprotocol!r}") from None
+        raise SocketClosed(f"The server selected a subprotocol other than {target.subprotocol!r}") from None
     except TimeoutError:
-        raise SocketClosed(f"The server did not open a socket within {target.open_timeout:g} seconds") from None
+        raise SocketClosed(
+            f"The server did not complete the handshake within {target.open_timeout:g} seconds"
+        ) from None
     except (InvalidProxy, ProxyError):
-        raise SocketClosed("The proxy (see HTTPS_PROXY) let no socket through") from None
+        raise SocketClosed("The proxy (see HTTPS_PROXY) refused the connection") from None
     except (OSError, WebSocketException, EOFError) as problem:
         raise SocketClosed(f"The server could not be reached: {_kind(problem)}") from None
     if connection.subprotocol != target.subprotocol:
@@ -164,7 +166,7 @@ async def _opened(target: WebSocket) -> ClientConnection:
 
 
 class _Connect(connect):
-    """A handshake that follows no redirect: headers and tickets are for the address that was named."""
+    """A handshake that follows no redirects, because headers and tickets are for the given URL."""
 
     def process_redirect(self, exc: Exception) -> Exception | str:
         return exc
@@ -177,5 +179,5 @@ def _with_ticket(url: str, ticket: str) -> str:
 
 
 def _kind(problem: Exception) -> str:
-    """What went wrong, in the system's words; a peer's own words are left out."""
+    """Describe an error by the system's text or its class, without text from the peer."""
     return (problem.strerror if isinstance(problem, OSError) else None) or type(problem).__name__
