@@ -54,8 +54,10 @@ class Client(Operations):
         extensions: Mapping[str, Mapping[str, Any]] | None = None,
         alias: str | None = None,
     ) -> None:
-        """Args:
-            target: Address of the server: StreamableHTTP, Stdio, SSE, WebSocket, or an object with an `open()` like theirs.
+        """Store the options; nothing is connected yet.
+
+        Args:
+            target: The server: StreamableHTTP, Stdio, SSE, WebSocket, or an object with an `open()` like theirs.
             protocol_version: A revision, `"handshake"` or `"stateless"`; None negotiates the revision.
             client_info: Name and version of this client, sent to the server.
             max_retries: Maximum retries of an attempt to connect, and of requests that are safe to repeat on a broken

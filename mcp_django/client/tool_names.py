@@ -17,7 +17,7 @@ def check_alias(alias: str) -> str:
     """Return a valid alias. Raises ValueError for an alias that cannot precede the separator."""
     if not re.fullmatch(CLIENT_ALIAS, alias):
         raise ValueError(
-            f"{alias!r} is an invalid alias; use a lowercase letter, then lowercase letters, digits, '-' and single '_', 32 at most"
+            f"{alias!r} is an invalid alias: lowercase letters, digits, '-' and single '_', a letter first, 32 at most"
         )
     return alias
 

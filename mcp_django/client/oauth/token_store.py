@@ -48,7 +48,7 @@ class Grant:
     resource: str | None = None
     """The resource that the token is for (RFC 8707)."""
     client: dict[str, Any] = field(default_factory=dict)
-    """This project's client at the authorization server: id, secret and authentication method."""
+    """The project's client at the authorization server: id, secret and authentication method."""
 
     def is_fresh(self) -> bool:
         """Return True if the token does not expire soon."""
