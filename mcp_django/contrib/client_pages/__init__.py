@@ -1,1 +1,1 @@
-"""Pages where people allow this project to use other servers for them, see what they allowed, and end it."""
+"""Pages where users authorize this project for other servers, and revoke it."""

@@ -1,4 +1,4 @@
-"""Where the pages are, as other servers are told."""
+"""Public URLs of the pages, as sent to other servers."""
 
 from django.http import HttpRequest
 from django.urls import reverse
@@ -8,17 +8,17 @@ from mcp_django import conf
 
 
 def address(name: str, alias: str | None = None) -> str:
-    """The path of one of the pages."""
+    """Return the path of a page."""
     return reverse(f"mcp_clients:{name}", kwargs=None if alias is None else {"alias": alias})
 
 
 def outside(request: HttpRequest, path: str) -> str:
-    """The URL of a path: on the project's ORIGIN, or the host that the request names where there is none."""
+    """Return the public URL of a path, on the project's ORIGIN or else on the request's host."""
     origin = conf.origin()
     return request.build_absolute_uri(path) if origin is None else origin + path
 
 
 def way_back(request: HttpRequest, wanted: str) -> str:
-    """`wanted`, if it is on this site; else nothing."""
+    """Return `url` if it is on this site, otherwise an empty string."""
     safe = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
     return wanted if safe and len(wanted) <= 2000 else ""

@@ -1,5 +1,7 @@
-"""What this project says of itself as a client (draft-ietf-oauth-client-id-metadata-document): `CLIENT_METADATA_URL`
-names this very page, and authorization servers that know such documents need no registration.
+"""Client metadata document of this project (draft-ietf-oauth-client-id-metadata-document).
+
+`CLIENT_METADATA_URL` is the URL of this document. Authorization servers that support such documents require no
+registration.
 """
 
 from django.contrib.auth.decorators import login_not_required
@@ -15,12 +17,13 @@ MAX_AGE = 3600
 @login_not_required
 @require_safe
 def client_metadata(request: HttpRequest) -> HttpResponse:
-    """The document; 404 unless a client is known by it."""
+    """Return the document; 404 unless the settings of a client contain its URL."""
     url = outside(request, address("metadata"))
     clients = conf.get_settings().clients.values()
     known = [client for client in clients if client.auth is not None and client.auth.client_metadata_url == url]
     if not known:
         raise Http404
+
     names = [client.auth.client_name for client in known if client.auth is not None and client.auth.client_name]
     document = {
         "client_id": url,

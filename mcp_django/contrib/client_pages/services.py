@@ -1,4 +1,4 @@
-"""The services that somebody may connect, and those that are."""
+"""Services that a user can connect, with their current state."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,24 +11,24 @@ from mcp_django.conf.clients import ClientSettings
 from mcp_django.models import ClientToken
 
 PERMISSION = "mcp_django.change_clienttoken"
-"""Of those who may connect the project itself."""
+"""Permission to connect servers for the whole project."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """One server, as its owner sees it."""
+    """A server as shown to its owner."""
 
     alias: str
     host: str
     for_all: bool
-    """Is it the project's, and not this user's own?"""
+    """True if the connection belongs to the project instead of the user."""
     is_connected: bool = False
     lapsed: bool = False
-    """Was it connected, and has to be again?"""
+    """True if the connection has ended and must be renewed."""
     lacks: tuple[str, ...] = ()
-    """Scopes that were missing."""
+    """Scopes that calls lacked."""
     known: bool = True
-    """Is it still among the settings?"""
+    """True if the settings still contain the server."""
     issuer: str = ""
     scopes: tuple[str, ...] = ()
     since: datetime | None = None
@@ -36,29 +36,30 @@ class Service:
 
     @property
     def initial(self) -> str:
-        """One letter that stands for it."""
+        """The first letter of the alias, shown as an icon."""
         return self.alias[:1].upper()
 
 
 def may_use(user: Any, settings: ClientSettings) -> bool:
-    """May this user connect it: for themselves, or for the project?"""
+    """Return True if the user may connect the server, for themselves or for the project."""
     return settings.per_user or user.has_perm(PERMISSION)
 
 
 def connectable(alias: str) -> ClientSettings | None:
-    """The settings of a client that people connect; None for any other alias."""
+    """Return the settings of a client that users connect by OAuth; None for other aliases."""
     settings = conf.get_settings().clients.get(alias)
     oauth = settings is not None and settings.auth is not None and settings.auth.type == "oauth"
     return settings if oauth else None
 
 
 def services_of(user: Any) -> list[Service]:
-    """What `user` may connect or end, in the order of the settings."""
+    """Return the services that `user` may connect or disconnect, in the order of the settings."""
     found = [connectable(alias) for alias in conf.get_settings().clients]
     known = [settings for settings in found if settings is not None and may_use(user, settings)]
     rows = list(ClientToken.objects.filter(user=user).select_related("user"))
     if any(not settings.per_user for settings in known):
         rows += ClientToken.objects.filter(user=None)
+
     return [*(_service(settings, rows) for settings in known), *_left(user, known)]
 
 
@@ -83,7 +84,7 @@ def _service(settings: ClientSettings, rows: list[ClientToken]) -> Service:
 
 
 def _left(user: Any, known: list[ClientSettings]) -> Iterator[Service]:
-    """What the user connected and the settings do not name any more."""
+    """Iterate over services that the user connected and that the settings no longer contain."""
     named = {settings.alias for settings in known if settings.per_user}
     for row in ClientToken.objects.filter(user=user).exclude(grant="").exclude(alias__in=named):
         yield Service(

@@ -1,6 +1,6 @@
-"""URLs of the pages where users connect services: `include("mcp_django.contrib.client_pages.urls")`.
+"""URLs of the pages to connect services: `include("mcp_django.contrib.client_pages.urls")`.
 
-The extra `client` has to be installed.
+They require the extra `client`.
 """
 
 from django.urls import path

@@ -1,4 +1,4 @@
-"""The pages: what is connected, a button that begins, and the way back from the authorization server."""
+"""Pages of the connected services, the start of an authorization, and its redirect URI."""
 
 import secrets
 from collections.abc import Iterable
@@ -25,12 +25,12 @@ from mcp_django.html_pages import guarded, login_url, shown
 from mcp_django.models import ClientToken
 
 BROWSER = "mcp_client_browser"
-"""The key of the session under which the browser's secret is."""
+"""Session key of the browser's secret."""
 
 
 @method_decorator([transaction.non_atomic_requests, login_not_required, csrf_protect], name="dispatch")
 class Page(View):
-    """A page of the user who is logged in; nobody else sees anything of it."""
+    """Base class of pages for authenticated users; other users are redirected to the login."""
 
     http_method_names = ["get", "post"]
 
@@ -40,45 +40,46 @@ class Page(View):
         return super().dispatch(request, *args, **kwargs)
 
     def after_login(self, request: HttpRequest) -> str:
-        """Where to go on, once somebody is logged in."""
+        """Return the URL to open after the login."""
         return request.get_full_path()
 
     @property
     def user(self) -> Any:
-        """Who is logged in."""
+        """The authenticated user."""
         return self.request.user
 
     def client(self, alias: str) -> ClientSettings:
-        """The server of the page. Raises Http404 where there is none that this user may connect."""
+        """Return the settings of a server. Raises Http404 if the user may not connect it."""
         settings = connectable(alias)
         if settings is None or not may_use(self.user, settings):
             raise Http404
         return settings
 
     def show(self, template: str, *, status: int = 200, leads_to: Iterable[str] = (), **context: Any) -> HttpResponse:
-        """A page. `leads_to` are sources of a Content-Security-Policy that its forms may lead to."""
+        """Render a page. `leads_to` are Content-Security-Policy sources that its forms may redirect to."""
         known = {"user_name": str(self.user.get_username()), "services_url": address("services")}
         return shown(self.request, f"mcp_clients/{template}", {**known, **context}, status=status, leads_to=leads_to)
 
     def trouble(self, reason: str, status: int, alias: str) -> HttpResponse:
-        """The page that says what went wrong."""
+        """Render the page for an error."""
         return self.show("problem.html", status=status, reason=reason, alias=alias, again=address("connect", alias))
 
 
 class Services(Page):
-    """GET lists what is connected and what can be; POST with `alias` ends a connection of the user's own, or the
-    project's for those who may.
+    """List the services; POST with `alias` ends a connection.
+
+    Users may end their own connections, and permitted users those of the project.
     """
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        """Show them."""
+        """Render the list of services."""
         alias = request.GET.get("connected", "")
         services = services_of(self.user)
         done = any(service.alias == alias and service.is_connected for service in services)
         return self.show("services.html", services=services, done=_("%s is connected.") % alias if done else "")
 
     def post(self, request: HttpRequest) -> HttpResponse:
-        """End one."""
+        """End a connection and render the list."""
         alias = request.POST.get("alias", "")
         service = next((one for one in services_of(self.user) if one.alias == alias), None)
         settings = connectable(alias)
@@ -90,26 +91,27 @@ class Services(Page):
         elif async_to_sync(disconnect)(settings, owner_of(settings, self.user)):
             text, good = _("%s is not connected any more.") % alias, True
         else:
-            text = _("%s is not used any more. It could not be told, so end the access there, too.") % alias
+            text = _("%s is not used any more. It could not be notified, so end the access there, too.") % alias
             good = False
         return self.show("services.html", services=services_of(self.user), done=text if good else "", warning=text)
 
 
 class Connect(Page):
-    """GET shows what is about to be allowed; POST sends the browser to the authorization server."""
+    """Confirmation page (GET), and redirect to the authorization server (POST)."""
 
     def get(self, request: HttpRequest, alias: str) -> HttpResponse:
-        """Show the button."""
+        """Render the page with the button."""
         settings = self.client(alias)
         service = next(one for one in services_of(self.user) if one.alias == alias)
         back = way_back(request, request.GET.get("next", ""))
         own = urlsplit(settings.url or "")
-        # Where the form leads is known when the server has been asked; browsers judge the redirect by this page.
+        # The redirect URL is unknown before the server is contacted, but browsers check redirects against this page's
+        # policy.
         leads_to = ["https:"] if own.scheme == "https" else ["https:", "http:"]
         return self.show("connect.html", leads_to=leads_to, service=service, next=back)
 
     def post(self, request: HttpRequest, alias: str) -> HttpResponse:
-        """Begin."""
+        """Start a flow and redirect to the authorization server."""
         settings = self.client(alias)
         browser = request.session.get(BROWSER)
         if not isinstance(browser, str):
@@ -124,20 +126,20 @@ class Connect(Page):
 
 
 class Callback(Page):
-    """Where the authorization server sends the browser back to."""
+    """Redirect URI of the authorization server."""
 
     http_method_names = ["get"]
 
     def after_login(self, request: HttpRequest) -> str:
-        # Who began is no more, and nobody else can finish it: the code goes into no other address.
+        # The session that started the flow is lost, so the flow cannot finish. The code must not get into another URL.
         return address("connect", self.kwargs["alias"])
 
     @sensitive_variables("answer")
     def get(self, request: HttpRequest, alias: str) -> HttpResponse:
-        """Finish."""
+        """Finish the flow and redirect to the user's page."""
         settings = self.client(alias)
         if any(len(values) > 1 for _name, values in request.GET.lists()):
-            return self.trouble("The authorization server's answer says something twice", 400, alias)
+            return self.trouble("The response of the authorization server repeats a parameter", 400, alias)
         answer = {name: str(value) for name, value in request.GET.items()}
         browser = str(request.session.get(BROWSER) or "")
         try:
@@ -146,5 +148,6 @@ class Callback(Page):
             return self.trouble(_("You did not allow it, so nothing is connected."), 403, alias)
         except AuthorizationFailed as problem:
             return self.trouble(str(problem), 400, alias)
+
         done = f"{address('services')}?{urlencode({'connected': alias})}"
         return guarded(HttpResponseRedirect(way_back(request, back) or done))
