@@ -1,7 +1,7 @@
-"""The composition root: settings become servers. Nothing else in the package makes an object that serves of a dotted
-path of `MCP`.
+"""Composition root: builds servers and their services from the settings.
 
-Everything here is made at its first use, kept for the process, and made anew when a setting it came from changes.
+Only this package creates serving objects from dotted paths of `MCP`. Objects are created at first use, cached for the
+process, and recreated after a change of their settings.
 """
 
 from mcp_django.wiring.authentication import authenticator, resources

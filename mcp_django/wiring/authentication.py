@@ -1,4 +1,4 @@
-"""Who may call: from `MCP["AUTH"]` to what authenticates the requests of a server."""
+"""Authentication of each server, built from `MCP["AUTH"]`."""
 
 import contextlib
 import functools
@@ -30,7 +30,7 @@ from mcp_django.wiring.authorization import narrow
 from mcp_django.wiring.services import executor, feeds, log_executor
 
 TOPIC, FORGET = "principals", "forget"
-"""Where in the event log it is told, and as what, that principals have to be verified anew."""
+"""Topic and name of events in the event log that invalidate cached principals."""
 VERIFIERS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "token": "mcp_django.auth.authentication.verifiers.PersonalTokenVerifier",
@@ -38,15 +38,15 @@ VERIFIERS: Final[Mapping[str, str]] = MappingProxyType(
         "external": "mcp_django.wiring.external.verifiers",
     }
 )
-"""What makes the verifiers of a name in `MCP["AUTH"]`: called without arguments, it gives one or a list of them."""
+"""Factories of the verifiers named in `MCP["AUTH"]`; each returns one verifier or a list."""
 
 
 def authenticator(server: str) -> Authenticator:
-    """Who may call the server of an alias, as `MCP["AUTH"]` says."""
+    """Create the authenticator of a server from `MCP["AUTH"]`."""
     settings = conf.get_settings()
     names = conf.auth_names()
     development = not names and conf.debug()
-    # Without a word on authentication, development serves this machine, and whoever has a token.
+    # Without `AUTH`, development serves local clients and bearers of tokens.
     wanted = ("token",) if development else tuple(name for name in names if name not in ("none", "session"))
     return Authenticator(
         server,
@@ -66,7 +66,7 @@ def authenticator(server: str) -> Authenticator:
 
 
 def authenticator_of(resource: ProtectedResource) -> Authenticator:
-    """Who may call something else of the project with a token that was made for `resource`, by the same verifiers."""
+    """Create an authenticator for another API of the project, with tokens issued for `resource`."""
     wanted = [name for name in conf.auth_names() if name not in ("none", "session")]
     return Authenticator(
         resource.server,
@@ -81,7 +81,7 @@ def authenticator_of(resource: ProtectedResource) -> Authenticator:
 
 @functools.cache
 def tickets() -> Tickets:
-    """What opens sockets from pages."""
+    """Return the tickets that authenticate WebSockets of pages."""
     return Tickets(
         Seal(conf.secret_keys(), purpose="ticket", limit=LONGEST), DatabaseLedger(executor(), aside=log_executor())
     )
@@ -89,7 +89,7 @@ def tickets() -> Tickets:
 
 @functools.cache
 def shared() -> Shared | None:
-    """What other processes have verified, where the settings name a cache."""
+    """Return the cache shared with other processes, if the settings name one."""
     settings = conf.get_settings()
     if settings.token_cache is None or not settings.token_cache_seconds:
         return None
@@ -97,8 +97,9 @@ def shared() -> Shared | None:
 
 
 def _trust() -> float:
-    """Seconds for which somebody is remembered in one place. What was found in the shared cache is remembered here for
-    as long again, so that each has half of what the settings allow.
+    """Return the seconds for which a principal is cached in one place.
+
+    An entry of the shared cache is cached here for as long again, so each place gets half of the setting.
     """
     settings = conf.get_settings()
     return settings.token_cache_seconds / (1 if settings.token_cache is None else 2)
@@ -106,20 +107,23 @@ def _trust() -> float:
 
 @functools.cache
 def news() -> News:
-    """What other processes say is to be verified anew. Kept whatever the settings: it hangs on the event log."""
+    """Return the topic of invalidations by other processes.
+
+    It survives changes of settings, because the event log uses it.
+    """
     return News(feeds, TOPIC, hear=_hear, is_needed=principal_cache.is_fresh)
 
 
 def _hear(event: Event) -> None:
     owner = event.payload.get("owner")
     if owner is None:
-        RULEBOOK.forget()  # which has a part in what a principal may do
+        RULEBOOK.forget()  # rules affect the permissions of every principal
     principal_cache.forget_here(principal_cache.anybody if owner is None else principal_cache.of_user(owner))
 
 
 def _tell(owner: str | None, using: str) -> None:
     if conf.auth_names() in ((), ("none",)):
-        return  # whoever is remembered somewhere is the local user, for seconds
+        return  # only the local user is cached, for seconds
     kept = shared()
     if kept is not None:
         kept.forget(owner)
@@ -133,7 +137,7 @@ principal_cache.tell_with(_tell)
 
 @functools.cache
 def resources() -> Resources:
-    """The servers as resources that tokens are made for."""
+    """Return the registry of protected resources, one for each server."""
     return Resources(conf.get_settings().servers, origin=conf.origin(), issuers=conf.issuers())
 
 
@@ -144,7 +148,7 @@ def _verifiers(name: str) -> Sequence[Verifier]:
     try:
         made: Any = import_string(path)()
     except ImportError as problem:
-        message = f'MCP["AUTH"] names "{name}", which cannot be served here: {problem}'
+        message = f'MCP["AUTH"] contains "{name}", which is unavailable: {problem}'
         raise ImproperlyConfigured(message) from problem
     return [as_verifier(one) for one in (made if isinstance(made, list | tuple) else [made])]
 

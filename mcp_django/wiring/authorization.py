@@ -1,4 +1,4 @@
-"""The decision of each server: its policy, and what becomes of its principals when they have been verified."""
+"""Authorization of each server: its policy, and the scope filter for verified principals."""
 
 import functools
 from collections.abc import Awaitable, Callable
@@ -16,12 +16,12 @@ from mcp_django.wiring.services import executor, log_executor
 
 
 def policy(alias: str) -> Policy:
-    """The decision of the server of an alias."""
+    """Create the policy of a server."""
     return Policy(executor(), server=alias, run_apart=_beside_the_calls())
 
 
 def narrow(alias: str) -> Callable[..., Awaitable[Principal]]:
-    """What `SCOPE_IMPLIES`, the server's `AUTHORIZER` and the grants of scopes make of its principals."""
+    """Create the scope filter of a server from `SCOPE_IMPLIES`, its `AUTHORIZER` and scope grants."""
     settings = conf.get_settings()
     path = settings.servers.get(alias, _PLAIN).authorizer
     authorize: Any = None if path is None else import_string(path)
@@ -34,7 +34,7 @@ def narrow(alias: str) -> Callable[..., Awaitable[Principal]]:
 
 
 def _beside_the_calls() -> Callable[..., Awaitable[Any]]:
-    """Reads the rules, which every call needs, on lanes that no handler holds."""
+    """Return a function that reads the rules on threads that handlers do not occupy."""
     return functools.partial(run_apart, log_executor())
 
 

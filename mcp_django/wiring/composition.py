@@ -1,5 +1,6 @@
-"""What `MOUNTS` and `PROXIES` put into a server: other servers of the project, servers and toolsets of its modules, and
-remote servers.
+"""Creation of mounts and proxies from `MOUNTS` and `PROXIES`.
+
+A mount is another server of the project, or a server or toolset from a module. A proxy is a remote server.
 """
 
 import difflib
@@ -23,7 +24,7 @@ GetServer = Callable[[str], Server]
 
 
 def mounts(alias: str, described: ServerSettings, get_server: GetServer) -> Sequence[Mount]:
-    """The mounts of the server of an alias. Raises ImproperlyConfigured, which names the one that cannot be."""
+    """Create the mounts of a server. Raises ImproperlyConfigured with the setting of an invalid mount."""
     found = []
     for prefix, settings in described.mounts.items():
         where = f'MCP["SERVERS"]["{alias}"]["MOUNTS"]["{prefix}"]'
@@ -37,13 +38,11 @@ def mounts(alias: str, described: ServerSettings, get_server: GetServer) -> Sequ
 
 
 def proxies(alias: str, described: ServerSettings) -> Sequence[Provider]:
-    """The remote servers that the server of an alias passes on. Raises ImproperlyConfigured, which names the one that
-    cannot be.
-    """
+    """Create the proxies of a server. Raises ImproperlyConfigured with the setting of an invalid proxy."""
     found = []
     for name, settings in described.proxies.items():
         try:
-            # What it is made of needs an extra, so it is imported where there is one.
+            # Imported by name, because proxies require an extra.
             made: Provider = import_string("mcp_django.contrib.proxies.Proxy")(name, **settings.options())
         except (DeclarationError, ImportError, ImproperlyConfigured) as problem:
             raise ImproperlyConfigured(f'MCP["SERVERS"]["{alias}"]["PROXIES"]["{name}"]: {problem}') from problem
@@ -66,20 +65,21 @@ def _mount(alias: str, described: ServerSettings, prefix: str, settings: MountSe
 
 
 def _asked_of_everybody(described: ServerSettings, what: str, theirs: ServerSettings) -> Sequence[str]:
-    """The scopes that a server asks for at its own endpoint. Raises ImproperlyConfigured for what holds only there: who
-    could not come in there must not come in by way of the host.
+    """Return the scopes that a mounted server requires at its own endpoint.
+
+    Raises ImproperlyConfigured for requirements that only the endpoint checks, because the mount would bypass them.
     """
     if theirs.authorizer is not None and theirs.authorizer != described.authorizer:
         raise ImproperlyConfigured(
-            f'"{what}" has the AUTHORIZER {theirs.authorizer}, which is asked at its own endpoint only; let this '
-            "server have it, too"
+            f'"{what}" has the AUTHORIZER {theirs.authorizer}, which only its own endpoint applies; set it for this '
+            "server, too"
         )
     if not isinstance(theirs.required_scopes, str):
         return theirs.required_scopes
     if theirs.required_scopes != described.required_scopes:
         raise ImproperlyConfigured(
-            f'"{what}" asks {theirs.required_scopes} for its REQUIRED_SCOPES, at its own endpoint only; let this '
-            "server ask it, too"
+            f'"{what}" computes its REQUIRED_SCOPES by {theirs.required_scopes}, which only its own endpoint applies; '
+            "set it for this server, too"
         )
     return ()
 

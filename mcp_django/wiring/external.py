@@ -1,4 +1,4 @@
-"""The identity providers of `MCP["ISSUERS"]`, for "external" in `MCP["AUTH"]`."""
+"""Verifier for the identity providers of `MCP["ISSUERS"]`, for "external" in `MCP["AUTH"]`."""
 
 import functools
 from collections.abc import Sequence
@@ -13,11 +13,11 @@ from mcp_django.auth.authentication.verifiers import Verifier
 from mcp_django.auth.external.verifier import ExternalVerifier
 
 NEEDED: Final = ("httpx", "jwcrypto")
-"""What the extra brings."""
+"""Packages of the extra `external`."""
 
 
 def verifiers() -> Sequence[Verifier]:
-    """The one that knows all of them, for all servers: keys and answers are kept once. Raises ImportError."""
+    """Return the verifier of all issuers, shared by all servers to share its caches. Raises ImportError."""
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
         raise ImportError(f"{' and '.join(missing)} must be installed: pip install 'mcp-django-channels[external]'")

@@ -1,4 +1,4 @@
-"""The servers that `MCP["SERVERS"]` describes, made at their first use and anew when a setting changes."""
+"""Servers of `MCP["SERVERS"]`, created at first use and recreated after a change of settings."""
 
 import contextlib
 import difflib
@@ -47,16 +47,19 @@ logger = logging.getLogger("mcp_django.auth")
 
 
 def aliases() -> Sequence[str]:
-    """The servers that `MCP["SERVERS"]` describes, the default one first."""
+    """Return the aliases of `MCP["SERVERS"]`, the default one first."""
     return sorted(conf.get_settings().servers, key=lambda alias: (alias != "default", alias))
 
 
 def get_server(alias: str = "default") -> Server:
-    """The server of an alias, with what autodiscovery found. Raises ImproperlyConfigured for an unknown alias."""
+    """Return the server of an alias, with autodiscovered primitives.
+
+    Raises ImproperlyConfigured for an unknown alias.
+    """
     return _make_server(alias)
 
 
-# Behind the function, because a cache takes a default that is written and one that is not for two.
+# Separate from the public function, because a cache has two keys for a default given explicitly or omitted.
 @functools.cache
 def _make_server(alias: str) -> Server:
     settings = conf.get_settings()
@@ -65,6 +68,7 @@ def _make_server(alias: str) -> Server:
         near = difflib.get_close_matches(alias, settings.servers, n=1)
         hint = f'; did you mean "{near[0]}"?' if near else ""
         raise ImproperlyConfigured(f'MCP["SERVERS"] has no server "{alias}"{hint}')
+
     with _made(alias):
         mounts = composition.mounts(alias, described, get_server)
     info = Implementation(
@@ -75,6 +79,7 @@ def _make_server(alias: str) -> Server:
         icons=described.icons,
         website_url=described.website_url,
     )
+
     options = Options(
         require_session=described.require_session,
         page_size=described.page_size,
@@ -93,6 +98,7 @@ def _make_server(alias: str) -> Server:
         enable_get=described.enable_get,
         allow_delete=described.allow_delete,
     )
+
     server = Server(
         info,
         alias=alias,
@@ -108,18 +114,18 @@ def _make_server(alias: str) -> Server:
         ports=ports(alias),
     )
     if described.stored:
-        # After everything of the project, what is mounted included.
+        # Stored prompts and resources come last, after everything of the project and its mounts.
         server.providers = in_order((*server.providers, StoredProvider(alias)))
     return server
 
 
 @contextlib.contextmanager
 def _made(alias: str) -> Iterator[None]:
-    """Raises ImproperlyConfigured for a server that would be mounted in itself."""
+    """Detect cycles of mounts. Raises ImproperlyConfigured for a server that is mounted in itself."""
     before: tuple[str, ...] = getattr(_making, "aliases", ())
     if alias in before:
         way = " → ".join((*before[before.index(alias) :], alias))
-        raise ImproperlyConfigured(f"the mounts go round in a circle: {way}")
+        raise ImproperlyConfigured(f"the mounts form a cycle: {way}")
     _making.aliases = (*before, alias)
     try:
         yield
@@ -128,17 +134,17 @@ def _made(alias: str) -> Iterator[None]:
 
 
 _making = threading.local()
-"""The servers that this thread makes, each for the one before it."""
+"""Aliases of the servers that this thread is creating, outermost first."""
 
 
 def _providers(alias: str, described: ServerSettings) -> list[Provider]:
-    """The verbs of model toolsets that are no tools by themselves, and what the settings name."""
+    """Create the generic model tools, if configured, and the providers of the settings."""
     generic: list[Provider] = [GenericTools(registry_for(alias))] if conf.orm_style() == "generic" else []
     return [*generic, *map(_provider, described.providers)]
 
 
 def ports(alias: str = "default") -> Ports:
-    """The Django side of one server."""
+    """Return the ports that connect a server to Django."""
     return _make_ports(alias)
 
 
@@ -166,18 +172,19 @@ def _make_ports(alias: str) -> Ports:
 
 
 def _required_scopes(alias: str, connection: Connection) -> Sequence[str]:
-    """What the server of an alias takes of whoever calls, as far as that can be said."""
+    """Return the scopes that a server requires of a caller, or none if they cannot be computed."""
     request = AuthRequest(connection.headers or Headers(), kwargs=connection.kwargs)
     try:
         return resources().of(alias, request).scopes
     except Exception:
-        # A function of the project. Who it concerns has been let in, and is told at least what the operation takes.
-        logger.exception("The scopes that the server %r requires cannot be found out", alias)
+        # REQUIRED_SCOPES can be a function of the project. The caller is already authenticated, and still gets the
+        # scopes of the operation.
+        logger.exception("Computing the required scopes of server %r failed", alias)
         return ()
 
 
 def negotiates_language() -> bool:
-    """Does the project choose the language of its answers by what the client says (LocaleMiddleware)?"""
+    """Return True if the project selects the language by the client's headers (LocaleMiddleware)."""
     if not conf.uses_i18n():
         return False
     return any(isinstance(found, type) and issubclass(found, LocaleMiddleware) for _, found in middleware())
@@ -199,7 +206,9 @@ def _provider(path: str) -> Provider:
     if not isinstance(found, Provider) and callable(found):
         found = found()
     if not isinstance(found, Provider):
-        raise ImproperlyConfigured(f"{path} is no provider; it must be a mcp_django.Provider, or give one when called")
+        raise ImproperlyConfigured(
+            f"{path} is not a provider; name a mcp_django.Provider, or a function that returns one"
+        )
     return found
 
 

@@ -1,4 +1,4 @@
-"""What a process has once for all servers: lanes, the event log, streams, and its end."""
+"""Services of a process shared by all servers: threads, event log, streams, and shutdown."""
 
 import asyncio
 import functools
@@ -28,12 +28,12 @@ from mcp_django.server.server import Server
 from mcp_django.signals import server_drained
 
 LOG_LANES = 2
-"""One may wait for its turn to append while the other reads."""
+"""Number of threads: one may wait for its turn to append while the other reads."""
 
 
 @functools.cache
 def executor() -> LaneExecutor:
-    """The lanes of this process, shared by all servers."""
+    """Return the thread-pool executor of this process, shared by all servers."""
     settings = conf.get_settings()
     limits = settings.limits
     return LaneExecutor(
@@ -46,12 +46,15 @@ def executor() -> LaneExecutor:
 
 @functools.cache
 def lifecycle() -> Lifecycle:
-    """The end of this process. Kept whatever the settings: signal handlers know it."""
+    """Return the shutdown manager of this process.
+
+    It survives changes of settings, because signal handlers use it.
+    """
     return Lifecycle(grace=lambda: conf.get_settings().limits.shutdown_grace, close_lanes=_close)
 
 
 def _close(loop: asyncio.AbstractEventLoop) -> None:
-    """End what the loop of a process that shuts down has threads and connections for."""
+    """Close the threads and connections of a loop during shutdown."""
     server_drained.send_robust(sender=None)
     feeds().close(loop)
     log_executor().close(loop)
@@ -60,27 +63,35 @@ def _close(loop: asyncio.AbstractEventLoop) -> None:
 
 @functools.cache
 def background_places() -> CountedPlaces:
-    """The places of this process for work after the answer. Kept whatever the settings: work hangs on it."""
+    """Return the slots for work after the response.
+
+    They survive changes of settings, because running work uses them.
+    """
     return CountedPlaces(lambda: conf.get_settings().limits.background)
 
 
 @functools.cache
 def log_executor() -> LaneExecutor:
-    """Lanes for the event log and the rules of the admin. On those of calls they would wait for handlers, of which some
-    wait for the log; and the rules are for calls that need no lane, too.
+    """Return the executor for the event log and the admin's rules.
+
+    It is separate from the executor of calls, where it would wait for handlers that wait for the log. Calls without a
+    thread need the rules as well.
     """
     return LaneExecutor(lanes=LOG_LANES, interrupt=False, name="mcp-log")
 
 
 def _forget_rights() -> None:
-    """Somebody has said that rights changed: those of Django's users, or the rules of the admin."""
+    """Invalidate cached permissions of users and rules of the admin."""
     forget_rights()
     RULEBOOK.forget()
 
 
 @functools.cache
 def feeds() -> Feeds:
-    """The way into the event log and out of it. Kept whatever the settings: streams hang on it."""
+    """Return the publisher and subscriber of the event log.
+
+    It survives changes of settings, because streams use it.
+    """
     return Feeds(
         executor=log_executor,
         layer=lambda: find_layer(conf.get_settings().channel_layer),
@@ -93,13 +104,19 @@ def feeds() -> Feeds:
 
 @functools.cache
 def call_streams() -> ProcessStreams:
-    """The streams of calls that clients of sessions can go on with. Kept whatever the settings: streams hang on it."""
+    """Return the resumable call streams of sessions.
+
+    They survive changes of settings, because streams use them.
+    """
     return ProcessStreams(feeds(), lifecycle(), stream_bounds)
 
 
 @functools.cache
 def posts() -> ProcessPosts:
-    """The streams of HTTP+SSE here, and the way to those elsewhere. Kept whatever the settings: streams hang on it."""
+    """Return the HTTP+SSE streams of this process and the routing to other workers.
+
+    They survive changes of settings, because streams use them.
+    """
     return ProcessPosts(feeds(), log_executor())
 
 
@@ -110,25 +127,25 @@ def stream_bounds() -> Bounds:
 
 @functools.cache
 def event_ids() -> EventIds:
-    """The ids of events on the streams of sessions."""
+    """Return the codec for event ids on streams of sessions."""
     return EventIds(Stamp(conf.secret_keys(), purpose="event"))
 
 
 @functools.cache
 def listens() -> Listens:
-    """The open streams of this process that are no calls, of all servers."""
+    """Return the limiter of open streams that are not calls, for all servers of this process."""
     limits = conf.get_settings().limits
     return Listens(limits.listens, limits.listens_per_owner)
 
 
 @functools.cache
 def pages() -> SitePages:
-    """The pages that people are sent to, and come back from."""
+    """Return the pages for URL-mode elicitation."""
     return SitePages(conf.secret_keys(), executor=log_executor, feeds=feeds)
 
 
 def _server(alias: str) -> Server:
-    # By name, because servers are made with what is here.
+    # Imported by name, because `servers` imports this module.
     found: Server = import_string(f"{__package__}.servers.get_server")(alias)
     return found
 

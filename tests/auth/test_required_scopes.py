@@ -33,4 +33,4 @@ def test_a_function_is_asked_with_what_opened_the_channel(settings: Any) -> None
 
 def test_a_function_that_fails_is_logged_and_adds_none(settings: Any, caplog: pytest.LogCaptureFixture) -> None:
     assert required(settings, f"{__name__}.of_the_host") == []
-    assert "cannot be found out" in caplog.text
+    assert "Computing the required scopes" in caplog.text

@@ -221,7 +221,7 @@ def test_what_cannot_be_mounted_is_an_error_that_says_why(subtests: pytest.Subte
         ({"x": "tests.nowhere.Weather"}, "No module named"),
         ({"x": f"{__name__}.PATH"}, "a server or a toolset"),
         ({"__": PATH}, "the prefix '__'"),
-        ({"x": "default"}, "in a circle: default → default"),
+        ({"x": "default"}, "form a cycle: default → default"),
     ]:
         with subtests.test(mounts=mounts, text=text):
             with mounting(**mounts):
