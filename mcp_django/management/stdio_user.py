@@ -1,7 +1,7 @@
-"""Who the client of a process is that serves on stdio.
+"""Principal of the client of a stdio server process.
 
-Whoever can start the process has the project's settings, and with them its database: a user or a token says what the
-client may do, and keeps nobody out who could not get in anyway.
+Any user who can start the process has the project's settings and database anyway. A user or token limits the client,
+but protects nothing from that user.
 """
 
 from collections.abc import Iterable
@@ -29,8 +29,9 @@ Identity = tuple[ports.Principal, Credential | None]
 
 
 def as_user(alias: str, username: str | None, scopes: Iterable[str] | None) -> Identity:
-    """As `acting_as`, with what finds out later whether the user is still active. The local principal has no such
-    credential. Raises CommandError, for a user who is not active too.
+    """Return the principal of a user, with a credential that detects a later deactivation.
+
+    The local principal has no such credential. Raises CommandError, also for an inactive user.
     """
     principal = acting_as(username, scopes)
     user = principal.user
@@ -43,15 +44,15 @@ def as_user(alias: str, username: str | None, scopes: Iterable[str] | None) -> I
 
 
 async def with_token(alias: str, token: str) -> Identity:
-    """As the bearer of `token`, over HTTP. Raises CommandError."""
+    """Return the principal of `token`, authenticated as over HTTP. Raises CommandError."""
     if get_settings().auth == ("none",):
-        raise CommandError('MCP["AUTH"] is "none", which takes no tokens; name a user instead, or allow "token"')
+        raise CommandError('MCP["AUTH"] is "none", so tokens are not accepted; name a user, or add "token"')
     try:
         credential = Credential(authenticator(alias), _bearer(token))
         return await credential.verify(), credential
     except TransportRefusal as refusal:
-        said = jsonrpc.loads(refusal.body)["error"]["message"] if refusal.body else "it was refused"
-        raise CommandError(f"The token is not accepted: {said}") from None
+        said = jsonrpc.loads(refusal.body)["error"]["message"] if refusal.body else "no reason given"
+        raise CommandError(f"The token was rejected: {said}") from None
 
 
 def _bearer(token: str) -> AuthRequest:
@@ -59,7 +60,7 @@ def _bearer(token: str) -> AuthRequest:
 
 
 class _Active:
-    """A verifier for which there is one user."""
+    """A verifier that accepts any token for one user."""
 
     def __init__(self, principal: Principal) -> None:
         self._principal = principal
@@ -68,12 +69,12 @@ class _Active:
         return True
 
     async def verify(self, token: str, *, resource: ProtectedResource) -> Principal:
-        """The user as they are now. Raises AuthError."""
+        """Return the user's current principal. Raises AuthError."""
         before = self._principal
         try:
             user: Any = await get_user_model()._default_manager.filter(pk=before.user.pk).afirst()
         except Error:
-            raise AuthError("unavailable", "The user cannot be read at the moment") from None
+            raise AuthError("unavailable", "The user is temporarily unavailable") from None
         if user is None or not user.is_active:
             raise AuthError("invalid_token", INVALID)
         return Principal(

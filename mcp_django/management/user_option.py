@@ -1,4 +1,4 @@
-"""Who a command acts as."""
+"""The `--user` and `--scope` options of commands."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -11,24 +11,24 @@ from mcp_django.conf import get_settings
 
 
 def acting_as(username: str | None, scopes: Iterable[str] | None) -> Principal:
-    """The principal of a user, with this user's permissions and `scopes` (None: every scope that anything asks for).
+    """Return the principal of a user, with `scopes` (None: all scopes) and the user's permissions.
 
-    Without a username, the local principal, who may do everything, and acts as `MCP["LOCAL_USER"]`. Raises CommandError
-    for an unknown user, and for scopes without a user: the local principal cannot hold less than everything.
+    Without a username this is the local principal, which may do everything and acts as `MCP["LOCAL_USER"]`. Raises
+    CommandError for an unknown user, and for scopes without a user, because the local principal has all scopes.
     """
     if username is None:
         if scopes:
-            raise CommandError("--scope says what a user's client holds; name the user with --user")
+            raise CommandError("--scope requires --user; the local principal has all scopes")
         name = get_settings().local_user
-        return local_principal(_user(name, ', whom MCP["LOCAL_USER"] names') if name else None)
+        return local_principal(_user(name, ' in MCP["LOCAL_USER"]') if name else None)
     user = _user(username)
     held = frozenset(scopes) if scopes is not None else EVERY_SCOPE
-    # The user and nobody else: what they own is theirs here too. The client keeps sessions apart.
+    # The principal equals the user's own, so it also owns their data. Its sessions are separated by the client.
     return Principal(issuer=ISSUER, subject=str(user.pk), client_id="command", user=user, scopes=held, kind="command")
 
 
 def active_user(username: str) -> Any:
-    """The user whom a credential is made for. Raises CommandError when there is none, or none who may log in."""
+    """Return the user for a new credential. Raises CommandError for an unknown or inactive user."""
     user = _user(username)
     if not user.is_active:
         raise CommandError(f"The user {username!r} is not active; a token would be refused")
@@ -40,4 +40,4 @@ def _user(username: str, whence: str = "") -> Any:
     try:
         return model._default_manager.get_by_natural_key(username)
     except model.DoesNotExist:
-        raise CommandError(f"There is no user {username!r}{whence}") from None
+        raise CommandError(f"Unknown user {username!r}{whence}") from None

@@ -142,11 +142,11 @@ def test_results_are_printed_as_json_and_progress_to_stderr() -> None:
 
 def test_invalid_arguments_are_reported(subtests: pytest.Subtests) -> None:
     cases = (
-        (["add", "{"], "no JSON"),
+        (["add", "{"], "not valid JSON"),
         (["add", "[1, 2]"], "must be a JSON object"),
         (["add", "7"], "must be a JSON object"),
         (["nobody"], r"Unknown tool: nobody \(-32602\)$"),
-        (["add", "{}", "--user", "nobody"], "no user 'nobody'"),
+        (["add", "{}", "--user", "nobody"], "Unknown user 'nobody'"),
         (["add", "{}", "--server", "nowhere"], "invalid choice: 'nowhere'"),
         (["add", "{}", "--scope", "a:b"], "--user"),
         ([], "tool"),
@@ -253,7 +253,7 @@ def test_a_page_is_shown_and_its_opening_asked_for(typing: Answer, subtests: pyt
 
 def test_a_question_without_a_terminal_is_an_error(typing: Answer) -> None:
     typing()
-    with pytest.raises(CommandError, match="ended without an answer"):
+    with pytest.raises(CommandError, match="stdin ended"):
         call("ask", '{"what": "bool"}')
 
 

@@ -92,7 +92,7 @@ def test_a_server_that_is_down_is_said_with_the_reason(
     assert code == 1
     assert out.splitlines()[1].split()[:2] == ["weather", "down"]
     assert "weather: ClientConnectionError: It is down" in err
-    assert "maps: allow it at https://here.example/connect, or with: mcp_clients login maps" in err
+    assert "maps: authorize it at https://here.example/connect, or with: mcp_clients login maps" in err
 
 
 def test_a_program_gets_json(scripts: dict[str, Script], capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,7 +106,7 @@ def test_a_program_gets_json(scripts: dict[str, Script], capsys: pytest.CaptureF
 
 @override_settings(MCP={})
 def test_no_servers_are_no_failure(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(capsys)[:2] == (0, 'MCP["CLIENTS"] names no servers\n')
+    assert run(capsys)[:2] == (0, 'MCP["CLIENTS"] is empty\n')
 
 
 def test_a_server_that_is_not_in_the_setting_is_refused(scripts: dict[str, Script], subtests: pytest.Subtests) -> None:
@@ -141,7 +141,7 @@ def test_a_tool_is_called(scripts: dict[str, Script], capsys: pytest.CaptureFixt
 
 
 def test_arguments_that_are_no_object_are_refused(scripts: dict[str, Script], subtests: pytest.Subtests) -> None:
-    for arguments, said in (("{", "are no JSON"), ("[]", "must be a JSON object")):
+    for arguments, said in (("{", "are not valid JSON"), ("[]", "must be a JSON object")):
         with subtests.test(arguments=arguments, said=said), pytest.raises(CommandError, match=said):
             call_command("mcp_clients", "call", "weather", "now", arguments, skip_checks=True)
 
@@ -151,7 +151,7 @@ def test_a_call_that_fails_says_why(scripts: dict[str, Script]) -> None:
     with pytest.raises(CommandError, match="CallError: Method not found"):
         call_command("mcp_clients", "call", "weather", "now", skip_checks=True)
     scripts["maps"].refusals.append(AuthorizationNeeded("It was not allowed.", "maps", "https://here.example/connect"))
-    with pytest.raises(CommandError, match=r"Allow it at https://here.example/connect, or with: mcp_clients login"):
+    with pytest.raises(CommandError, match=r"Authorize it at https://here.example/connect, or with: mcp_clients login"):
         call_command("mcp_clients", "call", "maps", "now", skip_checks=True)
 
 
@@ -167,7 +167,7 @@ def test_a_user_may_be_named_in_whose_name_it_is(
     for words in (["--user", "ada"], ["check", "maps", "--user", "ada"], ["tools", "maps", "--user", "ada"]):
         run(capsys, *words)
     assert set(seen) == {"ada"}
-    with pytest.raises(CommandError, match="There is no user 'eve'"):
+    with pytest.raises(CommandError, match="Unknown user 'eve'"):
         call_command("mcp_clients", "--user", "eve", skip_checks=True)
 
 
@@ -182,7 +182,7 @@ def test_a_login_is_left_to_the_flow(
 
     monkeypatch.setattr(mcp_clients, "login", login)
     _, out, _ = run(capsys, "login", "maps", "--port", "8123", "--no-browser")
-    assert out.splitlines() == ["Open this", "maps may be used now"]
+    assert out.splitlines() == ["Open this", "maps is authorized now"]
     assert asked == [("maps", None, {"port": 8123, "open_url": None})]
 
     async def refuse(*args: Any, **options: Any) -> None:

@@ -54,9 +54,9 @@ def test_a_token_can_be_for_ever() -> None:
 
 def test_invalid_arguments_make_no_token(subtests: pytest.Subtests) -> None:
     cases = (
-        (["nobody"], "no user 'nobody'"),
-        (["ada", "--server", "shop"], "there are: default"),
-        (["ada", "--days", "0"], "1 or more"),
+        (["nobody"], "Unknown user 'nobody'"),
+        (["ada", "--server", "shop"], "use one of: default"),
+        (["ada", "--days", "0"], "between 1 and 36500"),
         (["ada", "--days", "3", "--never-expires"], "not allowed with"),
         (["ada", "--scope", "two words"], "not a scope"),
         ([], "username"),

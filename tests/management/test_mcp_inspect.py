@@ -120,13 +120,13 @@ def test_all_servers_are_shown_with_verdicts_unless_one_is_named() -> None:
 
 
 def test_a_server_with_nothing_says_what_to_do() -> None:
-    assert "nothing is registered; write mcp_tools.py" in inspect("--server", "staff")
+    assert "no primitives registered; write mcp_tools.py" in inspect("--server", "staff")
     assert json.loads(inspect("--json", "--server", "staff")) == {"staff": []}
 
 
 def test_invalid_arguments_are_reported(subtests: pytest.Subtests) -> None:
     for arguments, message in (
-        (["--user", "nobody"], "no user 'nobody'"),
+        (["--user", "nobody"], "Unknown user 'nobody'"),
         (["--server", "nowhere"], "invalid choice"),
         (["--scope", "books:read"], "--user"),
     ):

@@ -130,23 +130,23 @@ def test_a_token_in_a_file_that_others_can_read_is_pointed_out(monkeypatch: pyte
     install("zed", "--write")
     assert "can read" not in install.said  # type: ignore[attr-defined]
     install("zed", "--with-token", "--write")
-    assert "Others can read" in install.said  # type: ignore[attr-defined]
+    assert "Other users can read" in install.said  # type: ignore[attr-defined]
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
 
 
 def test_contradicting_arguments_are_refused(subtests: pytest.Subtests) -> None:
     cases = (
         (["claude", "--transport", "http"], "add http://127.0.0.1:8000/mcp as a connector"),
-        (["zed", "--token-env", "KEY"], "Zed knows no variables in its file"),
+        (["zed", "--token-env", "KEY"], "Zed does not support variables in its file"),
         (["codex", "--token-env", "KEY"], "put the token into MCP_TOKEN"),
-        (["codex", "--with-token", "--transport", "http"], "and there is none"),
-        (["vscode", "--with-token"], "there is none"),
+        (["codex", "--with-token", "--transport", "http"], "which is empty"),
+        (["vscode", "--with-token"], "which is empty"),
         (["vscode", "--token-env", "mcp-secret"], "name of a variable"),
-        (["vscode", "--transport", "http", "--user", "ada"], "--user and --scope are for stdio"),
-        (["vscode", "--user", "ada", "--token-env", "KEY"], "not both"),
-        (["vscode", "--url", "http://a.example"], "--url is for"),
-        (["generic", "--write"], "Name it with --file"),
-        (["vscode", "--server", "web"], '["web"]["TRANSPORTS"] does not have "stdio"'),
+        (["vscode", "--transport", "http", "--user", "ada"], "--user and --scope require stdio"),
+        (["vscode", "--user", "ada", "--token-env", "KEY"], "cannot be combined"),
+        (["vscode", "--url", "http://a.example"], "--url requires"),
+        (["generic", "--write"], "name it with --file"),
+        (["vscode", "--server", "web"], '["web"]["TRANSPORTS"] does not contain "stdio"'),
     )
     for arguments, complaint in cases:
         with subtests.test(arguments=arguments, complaint=complaint):
@@ -248,7 +248,7 @@ def test_files_that_cannot_be_changed_are_left_alone(home: Path, subtests: pytes
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
                 out = StringIO()
-                with pytest.raises(CommandError, match="was left as it is"):
+                with pytest.raises(CommandError, match="was left unchanged"):
                     call_command("mcp_install", "cursor", how, stdout=out, stderr=StringIO())
                 assert path.read_bytes() == content
                 assert [made.name for made in path.parent.iterdir()] == [path.name]
@@ -267,7 +267,7 @@ def test_files_that_cannot_be_changed_are_left_alone(home: Path, subtests: pytes
             path = home / FILES["codex"]
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-            with pytest.raises(CommandError, match="was left as it is"):
+            with pytest.raises(CommandError, match="was left unchanged"):
                 install("codex", "--write")
             assert path.read_bytes() == content
 
@@ -289,7 +289,7 @@ def test_a_file_that_changes_meanwhile_is_left_alone(home: Path, monkeypatch: py
     path.parent.mkdir(parents=True)
     path.write_text("{}")
     monkeypatch.setattr(jsonc, "put", lambda *arguments: path.write_text('{"theirs": 1}') and "{}")
-    with pytest.raises(CommandError, match="changed by somebody else"):
+    with pytest.raises(CommandError, match="changed by another program"):
         install("cursor", "--write")
     assert path.read_text() == '{"theirs": 1}'
     assert [made.name for made in path.parent.iterdir()] == [path.name]
@@ -405,7 +405,7 @@ DATA = st.dictionaries(
 def test_any_object_keeps_all_the_rest(data: dict[str, Any], indent: Any, ascii: bool) -> None:
     text = json.dumps(data, indent=indent, ensure_ascii=ascii)
     if not isinstance(data.get("s", {}), dict):
-        with pytest.raises(ValueError, match="no object"):
+        with pytest.raises(ValueError, match="not an object"):
             jsonc.put(text, "s", "n", {"x": ["y"]})
         return
     changed = jsonc.put(text, "s", "n", {"x": ["y"]})

@@ -228,10 +228,10 @@ def wait_until_refused(client: Client) -> None:
 
 def test_refusals_are_reported_on_stderr(project: Project, subtests: pytest.Subtests) -> None:
     for options, environment, complaint in (
-        ([], {"MCP_USER": "nobody"}, "There is no user 'nobody'"),
-        ([], {"MCP_TOKEN": "mcp_wrong"}, "The token is not accepted: The access token is unknown"),
-        (["--scope", "a"], {"MCP_TOKEN": "mcp_wrong"}, "--scope is for --user"),
-        (["--server", "closed"], {}, 'MCP["SERVERS"]["closed"]["TRANSPORTS"] does not have "stdio"'),
+        ([], {"MCP_USER": "nobody"}, "Unknown user 'nobody'"),
+        ([], {"MCP_TOKEN": "mcp_wrong"}, "The token was rejected: The access token is unknown"),
+        (["--scope", "a"], {"MCP_TOKEN": "mcp_wrong"}, "--scope requires --user"),
+        (["--server", "closed"], {}, 'MCP["SERVERS"]["closed"]["TRANSPORTS"] does not contain "stdio"'),
     ):
         with subtests.test(complaint=complaint):
             with project.client(*options, **environment) as client:
@@ -259,7 +259,7 @@ def test_a_database_that_is_not_migrated_is_an_error_and_no_traceback(project: P
         assert client.call("wait", seconds=0)["content"][0]["text"] == "waited"
         client.close()
         assert client.end() == (0, [])
-    assert "The database cannot be used (is it up, and migrated?): no such table" in client.errors.decode()
+    assert "The database cannot be used; check that it runs and is migrated: no such table" in client.errors.decode()
 
 
 def test_a_lifespan_that_fails_is_reported_on_stderr(project: Project) -> None:

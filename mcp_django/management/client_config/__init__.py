@@ -1,1 +1,1 @@
-"""MCP clients and their files of configuration: what goes into which, and how to change one without harm."""
+"""Configuration files of MCP clients: their entries, and safe changes."""

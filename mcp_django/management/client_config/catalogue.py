@@ -1,8 +1,8 @@
-"""The clients: where each keeps its servers, and in which words.
+"""Catalogue of MCP clients: the location and format of their server configuration.
 
-As their documentation has it in November 2026:
+According to their documentation in November 2026:
 
-- Claude Desktop: modelcontextprotocol.io, "Connect to local MCP servers". Its file knows local servers only; remote
+- Claude Desktop: modelcontextprotocol.io, "Connect to local MCP servers". Its file supports local servers only; remote
   ones are added as connectors in its settings.
 - Claude Code: code.claude.com/docs/en/mcp, with `${NAME}` in command, args, env, url and headers.
 - VS Code: code.visualstudio.com/docs/copilot/reference/mcp-configuration; variables as in its other files.
@@ -10,7 +10,7 @@ As their documentation has it in November 2026:
 - Windsurf: docs.windsurf.com/windsurf/cascade/mcp, with `serverUrl` and `${env:NAME}`.
 - Gemini CLI: github.com/google-gemini/gemini-cli, docs/tools/mcp-server.md; `httpUrl` is Streamable HTTP, `url` is SSE.
 - Codex: developers.openai.com/codex/mcp. It names variables and refuses tokens (`bearer_token_env_var`, `env_vars`).
-- Zed: zed.dev/docs/ai/mcp. It has no variables.
+- Zed: zed.dev/docs/ai/mcp. It does not support variables.
 """
 
 import os
@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 TOKEN = "MCP_TOKEN"
-"""The variable in which mcp_stdio looks for a token."""
+"""Environment variable from which mcp_stdio reads a token."""
 
 
 class Unsupported(Exception):
-    """The client cannot be told that in its file; the text says what to do instead."""
+    """The client's file does not support the configuration; the text names an alternative."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class Remote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Secret:
-    """A token: by the name of the variable that the client will find it in, or itself."""
+    """A token: its value, or the environment variable from which the client reads it."""
 
     variable: str = ""
     value: str = ""
@@ -55,36 +55,37 @@ class Secret:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
-    """One program."""
+    """A client program."""
 
     title: str
     path: Callable[[Path], Path | None]
-    """Its file, given the project's directory; None when there is none to write to."""
+    """Function that returns the file for the project's directory, or None without a file."""
     section: str = "mcpServers"
-    """The object, or table, that holds its servers by name."""
+    """The object or table that contains the servers by name."""
     format: Literal["json", "toml"] = "json"
     variable: str = ""
-    """How a variable of the environment is referred to, with NAME for its name."""
+    """Notation for an environment variable, with NAME as placeholder."""
     takes_cwd: bool = False
     local_type: str = ""
     remote_type: str = ""
     url_key: str = "url"
-    """Empty: it takes no servers at URLs."""
+    """The key of the URL; empty if remote servers are unsupported."""
     after: str = ""
-    """What is to be done then."""
+    """Instructions for the user after the change."""
 
     def entry(self, server: Local | Remote, secret: Secret | None = None) -> dict[str, Any]:
-        """What describes `server` in the client's file. Raises Unsupported."""
+        """Build the entry for `server` in the client's file. Raises Unsupported."""
         if isinstance(server, Remote):
             return self._remote(server, secret)
         entry: dict[str, Any] = {"type": self.local_type} if self.local_type else {}
         entry |= {"command": server.command, "args": server.args}
         if server.cwd and self.takes_cwd:
             entry["cwd"] = server.cwd
+
         env = dict(server.env)
         if secret is not None and self.format == "toml" and secret.variable:
             if secret.variable != TOKEN:
-                raise Unsupported(f"{self.title} passes variables on under their own name; put the token into {TOKEN}")
+                raise Unsupported(f"{self.title} passes variables under their own name; put the token into {TOKEN}")
             entry["env_vars"] = [TOKEN]
         elif secret is not None:
             env[TOKEN] = self._written(secret)
@@ -92,14 +93,16 @@ class Client:
 
     def _remote(self, server: Remote, secret: Secret | None) -> dict[str, Any]:
         if not self.url_key:
-            raise Unsupported(f"{self.title} takes local servers in its file; add {server.url} as a connector instead")
+            raise Unsupported(
+                f"{self.title} supports only local servers in its file; add {server.url} as a connector instead"
+            )
         entry = {"type": self.remote_type} if self.remote_type else {}
         entry[self.url_key] = server.url
         if secret is None:
             return entry
         if self.format == "toml":
             if not secret.variable:
-                raise Unsupported(f"{self.title} takes no tokens in its file; name a variable with --token-env")
+                raise Unsupported(f"{self.title} does not support tokens in its file; name a variable with --token-env")
             return {**entry, "bearer_token_env_var": secret.variable}
         return {**entry, "headers": {"Authorization": f"Bearer {self._written(secret)}"}}
 
@@ -107,8 +110,8 @@ class Client:
         if not secret.variable:
             return secret.value
         if not self.variable:
-            cure = "--with-token writes the token itself, and --user needs none"
-            raise Unsupported(f"{self.title} knows no variables in its file; {cure}")
+            cure = "use --with-token to write the token itself, or --user"
+            raise Unsupported(f"{self.title} does not support variables in its file; {cure}")
         return self.variable.replace("NAME", secret.variable)
 
 
@@ -121,7 +124,7 @@ def _project(*parts: str) -> Callable[[Path], Path]:
 
 
 def _configuration(name: str, mac: Path) -> Path:
-    """A directory among those in which programs of this system keep their settings."""
+    """Return a directory in the system's location for program settings."""
     if sys.platform == "win32":
         return Path(os.environ.get("APPDATA") or Path.home() / "AppData" / "Roaming") / name
     if sys.platform == "darwin":
@@ -150,7 +153,7 @@ CLIENTS: dict[str, Client] = {
         variable="${NAME}",
         local_type="stdio",
         remote_type="http",
-        after="Claude Code asks before it uses servers of a project; /mcp shows them.",
+        after="Claude Code asks for approval of project servers; /mcp lists them.",
     ),
     "vscode": Client(
         title="VS Code",

@@ -1,7 +1,6 @@
-"""JSON with comments and trailing commas, changed in one place and kept everywhere else, byte for byte.
+"""Changes of one member in JSON with comments and trailing commas, which preserve all other bytes.
 
-Editors let people write comments into their settings (`.vscode/mcp.json`, Zed), so parsing and writing anew would lose
-what is theirs.
+Editors allow comments in their settings (`.vscode/mcp.json`, Zed), which parsing and serializing would lose.
 """
 
 import json
@@ -17,34 +16,35 @@ _ATOM = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|f
 
 @dataclass(slots=True)
 class Member:
-    """`"key": value` in an object. Places are offsets in the text."""
+    """A member `"key": value` of an object. Positions are offsets in the text."""
 
     key: str
     start: int
     value: "Value"
     comma: int | None = None
-    """Where the comma behind it is, if there is one."""
+    """Offset of the comma after the member, if any."""
 
 
 @dataclass(slots=True)
 class Value:
-    """A value and where it is."""
+    """A value and its position."""
 
     data: Any
     start: int
     end: int
     members: list[Member] = field(default_factory=list)
     tail: int = 0
-    """In an object: the end of the last thing before the brace, comments included."""
+    """Offset of the end of an object's last item or comment before the closing brace."""
 
     def find(self, key: str) -> Member | None:
-        """The member of an object."""
+        """Return the member of an object, or None."""
         return next((member for member in self.members if member.key == key), None)
 
 
 def parse(text: str) -> Value:
-    """The value of a text. Raises ValueError, which names line and column, for what no editor would take either, and
-    for a key that is there twice.
+    """Parse a text.
+
+    Raises ValueError with line and column for syntax errors and duplicate keys.
     """
     parser = _Parser(text)
     value = parser.value(parser.skip(0), 0)
@@ -54,7 +54,10 @@ def parse(text: str) -> Value:
 
 
 def put(text: str, section: str, name: str, entry: Any) -> str:
-    """`text` with `entry` as member `name` of the object `section`, both made if need be. Raises ValueError."""
+    """Return `text` with `entry` as member `name` of the object `section`.
+
+    A missing section is created. Raises ValueError.
+    """
     if not text.strip():
         return json.dumps({section: {name: entry}}, indent=2, ensure_ascii=False) + "\n"
     root = _object(parse(text), "the file")
@@ -66,13 +69,14 @@ def put(text: str, section: str, name: str, entry: Any) -> str:
         servers = _object(found.value, f'"{section}"')
         member = servers.find(name)
         changed = style.insert(servers, name, entry, 2) if member is None else style.replace(member, entry, 2)
+
     expected = dict(root.data)
     expected[section] = {**expected.get(section, {}), name: entry}
     return _checked(changed, expected)
 
 
 def drop(text: str, section: str, name: str) -> str:
-    """`text` without the member `name` of the object `section`; unchanged if it is not there. Raises ValueError."""
+    """Return `text` without member `name` of `section`, or unchanged if missing. Raises ValueError."""
     root = _object(parse(text), "the file") if text.strip() else None
     found = None if root is None else root.find(section)
     if root is None or found is None:
@@ -86,14 +90,14 @@ def drop(text: str, section: str, name: str) -> str:
 
 
 def get(text: str, section: str, name: str) -> Any:
-    """The entry that is there, or None. Raises ValueError."""
+    """Return the entry, or None. Raises ValueError."""
     data = _object(parse(text), "the file").data if text.strip() else {}
     servers = data.get(section)
     return servers.get(name) if isinstance(servers, dict) else None
 
 
 def _checked(changed: str, expected: Any) -> str:
-    """Nobody loses anything by a mistake of ours."""
+    """Check that the changed text has the expected content, so that a bug cannot lose data."""
     if parse(changed).data != expected:
         raise ValueError("it could not be changed safely")
     return changed
@@ -101,7 +105,7 @@ def _checked(changed: str, expected: Any) -> str:
 
 def _object(value: Value, what: str) -> Value:
     if not isinstance(value.data, dict):
-        raise ValueError(f"{what} is no object")
+        raise ValueError(f"{what} is not an object")
     return value
 
 
@@ -110,7 +114,7 @@ def _cut(text: str, owner: Value, member: Member) -> str:
     before = owner.members[owner.members.index(member) - 1] if member is not owner.members[0] else None
     if member.comma is not None:
         end = member.comma + 1
-    # The line goes with it when nothing else is there.
+    # Remove the whole line if it contains nothing else.
     line = text.rfind("\n", 0, start) + 1
     rest = re.compile(r"[ \t]*\r?(?:\n|\Z)").match(text, end)
     if rest and not text[line:start].strip() and line:
@@ -122,7 +126,7 @@ def _cut(text: str, owner: Value, member: Member) -> str:
 
 
 class _Style:
-    """How a text is laid out, and changes in that manner."""
+    """The layout of a text, and changes that follow it."""
 
     def __init__(self, text: str, root: Value) -> None:
         self._text = text
@@ -163,7 +167,7 @@ class _Parser:
         raise ValueError(f"line {line}, column {column}: {what}")
 
     def skip(self, place: int) -> int:
-        """The next place with something that is neither blank nor comment."""
+        """Return the next offset that is neither blank nor in a comment."""
         match = _BLANK.match(self._text, place)
         assert match is not None
         return match.end()
@@ -191,16 +195,17 @@ class _Parser:
         try:
             data, end = _DECODER.raw_decode(self._text, place)
         except json.JSONDecodeError as problem:
-            self.fail(problem.pos, "the string does not end, or has what no string may have")
+            self.fail(problem.pos, "the string is unterminated or contains an invalid character")
         return data, end
 
     def _object(self, start: int, depth: int) -> Value:
         found, place = Value({}, start, start), self.skip(start + 1)
         found.tail = self._tail(start + 1, place)
+
         while self._text[place : place + 1] != "}":
             key, end = self._string(place)
             if key in found.data:
-                self.fail(place, f"{json.dumps(key)} is there twice")
+                self.fail(place, f"{json.dumps(key)} is a duplicate key")
             colon = self.skip(end)
             if self._text[colon : colon + 1] != ":":
                 self.fail(colon, "a colon is missing")
@@ -214,6 +219,7 @@ class _Parser:
             behind = place if member.comma is not None else value.end
             place = self.skip(behind)
             found.tail = self._tail(behind, place)
+
         found.end = place + 1
         return found
 
@@ -227,7 +233,7 @@ class _Parser:
         return Value(items, start, place + 1)
 
     def _next(self, place: int, close: str) -> int:
-        """The place behind the comma, or that of the end."""
+        """Return the offset after the comma, or of the closing bracket."""
         place = self.skip(place)
         char = self._text[place : place + 1]
         if char == ",":

@@ -1,4 +1,4 @@
-"""Files of other programs: read whole, and replaced whole or not at all."""
+"""Files of other programs: read completely, and replaced atomically."""
 
 import contextlib
 import os
@@ -10,10 +10,10 @@ BOM = "\N{ZERO WIDTH NO-BREAK SPACE}"
 
 
 class SafeFile:
-    """One file, as it was when it was read. Links are followed, so that they stay links."""
+    """A file with its content at the time of reading. Symbolic links are followed and kept."""
 
     def __init__(self, path: Path) -> None:
-        """Raises OSError, and ValueError for what is no UTF-8."""
+        """Read the file. Raises OSError, and ValueError for invalid UTF-8."""
         self.path = path.expanduser().resolve()
         self._before = self._read()
         text = (self._before or b"").decode("utf-8")
@@ -22,30 +22,33 @@ class SafeFile:
 
     def _read(self) -> bytes | None:
         try:
-            # What is no file, such as a pipe, could not be replaced, and might never be read to its end.
+            # Other kinds, such as a pipe, cannot be replaced, and reading them might never end.
             if not stat.S_ISREG(self.path.stat().st_mode):
-                raise OSError("it is no file")
+                raise OSError("it is not a regular file")
             return self.path.read_bytes()
         except FileNotFoundError:
             return None
 
     def is_shared(self) -> bool:
-        """Can others than its owner read it, as far as its mode says so?"""
+        """Return True if other users can read the file, according to its mode."""
         return os.name == "posix" and bool(self.path.stat().st_mode & 0o044)
 
     def replace(self, text: str, *, private: bool = False) -> Path | None:
-        """Write `text` instead, and return the copy of what was there before, if anything was. With `private`, a file
-        that is new is its owner's alone. Raises OSError, also when the file has changed meanwhile.
+        """Write `text` and return the path of the backup, if the file existed.
+
+        With `private`, a new file is only accessible to its owner. Raises OSError, also if the file has changed since
+        it was read.
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
         status = None if self._before is None else self.path.stat()
         mode = (0o600 if private else 0o666) if status is None else status.st_mode & 0o7777
         made = self._write_aside((self._mark + text).encode(), mode, exact=status is not None)
+
         try:
             if self._read() != self._before:
-                raise OSError(f"{self.path} was changed by somebody else just now; try again")
+                raise OSError(f"{self.path} was changed by another program; try again")
             if status is not None and hasattr(os, "chown"):
-                with contextlib.suppress(OSError):  # only root can, and only root has to
+                with contextlib.suppress(OSError):  # only root can do this, and only root has to
                     os.chown(made, status.st_uid, status.st_gid)
             backup = None if self._before is None else self._back_up(self._before, mode)
             made.replace(self.path)

@@ -1,4 +1,4 @@
-"""One table of a TOML file, changed in its text; the rest stays as it is, comments included."""
+"""Changes of one table in the text of a TOML file, which preserve everything else, comments included."""
 
 import json
 import re
@@ -11,8 +11,9 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def put(text: str, section: str, name: str, entry: dict[str, Any]) -> str:
-    """`text` with `entry` as the table `section.name`. Raises ValueError for what is no TOML, or is written so that
-    nothing can be added to it.
+    """Return `text` with `entry` as the table `section.name`.
+
+    Raises ValueError for invalid TOML, or for a notation that prevents the change.
     """
     before = _loads(text)
     expected = {**before, section: {**_table(before, section), name: entry}}
@@ -25,7 +26,7 @@ def put(text: str, section: str, name: str, entry: dict[str, Any]) -> str:
 
 
 def drop(text: str, section: str, name: str) -> str:
-    """`text` without the table; unchanged if it is not there. Raises ValueError."""
+    """Return `text` without the table, or unchanged if it is missing. Raises ValueError."""
     before = _loads(text)
     servers = _table(before, section)
     if name not in servers:
@@ -36,7 +37,7 @@ def drop(text: str, section: str, name: str) -> str:
 
 
 def get(text: str, section: str, name: str) -> Any:
-    """The table that is there, or None. Raises ValueError."""
+    """Return the table, or None. Raises ValueError."""
     return _table(_loads(text), section).get(name)
 
 
@@ -48,7 +49,7 @@ def _loads(text: str) -> dict[str, Any]:
 
 
 def _checked(changed: str, expected: dict[str, Any], may_be_empty: str = "") -> str:
-    """Nobody loses anything by a mistake of ours."""
+    """Check that the changed text has the expected content, so that a bug cannot lose data."""
     try:
         found = _loads(changed)
     except ValueError as problem:
@@ -63,12 +64,12 @@ def _checked(changed: str, expected: dict[str, Any], may_be_empty: str = "") -> 
 def _table(data: dict[str, Any], section: str) -> dict[str, Any]:
     found = data.get(section, {})
     if not isinstance(found, dict):
-        raise ValueError(f'"{section}" is no table')
+        raise ValueError(f'"{section}" is not a table')
     return found
 
 
 def _without(text: str, section: str, name: str) -> str:
-    """Leave out the lines of the table and of those in it, but not the comments before the next one."""
+    """Remove the lines of the table and its subtables, but keep the comments before the next table."""
     kept: list[str] = []
     held: list[str] = []
     ours = False
@@ -113,5 +114,5 @@ def _key(key: str) -> str:
 def _value(value: str | list[str]) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_value, value))}]"
-    # A basic string has the escapes of JSON, and one more character that must be one (TOML 1.0, String).
+    # Basic strings have the escapes of JSON, and one more character to escape (TOML 1.0, String).
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,4 +1,4 @@
-"""Calls one tool from the shell."""
+"""Command that calls one tool from the shell."""
 
 import json
 from argparse import ArgumentParser
@@ -14,10 +14,10 @@ from mcp_django.wiring import aliases, get_server
 
 
 class Command(BaseCommand):
-    """Runs a tool in this process, through the same checks and permissions as a client's call, and prints its result
-    as JSON.
+    """Run a tool in this process and print its result as JSON.
 
-    Questions that the tool asks are put on the terminal. The exit code is 1 when the tool fails.
+    The call passes the same checks and permissions as a client's call. Elicitation uses the terminal. The exit code is
+    1 if the tool fails.
     """
 
     help = 'Call an MCP tool: mcp_call search_airports \'{"query": "Oslo"}\' --user alice'
@@ -26,18 +26,17 @@ class Command(BaseCommand):
         parser.add_argument("tool", help="the tool's name")
         parser.add_argument("arguments", nargs="?", default="{}", help="its arguments, a JSON object (default: {})")
         parser.add_argument("--user", help="username to act as, with this user's permissions")
-        parser.add_argument(
-            "--scope", action="append", dest="scopes", help="hold only this scope; may be given several times"
-        )
+        parser.add_argument("--scope", action="append", dest="scopes", help="grant only this scope; may be repeated")
         parser.add_argument("--server", default="default", choices=aliases(), help="the server's alias")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             arguments = json.loads(options["arguments"])
         except ValueError as problem:
-            raise CommandError(f"The arguments are no JSON: {problem}") from None
+            raise CommandError(f"The arguments are not valid JSON: {problem}") from None
         if not isinstance(arguments, dict):
             raise CommandError("The arguments must be a JSON object")
+
         server = get_server(options["server"])
         caller = Caller(server, acting_as(options["user"], options["scopes"]), ask=self._ask, tell=self._tell)
         try:
@@ -45,17 +44,22 @@ class Command(BaseCommand):
         except MCPError as problem:
             unknown = problem.message.startswith("Unknown tool")
             hidden = unknown and options["tool"] in {tool.name for tool in server.registry.tools}
-            hint = ". It is there, but hidden from this caller; mcp_inspect says what it takes" if hidden else ""
+            hint = (
+                ". The tool exists, but is hidden from this caller; mcp_inspect shows its requirements"
+                if hidden
+                else ""
+            )
             raise CommandError(f"{problem.message} ({problem.code}){hint}") from None
         except KeyboardInterrupt:
             caller.cancel()
             raise CommandError("Stopped", returncode=130) from None
+
         self.stdout.write(json.dumps(_shown(result), indent=2, ensure_ascii=False))
         if result.get("isError"):
             raise SystemExit(1)
 
     def _tell(self, method: str, params: dict[str, Any]) -> None:
-        """Progress and log messages go to stderr; stdout holds the result alone."""
+        """Write progress and log messages to stderr, because stdout contains only the result."""
         if method == "notifications/progress":
             of = f" of {params['total']:g}" if "total" in params else ""
             self._say(f"… {params['progress']:g}{of} {params.get('message', '')}".rstrip())
@@ -63,7 +67,7 @@ class Command(BaseCommand):
             self._say(f"{params['level']}: {params['data']}")
 
     def _say(self, text: str) -> None:
-        self.stderr.write(text, style_func=str)  # as it is: Django would colour it like an error
+        self.stderr.write(text, style_func=str)  # without Django's style for errors
 
     def _ask(self, params: dict[str, Any]) -> dict[str, Any]:
         self._say(params["message"])
@@ -85,7 +89,7 @@ class Command(BaseCommand):
 
 
 def _kind(field: dict[str, Any]) -> str:
-    """What may be typed."""
+    """Describe the accepted input of a field."""
     choices = field.get("enum") or [choice["const"] for choice in field.get("oneOf", ())]
     kind = " | ".join(map(str, choices)) or field.get("format") or field.get("type", "string")
     return f"{kind}; empty for {json.dumps(field['default'])}" if "default" in field else str(kind)
@@ -99,7 +103,7 @@ def _line(text: str) -> str:
     try:
         return input(text).strip()
     except EOFError:
-        raise CommandError("The tool asked a question, and the input ended without an answer") from None
+        raise CommandError("The tool requested input, but stdin ended") from None
 
 
 def _value(typed: str, field: dict[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Deletes what is over: sessions, events, and what was kept so that it does not happen twice."""
+"""Command that deletes ended sessions, old events and expired idempotency keys."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ SLICE = 500
 
 
 class Command(BaseCommand):
-    """Servers end expired sessions by themselves and delete what is over little by little; this does it at once."""
+    """Delete all expired rows at once, which servers otherwise do gradually."""
 
     help = "Delete the MCP sessions that have ended or expired, old events, and other rows that have expired."
 
@@ -21,6 +21,7 @@ class Command(BaseCommand):
         limits = get_settings().limits
         while Session.objects.reap(idle=limits.session_idle, most=SLICE):
             pass
+
         deleted = 0
         while purged := Session.objects.ended().purge(most=SLICE):
             deleted += purged
@@ -29,6 +30,7 @@ class Command(BaseCommand):
             events += purged
         while purged := idempotency.purge(most=SLICE):
             others += purged
+
         said = [_count(deleted, "session"), _count(events, "event"), _count(others, "expired row")]
         self.stdout.write(f"Deleted {said[0]}, {said[1]} and {said[2]}.")
 

@@ -1,4 +1,4 @@
-"""Says how the servers in `MCP["CLIENTS"]` are doing, and uses them from the shell."""
+"""Command that checks the servers in `MCP["CLIENTS"]` and uses them from the shell."""
 
 import argparse
 import json
@@ -26,31 +26,29 @@ RIGHT = {"tools", "connect", "latency"}
 
 
 class Command(BaseCommand):
-    """Connects to all servers at once and lists how they are. Exits with 1 when one cannot be reached."""
+    """Check all servers concurrently and list their state. Exit with 1 if one is unreachable."""
 
     help = "Check the servers that this project uses, list their tools, call one, or log in to a server."
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "--alias", action="append", dest="aliases", help="only this server; may be given several times"
-        )
-        parser.add_argument("--user", help="username in whose name servers are used that users log in to")
+        parser.add_argument("--alias", action="append", dest="aliases", help="only this server; may be repeated")
+        parser.add_argument("--user", help="username for servers with credentials per user")
         parser.add_argument("--json", action="store_true", help="print JSON")
         parser.add_argument("--limit", type=float, default=LIMIT, help="seconds for each server (default: %(default)g)")
         actions = parser.add_subparsers(dest="action", metavar="check | tools | call | login", title="actions")
-        check = actions.add_parser("check", help="check the servers: what is done without an action")
+        check = actions.add_parser("check", help="check the servers (default action)")
         check.add_argument("aliases", nargs="*", metavar="ALIAS", default=argparse.SUPPRESS, help="default: all")
         tools = actions.add_parser("tools", help="list the tools of a server")
         call = actions.add_parser("call", help="call a tool of a server, and print its result as JSON")
-        log_in = actions.add_parser("login", help="allow the use of a server, in a browser (AUTH of the TYPE oauth)")
+        log_in = actions.add_parser("login", help="authorize a server in a browser (AUTH of the TYPE oauth)")
         for one in (tools, call, log_in):
             one.add_argument("alias", metavar="ALIAS")
         call.add_argument("tool", metavar="TOOL")
         call.add_argument("arguments", nargs="?", default="{}", metavar="JSON", help="an object (default: {})")
-        log_in.add_argument("--port", type=int, default=0, help="port of this machine to come back to (default: any)")
-        log_in.add_argument("--no-browser", action="store_true", help="show the address only")
+        log_in.add_argument("--port", type=int, default=0, help="port of this machine for the redirect (default: any)")
+        log_in.add_argument("--no-browser", action="store_true", help="only print the URL")
         for one in (check, tools, call, log_in):
-            one.add_argument("--user", default=argparse.SUPPRESS, help="username in whose name")
+            one.add_argument("--user", default=argparse.SUPPRESS, help="username for servers with credentials per user")
             one.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -74,17 +72,20 @@ class Command(BaseCommand):
         for alias in aliases:
             client_settings(alias)
         found = async_to_sync(check_clients)(aliases, user=user, limit=options["limit"])
+
         if options["json"]:
             self._print([_as_json(one) for one in found])
         elif not found:
-            self.stdout.write('MCP["CLIENTS"] names no servers')
+            self.stdout.write('MCP["CLIENTS"] is empty')
         else:
             self._table([_row(one) for one in found])
             for one in found:
                 if not one.reached:
                     self.stderr.write(f"{one.alias}: {one.error}: {_line(one.error_text)}")
                     if one.url is not None:
-                        self.stderr.write(f"{one.alias}: allow it at {one.url}, or with: mcp_clients login {one.alias}")
+                        self.stderr.write(
+                            f"{one.alias}: authorize it at {one.url}, or with: mcp_clients login {one.alias}"
+                        )
         if not all(one.reached for one in found):
             raise SystemExit(1)
 
@@ -109,6 +110,7 @@ class Command(BaseCommand):
         if options["json"]:
             self._print([_wire(tool) for tool in found.tools])
             return
+
         for tool in found.tools:
             self.stdout.write(self.style.MIGRATE_HEADING(_line(tool.name)))
             if description := _line((tool.description or tool.title or "").strip().partition("\n")[0]):
@@ -122,7 +124,7 @@ class Command(BaseCommand):
         try:
             arguments = json.loads(options["arguments"])
         except ValueError as problem:
-            raise CommandError(f"The arguments are no JSON: {problem}") from None
+            raise CommandError(f"The arguments are not valid JSON: {problem}") from None
         if not isinstance(arguments, dict):
             raise CommandError("The arguments must be a JSON object")
 
@@ -144,7 +146,7 @@ class Command(BaseCommand):
             return async_to_sync(run)()
         except AuthorizationNeeded as needed:
             where = f" at {needed.url}, or" if needed.url else ""
-            raise CommandError(f"{needed} Allow it{where} with: mcp_clients login {alias}") from None
+            raise CommandError(f"{needed} Authorize it{where} with: mcp_clients login {alias}") from None
         except ClientError as problem:
             raise CommandError(f"{type(problem).__name__}: {_line(str(problem))}") from None
         except KeyboardInterrupt:
@@ -159,10 +161,10 @@ class Command(BaseCommand):
             raise CommandError(_line(str(problem))) from None
         except KeyboardInterrupt:
             raise CommandError("Stopped", returncode=130) from None
-        self.stdout.write(self.style.SUCCESS(f"{settings.alias} may be used now"))
+        self.stdout.write(self.style.SUCCESS(f"{settings.alias} is authorized now"))
 
     def _tell(self, progress: float, total: float | None, message: str | None) -> None:
-        """Progress goes to stderr; stdout holds the result alone."""
+        """Write progress to stderr, because stdout contains only the result."""
         of = f" of {total:g}" if total is not None else ""
         self.stderr.write(f"… {progress:g}{of} {_line(message or '')}".rstrip(), style_func=str)
 
@@ -201,5 +203,5 @@ def _wire(value: Any) -> dict[str, Any]:
 
 
 def _line(text: str) -> str:
-    """Another server's text, safe for a terminal, in one line."""
+    """Return another server's text in one line that is safe for a terminal."""
     return " ".join(legible(text).split())

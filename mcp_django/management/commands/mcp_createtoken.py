@@ -1,4 +1,4 @@
-"""Makes a personal access token."""
+"""Command that creates a personal access token."""
 
 from argparse import ArgumentParser
 from datetime import timedelta
@@ -15,33 +15,35 @@ from mcp_django.models.token import DEFAULT_DAYS
 
 
 class Command(BaseCommand):
-    """Writes the token, and nothing else, to stdout: `TOKEN=$(manage.py mcp_createtoken …)`."""
+    """Write only the token to stdout: `TOKEN=$(manage.py mcp_createtoken …)`."""
 
-    help = "Make a personal access token for a user and print it, once, on stdout."
+    help = "Create a personal access token for a user and print it once on stdout."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("username", help="the user in whose name the token acts")
-        parser.add_argument("--name", default="", help="what the token is for")
+        parser.add_argument("username", help="username of the owner of the token")
+        parser.add_argument("--name", default="", help="purpose of the token")
         parser.add_argument(
-            "--scope", action="append", default=[], dest="scopes", metavar="SCOPE", help="may be given several times"
+            "--scope", action="append", default=[], dest="scopes", metavar="SCOPE", help="may be repeated"
         )
-        parser.add_argument("--server", default="", help="alias of the only server it is for (default: all servers)")
+        parser.add_argument("--server", default="", help="alias of the only server to accept it (default: all servers)")
         lasting = parser.add_mutually_exclusive_group()
         lasting.add_argument(
             "--days", type=int, default=DEFAULT_DAYS, help=f"days until it expires (default: {DEFAULT_DAYS})"
         )
-        lasting.add_argument("--never-expires", action="store_true", help="it works until it is revoked")
+        lasting.add_argument("--never-expires", action="store_true", help="valid until it is revoked")
 
     def handle(self, *args: Any, **options: Any) -> None:
         user = active_user(options["username"])
         servers = get_settings().servers
         if options["server"] and options["server"] not in servers:
-            raise CommandError(f"There is no server {options['server']!r}; there are: {', '.join(servers)}.")
+            raise CommandError(f"Unknown server {options['server']!r}; use one of: {', '.join(servers)}.")
+
         expires = None
         if not options["never_expires"]:
             if not 1 <= options["days"] <= 36500:
-                raise CommandError("--days must be 1 or more, up to a hundred years.")
+                raise CommandError("--days must be between 1 and 36500.")
             expires = timezone.now() + timedelta(days=options["days"])
+
         try:
             row, token = PersonalAccessToken.issue(
                 user=user,
@@ -52,6 +54,7 @@ class Command(BaseCommand):
             )
         except ValidationError as problem:
             raise CommandError(" ".join(problem.messages)) from None
+
         until = "never" if expires is None else f"{expires:%Y-%m-%d %H:%M %Z}"
-        self.stderr.write(f"{row} for {user}; expires: {until}. It is not stored: this is the only time it is shown.")
+        self.stderr.write(f"{row} for {user}; expires: {until}. It is not stored and will not be shown again.")
         self.stdout.write(token)

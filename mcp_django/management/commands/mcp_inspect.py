@@ -1,4 +1,4 @@
-"""Lists what a server exposes, to whom, and why."""
+"""Command that lists the primitives of a server and their access rules."""
 
 import json
 from argparse import ArgumentParser
@@ -17,15 +17,13 @@ COLLECTIONS = ("tools", "resources", "templates", "prompts")
 
 
 class Command(BaseCommand):
-    """One line for each primitive: what it takes, where it is declared, and with --user what that user gets."""
+    """Print one line for each primitive: requirements, source, and with --user the user's access."""
 
-    help = "List the tools, resources, templates and prompts of a server, who may use them, and why."
+    help = "List the tools, resources, templates and prompts of a server, with their access rules."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--user", help="say what this user may use (default: only what each primitive takes)")
-        parser.add_argument(
-            "--scope", action="append", dest="scopes", help="hold only this scope; may be given several times"
-        )
+        parser.add_argument("--user", help="show the access of this user (default: only the requirements)")
+        parser.add_argument("--scope", action="append", dest="scopes", help="grant only this scope; may be repeated")
         parser.add_argument("--server", choices=aliases(), help="one server's alias (default: all)")
         parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -33,6 +31,7 @@ class Command(BaseCommand):
         principal = acting_as(options["user"], options["scopes"]) if options["user"] or options["scopes"] else None
         chosen = [options["server"]] if options["server"] else aliases()
         found = {alias: async_to_sync(_inspect)(get_server(alias), principal) for alias in chosen}
+
         if options["json"]:
             self.stdout.write(json.dumps(found, indent=2, ensure_ascii=False, default=str))
             return
@@ -44,7 +43,7 @@ class Command(BaseCommand):
                 self.stdout.write(f"  {row['kind']:<9}{row['key']:<32} {row['takes']}{verdict}")
                 self.stdout.write(f"           {row['source']}")
             if not rows:
-                self.stdout.write("  nothing is registered; write mcp_tools.py in an installed app")
+                self.stdout.write("  no primitives registered; write mcp_tools.py in an installed app")
 
 
 async def _inspect(server: Server, principal: Principal | None) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Tells MCP clients about this project's servers."""
+"""Command that adds this project's servers to the configuration of MCP clients."""
 
 import json
 import os
@@ -24,33 +24,36 @@ FORMATS: dict[str, ModuleType] = {"json": jsonc, "toml": toml_text}
 
 
 class Command(BaseCommand):
-    """Prints what to put where; with `--write` puts it there, and changes nothing else in the file.
+    """Print the configuration; with `--write` add it to the file and preserve everything else.
 
-    A file that cannot be read or changed safely is left as it is (exit code 1). Tokens are written only on demand.
+    A file that cannot be read or changed safely is left unchanged (exit code 1). Tokens are written only on request.
     """
 
-    help = "Print, or write, the configuration with which an MCP client starts or finds this project's server."
+    help = "Print or write the configuration of this project's server for an MCP client."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("client", choices=CLIENTS, help="the client")
-        parser.add_argument("--write", action="store_true", help="put it into the client's file; a backup is kept")
-        parser.add_argument("--remove", action="store_true", help="take it out of the client's file again")
-        parser.add_argument("--file", type=Path, help="another file than the client's usual one")
-        parser.add_argument("--name", help="what the client calls the server (default: the server's own name)")
+        parser.add_argument("--write", action="store_true", help="write it to the client's file, with a backup")
+        parser.add_argument("--remove", action="store_true", help="remove it from the client's file")
+        parser.add_argument("--file", type=Path, help="path of the file (default: the client's usual one)")
+        parser.add_argument("--name", help="name of the server in the client (default: the server's own name)")
         parser.add_argument("--transport", choices=("stdio", "http"), default="stdio", help="default: stdio")
-        parser.add_argument("--url", help="where the server is, for http (default: that of runserver)")
+        parser.add_argument("--url", help="URL of the server, for http (default: that of runserver)")
         parser.add_argument("--server", default="default", choices=aliases(), help="the server's alias")
         parser.add_argument("--user", help="username to act as, for stdio")
-        parser.add_argument("--scope", action="append", dest="scopes", help="hold only this scope, for stdio")
+        parser.add_argument("--scope", action="append", dest="scopes", help="grant only this scope, for stdio")
         parser.add_argument("--module", action="store_true", help="start `python -m mcp_django` instead of manage.py")
         token = parser.add_mutually_exclusive_group()
-        token.add_argument("--token-env", metavar="NAME", help="the client finds a token in this variable")
-        token.add_argument("--with-token", action="store_true", help=f"write the token that is in {TOKEN} now")
+        token.add_argument(
+            "--token-env", metavar="NAME", help="environment variable from which the client reads a token"
+        )
+        token.add_argument("--with-token", action="store_true", help=f"write the token from the variable {TOKEN}")
 
     def handle(self, *args: Any, **options: Any) -> None:
         client, described = CLIENTS[options["client"]], get_settings().servers[options["server"]]
         name = options["name"] or re.sub(r"[^A-Za-z0-9_-]+", "-", described.name).strip("-") or "django"
         path: Path | None = options["file"] or client.path(_directory())
+
         if options["remove"]:
             self._remove(client, name, path)
             return
@@ -58,6 +61,7 @@ class Command(BaseCommand):
             entry = client.entry(self._server(described, options), self._secret(options))
         except Unsupported as problem:
             raise CommandError(str(problem)) from None
+
         if not options["write"]:
             self._show(client, name, entry, path)
             return
@@ -66,15 +70,15 @@ class Command(BaseCommand):
     def _server(self, described: ServerSettings, options: dict[str, Any]) -> Local | Remote:
         if options["transport"] not in described.transports:
             alias, transport = options["server"], options["transport"]
-            raise CommandError(f'MCP["SERVERS"]["{alias}"]["TRANSPORTS"] does not have "{transport}"')
+            raise CommandError(f'MCP["SERVERS"]["{alias}"]["TRANSPORTS"] does not contain "{transport}"')
         if options["transport"] == "http":
             if options["user"] or options["scopes"]:
-                raise CommandError("--user and --scope are for stdio; over HTTP it is the token that says who calls")
+                raise CommandError("--user and --scope require stdio; over HTTP the token identifies the user")
             return Remote(url=options["url"] or f"http://127.0.0.1:8000/{described.path}")
         if options["url"]:
-            raise CommandError("--url is for --transport http")
+            raise CommandError("--url requires --transport http")
         if options["user"] and (options["token_env"] or options["with_token"]):
-            raise CommandError("Name a user or a token, not both")
+            raise CommandError("--user cannot be combined with a token; use one of them")
         return _local(options)
 
     def _secret(self, options: dict[str, Any]) -> Secret | None:
@@ -86,37 +90,37 @@ class Command(BaseCommand):
             return None
         token = os.environ.get(TOKEN, "")
         if not token:
-            raise CommandError(f"--with-token writes the token that is in {TOKEN}, and there is none")
+            raise CommandError(f"--with-token requires a token in the variable {TOKEN}, which is empty")
         return Secret(value=token)
 
     def _show(self, client: Client, name: str, entry: dict[str, Any], path: Path | None) -> None:
         self.stderr.write(f"Put this into {path or 'the file of your client'}, or use --write:", style_func=str)
         self.stdout.write(FORMATS[client.format].put("", client.section, name, entry).rstrip("\n"))
         if client is CLIENTS["claude-code"]:
-            self.stderr.write(f"Or, for yourself alone:\n{_claude_mcp_add(name, entry)}", style_func=str)
+            self.stderr.write(f"Or, only for yourself:\n{_claude_mcp_add(name, entry)}", style_func=str)
 
     def _write(self, client: Client, name: str, entry: dict[str, Any], path: Path | None, *, private: bool) -> None:
         text = FORMATS[client.format]
         file = self._open(client, path)
         try:
             if text.get(file.text, client.section, name) == entry:
-                self.stderr.write(f"{name} is in {file.path} already", style_func=str)
+                self.stderr.write(f"{name} is already in {file.path}", style_func=str)
                 return
             changed = text.put(file.text, client.section, name, entry)
         except ValueError as problem:
             self.stdout.write(text.put("", client.section, name, entry).rstrip("\n"))
-            raise CommandError(f"{file.path} was left as it is: {problem}. Add the above by hand") from None
+            raise CommandError(f"{file.path} was left unchanged: {problem}. Add the above by hand") from None
         self._replace(file, changed, private=private)
         self.stderr.write(f"Wrote {name} to {file.path}. {client.after}".rstrip(), style_func=str)
         if private and file.is_shared():
-            self.stderr.write(f"Others can read the token in {file.path}: the file was there, with its mode")
+            self.stderr.write(f"Other users can read the token in {file.path}: the mode of the existing file allows it")
 
     def _remove(self, client: Client, name: str, path: Path | None) -> None:
         file = self._open(client, path)
         try:
             changed = FORMATS[client.format].drop(file.text, client.section, name)
         except ValueError as problem:
-            raise CommandError(f"{file.path} was left as it is: {problem}. Remove {name} by hand") from None
+            raise CommandError(f"{file.path} was left unchanged: {problem}. Remove {name} by hand") from None
         if changed == file.text:
             self.stderr.write(f"{name} is not in {file.path}", style_func=str)
             return
@@ -125,11 +129,11 @@ class Command(BaseCommand):
 
     def _open(self, client: Client, path: Path | None) -> SafeFile:
         if path is None:
-            raise CommandError(f"Where is the file of {client.title}? Name it with --file")
+            raise CommandError(f"The file of {client.title} is unknown; name it with --file")
         try:
             return SafeFile(path)
         except ValueError:
-            raise CommandError(f"{path} was left as it is: it is no UTF-8") from None
+            raise CommandError(f"{path} was left unchanged: it is not valid UTF-8") from None
         except (OSError, RuntimeError) as problem:
             raise CommandError(f"{path} cannot be read: {problem}") from None
 
@@ -137,13 +141,13 @@ class Command(BaseCommand):
         try:
             backup = file.replace(text, private=private)
         except OSError as problem:
-            raise CommandError(f"{file.path} was left as it is: {problem}") from None
+            raise CommandError(f"{file.path} was left unchanged: {problem}") from None
         if backup is not None:
-            self.stderr.write(f"What was there before is in {backup}", style_func=str)
+            self.stderr.write(f"The previous content is in {backup}", style_func=str)
 
 
 def _manage() -> Path | None:
-    """The manage.py that was called, if one was."""
+    """Return the manage.py that was called, or None."""
     called = Path(sys.argv[0])
     return called.resolve() if called.name == "manage.py" and called.is_file() else None
 
@@ -156,13 +160,15 @@ def _directory() -> Path:
 def _local(options: dict[str, Any]) -> Local:
     manage, settings = _manage(), os.environ.get(SETTINGS, "")
     directory = _directory()
+
     env: dict[str, str] = {}
     if manage is None or options["module"]:
         args = ["-m", "mcp_django", "--settings", settings, "--pythonpath", str(directory)]
     else:
         args = [str(manage), "mcp_stdio"]
         if settings not in manage.read_text(encoding="utf-8", errors="replace"):
-            env[SETTINGS] = settings  # not those that it chooses by itself
+            env[SETTINGS] = settings  # different from the default in manage.py
+
     if options["server"] != "default":
         args += ["--server", options["server"]]
     if options["user"]:

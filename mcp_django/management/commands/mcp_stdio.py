@@ -1,4 +1,4 @@
-"""Serves one client on the standard streams: what MCP clients start as a subprocess."""
+"""Command that serves one client on stdin and stdout, started by MCP clients as a subprocess."""
 
 import asyncio
 import os
@@ -24,34 +24,33 @@ ENDED_WELL = (Ending.GONE, Ending.CLOSING)
 
 
 class Command(BaseCommand):
-    """stdout carries messages of the protocol and nothing else; whatever prints, prints to stderr.
+    """Serve the protocol on stdout; all other output is redirected to stderr.
 
-    The exit code is 0 when the client has closed the streams, 1 when something is wrong, and 128 and the number of the
-    signal when one asked for the end.
+    The exit code is 0 if the client closed the streams, 1 after an error, and 128 plus the signal number after a
+    signal.
     """
 
     help = "Serve an MCP client that has started this process, on stdin and stdout."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--user", help=f"username to act as, with this user's permissions (default: ${USER})")
-        parser.add_argument(
-            "--scope", action="append", dest="scopes", help="hold only this scope; may be given several times"
-        )
+        parser.add_argument("--scope", action="append", dest="scopes", help="grant only this scope; may be repeated")
         parser.add_argument("--server", default="default", choices=aliases(), help="the server's alias")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             streams = take()
         except OSError:
-            raise CommandError("stdin and stdout must be open; MCP clients open them") from None
-        # Whoever the client is: neither tools nor what they start need to know it.
+            raise CommandError("stdin and stdout must be open; start this command from an MCP client") from None
+        # Removed from the environment, so that tools and their subprocesses cannot read the token.
         token = os.environ.pop(TOKEN, "")
         alias = options["server"]
         if "stdio" not in get_settings().servers[alias].transports:
-            raise CommandError(f'MCP["SERVERS"]["{alias}"]["TRANSPORTS"] does not have "stdio"')
+            raise CommandError(f'MCP["SERVERS"]["{alias}"]["TRANSPORTS"] does not contain "stdio"')
         self._look_at_database()
         identify = self._identity(alias, options["user"], options["scopes"], token)
         connections.close_all()
+
         try:
             ended = asyncio.run(self._serve(alias, streams, identify))
         except NotStarted as problem:
@@ -62,17 +61,20 @@ class Command(BaseCommand):
             raise CommandError(f"The connection was closed: {ended.value}")
 
     def _look_at_database(self) -> None:
-        """Say at once what every call would fail with; there may be those that do without."""
+        """Report an unusable database at the start.
+
+        The server runs anyway, because some calls may not need it.
+        """
         try:
             Session.objects.exists()
         except Error as problem:
-            self.stderr.write(f"The database cannot be used (is it up, and migrated?): {problem}".rstrip())
+            self.stderr.write(f"The database cannot be used; check that it runs and is migrated: {problem}".rstrip())
 
     def _identity(self, alias: str, user: str | None, scopes: list[str] | None, token: str) -> Identify:
-        """Finds out who the client is, once there is a loop."""
+        """Return a function that identifies the client, to be called in the event loop."""
         if user is None and token:
             if scopes:
-                raise CommandError(f"--scope is for --user; the token in {TOKEN} has scopes of its own")
+                raise CommandError(f"--scope requires --user; the token in {TOKEN} has its own scopes")
             return partial(with_token, alias, token)
         try:
             identity = as_user(alias, user or os.environ.get(USER) or None, scopes)
