@@ -265,6 +265,7 @@ class Bridge:
                 logger.warning("Duplicate tool name on bridge server %r: %r; using the first", server.alias, name)
                 continue
             found[name] = tool
+
         self.errors.pop(server.alias, None)
         server.tools = found
         for handler in list(self._told.values()):

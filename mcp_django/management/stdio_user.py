@@ -75,6 +75,7 @@ class _Active:
             user: Any = await get_user_model()._default_manager.filter(pk=before.user.pk).afirst()
         except Error:
             raise AuthError("unavailable", "The user is temporarily unavailable") from None
+
         if user is None or not user.is_active:
             raise AuthError("invalid_token", INVALID)
         return Principal(

@@ -48,6 +48,7 @@ def authenticator(server: str) -> Authenticator:
     development = not names and conf.debug()
     # Without `AUTH`, development serves local clients and bearers of tokens.
     wanted = ("token",) if development else tuple(name for name in names if name not in ("none", "session"))
+
     return Authenticator(
         server,
         executor=executor(),

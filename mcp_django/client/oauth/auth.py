@@ -129,9 +129,9 @@ class TokenAuth(httpx2.Auth):
         _show(request, grant.access_token)
         response = yield request
         challenge = Challenge.of(response)
-
         if challenge is None:
             return
+
         if not challenge.insufficient:
             grant = await self._renewed(grant, challenge)
             _show(request, grant.access_token)
@@ -194,6 +194,7 @@ class TokenAuth(httpx2.Auth):
             if await in_thread(self.row.claim, self._generation):
                 return await self._claimed(grant, challenge)
             await asyncio.sleep(LOOK)
+
         raise ClientConnectionError(f"Another process has been renewing the token for {self.row.alias} for too long")
 
     @property
@@ -223,6 +224,7 @@ class TokenAuth(httpx2.Auth):
             ):
                 return grant  # valid for a while longer
             raise
+
         if not await self._written(new, generation):
             # The owner disconnected or reconnected in the meantime, so the new tokens are unused.
             await token_endpoint.revoke(new, self._outgoing, self._url, self._settings.auth)

@@ -58,6 +58,7 @@ def open_sealed(text: str, binding: Sequence[str], *, purpose: str) -> Opened:
         raw = base64.b64decode(text.encode("ascii"), altchars=b"-_", validate=True)
     except (UnicodeEncodeError, binascii.Error):
         raise Unreadable from None
+
     start = len(VERSION) + ID
     head, salt, nonce = raw[:start], raw[start : start + SALT], raw[start + SALT : start + SALT + NONCE]
     for number, (name, key) in enumerate(_keys(purpose)):

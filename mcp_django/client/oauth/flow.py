@@ -274,6 +274,7 @@ def _recall(settings: ClientSettings, person: Any, browser: str, state: str) -> 
     # Only the process that deletes the row may use it, so a flow is finished only once.
     if row is None or not browser or not rows.delete()[0]:
         raise AuthorizationFailed("No authorization with this state is open in this browser; try again")
+
     try:
         found = json.loads(open_sealed(row.sealed, _binding(settings, person, hashed), purpose=FLOW).data)
         return Pending(**found["pending"]), found["back"]

@@ -103,6 +103,7 @@ async def read_token(response: httpx2.Response) -> OAuthToken:
         raise AuthorizationFailed(
             f"The authorization server refused to issue a token ({error or response.status_code})"
         )
+
     try:
         token = await handle_token_response_scopes(response)
     except OAuthFlowError:
@@ -123,6 +124,7 @@ def grant_of(context: OAuthContext, token: OAuthToken, *, scope: str | None) -> 
     revocation = metadata.revocation_endpoint if metadata is not None else None
     client = context.client_info
     kept = {"client_id", "client_secret", "token_endpoint_auth_method", "redirect_uris"}
+
     return Grant(
         issuer=issuer_of(context),
         access_token=token.access_token,

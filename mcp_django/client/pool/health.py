@@ -212,6 +212,7 @@ class Reports:
     async def _write(self) -> None:
         aliases, self._changed = self._changed, set()
         rows = [(alias, BOARD.get(alias).row()) for alias in sorted(aliases)]
+
         try:
             if self._apart:
                 await asyncio.get_running_loop().run_in_executor(_WRITER.threads, _write_apart, rows)
@@ -220,6 +221,7 @@ class Reports:
         except Exception as problem:
             # Without a table or database, or with a lock, clients still work; the admin shows the last state.
             logger.debug("Writing the health of servers failed: %s", type(problem).__name__)
+
         busy = [alias for alias, row in rows if row["connections"]]
         if busy and self._timer is None:
             self._changed.update(busy)

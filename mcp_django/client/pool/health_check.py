@@ -63,6 +63,7 @@ async def check_client(alias: str, *, user: Any = None, limit: float = LIMIT) ->
             error_text=described(error, settings),
             url=error.url if isinstance(error, AuthorizationNeeded) else None,
         )
+
     BOARD.checked(alias, protocol_version=found.protocol_version, server=found.server, tools=len(found.tools))
     return found
 

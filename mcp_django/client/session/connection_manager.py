@@ -219,6 +219,7 @@ class Keeper:
             self._attempt = None
             if self.current is connection:
                 self.watcher.disconnected()
+
         return failure
 
     async def _reached(self, connection: Connection, group: anyio.abc.TaskGroup) -> None:

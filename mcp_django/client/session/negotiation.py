@@ -37,6 +37,7 @@ async def _probe(session: ClientSession) -> None:
         pass  # invalid response, or only revisions of the other era
     else:
         return
+
     try:
         await session.initialize()
     except MCPError as error:

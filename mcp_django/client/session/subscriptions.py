@@ -65,6 +65,7 @@ class Listening:
     async def keep(self, group: anyio.abc.TaskGroup) -> None:
         """Keep the stream open and up to date, until cancelled."""
         gap = False
+
         try:
             while True:
                 self._changed.clear()

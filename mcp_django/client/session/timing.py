@@ -74,6 +74,7 @@ class Deadlines:
                 if (when := clock.when()) is not None and not clock.expired():
                     self._running[clock] = when - now
                     clock.reschedule(None)
+
         try:
             yield
         finally:

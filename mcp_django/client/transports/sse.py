@@ -94,6 +94,7 @@ class _Connection:
         except ClientConnectionError as ended:  # raised by `auth`, for example if a person is needed
             self._end(ended)
             raise
+
         call = message.message
         if said is None or not isinstance(call, JSONRPCRequest):
             return

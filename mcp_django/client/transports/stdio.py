@@ -88,6 +88,7 @@ async def _started(target: Stdio) -> Child:
     except (OSError, ValueError) as problem:
         said = problem.strerror if isinstance(problem, OSError) else str(problem)
         raise ServerEnded(f"{name} was not started: {said}") from None
+
     return child
 
 

@@ -159,6 +159,7 @@ async def _opened(target: WebSocket) -> ClientConnection:
         raise SocketClosed("The proxy (see HTTPS_PROXY) refused the connection") from None
     except (OSError, WebSocketException, EOFError) as problem:
         raise SocketClosed(f"The server could not be reached: {_kind(problem)}") from None
+
     if connection.subprotocol != target.subprotocol:
         await connection.close(1002)
         raise SocketClosed(f"The server did not select the subprotocol {target.subprotocol!r}")

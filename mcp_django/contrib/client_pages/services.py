@@ -69,6 +69,7 @@ def _service(settings: ClientSettings, rows: list[ClientToken]) -> Service:
     row = next((row for row in mine if row.server == settings.place), None)
     if row is None:
         return Service(alias=settings.alias, host=host, for_all=not settings.per_user)
+
     return Service(
         alias=settings.alias,
         host=host,

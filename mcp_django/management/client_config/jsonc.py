@@ -183,6 +183,7 @@ class _Parser:
         if char == '"':
             data, end = self._string(place)
             return Value(data, place, end)
+
         match = _ATOM.match(self._text, place)
         if match is None:
             self.fail(place, "a value is missing")

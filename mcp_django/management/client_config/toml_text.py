@@ -73,6 +73,7 @@ def _without(text: str, section: str, name: str) -> str:
     kept: list[str] = []
     held: list[str] = []
     ours = False
+
     for line in text.splitlines(keepends=True):
         if _HEADER.match(line):
             now = _is_of(line, section, name)

@@ -76,6 +76,7 @@ class Command(BaseCommand):
             return {"action": _consent("Opened? [y/N] ")}
         if not params["requestedSchema"]["properties"]:
             return {"action": _consent("Agreed? [y/N] ")}
+
         content: dict[str, Any] = {}
         for name, field in params["requestedSchema"]["properties"].items():
             typed = _line(f"{field.get('title', name)} ({_kind(field)}; ! to decline): ")

@@ -35,6 +35,7 @@ class Command(BaseCommand):
         parser.add_argument("--user", help="username for servers with credentials per user")
         parser.add_argument("--json", action="store_true", help="print JSON")
         parser.add_argument("--limit", type=float, default=LIMIT, help="seconds for each server (default: %(default)g)")
+
         actions = parser.add_subparsers(dest="action", metavar="check | tools | call | login", title="actions")
         check = actions.add_parser("check", help="check the servers (default action)")
         check.add_argument("aliases", nargs="*", metavar="ALIAS", default=argparse.SUPPRESS, help="default: all")

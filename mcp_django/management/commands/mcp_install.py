@@ -43,6 +43,7 @@ class Command(BaseCommand):
         parser.add_argument("--user", help="username to act as, for stdio")
         parser.add_argument("--scope", action="append", dest="scopes", help="grant only this scope, for stdio")
         parser.add_argument("--module", action="store_true", help="start `python -m mcp_django` instead of manage.py")
+
         token = parser.add_mutually_exclusive_group()
         token.add_argument(
             "--token-env", metavar="NAME", help="environment variable from which the client reads a token"
