@@ -121,7 +121,7 @@ class BlockingClient:
 
     @property
     def is_needed(self) -> bool:
-        """Return True if calls wait for the connection, or handlers for changes are registered."""
+        """Return True if calls wait for it, or handlers for changes are registered."""
         return self.client.is_needed
 
     @property

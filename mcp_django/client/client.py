@@ -119,19 +119,19 @@ class Client(Operations):
     def streamable_http(
         cls, url: str, *, headers: Mapping[str, str] | None = None, auth: httpx2.Auth | None = None, **options: Any
     ) -> Self:
-        """Create a client of `StreamableHTTP(url, headers=headers, auth=auth)` with the given client options."""
+        """Create a client of a `StreamableHTTP` target with the given client options."""
         return cls(StreamableHTTP(url, headers=headers or {}, auth=auth), **options)
 
     @classmethod
     def sse(
         cls, url: str, *, headers: Mapping[str, str] | None = None, auth: httpx2.Auth | None = None, **options: Any
     ) -> Self:
-        """Create a client of `SSE(url, headers=headers, auth=auth)` with the given client options."""
+        """Create a client of an `SSE` target with the given client options."""
         return cls(SSE(url, headers=headers or {}, auth=auth), **options)
 
     @classmethod
     def websocket(cls, url: str, *, headers: Mapping[str, str] | None = None, **options: Any) -> Self:
-        """Create a client of `WebSocket(url, headers=headers)` with the given client options."""
+        """Create a client of a `WebSocket` target with the given client options."""
         return cls(WebSocket(url, headers=headers or {}), **options)
 
     @classmethod
@@ -143,5 +143,5 @@ class Client(Operations):
         cwd: str | Path | None = None,
         **options: Any,
     ) -> Self:
-        """Create a client of `Stdio(command, args, env=env, cwd=cwd)` with the given client options."""
+        """Create a client of a `Stdio` target with the given client options."""
         return cls(Stdio(command, args, env=env or {}, cwd=cwd), **options)

@@ -1,4 +1,4 @@
-"""Transport of local errors through the SDK, which only returns JSON-RPC responses to callers.
+"""Transport of local errors through the SDK in JSON-RPC responses.
 
 A call that could not be sent, for example without a credential, is answered with a JSON-RPC error in the server's
 place. The error carries an unguessable key, and the caller uses it to retrieve the original exception. The connection

@@ -44,11 +44,14 @@ class ClientConnectionError(ClientError):
 
 
 class HandshakeError(ClientConnectionError):
-    """The server refused the connection, or supports none of this client's protocol revisions."""
+    """The server refused, or supports none of this client's protocol revisions."""
 
 
 class AuthorizationNeeded(ClientConnectionError):
-    """A person must authorize the server first: `url` is the page for it, `alias` the client's alias."""
+    """A person must authorize the server first.
+
+    `url` is the page for it, `alias` the client's alias.
+    """
 
     def __init__(self, message: str = "", alias: str | None = None, url: str | None = None) -> None:
         super().__init__(message or "This server has not been authorized yet.", alias, url)
@@ -63,7 +66,7 @@ class CallTimeout(ClientError):
 
 
 class CallError(ClientError):
-    """An error response of the server: `code`, truncated `message`, and optional `data`."""
+    """An error response: `code`, truncated `message`, and optional `data`."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(code, message, data)
@@ -89,6 +92,6 @@ class InvalidAnswer(CallError):
 
 
 def legible(text: str) -> str:
-    """Return another server's text truncated, with control characters replaced by spaces."""
+    """Return another server's text, truncated and without control characters."""
     cut = text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
     return "".join(character if character.isprintable() or character == "\n" else " " for character in cut)

@@ -22,13 +22,16 @@ from mcp_django.client.options import Options
 
 LOST = ("Connection closed", "SSE stream")
 TERMINATED = "Session terminated"
-"""Messages of the SDK's local errors; over HTTP they look like errors of the server."""
+"""Messages of the SDK's local errors.
+
+Over HTTP they look like errors of the server.
+"""
 INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND = types.INVALID_PARAMS, types.INVALID_REQUEST, types.METHOD_NOT_FOUND
 HEADER_MISMATCH = types.HEADER_MISMATCH
 
 
 def is_lost(error: MCPError) -> bool:
-    """Return True if the connection or the response stream ended before the server responded."""
+    """Return True if the connection or stream ended before the server responded."""
     return error.code == types.CONNECTION_CLOSED and error.message.startswith(LOST)
 
 
@@ -38,7 +41,7 @@ def is_closed(error: MCPError) -> bool:
 
 
 def is_terminated(error: MCPError) -> bool:
-    """Return True if the server no longer has the session, so that a new one is required."""
+    """Return True if the server no longer has the session."""
     return error.code == INVALID_REQUEST and error.message == TERMINATED
 
 
@@ -48,12 +51,12 @@ def lost(options: Options) -> ClientConnectionError:
 
 
 def of_silence(error: MCPError, options: Options) -> ClientConnectionError:
-    """Build the error for a call without a response on a connection that is still open."""
+    """Build the error for a call without a response on an open connection."""
     return ClientConnectionError(f"{options.name} did not respond: {_line(error)}")
 
 
 def of_answer(error: MCPError) -> ClientError:
-    """Return the local error carried by a response, or a `CallError` with the server's error."""
+    """Return the local error carried by a response, or the server's error."""
     return carried(error) or CallError(error.code, error.message, error.data)
 
 
@@ -101,7 +104,10 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def _kind(error: BaseException) -> str:
-    """Return the class of an exception and the system's text for its errno, but never its own text."""
+    """Return the class of an exception and the system's text for its errno.
+
+    The exception's own text is never included.
+    """
     inner: BaseException | None = error
     for _ in range(8):
         if inner is None:

@@ -1,4 +1,6 @@
-"""Bridge to several servers: one tool list with names `alias__tool`, and routing of calls by name.
+"""Bridge to several servers: one list of tools, and calls routed by name.
+
+The tools are named `alias__tool`.
 
 A failing server does not affect the others. Its error is stored in `errors`, and the connection is retried until it
 succeeds.
@@ -32,7 +34,7 @@ logger = logging.getLogger("mcp_django.client")
 Filter = Callable[[types.Tool], bool] | Iterable[str]
 """Tools to include: a predicate on a tool, or names with `*` as a wildcard."""
 OnTools = Callable[[str, list[types.Tool], Client], Awaitable[None] | None]
-"""Callback with the alias of a server, its tools as named in the bridge, and its client."""
+"""Callback with the alias of a server, its tools in the bridge, and its client."""
 T = TypeVar("T")
 
 
@@ -134,7 +136,10 @@ class Bridge:
         return list(self._servers)
 
     def client(self, alias: str) -> Client:
-        """Return the client of a server, connected or not. Raises KeyError for an unknown alias."""
+        """Return the client of a server, connected or not.
+
+        Raises KeyError for an unknown alias.
+        """
         return self._client(self._servers[alias])
 
     async def connect_all(self) -> dict[str, Exception]:
@@ -168,7 +173,7 @@ class Bridge:
         await asyncio.gather(*tasks, *(_close(server) for server in owned), return_exceptions=True)
 
     def on_registry(self, handler: OnTools) -> Unsubscribe:
-        """Register a callback for the tools of a server, called on connection and after each change.
+        """Register a callback for connected servers and changed tool lists.
 
         The callback receives the server's alias, its tools and its client. It is not called for the current tools.
         Returns a function that removes the callback.
@@ -186,7 +191,10 @@ class Bridge:
         return [name for server in self._servers.values() for name in server.tools]
 
     def tool_schemas(self) -> list[dict[str, Any]]:
-        """Return all tools as dicts of `name`, `description` and `input_schema`, ready for the APIs of models."""
+        """Return all tools as dicts of `name`, `description` and `input_schema`.
+
+        This is the content that APIs of models expect; only the spelling of keys differs.
+        """
         return [
             {"name": name, "description": tool.description or tool.title or "", "input_schema": dict(tool.input_schema)}
             for server in self._servers.values()
@@ -202,7 +210,9 @@ class Bridge:
         on_progress: ProgressHandler | None = None,
         meta: Mapping[str, Any] | None = None,
     ) -> types.CallToolResult:
-        """Call a tool by its name in the bridge. Other parameters are those of `Client.call_tool`.
+        """Call a tool by its name in the bridge.
+
+        Other parameters are those of `Client.call_tool`.
 
         Raises:
             ToolNotFound: The tool is unknown or filtered out.
@@ -239,7 +249,10 @@ class Bridge:
         return server.client
 
     async def _attempt(self, server: _Server) -> None:
-        """Connect to a server and list its tools; on failure store the error and schedule a retry."""
+        """Connect to a server and list its tools.
+
+        On failure store the error and schedule a retry.
+        """
         try:
             client = self._client(server)
             server.owned = server.owned or not (client.is_connected or is_kept(client))
@@ -312,7 +325,9 @@ class Bridge:
 
 
 class BlockingBridge:
-    """A bridge for code without an event loop; it runs on the loop of the blocking clients.
+    """A bridge for code without an event loop.
+
+    It runs on the loop of the blocking clients.
 
     with Bridge.from_settings(["weather"]).blocking() as bridge:
         bridge.call("weather__forecast", {"city": "Zürich"})
@@ -367,7 +382,10 @@ class BlockingBridge:
         return self._run(self._bridge.call(name, arguments, timeout=timeout))
 
     def on_registry(self, handler: OnTools) -> Unsubscribe:
-        """Register a callback like `Bridge.on_registry`; it is called on the loop of the blocking clients."""
+        """Register a callback like `Bridge.on_registry`.
+
+        It is called on the loop of the blocking clients.
+        """
         return self._bridge.on_registry(handler)
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:

@@ -13,7 +13,7 @@ STREAMS = tuple[Any, Any]
 
 
 class Openable(Protocol):
-    """A server's address that can be connected to: a target, or its replacement in a test."""
+    """Address of a server: a target, or its replacement in a test."""
 
     def open(self) -> AbstractAsyncContextManager[STREAMS]:
         """Open a new connection: the SDK's read stream and write stream of messages.

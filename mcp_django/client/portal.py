@@ -1,4 +1,4 @@
-"""Background event loop for blocking callers: one thread per process, started at first use.
+"""Background event loop for blocking callers, in one thread per process.
 
 A forked process starts its own loop. Connected clients are closed at the end of the process.
 """

@@ -14,7 +14,10 @@ DIGITS: Final = 8
 
 
 def check_alias(alias: str) -> str:
-    """Return a valid alias. Raises ValueError for an alias that cannot precede the separator."""
+    """Return a valid alias.
+
+    Raises ValueError for an alias that cannot precede the separator.
+    """
     if not re.fullmatch(CLIENT_ALIAS, alias):
         raise ValueError(
             f"{alias!r} is an invalid alias: lowercase letters, digits, '-' and single '_', a letter first, 32 at most"
@@ -23,7 +26,9 @@ def check_alias(alias: str) -> str:
 
 
 def joined(alias: str, tool: str) -> str:
-    """Return the combined name of a server's tool: letters, digits, "_" and "-", 64 at most.
+    """Return the combined name of a server's tool.
+
+    It consists of at most 64 letters, digits, "_" and "-".
 
     Other characters are replaced by "_", and long names are truncated. A changed name ends in "_" and 8 digits of a
     digest of the full name, so that it is unique and stable.
@@ -37,7 +42,9 @@ def joined(alias: str, tool: str) -> str:
 
 
 def alias_of(name: str) -> str | None:
-    """Return the alias before the first separator of a name; None without a valid alias.
+    """Return the alias before the first separator of a name.
+
+    Returns None without a valid alias.
 
     The server's own tool name may contain separators and may start with "_".
     """

@@ -29,7 +29,7 @@ Identity = tuple[ports.Principal, Credential | None]
 
 
 def as_user(alias: str, username: str | None, scopes: Iterable[str] | None) -> Identity:
-    """Return the principal of a user, with a credential that detects a later deactivation.
+    """Return the principal of a user, and a credential to detect deactivation.
 
     The local principal has no such credential. Raises CommandError, also for an inactive user.
     """
@@ -44,7 +44,10 @@ def as_user(alias: str, username: str | None, scopes: Iterable[str] | None) -> I
 
 
 async def with_token(alias: str, token: str) -> Identity:
-    """Return the principal of `token`, authenticated as over HTTP. Raises CommandError."""
+    """Return the principal of `token`, authenticated as over HTTP.
+
+    Raises CommandError.
+    """
     if get_settings().auth == ("none",):
         raise CommandError('MCP["AUTH"] is "none", so tokens are not accepted; name a user, or add "token"')
     try:

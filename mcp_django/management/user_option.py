@@ -11,7 +11,7 @@ from mcp_django.conf import get_settings
 
 
 def acting_as(username: str | None, scopes: Iterable[str] | None) -> Principal:
-    """Return the principal of a user, with `scopes` (None: all scopes) and the user's permissions.
+    """Return the principal of a user with the given scopes; None grants all.
 
     Without a username this is the local principal, which may do everything and acts as `MCP["LOCAL_USER"]`. Raises
     CommandError for an unknown user, and for scopes without a user, because the local principal has all scopes.
@@ -28,7 +28,10 @@ def acting_as(username: str | None, scopes: Iterable[str] | None) -> Principal:
 
 
 def active_user(username: str) -> Any:
-    """Return the user for a new credential. Raises CommandError for an unknown or inactive user."""
+    """Return the user for a new credential.
+
+    Raises CommandError for an unknown or inactive user.
+    """
     user = _user(username)
     if not user.is_active:
         raise CommandError(f"The user {username!r} is not active; a token would be refused")

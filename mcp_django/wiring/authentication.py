@@ -38,7 +38,10 @@ VERIFIERS: Final[Mapping[str, str]] = MappingProxyType(
         "external": "mcp_django.wiring.external.verifiers",
     }
 )
-"""Factories of the verifiers named in `MCP["AUTH"]`; each returns one verifier or a list."""
+"""Factories of the verifiers named in `MCP["AUTH"]`.
+
+Each returns one verifier or a list.
+"""
 
 
 def authenticator(server: str) -> Authenticator:
@@ -67,7 +70,7 @@ def authenticator(server: str) -> Authenticator:
 
 
 def authenticator_of(resource: ProtectedResource) -> Authenticator:
-    """Create an authenticator for another API of the project, with tokens issued for `resource`."""
+    """Create an authenticator for another API, with tokens for `resource`."""
     wanted = [name for name in conf.auth_names() if name not in ("none", "session")]
     return Authenticator(
         resource.server,

@@ -1,4 +1,4 @@
-"""Authorization of each server: its policy, and the scope filter for verified principals."""
+"""Authorization of each server: policy and scope filter."""
 
 import functools
 from collections.abc import Awaitable, Callable
@@ -21,7 +21,10 @@ def policy(alias: str) -> Policy:
 
 
 def narrow(alias: str) -> Callable[..., Awaitable[Principal]]:
-    """Create the scope filter of a server from `SCOPE_IMPLIES`, its `AUTHORIZER` and scope grants."""
+    """Create the scope filter of a server.
+
+    It applies `SCOPE_IMPLIES`, the server's `AUTHORIZER`, and scope grants.
+    """
     settings = conf.get_settings()
     path = settings.servers.get(alias, _PLAIN).authorizer
     authorize: Any = None if path is None else import_string(path)

@@ -24,7 +24,10 @@ GetServer = Callable[[str], Server]
 
 
 def mounts(alias: str, described: ServerSettings, get_server: GetServer) -> Sequence[Mount]:
-    """Create the mounts of a server. Raises ImproperlyConfigured with the setting of an invalid mount."""
+    """Create the mounts of a server.
+
+    Raises ImproperlyConfigured with the setting of an invalid mount.
+    """
     found = []
     for prefix, settings in described.mounts.items():
         where = f'MCP["SERVERS"]["{alias}"]["MOUNTS"]["{prefix}"]'
@@ -38,7 +41,10 @@ def mounts(alias: str, described: ServerSettings, get_server: GetServer) -> Sequ
 
 
 def proxies(alias: str, described: ServerSettings) -> Sequence[Provider]:
-    """Create the proxies of a server. Raises ImproperlyConfigured with the setting of an invalid proxy."""
+    """Create the proxies of a server.
+
+    Raises ImproperlyConfigured with the setting of an invalid proxy.
+    """
     found = []
     for name, settings in described.proxies.items():
         try:

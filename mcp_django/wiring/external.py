@@ -1,4 +1,7 @@
-"""Verifier for the identity providers of `MCP["ISSUERS"]`, for "external" in `MCP["AUTH"]`."""
+"""Verifier for the identity providers of `MCP["ISSUERS"]`.
+
+`MCP["AUTH"]` refers to it as "external".
+"""
 
 import functools
 from collections.abc import Sequence
@@ -17,7 +20,10 @@ NEEDED: Final = ("httpx", "jwcrypto")
 
 
 def verifiers() -> Sequence[Verifier]:
-    """Return the verifier of all issuers, shared by all servers to share its caches. Raises ImportError."""
+    """Return the verifier of all issuers, shared by all servers to share its caches.
+
+    Raises ImportError.
+    """
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
         raise ImportError(f"{' and '.join(missing)} must be installed: pip install 'mcp-django-channels[external]'")

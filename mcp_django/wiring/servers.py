@@ -1,4 +1,7 @@
-"""Servers of `MCP["SERVERS"]`, created at first use and recreated after a change of settings."""
+"""Servers of `MCP["SERVERS"]`, created at first use.
+
+A change of settings recreates them.
+"""
 
 import contextlib
 import difflib
@@ -121,7 +124,10 @@ def _make_server(alias: str) -> Server:
 
 @contextlib.contextmanager
 def _made(alias: str) -> Iterator[None]:
-    """Detect cycles of mounts. Raises ImproperlyConfigured for a server that is mounted in itself."""
+    """Detect cycles of mounts.
+
+    Raises ImproperlyConfigured for a server that is mounted in itself.
+    """
     before: tuple[str, ...] = getattr(_making, "aliases", ())
     if alias in before:
         way = " → ".join((*before[before.index(alias) :], alias))
@@ -138,7 +144,7 @@ _making = threading.local()
 
 
 def _providers(alias: str, described: ServerSettings) -> list[Provider]:
-    """Create the generic model tools, if configured, and the providers of the settings."""
+    """Create the providers: generic model tools, and those of the settings."""
     generic: list[Provider] = [GenericTools(registry_for(alias))] if conf.orm_style() == "generic" else []
     return [*generic, *map(_provider, described.providers)]
 
@@ -172,7 +178,10 @@ def _make_ports(alias: str) -> Ports:
 
 
 def _required_scopes(alias: str, connection: Connection) -> Sequence[str]:
-    """Return the scopes that a server requires of a caller, or none if they cannot be computed."""
+    """Return the scopes that a server requires of a caller.
+
+    The result is empty if they cannot be computed.
+    """
     request = AuthRequest(connection.headers or Headers(), kwargs=connection.kwargs)
     try:
         return resources().of(alias, request).scopes
@@ -184,7 +193,7 @@ def _required_scopes(alias: str, connection: Connection) -> Sequence[str]:
 
 
 def negotiates_language() -> bool:
-    """Return True if the project selects the language by the client's headers (LocaleMiddleware)."""
+    """Return True if the project uses LocaleMiddleware to select the language."""
     if not conf.uses_i18n():
         return False
     return any(isinstance(found, type) and issubclass(found, LocaleMiddleware) for _, found in middleware())

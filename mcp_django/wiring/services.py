@@ -1,4 +1,4 @@
-"""Services of a process shared by all servers: threads, event log, streams, and shutdown."""
+"""Services shared by all servers: threads, event log, streams, and shutdown."""
 
 import asyncio
 import functools
@@ -133,7 +133,7 @@ def event_ids() -> EventIds:
 
 @functools.cache
 def listens() -> Listens:
-    """Return the limiter of open streams that are not calls, for all servers of this process."""
+    """Return the limiter of open streams other than calls, for all servers."""
     limits = conf.get_settings().limits
     return Listens(limits.listens, limits.listens_per_owner)
 

@@ -37,7 +37,9 @@ PAUSES: Final = (0.1, 0.5, 2.0)
 
 
 def auth_for(settings: ClientSettings, user: Any = None, *, outgoing: Outgoing | None = None) -> httpx2.Auth | None:
-    """Return the authentication for requests to the server of `settings`; None without AUTH.
+    """Return the authentication for requests to the server of `settings`.
+
+    Returns None without AUTH.
 
     `user` owns the credential where AUTH is per user, and is ignored otherwise. The result belongs to one event loop.
     Raises AuthorizationNeeded if a required user is missing. The flow of the result raises AuthorizationNeeded if a
@@ -55,7 +57,10 @@ def auth_for(settings: ClientSettings, user: Any = None, *, outgoing: Outgoing |
 
 
 def connect_path(settings: ClientSettings) -> str | None:
-    """Return the path of the page to authorize a server; None if the site does not include these pages."""
+    """Return the path of the page to authorize a server.
+
+    Returns None if the site does not include these pages.
+    """
     if settings.auth is None or settings.auth.type != "oauth":
         return None
     try:
@@ -233,7 +238,10 @@ class TokenAuth(httpx2.Auth):
         return new
 
     async def _written(self, new: Grant, generation: int) -> bool:
-        """Store new tokens, retrying on a busy database, because the old ones are already invalid."""
+        """Store new tokens, with retries on a busy database.
+
+        The old tokens are already invalid.
+        """
         for pause in PAUSES:
             try:
                 return await in_thread(self.row.write, new, after=generation)

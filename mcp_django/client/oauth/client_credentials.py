@@ -1,4 +1,4 @@
-"""Tokens of the project itself (client credentials), by the extensions of the official SDK."""
+"""Tokens of the project itself (client credentials), by the official SDK."""
 
 from typing import Any
 

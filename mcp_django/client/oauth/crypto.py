@@ -1,4 +1,4 @@
-"""Encryption of other servers' secrets: AES-256-GCM with keys derived from SECRET_KEY.
+"""Encryption of other servers' secrets: AES-256-GCM, keyed by SECRET_KEY.
 
 The associated data binds a sealed text to its owner and server. It is not part of the text, but recomputed from the
 row, so a text copied into another row cannot be opened. The first secret encrypts, and all of them decrypt, which
@@ -38,11 +38,14 @@ class Opened(NamedTuple):
 
     data: bytes
     stale: bool
-    """True if a fallback of SECRET_KEY opened the text, so that it should be sealed again."""
+    """True if a fallback of SECRET_KEY opened the text; it should be sealed again."""
 
 
 def seal(data: bytes, binding: Sequence[str], *, purpose: str) -> str:
-    """Encrypt `data`; only `unseal` with the same `binding` and `purpose` can decrypt it."""
+    """Encrypt `data`.
+
+    Only `unseal` with the same `binding` and `purpose` can decrypt it.
+    """
     name, key = _keys(purpose)[0]
     salt, nonce = os.urandom(SALT), os.urandom(NONCE)
     head = VERSION + name
@@ -78,7 +81,10 @@ def digest(*parts: str) -> str:
 
 
 def _keys(purpose: str) -> list[tuple[bytes, bytes]]:
-    """Return id and key for each secret, the encrypting one first. An id reveals nothing about its key."""
+    """Return id and key for each secret, the encrypting one first.
+
+    An id reveals nothing about its key.
+    """
     secrets = conf.secret_keys()
     if not all(secrets[:1]):
         raise Unreadable("SECRET_KEY is empty")

@@ -1,4 +1,4 @@
-"""Discovery of a server's authorization server, and client registration there, by the official SDK.
+"""Discovery of authorization servers and registration, by the official SDK.
 
 The SDK's provider fetches metadata (RFC 9728, RFC 8414), and compares issuers and resources. It registers, or uses a
 given client id, or the URL of a metadata document. `drive_provider` sends its requests through `OAuthHTTPClient`. It
@@ -115,7 +115,9 @@ async def discover(
     known: OAuthClientInformationFull | None,
     native: bool = False,
 ) -> tuple[OAuthContext, OAuthClientInformationFull | None]:
-    """Discover the authorization server and the client to use; also return a new registration, if any.
+    """Discover the authorization server and the client to use.
+
+    Also returns a new registration, if any.
 
     `known_client` is an earlier registration. `is_native` is True if the redirect leads to a program on the user's
     machine. Raises AuthorizationFailed.
@@ -157,7 +159,7 @@ async def probe(settings: ClientSettings, outgoing: Outgoing) -> Challenge:
 async def drive(
     provider: OAuthClientProvider, outgoing: Outgoing, challenge: Challenge, *, stop: Stop, registers: bool = False
 ) -> None:
-    """Run the provider's flow from a challenge until the request selected by `should_stop`.
+    """Run the provider's flow up to the request selected by `should_stop`.
 
     POST requests before it are only sent if the provider `may_register`. Raises AuthorizationFailed.
     """
@@ -215,12 +217,18 @@ def check_metadata(metadata: OAuthMetadata | None, issuer: str | None) -> None:
 
 
 def preferred(advertised: Sequence[str], issuer: str | None) -> str:
-    """Return the configured authorization server if the server advertises it; otherwise the first one."""
+    """Return the configured authorization server if the server advertises it.
+
+    Returns the first one otherwise.
+    """
     return next((one for one in advertised if issuer is not None and issuers_match(one, issuer)), advertised[0])
 
 
 def issuer_of(context: OAuthContext) -> str:
-    """Return the issuer of the tokens; without metadata the server itself, as in early revisions."""
+    """Return the issuer of the tokens.
+
+    Without metadata the issuer is the server itself, as in early revisions.
+    """
     if context.oauth_metadata is not None:
         return str(context.oauth_metadata.issuer)
     return context.get_authorization_base_url(context.server_url)
@@ -252,7 +260,7 @@ def scopes_to_ask(auth: ClientAuth, challenge: Challenge, *more: str | None) -> 
 
 
 def _settle_method(context: OAuthContext) -> None:
-    """Set the client authentication method if the registration omits it (RFC 7591, section 2)."""
+    """Set the authentication method that a registration omits (RFC 7591, section 2)."""
     client, metadata = context.client_info, context.oauth_metadata
     if client is None or client.client_secret is None or client.token_endpoint_auth_method is not None:
         return

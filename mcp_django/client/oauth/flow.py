@@ -102,7 +102,9 @@ async def prepare(
 
 
 async def finish(settings: ClientSettings, pending: Pending, answer: Mapping[str, str], *, outgoing: Outgoing) -> Grant:
-    """Exchange the response of the authorization server, whose `state` is already verified, for tokens.
+    """Exchange an authorization response for tokens.
+
+    The caller has already verified its `state`.
 
     Raises AuthorizationFailed, and UserDeclined if the person declined.
     """

@@ -30,11 +30,17 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 
 class AuthorizationFailed(ClientConnectionError):
-    """A failed authorization. The text contains no foreign data, so it may be shown to people."""
+    """A failed authorization.
+
+    The text contains no foreign data, so it may be shown to people.
+    """
 
 
 class Outgoing:
-    """Sends OAuth requests for the server at `url`. `resolve` and `transport` are for tests."""
+    """Sends OAuth requests for the server at `url`.
+
+    `resolve` and `transport` are for tests.
+    """
 
     def __init__(
         self,

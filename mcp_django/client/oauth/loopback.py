@@ -1,4 +1,4 @@
-"""Authorization from a terminal: the browser is redirected to a server on this machine (RFC 8252)."""
+"""Authorization from a terminal by a redirect to this machine (RFC 8252)."""
 
 import asyncio
 import html
@@ -60,7 +60,10 @@ async def login(
 
 
 class Listener:
-    """HTTP server on this machine that waits for the redirect with `state` and rejects other requests."""
+    """HTTP server on this machine that waits for the redirect with `state`.
+
+    Other requests are rejected.
+    """
 
     def __init__(self, port: int) -> None:
         self._port = port

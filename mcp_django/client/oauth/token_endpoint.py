@@ -26,7 +26,10 @@ LOST: Final = frozenset({"invalid_grant", "unauthorized_client", "invalid_client
 
 
 class GrantLost(AuthorizationFailed):
-    """The authorization server rejects the code or refresh token. `error` is its error code."""
+    """The authorization server rejects the code or refresh token.
+
+    `error` is its error code.
+    """
 
     def __init__(self, error: str) -> None:
         super().__init__("The authorization server rejects this authorization")
@@ -49,7 +52,10 @@ async def exchange(
 
 
 async def renew(grant: Grant, outgoing: Outgoing, server_url: str, auth: ClientAuth | None = None) -> Grant:
-    """Renew the tokens of `grant` by its refresh token. Raises GrantLost, AuthorizationFailed."""
+    """Renew the tokens of `grant` by its refresh token.
+
+    Raises GrantLost, AuthorizationFailed.
+    """
     if grant.refresh_token is None:
         raise GrantLost("invalid_grant")
     context = _context(grant, server_url, auth)
@@ -139,7 +145,10 @@ def grant_of(context: OAuthContext, token: OAuthToken, *, scope: str | None) -> 
 
 
 def refreshed(grant: Grant, token: OAuthToken) -> Grant:
-    """Create the renewed grant; omitted members keep their values (RFC 6749, section 6)."""
+    """Create the renewed grant.
+
+    Omitted members keep their values (RFC 6749, section 6).
+    """
     return Grant(
         issuer=grant.issuer,
         access_token=token.access_token,
@@ -154,7 +163,10 @@ def refreshed(grant: Grant, token: OAuthToken) -> Grant:
 
 
 def token_endpoint(context: OAuthContext) -> str:
-    """Return the URL of the token endpoint; without metadata the default of early revisions."""
+    """Return the URL of the token endpoint.
+
+    Without metadata it is the default path of early revisions.
+    """
     if context.oauth_metadata is not None:
         return str(context.oauth_metadata.token_endpoint)
     return context.get_authorization_base_url(context.server_url) + "/token"

@@ -23,9 +23,12 @@ from mcp_django.conf.clients import ClientSettings
 from mcp_django.models import ClientToken
 
 LEASE: Final = 30.0
-"""Seconds for which a renewal claims the row; longer than `http.REQUEST_TIMEOUT_SECONDS`."""
+"""Seconds for which a renewal claims the row.
+
+It is longer than `http.REQUEST_TIMEOUT_SECONDS`.
+"""
 EARLY: Final = 30.0
-"""Seconds before expiry at which a token is renewed, at most a tenth of its lifetime."""
+"""Seconds before expiry to renew a token; at most a tenth of its lifetime."""
 GRANT, REGISTRATION = "grant", "registration"
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -33,7 +36,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Grant:
-    """Tokens of an authorization server, with everything needed to renew and revoke them."""
+    """Tokens of an authorization server, with the data to renew and revoke them."""
 
     issuer: str
     access_token: str
@@ -48,7 +51,7 @@ class Grant:
     resource: str | None = None
     """The resource that the token is for (RFC 8707)."""
     client: dict[str, Any] = field(default_factory=dict)
-    """The project's client at the authorization server: id, secret and authentication method."""
+    """The OAuth client of the project: id, secret and authentication method."""
 
     def is_fresh(self) -> bool:
         """Return True if the token does not expire soon."""
@@ -69,7 +72,10 @@ class Held:
 
 
 class TokenRow:
-    """The row of `owner` (a user, or None for the project) for one server. Its methods block."""
+    """The row of `owner` (a user, or None for the project) for one server.
+
+    Its methods block.
+    """
 
     def __init__(self, settings: ClientSettings, owner: Any = None) -> None:
         self.alias, self.place, self._url = settings.alias, settings.place, settings.url or ""
@@ -125,7 +131,10 @@ class TokenRow:
         self._rows().filter(generation=generation).update(renewing_until=None)
 
     def forget(self, generation: int) -> None:
-        """Delete the invalid tokens of a generation; the row stays for a new authorization."""
+        """Delete the invalid tokens of a generation.
+
+        The row stays for a new authorization.
+        """
         ended: dict[str, Any] = {"grant": "", "expires_at": None, "renewing_until": None}
         self._rows().filter(generation=generation).update(**ended, generation=generation + 1)
 
@@ -145,7 +154,7 @@ class TokenRow:
         return self.read() or Held(generation=0, grant=None)
 
     def registration(self) -> dict[str, Any] | None:
-        """Return this project's client registration, stored in the project's row for all users."""
+        """Return this project's client registration, shared by all users."""
         row = self._rows().exclude(registration="").first()
         return None if row is None else self._open(row, REGISTRATION, row.registration, "")
 

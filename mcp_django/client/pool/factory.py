@@ -104,7 +104,10 @@ class TokenSocket:
 
 
 def _answerer(path: str | None) -> Callable[..., Any] | None:
-    """Import a callback by its dotted path. Synchronous ones run in a thread and may use the ORM."""
+    """Import a callback by its dotted path.
+
+    Synchronous ones run in a thread and may use the ORM.
+    """
     if path is None:
         return None
     function: Callable[..., Any] = import_string(path)

@@ -1,4 +1,4 @@
-"""Health of the servers in `MCP["CLIENTS"]`: counted in memory, shared with other processes by a row.
+"""Health of the servers in `MCP["CLIENTS"]`, in memory and in shared rows.
 
 A process writes after a change, at most once in 15 seconds, and once a minute while it is connected. The rows contain
 no credentials. Of an error they contain its class and one line, with all secrets of the setting removed.
@@ -42,11 +42,17 @@ SHORTEST: Final = 4
 
 @dataclass(slots=True, kw_only=True)
 class Health:
-    """The health of one server as seen by this process. Times are aware; `latency` is in seconds."""
+    """The health of one server as seen by this process.
+
+    Times are aware; `latency` is in seconds.
+    """
 
     alias: str
     connections: int = 0
-    """Number of open connections: one for each loop, and for each user where credentials are per user."""
+    """Number of open connections.
+
+    There is one for each loop, and for each user where credentials are per user.
+    """
     since: datetime | None = None
     """Start of the current period with at least one connection."""
     reached: datetime | None = None
@@ -72,7 +78,10 @@ class Health:
 
 
 class Board:
-    """The health of all servers used by this process. One instance per process; thread-safe."""
+    """The health of all servers used by this process.
+
+    One instance per process; thread-safe.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -131,7 +140,10 @@ class Board:
             health.protocol_version, health.server = protocol_version[:32], legible(server)[:200]
 
     def forget(self) -> None:
-        """Discard all records of the parent process, in a forked child. The inherited lock may be held."""
+        """Discard all records of the parent process, in a forked child.
+
+        The inherited lock may be held.
+        """
         self._lock, self._found = threading.Lock(), {}
 
 
@@ -144,7 +156,7 @@ def process_name() -> str:
 
 
 def described(error: BaseException, settings: ClientSettings | None) -> str:
-    """Describe an error in one line for administrators, without secrets of the setting.
+    """Describe an error in one line without secrets, for administrators.
 
     The text of an error response is omitted, because it is meant for the caller and may contain anything.
     """

@@ -1,4 +1,4 @@
-"""Health checks of `MCP["CLIENTS"]`, each on a separate connection that leaves open ones alone."""
+"""Health checks of `MCP["CLIENTS"]`, each on a separate connection."""
 
 import asyncio
 import time
@@ -43,7 +43,9 @@ class Checked:
 
 
 async def check_client(alias: str, *, user: Any = None, limit: float = LIMIT) -> Checked:
-    """Connect to a server, list its tools, and disconnect; errors are part of the result.
+    """Connect to a server, list its tools, and disconnect.
+
+    Errors are part of the result.
 
     Raises ImproperlyConfigured for an unknown alias.
     """

@@ -1,4 +1,4 @@
-"""Pool of the clients of `MCP["CLIENTS"]`: one for each alias, user and event loop.
+"""Pool of the clients of `MCP["CLIENTS"]`, by alias, user and event loop.
 
 A client is created on demand and connects at its first call. An idle client disconnects after a while, and reconnects
 at its next call. After a failed connection, calls fail immediately for some time. Forked processes share no clients,
@@ -41,7 +41,9 @@ CLOSING: Final = 15.0
 
 
 def get_client(alias: str, *, user: Any = None, owner: str | None = None) -> Client:
-    """Return the pooled client of an entry of `MCP["CLIENTS"]`; it connects at its first call.
+    """Return the pooled client of an entry of `MCP["CLIENTS"]`.
+
+    It connects at its first call.
 
         result = await get_client("github", user=request.user).call_tool("search", {"q": "django"})
         result = get_client("weather").blocking().call_tool("forecast", {"city": "Zürich"})  # without a running loop
@@ -60,7 +62,10 @@ def get_client(alias: str, *, user: Any = None, owner: str | None = None) -> Cli
 
 
 async def aclose_clients() -> None:
-    """Close the clients of the running loop, and wait until their connections and programs have ended."""
+    """Close the clients of the running loop.
+
+    Waits until their connections and programs have ended.
+    """
     loop = asyncio.get_running_loop()
     await _close(kept.client for kept in _REGISTRY.take(loop))
     _REGISTRY.stop_reports(loop)
@@ -159,7 +164,10 @@ class _Kept(Watcher):
             self._rest()
 
     def retire(self) -> None:
-        """Disconnect after the running calls. Thread-safe; holders of the client may continue to use it."""
+        """Disconnect after the running calls.
+
+        Thread-safe; holders of the client may continue to use it.
+        """
         loop = self.client.loop
         if loop is None or loop.is_closed():
             return
@@ -272,7 +280,10 @@ class _Registry:
             kept.retire()
 
     def forked(self) -> None:
-        """Discard all objects of the parent process in a forked child, but keep them from garbage collection."""
+        """Discard all objects of the parent process in a forked child.
+
+        They are kept from garbage collection, which would close the parent's sockets.
+        """
         self._inherited += [self._kept, self._reports]
         self._lock, self._kept = threading.RLock(), OrderedDict()
         self._reports, self.clients = weakref.WeakKeyDictionary(), weakref.WeakSet()
@@ -292,7 +303,10 @@ class _Registry:
             kept.retire()
 
     def _superfluous(self, settings: ClientSettings) -> list[_Kept]:
-        """Remove clients of single owners beyond MAX_OWNERS, least recently used first, without running calls."""
+        """Remove clients of single owners beyond MAX_OWNERS.
+
+        The least recently used are removed first, but none with running calls.
+        """
         owned = [
             kept for place, kept in self._kept.items() if place.alias == settings.alias and place.owner is not None
         ]
@@ -351,5 +365,5 @@ def _on_change(*, setting: str, **kwargs: Any) -> None:
 
 @receiver(server_drained)
 def _on_drained(**kwargs: Any) -> None:
-    """Close the blocking clients here, because some servers exit without running atexit functions."""
+    """Close the blocking clients: some servers exit without atexit functions."""
     _close_elsewhere(_REGISTRY.take_blocking())

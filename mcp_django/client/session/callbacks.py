@@ -21,16 +21,18 @@ logger = logging.getLogger("mcp_django.client")
 
 Sampled = types.CreateMessageResult | types.CreateMessageResultWithTools
 Sampling = Callable[[types.CreateMessageRequestParams], Awaitable[Sampled] | Sampled]
-"""Callback that receives the server's sampling parameters and returns the model's response."""
+"""Callback from the server's sampling parameters to the model's response."""
 Elicited = types.ElicitResult | Mapping[str, Any] | None
 Elicitation = Callable[[types.ElicitRequestParams], Awaitable[Elicited] | Elicited]
-"""Callback for a form (`ElicitRequestFormParams`) or a URL to visit (`ElicitRequestURLParams`).
+"""Callback for a form or a URL to visit.
+
+Receives `ElicitRequestFormParams` or `ElicitRequestURLParams`.
 
 Returns an ElicitResult, the form's content (accepts), or None (declines).
 """
 Root = types.Root | Path | str
 Roots = Iterable[Root] | Callable[[], Awaitable[Iterable[Root]] | Iterable[Root]]
-"""Directories as paths, `file://` URIs or `Root`s, or a function that returns them."""
+"""Directories: paths, `file://` URIs or `Root`s, or a function for them."""
 
 INVALID_REQUEST, INTERNAL_ERROR = -32600, -32603
 MAX_AT_ONCE = 64
@@ -38,7 +40,10 @@ MAX_AT_ONCE = 64
 
 
 class Answerers:
-    """Callbacks for the requests of a server. `pause_timeouts` is entered while one runs."""
+    """Callbacks for the requests of a server.
+
+    `pause_timeouts` is entered while one runs.
+    """
 
     def __init__(
         self,
@@ -97,7 +102,10 @@ class Answerers:
         return types.ListRootsResult(roots=[_root(root) for root in given or ()])
 
     async def answer(self, request: types.InputRequest) -> types.InputResponse:
-        """Handle an input request that is part of a result. Raises CallError if it is refused."""
+        """Handle an input request that is part of a result.
+
+        Raises CallError if it is refused.
+        """
         context: Any = None
         answer: types.InputResponse | types.ErrorData
         match request:

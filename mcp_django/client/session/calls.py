@@ -1,4 +1,4 @@
-"""Execution of client operations: pagination, input requests, and results as types of the SDK.
+"""Execution of client operations: pagination, input requests, typed results.
 
 Data from servers is bounded: pages, entries, rounds, and input requests in a round.
 """
@@ -28,7 +28,10 @@ MAX_ROUNDS = 32
 MAX_QUESTIONS = 64
 """Maximum number of input requests in one round."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
-"""Delays in seconds before a call is retried that the server returned without input requests."""
+"""First and maximum delay in seconds before an incomplete call is retried.
+
+They apply to an incomplete result without input requests.
+"""
 
 
 class Calls:
@@ -144,7 +147,7 @@ class Calls:
             await connection.notify(types.RootsListChangedNotification())
 
     async def _answered(self, method: str, params: Mapping[str, Any], **options: Any) -> dict[str, Any]:
-        """Repeat the request with the responses to its input requests until the result is complete."""
+        """Send a request, answering input requests, until the result is complete."""
         pause, more = FIRST_PAUSE, dict[str, Any]()
         for _ in range(MAX_ROUNDS + 1):
             raw = await self._rounds.send(method, {**params, **more}, **options)
@@ -201,6 +204,9 @@ def _text(result: types.CallToolResult) -> str:
 
 
 def _says_unknown(result: types.CallToolResult, name: str) -> bool:
-    """Return True if the text of a failed result reports an unknown tool, as some servers do."""
+    """Return True if the text of a failed result reports an unknown tool.
+
+    Some servers do not use an error response for this.
+    """
     text = _text(result)
     return name in text and ("unknown tool" in text.lower() or "not found" in text.lower())

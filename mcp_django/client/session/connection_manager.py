@@ -1,4 +1,4 @@
-"""Connection management: connect at first use, and reconnect after the connection breaks.
+"""Connection management: connect at first use, reconnect when broken.
 
 One task owns each connection for its whole life. A broken connection is reopened at once if calls wait or handlers for
 changes are registered, otherwise at the next call.
@@ -32,7 +32,7 @@ CLOSING = 10.0
 REASON = 1.0
 """Seconds for which a call waits for the reason of a broken connection."""
 _INHERITED: list["Keeper"] = []
-"""Managers of the parent process, kept alive because the parent owns their sockets."""
+"""Managers of the parent process, kept alive: the parent owns their sockets."""
 
 
 class Keeper:
@@ -100,7 +100,7 @@ class Keeper:
 
     @property
     def is_needed(self) -> bool:
-        """Return True if calls wait for the connection, or handlers for changes are registered."""
+        """Return True if calls wait for it, or handlers for changes are registered."""
         wanted = self._listeners.wants("list_changed", "resource_updated", "log")
         return bool(self._waiting or self.subscribed or wanted)
 
@@ -132,7 +132,7 @@ class Keeper:
             await asyncio.wait({task}, timeout=CLOSING)
 
     async def reason(self, connection: Connection) -> ClientError:
-        """Return the reason why a connection broke, or a generic error if none is known in time."""
+        """Return the reason why a connection broke, or a generic error."""
         if connection.ended:
             try:
                 async with asyncio.timeout(REASON):
@@ -161,7 +161,9 @@ class Keeper:
         self._task = self._loop.create_task(self._keep(), name="mcp-client", context=Context())
 
     def _is_here(self) -> bool:
-        """Return True if the connection belongs to the running loop; False if its loop is closed.
+        """Return True if the connection belongs to the running loop.
+
+        Returns False if its loop is closed.
 
         Raises ClientConnectionError for a connection on another open loop.
         """
@@ -263,7 +265,7 @@ class Keeper:
         return True
 
     def _tell_of_gap(self, connection: Connection) -> None:
-        """Report all lists and subscribed resources as changed, because changes may have been missed."""
+        """Report all lists and subscribed resources as changed after a reconnect."""
         for kind in KINDS:
             if connection.announces(kind):
                 connection.tell("list_changed", kind)

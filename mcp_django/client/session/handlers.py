@@ -21,12 +21,15 @@ Kind = Literal["tools", "resources", "prompts"]
 KINDS: tuple[Kind, ...] = ("tools", "resources", "prompts")
 Handler = Callable[..., Any]
 ProgressHandler = Callable[[float, float | None, str | None], Awaitable[None] | None]
-"""Callback that receives the progress, the total if known, and an optional message."""
+"""Callback with the progress, the total if known, and an optional message."""
 Unsubscribe = Callable[[], None]
 Topic = Literal["progress", "log", "list_changed", "resource_updated"]
 
 MAX_WAITING = 1000
-"""Maximum number of notifications queued for slow handlers; beyond it the oldest are dropped."""
+"""Maximum number of notifications queued for slow handlers.
+
+Beyond it the oldest are dropped.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +57,10 @@ class Listeners:
         """Callback for an added or removed handler."""
 
     def add(self, topic: Topic, handler: Handler) -> Unsubscribe:
-        """Add a handler for a topic and return a function that removes it. Duplicates are allowed."""
+        """Add a handler for a topic and return a function that removes it.
+
+        Duplicates are allowed.
+        """
         key, those = object(), self._by_topic.setdefault(topic, {})
         those[key] = handler
         self.changed()
@@ -152,7 +158,7 @@ async def call(handler: Handler, *values: Any) -> None:
 
 
 def change_of(notification: types.ServerNotification) -> tuple[Topic, str] | None:
-    """Return the topic and value of a change notification: a list's name or a resource's URI."""
+    """Return the topic and value of a change: a list's name or a resource's URI."""
     match notification:
         case types.ToolListChangedNotification():
             return "list_changed", "tools"

@@ -1,4 +1,4 @@
-"""Negotiation of the protocol revision: the stateless era first, then the handshake."""
+"""Negotiation of the protocol revision: stateless era first, then handshake."""
 
 import mcp_types as types
 from mcp import MCPError
@@ -48,6 +48,6 @@ async def _probe(session: ClientSession) -> None:
 
 
 def _has_handshake(error: MCPError) -> bool:
-    """Return True if the error allows a handshake: it lists a handshake revision or none at all."""
+    """Return True if the error lists a handshake revision, or none at all."""
     supported = error.data.get("supported") if isinstance(error.data, dict) else None
     return not isinstance(supported, list) or any(version in HANDSHAKE for version in supported)

@@ -5,7 +5,10 @@ from mcp_django.client.session.session import Connection
 
 
 class Watcher:
-    """Observer of a client's connection and requests. Methods run on its loop; these do nothing."""
+    """Observer of a client's connection and requests.
+
+    Methods run on its loop; these do nothing.
+    """
 
     def admit(self) -> None:
         """Called before connecting. Raise ClientError to fail the call without an attempt."""
@@ -23,4 +26,4 @@ class Watcher:
         """Called at the start of a round of a call."""
 
     def ended(self, seconds: float, error: BaseException | None) -> None:
-        """Called at the end of a round with its duration in seconds, and its error or None."""
+        """Called at the end of a round with its seconds, and its error or None."""

@@ -18,7 +18,10 @@ from mcp_django.client.session.session import Connection
 
 
 class Operations:
-    """The methods shared by `Client` and `BlockingClient`. Methods that send requests raise ClientError."""
+    """The methods shared by `Client` and `BlockingClient`.
+
+    Methods that send requests raise ClientError.
+    """
 
     _options: Options
     _keeper: Keeper
@@ -38,11 +41,17 @@ class Operations:
         await self._keeper.open()
 
     async def close(self) -> None:
-        """Close the connection; `connect()` opens another. Running calls fail with ClientConnectionError."""
+        """Close the connection; `connect()` opens another.
+
+        Running calls fail with ClientConnectionError.
+        """
         await self._keeper.close()
 
     async def rest(self) -> None:
-        """Close the connection; the next call opens another. Running calls fail with ClientConnectionError."""
+        """Close the connection; the next call opens another.
+
+        Running calls fail with ClientConnectionError.
+        """
         await self._keeper.rest()
 
     def watch(self, watcher: Watcher) -> None:
@@ -63,7 +72,7 @@ class Operations:
 
     @property
     def is_needed(self) -> bool:
-        """Return True if calls wait for the connection, or handlers for changes are registered."""
+        """Return True if calls wait for it, or handlers for changes are registered."""
         return self._keeper.is_needed
 
     @property
@@ -103,7 +112,10 @@ class Operations:
     # Operations
 
     async def list_tools(self, *, timeout: float | None = None) -> list[types.Tool]:
-        """List all tools. Later results of `call_tool` are validated against their `output_schema`."""
+        """List all tools.
+
+        Later results of `call_tool` are validated against their `output_schema`.
+        """
         return await self._calls.tools(timeout)
 
     async def call_tool(
@@ -115,7 +127,7 @@ class Operations:
         on_progress: ProgressHandler | None = None,
         meta: Mapping[str, Any] | None = None,
     ) -> types.CallToolResult:
-        """Call a tool, and answer its input requests by `elicitation`, `sampling` and `roots`.
+        """Call a tool, and answer its input requests by the client's callbacks.
 
         A failed tool is reported in its result (`is_error`). The call is sent only once: after a ClientConnectionError
         or CallTimeout its outcome is unknown. Cancelling the task cancels the call on the server.
@@ -175,7 +187,10 @@ class Operations:
         *,
         timeout: float | None = None,
     ) -> types.Completion:
-        """Complete the value of an argument; `context` holds the arguments that are already set."""
+        """Complete the value of an argument.
+
+        `context` holds the arguments that are already set.
+        """
         params: dict[str, Any] = {
             "ref": ref.model_dump(by_alias=True, mode="json", exclude_none=True),
             "argument": {"name": argument, "value": value},
@@ -186,7 +201,10 @@ class Operations:
         return result.completion
 
     async def subscribe(self, uri: str) -> None:
-        """Subscribe to changes of a resource, which call `on_resource_updated`, also after reconnects."""
+        """Subscribe to changes of a resource, also after reconnects.
+
+        Changes call the handlers of `on_resource_updated`.
+        """
         await self._calls.subscribe(uri)
 
     async def unsubscribe(self, uri: str) -> None:
@@ -208,7 +226,10 @@ class Operations:
         await self._calls.ping(timeout)
 
     async def notify_roots_changed(self) -> None:
-        """Notify the server of changed roots. In the stateless era it requests them in each call."""
+        """Notify the server of changed roots.
+
+        In the stateless era it requests them in each call.
+        """
         await self._calls.notify_roots_changed()
 
     async def exchange(
@@ -231,15 +252,23 @@ class Operations:
     # Handlers for notifications, and callbacks for requests of the server
 
     def on_progress(self, handler: Handler) -> Unsubscribe:
-        """Call `handler(progress)` with the `Progress` of all calls. Returns a function that removes it."""
+        """Call `handler(progress)` with the `Progress` of all calls.
+
+        Returns a function that removes it.
+        """
         return self._listeners.add("progress", handler)
 
     def on_log(self, handler: Handler) -> Unsubscribe:
-        """Call `handler(message)` for log messages of the server: `message.level`, `.logger` and `.data`."""
+        """Call `handler(message)` for log messages of the server.
+
+        A message has `level`, `logger` and `data`.
+        """
         return self._listeners.add("log", handler)
 
     def on_list_changed(self, handler: Handler) -> Unsubscribe:
-        """Call `handler(kind)` for a changed list: "tools", "resources" (or templates) or "prompts".
+        """Call `handler(kind)` for a changed list.
+
+        `kind` is "tools", "resources" (also for templates) or "prompts".
 
         The handler is also called after a reconnect, because changes may have been missed.
         """
@@ -250,7 +279,10 @@ class Operations:
         return self._listeners.add("resource_updated", handler)
 
     def on_sampling(self, answerer: Sampling) -> Unsubscribe:
-        """Set the sampling callback. Only callbacks set before connecting are declared to the server."""
+        """Set the sampling callback.
+
+        Only callbacks set before connecting are declared to the server.
+        """
         return self._answerers.set("sampling", answerer)
 
     def on_elicitation(self, answerer: Elicitation) -> Unsubscribe:
@@ -258,7 +290,7 @@ class Operations:
         return self._answerers.set("elicitation", answerer)
 
     def on_roots(self, roots: Roots) -> Unsubscribe:
-        """Set the directories that the server may work in, under the same condition as `on_sampling`."""
+        """Set the directories for the server, under the condition of `on_sampling`."""
         return self._answerers.set("roots", roots)
 
     @property

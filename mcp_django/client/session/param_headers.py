@@ -1,4 +1,6 @@
-"""Request headers that mirror tool arguments (2026-07-28, basic/transports, custom headers).
+"""Request headers that mirror tool arguments.
+
+Source: 2026-07-28, basic/transports, custom headers.
 
 The mirrored arguments are annotated in a tool's input schema, so they are known for listed tools only.
 """
@@ -19,7 +21,9 @@ class Mirrors:
         self._by_tool: dict[str, dict[tuple[str, ...], str]] = {}
 
     def learn(self, page: dict[str, Any]) -> dict[str, Any]:
-        """Store the annotations of a page of `tools/list`; return the page without invalid tools.
+        """Store the annotations of a page of `tools/list`.
+
+        Returns the page without invalid tools.
 
         Tools with annotations that the specification forbids are removed.
         """

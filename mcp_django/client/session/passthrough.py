@@ -6,7 +6,7 @@ from typing import Any, TypedDict
 import mcp_types as types
 
 Ask = Callable[[str, dict[str, Any] | None], Awaitable[dict[str, Any]]]
-"""Function that receives the method and parameters of a request and returns the result in wire format."""
+"""Function from the method and parameters of a request to its wire result."""
 
 
 class Answering(TypedDict, total=False):
@@ -18,7 +18,10 @@ class Answering(TypedDict, total=False):
 
 
 def answering(ask: Ask, kinds: frozenset[str]) -> Answering:
-    """Create callbacks for features ("sampling", "elicitation", "roots") that call `forward`."""
+    """Create callbacks for the given features that call `forward`.
+
+    The features are "sampling", "elicitation" and "roots".
+    """
 
     async def sample(params: types.CreateMessageRequestParams) -> Any:
         return types.CreateMessageResultWithTools.model_validate(await ask("sampling/createMessage", _wire(params)))

@@ -44,7 +44,10 @@ NAMES = ("name", "uri")
 
 
 class _Watched:
-    """Reports a round to the observer. Its duration starts when a connection is available."""
+    """Reports a round to the observer.
+
+    Its duration starts when a connection is available.
+    """
 
     __slots__ = ("_watcher", "since")
 
@@ -153,7 +156,10 @@ class Rounds:
 
     @asynccontextmanager
     async def _in_time(self, timeout: float | None) -> AsyncIterator[None]:
-        """Apply the timeout of the call, or the client's default; time spent in callbacks is excluded."""
+        """Apply the timeout of the call, or the client's default.
+
+        Time spent in callbacks is excluded.
+        """
         seconds = self._options.timeout if timeout is None else timeout
         if seconds is None or math.isinf(seconds):
             yield

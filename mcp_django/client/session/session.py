@@ -49,7 +49,7 @@ class Connection:
         self.pages = Pages(options.name)
 
     async def live(self, ready: Callable[["Connection", anyio.abc.TaskGroup], Awaitable[None]]) -> None:
-        """Connect, call `on_ready`, and wait until the transport ends or `close` is called.
+        """Connect, call `on_ready`, and wait for `close` or the transport's end.
 
         Raises the errors of the transport and the handshake, alone or in groups.
         """
@@ -117,7 +117,7 @@ class Connection:
         self.revision = REVISIONS[str(session.protocol_version)]
 
     async def note(self, error: Exception) -> None:
-        """Handle an error of the transport: the reason for its end, or an unreadable message."""
+        """Handle a transport error: the reason for its end, or an unreadable message."""
         if isinstance(error, ClientError):
             self.failure = error
         else:

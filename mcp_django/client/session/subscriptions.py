@@ -1,4 +1,4 @@
-"""Change notifications in the stateless era: one `subscriptions/listen` stream while needed.
+"""Change notifications in the stateless era by `subscriptions/listen`.
 
 When the subscribed set changes, a new stream is opened before the old one is closed, so that no change is missed. A
 lost stream is reopened, and everything that may have changed in between is reported as changed.
@@ -43,7 +43,10 @@ class Listening:
     """Manages the listen stream of one connection."""
 
     def __init__(self, connection: Connection, listeners: Listeners, uris: Iterable[str], patience: float) -> None:
-        """Initialize; a stream must be acknowledged within `acknowledgement_timeout` seconds."""
+        """Initialize.
+
+        A stream must be acknowledged within `acknowledgement_timeout` seconds.
+        """
         self._connection, self._listeners, self._uris, self._patience = connection, listeners, uris, patience
         self._changed = asyncio.Event()
         self._waiting: list[tuple[str, asyncio.Future[ClientError | None]]] = []
@@ -55,7 +58,10 @@ class Listening:
         self._changed.set()
 
     async def added(self, uri: str) -> None:
-        """Wait until the stream includes a URI. Raises ClientError if the server refuses it."""
+        """Wait until the stream includes a URI.
+
+        Raises ClientError if the server refuses it.
+        """
         outcome: asyncio.Future[ClientError | None] = asyncio.get_running_loop().create_future()
         self._waiting.append((uri, outcome))
         self.look()
@@ -131,7 +137,10 @@ class Listening:
 
 
 class _Stream:
-    """A listen stream, from request to end. Its notifications reach the handlers through the session."""
+    """A listen stream, from request to end.
+
+    Its notifications reach the handlers through the session.
+    """
 
     def __init__(self, connection: Connection, wanted: Wanted, ended: Callable[[], None]) -> None:
         self._connection, self.wanted, self._ended = connection, wanted, ended

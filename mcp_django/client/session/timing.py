@@ -14,7 +14,7 @@ STEADY = 10.0
 FOREVER = 1 << 30
 """Number of retries for operations that are retried until they succeed."""
 AT_ONCE, SPACE = 5, 1.0
-"""Number of immediate refreshes in succession, and the interval in seconds between later ones."""
+"""Number of immediate refreshes, and seconds between later ones."""
 
 
 class Backoff:

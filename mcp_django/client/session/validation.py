@@ -1,4 +1,4 @@
-"""Validation of responses: list entries by revision, structured content by output schema."""
+"""Validation of responses: list entries and structured content."""
 
 import logging
 from collections.abc import Iterable
@@ -85,7 +85,10 @@ class Structured:
 
 
 def _compiled(schema: dict[str, Any]) -> Checker | None:
-    """Return a checker; None for an invalid or oversized schema, which is not compiled."""
+    """Return a checker.
+
+    Returns None for an invalid or oversized schema, which is not compiled.
+    """
     try:
         return check_schema(schema, "outputSchema")
     except DeclarationError:

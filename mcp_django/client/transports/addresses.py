@@ -29,7 +29,10 @@ def checked_url(url: str, *schemes: str) -> str:
 
 
 def checked_headers(headers: Mapping[Any, Any]) -> dict[str, str]:
-    """Return a copy of valid headers. Raises ValueError with names, but without values."""
+    """Return a copy of valid headers.
+
+    Raises ValueError with names, but without values.
+    """
     for name, value in headers.items():
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ValueError(f"{name!r} is an invalid header name")

@@ -30,17 +30,26 @@ if TYPE_CHECKING:
 CLOSE_TIMEOUT: Final = 5.0
 """Seconds for the request that ends a session."""
 ENCODINGS: Final = frozenset({"", "identity", "gzip", "deflate"})
-"""Accepted content encodings: a small response in another one can decompress to gigabytes."""
+"""Accepted content encodings.
+
+A small response in another encoding can decompress to gigabytes.
+"""
 CLOSED: Final = "Connection closed"
 """The SDK's message for a closed connection, by which `failures` recognizes it."""
 NOT_THERE: Final = frozenset({HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT})
-"""Statuses of proxies for a server that is down or restarts; MCP servers add a JSON-RPC error."""
+"""Statuses of proxies for a server that is down or restarts.
+
+MCP servers add a JSON-RPC error.
+"""
 UNREACHABLE: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError, httpx2.UnsupportedProtocol)
 
 
 @asynccontextmanager
 async def open_streamable_http(target: StreamableHTTP) -> AsyncIterator[Streams]:
-    """Open the message streams. Raises ClientConnectionError when the server becomes unreachable."""
+    """Open the message streams.
+
+    Raises ClientConnectionError when the server becomes unreachable.
+    """
     try:
         async with Answers(target) as client:
             streams = streamable_http_client(target.url, http_client=client, max_sse_event_size=target.max_message_size)
@@ -69,14 +78,20 @@ def http_client_settings(target: StreamableHTTP | SSE) -> dict[str, Any]:
 
 
 class Answers(httpx2.AsyncClient):
-    """HTTP client that returns a readable response to each call, regardless of the server's errors."""
+    """HTTP client that returns a readable response to each call.
+
+    Errors of the server become JSON-RPC error responses.
+    """
 
     def __init__(self, target: StreamableHTTP | SSE) -> None:
         super().__init__(**http_client_settings(target))
         self._limit = target.max_message_size
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        """Send a request as `httpx2.AsyncClient` does. A POST only fails if the server is unreachable."""
+        """Send a request as `httpx2.AsyncClient` does.
+
+        A POST only fails if the server is unreachable.
+        """
         if request.method == "DELETE":
             request.extensions["timeout"] = httpx2.Timeout(CLOSE_TIMEOUT).as_dict()
         if request.method != "POST":
@@ -175,7 +190,10 @@ _NO_SESSION: Final = re.compile(
 
 
 def _is_error(response: httpx2.Response, body: bytes) -> bool:
-    """Return True if an error response contains a JSON-RPC error, which is more precise than the status."""
+    """Return True if an error response contains a JSON-RPC error.
+
+    That error is more precise than the status.
+    """
     if _media_type(response) != "application/json":
         return False
     try:
@@ -203,7 +221,10 @@ def _answer(request: httpx2.Request, code: int, text: str, data: Any = None) -> 
 
 
 def _cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the single cause in an exception group, because the SDK's task groups wrap all errors."""
+    """Return the single cause in an exception group.
+
+    The SDK's task groups wrap all errors.
+    """
     found = list(leaves(group))
     for error in found:
         if isinstance(error, httpx2.TransportError):

@@ -1,4 +1,4 @@
-"""Redaction of secrets in logs of libraries: URL queries, handshake headers and session ids."""
+"""Redaction of URL queries, handshake headers and session ids in logs."""
 
 import logging
 import re

@@ -13,7 +13,10 @@ WAITING: Final = 256 * 1024
 LOGGED_LINE: Final = 1000
 """Maximum length of a logged line, in characters."""
 LOGGED: Final = 100
-"""Maximum number of stderr lines logged in LOG_PERIOD_SECONDS; further lines are only counted."""
+"""Maximum number of stderr lines logged in LOG_PERIOD_SECONDS.
+
+Further lines are only counted.
+"""
 PERIOD: Final = 10.0
 
 logger = logging.getLogger("mcp_django.client.stderr")

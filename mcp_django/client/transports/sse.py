@@ -1,4 +1,4 @@
-"""HTTP+SSE: a stream of events to read, whose first event names the URL for messages.
+"""HTTP+SSE: events to read; the first one names the URL for messages.
 
 The SDK's transport is not used, because a call gets no response when its POST is refused, and because it limits events
 to 1 MiB. Here a refused POST is answered with an error. The end of the stream ends the connection.
@@ -35,7 +35,10 @@ _JSON: Final = {"Content-Type": "application/json"}
 
 @asynccontextmanager
 async def open_sse(target: SSE) -> AsyncIterator[Streams]:
-    """Open the message streams. Raises ClientConnectionError if connecting fails or the connection breaks."""
+    """Open the message streams.
+
+    Raises ClientConnectionError if connecting fails or the connection breaks.
+    """
     async with httpx2.AsyncClient(**http_client_settings(target)) as client:
         connection = _Connection(target, client)
         reading = asyncio.create_task(connection.read(), name="mcp-sse")
@@ -58,7 +61,10 @@ class _Connection:
         self._read: asyncio.Queue[SessionMessage | None] = asyncio.Queue(WAITING)
 
     async def opened(self) -> None:
-        """Wait for the endpoint event. Raises ClientConnectionError if the stream ends without one."""
+        """Wait for the endpoint event.
+
+        Raises ClientConnectionError if the stream ends without one.
+        """
         waiting = asyncio.shield(self._endpoint)
         try:
             await asyncio.wait_for(waiting, self._target.read_timeout)
@@ -136,7 +142,10 @@ class _Connection:
             await self._read.put(message)
 
     def _name(self, endpoint: str) -> None:
-        """Store the endpoint once; it must have the stream's origin, which the credentials belong to."""
+        """Store the endpoint once.
+
+        It must have the stream's origin, which the credentials belong to.
+        """
         stream = httpx2.URL(self._target.url)
         try:
             url = stream.join(endpoint)

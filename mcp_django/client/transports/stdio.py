@@ -1,4 +1,4 @@
-"""stdio: a child process that serves on stdin and stdout, one JSON-RPC message per line.
+"""stdio: a child process that serves one JSON-RPC message per line.
 
 The process leads its own session and process group. Closing the connection ends the whole group: stdin is closed, then
 SIGTERM is sent, then SIGKILL. Windows has no process groups, so only the process itself is ended.
@@ -61,7 +61,10 @@ class ServerEnded(ClientConnectionError):
 
 @asynccontextmanager
 async def open_stdio(target: Stdio) -> AsyncIterator[Streams]:
-    """Start a process and open its streams. Raises ServerEnded if it cannot be started, or ends."""
+    """Start a process and open its streams.
+
+    Raises ServerEnded if it cannot be started, or ends.
+    """
     # A cancelled start would leave pipes open, and child processes running.
     starting = asyncio.create_task(_started(target))
     try:
@@ -206,7 +209,10 @@ class Child(asyncio.SubprocessProtocol):
             logger.warning("Ignored invalid lines on standard output of %s", self._name)
 
     async def stop(self, patience: float) -> None:
-        """End the process and its children in bounded time; kill them if cancelled at the end of the loop."""
+        """End the process and its children in bounded time.
+
+        They are killed if this is cancelled at the end of the loop.
+        """
         self._stopping = True
         self._flow("resume")
         try:
@@ -244,7 +250,10 @@ class Child(asyncio.SubprocessProtocol):
         return True
 
     def _signal(self, number: int) -> bool:
-        """Send a signal to the group (on Windows, to the process); return True if it existed."""
+        """Send a signal to the group (on Windows, to the process).
+
+        Returns True if it existed.
+        """
         if os.name == "nt":
             if not self._exited.is_set() and number:
                 self.transport.terminate()

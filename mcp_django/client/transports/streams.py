@@ -51,7 +51,10 @@ class _Stream:
 
 
 class Reader(_Stream):
-    """Read stream over `receive`, which raises the ClientConnectionError that ends the connection."""
+    """Read stream over `receive`.
+
+    At the end of the connection `receive` raises its ClientConnectionError.
+    """
 
     def __init__(self, receive: Callable[[], Awaitable[SessionMessage]]) -> None:
         self._receive = receive
@@ -109,7 +112,10 @@ async def explained(reason: Callable[[], Awaitable[ClientConnectionError | None]
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:
-    """Iterate over the errors in a group at any depth; another error is its own only item."""
+    """Iterate over the errors in a group at any depth.
+
+    Any other error is the only item.
+    """
     if isinstance(error, BaseExceptionGroup):
         for inner in error.exceptions:
             yield from leaves(inner)

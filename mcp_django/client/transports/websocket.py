@@ -1,4 +1,6 @@
-"""WebSocket: one JSON-RPC message in each text frame, with the subprotocol `mcp`, in both eras.
+"""WebSocket: one JSON-RPC message in each text frame, in both eras.
+
+The subprotocol is `mcp`.
 
 The revisions define no WebSocket transport. Close codes of RFC 6455 (section 7.4), and those common among MCP servers,
 are described in the ClientConnectionError.
@@ -53,7 +55,10 @@ CODES: Final = {
 }
 """Descriptions of close codes."""
 PRIVATE: Final = {code + 3000: code for code in (1001, 1003, 1009, 1013)}
-"""Replacements for close codes used by servers that can only send private codes, such as daphne."""
+"""Standard close codes by the private codes of servers such as daphne.
+
+Those servers can only send private codes.
+"""
 STATUSES: Final = {401: "a valid credential is required", 403: "access is denied"}
 
 
@@ -70,7 +75,10 @@ class SocketClosed(ClientConnectionError):
 
 @asynccontextmanager
 async def open_websocket(target: WebSocket) -> AsyncIterator[Streams]:
-    """Open the message streams. Raises SocketClosed if opening fails or the connection breaks."""
+    """Open the message streams.
+
+    Raises SocketClosed if opening fails or the connection breaks.
+    """
     socket = _Socket(target.shown, target.max_message_size, await _opened(target))
     try:
         async with explained(socket.why):
@@ -112,7 +120,7 @@ class _Socket:
             raise self.ended from None
 
     def _closed(self, closed: ConnectionClosed) -> SocketClosed:
-        """Build the error from the first close frame, sent by the server or by this client."""
+        """Build the error from the close frame that was sent first."""
         frame = closed.rcvd if closed.rcvd is not None and (closed.rcvd_then_sent or closed.sent is None) else None
         if frame is not None:
             meaning = CODES.get(PRIVATE.get(frame.code, frame.code), "no known reason")
@@ -167,7 +175,7 @@ async def _opened(target: WebSocket) -> ClientConnection:
 
 
 class _Connect(connect):
-    """A handshake that follows no redirects, because headers and tickets are for the given URL."""
+    """A handshake without redirects: headers and tickets are for the given URL."""
 
     def process_redirect(self, exc: Exception) -> Exception | str:
         return exc

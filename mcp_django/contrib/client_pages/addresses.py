@@ -13,7 +13,7 @@ def address(name: str, alias: str | None = None) -> str:
 
 
 def outside(request: HttpRequest, path: str) -> str:
-    """Return the public URL of a path, on the project's ORIGIN or else on the request's host."""
+    """Return the public URL of a path, on ORIGIN or else on the request's host."""
     origin = conf.origin()
     return request.build_absolute_uri(path) if origin is None else origin + path
 

@@ -1,4 +1,6 @@
-"""Client metadata document of this project (draft-ietf-oauth-client-id-metadata-document).
+"""OAuth client metadata document of this project.
+
+Source: draft-ietf-oauth-client-id-metadata-document.
 
 `CLIENT_METADATA_URL` is the URL of this document. Authorization servers that support such documents require no
 registration.

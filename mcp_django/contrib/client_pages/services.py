@@ -41,19 +41,22 @@ class Service:
 
 
 def may_use(user: Any, settings: ClientSettings) -> bool:
-    """Return True if the user may connect the server, for themselves or for the project."""
+    """Return True if the user may connect the server, alone or for the project."""
     return settings.per_user or user.has_perm(PERMISSION)
 
 
 def connectable(alias: str) -> ClientSettings | None:
-    """Return the settings of a client that users connect by OAuth; None for other aliases."""
+    """Return the settings of a client that users connect by OAuth.
+
+    Returns None for other aliases.
+    """
     settings = conf.get_settings().clients.get(alias)
     oauth = settings is not None and settings.auth is not None and settings.auth.type == "oauth"
     return settings if oauth else None
 
 
 def services_of(user: Any) -> list[Service]:
-    """Return the services that `user` may connect or disconnect, in the order of the settings."""
+    """Return the services that `user` may connect, in the order of the settings."""
     found = [connectable(alias) for alias in conf.get_settings().clients]
     known = [settings for settings in found if settings is not None and may_use(user, settings)]
     rows = list(ClientToken.objects.filter(user=user).select_related("user"))
@@ -85,7 +88,7 @@ def _service(settings: ClientSettings, rows: list[ClientToken]) -> Service:
 
 
 def _left(user: Any, known: list[ClientSettings]) -> Iterator[Service]:
-    """Iterate over services that the user connected and that the settings no longer contain."""
+    """Iterate over the user's connections that the settings no longer contain."""
     named = {settings.alias for settings in known if settings.per_user}
     for row in ClientToken.objects.filter(user=user).exclude(grant="").exclude(alias__in=named):
         yield Service(

@@ -1,4 +1,6 @@
-"""URLs of the pages to connect services: `include("mcp_django.contrib.client_pages.urls")`.
+"""URLs of the pages to connect services.
+
+Use `include("mcp_django.contrib.client_pages.urls")`.
 
 They require the extra `client`.
 """

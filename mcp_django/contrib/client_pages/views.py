@@ -1,4 +1,4 @@
-"""Pages of the connected services, the start of an authorization, and its redirect URI."""
+"""Views: connected services, start of an authorization, and redirect URI."""
 
 import secrets
 from collections.abc import Iterable
@@ -30,7 +30,10 @@ BROWSER = "mcp_client_browser"
 
 @method_decorator([transaction.non_atomic_requests, login_not_required, csrf_protect], name="dispatch")
 class Page(View):
-    """Base class of pages for authenticated users; other users are redirected to the login."""
+    """Base class of pages for authenticated users.
+
+    Other users are redirected to the login.
+    """
 
     http_method_names = ["get", "post"]
 
@@ -56,7 +59,10 @@ class Page(View):
         return settings
 
     def show(self, template: str, *, status: int = 200, leads_to: Iterable[str] = (), **context: Any) -> HttpResponse:
-        """Render a page. `leads_to` are Content-Security-Policy sources that its forms may redirect to."""
+        """Render a page.
+
+        `leads_to` are Content-Security-Policy sources that its forms may redirect to.
+        """
         known = {"user_name": str(self.user.get_username()), "services_url": address("services")}
         return shown(self.request, f"mcp_clients/{template}", {**known, **context}, status=status, leads_to=leads_to)
 

@@ -25,7 +25,10 @@ TOKEN = "MCP_TOKEN"
 
 
 class Unsupported(Exception):
-    """The client's file does not support the configuration; the text names an alternative."""
+    """The client's file does not support the configuration.
+
+    The text names an alternative.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +62,7 @@ class Client:
 
     title: str
     path: Callable[[Path], Path | None]
-    """Function that returns the file for the project's directory, or None without a file."""
+    """Function from the project's directory to the file, or None without a file."""
     section: str = "mcpServers"
     """The object or table that contains the servers by name."""
     format: Literal["json", "toml"] = "json"

@@ -1,4 +1,4 @@
-"""Changes of one member in JSON with comments and trailing commas, which preserve all other bytes.
+"""Changes of one member in JSON with comments; other bytes are preserved.
 
 Editors allow comments in their settings (`.vscode/mcp.json`, Zed), which parsing and serializing would lose.
 """
@@ -76,7 +76,10 @@ def put(text: str, section: str, name: str, entry: Any) -> str:
 
 
 def drop(text: str, section: str, name: str) -> str:
-    """Return `text` without member `name` of `section`, or unchanged if missing. Raises ValueError."""
+    """Return `text` without member `name` of `section`, or unchanged if missing.
+
+    Raises ValueError.
+    """
     root = _object(parse(text), "the file") if text.strip() else None
     found = None if root is None else root.find(section)
     if root is None or found is None:
@@ -97,7 +100,7 @@ def get(text: str, section: str, name: str) -> Any:
 
 
 def _checked(changed: str, expected: Any) -> str:
-    """Check that the changed text has the expected content, so that a bug cannot lose data."""
+    """Check the content of the changed text, so that a bug cannot lose data."""
     if parse(changed).data != expected:
         raise ValueError("it could not be changed safely")
     return changed

@@ -10,7 +10,10 @@ BOM = "\N{ZERO WIDTH NO-BREAK SPACE}"
 
 
 class SafeFile:
-    """A file with its content at the time of reading. Symbolic links are followed and kept."""
+    """A file with its content at the time of reading.
+
+    Symbolic links are followed and kept.
+    """
 
     def __init__(self, path: Path) -> None:
         """Read the file. Raises OSError, and ValueError for invalid UTF-8."""

@@ -1,4 +1,4 @@
-"""Changes of one table in the text of a TOML file, which preserve everything else, comments included."""
+"""Changes of one table in TOML text; everything else is preserved."""
 
 import json
 import re
@@ -26,7 +26,10 @@ def put(text: str, section: str, name: str, entry: dict[str, Any]) -> str:
 
 
 def drop(text: str, section: str, name: str) -> str:
-    """Return `text` without the table, or unchanged if it is missing. Raises ValueError."""
+    """Return `text` without the table, or unchanged if it is missing.
+
+    Raises ValueError.
+    """
     before = _loads(text)
     servers = _table(before, section)
     if name not in servers:
@@ -49,7 +52,7 @@ def _loads(text: str) -> dict[str, Any]:
 
 
 def _checked(changed: str, expected: dict[str, Any], may_be_empty: str = "") -> str:
-    """Check that the changed text has the expected content, so that a bug cannot lose data."""
+    """Check the content of the changed text, so that a bug cannot lose data."""
     try:
         found = _loads(changed)
     except ValueError as problem:
@@ -69,7 +72,10 @@ def _table(data: dict[str, Any], section: str) -> dict[str, Any]:
 
 
 def _without(text: str, section: str, name: str) -> str:
-    """Remove the lines of the table and its subtables, but keep the comments before the next table."""
+    """Remove the lines of a table and its subtables.
+
+    The comments before the next table are kept.
+    """
     kept: list[str] = []
     held: list[str] = []
     ours = False

@@ -59,7 +59,7 @@ class Command(BaseCommand):
             raise SystemExit(1)
 
     def _tell(self, method: str, params: dict[str, Any]) -> None:
-        """Write progress and log messages to stderr, because stdout contains only the result."""
+        """Write progress and log messages to stderr; stdout contains only the result."""
         if method == "notifications/progress":
             of = f" of {params['total']:g}" if "total" in params else ""
             self._say(f"… {params['progress']:g}{of} {params.get('message', '')}".rstrip())

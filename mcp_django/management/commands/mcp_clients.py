@@ -1,4 +1,4 @@
-"""Command that checks the servers in `MCP["CLIENTS"]` and uses them from the shell."""
+"""Command to check and use the servers in `MCP["CLIENTS"]`."""
 
 import argparse
 import json
@@ -26,7 +26,10 @@ RIGHT = {"tools", "connect", "latency"}
 
 
 class Command(BaseCommand):
-    """Check all servers concurrently and list their state. Exit with 1 if one is unreachable."""
+    """Check all servers concurrently and list their state.
+
+    Exit with 1 if one is unreachable.
+    """
 
     help = "Check the servers that this project uses, list their tools, call one, or log in to a server."
 
@@ -165,7 +168,7 @@ class Command(BaseCommand):
         self.stdout.write(self.style.SUCCESS(f"{settings.alias} is authorized now"))
 
     def _tell(self, progress: float, total: float | None, message: str | None) -> None:
-        """Write progress to stderr, because stdout contains only the result."""
+        """Write progress to stderr; stdout contains only the result."""
         of = f" of {total:g}" if total is not None else ""
         self.stderr.write(f"… {progress:g}{of} {_line(message or '')}".rstrip(), style_func=str)
 

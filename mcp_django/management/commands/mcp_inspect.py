@@ -17,7 +17,7 @@ COLLECTIONS = ("tools", "resources", "templates", "prompts")
 
 
 class Command(BaseCommand):
-    """Print one line for each primitive: requirements, source, and with --user the user's access."""
+    """Print each primitive with its requirements, source, and the user's access."""
 
     help = "List the tools, resources, templates and prompts of a server, with their access rules."
 

@@ -24,7 +24,9 @@ FORMATS: dict[str, ModuleType] = {"json": jsonc, "toml": toml_text}
 
 
 class Command(BaseCommand):
-    """Print the configuration; with `--write` add it to the file and preserve everything else.
+    """Print the configuration.
+
+    With `--write` add it to the file and preserve everything else.
 
     A file that cannot be read or changed safely is left unchanged (exit code 1). Tokens are written only on request.
     """

@@ -1,4 +1,7 @@
-"""Command that serves one client on stdin and stdout, started by MCP clients as a subprocess."""
+"""Command that serves one client on stdin and stdout.
+
+MCP clients start it as a subprocess.
+"""
 
 import asyncio
 import os
