@@ -1,9 +1,7 @@
 """Bridge to several servers: one list of tools, and calls routed by name.
 
-The tools are named `alias__tool`.
-
-A failing server does not affect the others. Its error is stored in `errors`, and the connection is retried until it
-succeeds.
+The tools are named `alias__tool`. A failing server does not affect the others. Its error is stored in `errors`, and the
+connection is retried until it succeeds.
 """
 
 import asyncio

@@ -28,10 +28,8 @@ def check_alias(alias: str) -> str:
 def joined(alias: str, tool: str) -> str:
     """Return the combined name of a server's tool.
 
-    It consists of at most 64 letters, digits, "_" and "-".
-
-    Other characters are replaced by "_", and long names are truncated. A changed name ends in "_" and 8 digits of a
-    digest of the full name, so that it is unique and stable.
+    It consists of at most 64 letters, digits, "_" and "-". Other characters are replaced by "_", and long names are
+    truncated. A changed name ends in "_" and 8 digits of a digest of the full name, so that it is unique and stable.
     """
     whole = f"{alias}{SEPARATOR}{tool}"
     safe = re.sub(r"[^A-Za-z0-9_-]", "_", whole)
@@ -44,9 +42,7 @@ def joined(alias: str, tool: str) -> str:
 def alias_of(name: str) -> str | None:
     """Return the alias before the first separator of a name.
 
-    Returns None without a valid alias.
-
-    The server's own tool name may contain separators and may start with "_".
+    Returns None without a valid alias. The server's own tool name may contain separators and may start with "_".
     """
     alias, separator, tool = name.partition(SEPARATOR)
     return alias if separator and tool and re.fullmatch(CLIENT_ALIAS, alias) else None

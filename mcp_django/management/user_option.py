@@ -23,7 +23,7 @@ def acting_as(username: str | None, scopes: Iterable[str] | None) -> Principal:
         return local_principal(_user(name, ' in MCP["LOCAL_USER"]') if name else None)
     user = _user(username)
     held = frozenset(scopes) if scopes is not None else EVERY_SCOPE
-    # The principal equals the user's own, so it also owns their data. Its sessions are separated by the client.
+    # Issuer and subject are the user's own, so the principal also owns the user's data. `client_id` separates sessions.
     return Principal(issuer=ISSUER, subject=str(user.pk), client_id="command", user=user, scopes=held, kind="command")
 
 

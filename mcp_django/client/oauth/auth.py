@@ -39,11 +39,10 @@ PAUSES: Final = (0.1, 0.5, 2.0)
 def auth_for(settings: ClientSettings, user: Any = None, *, outgoing: Outgoing | None = None) -> httpx2.Auth | None:
     """Return the authentication for requests to the server of `settings`.
 
-    Returns None without AUTH.
-
-    `user` owns the credential where AUTH is per user, and is ignored otherwise. The result belongs to one event loop.
-    Raises AuthorizationNeeded if a required user is missing. The flow of the result raises AuthorizationNeeded if a
-    person must authorize the server first, and ClientConnectionError if a token is temporarily unavailable.
+    Returns None without AUTH. `user` owns the credential where AUTH is per user, and is ignored otherwise. The result
+    belongs to one event loop. Raises AuthorizationNeeded if a required user is missing. The flow of the result raises
+    AuthorizationNeeded if a person must authorize the server first, and ClientConnectionError if a token is temporarily
+    unavailable.
     """
     auth = settings.auth
     if auth is None or settings.url is None:

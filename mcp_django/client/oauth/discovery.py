@@ -117,10 +117,8 @@ async def discover(
 ) -> tuple[OAuthContext, OAuthClientInformationFull | None]:
     """Discover the authorization server and the client to use.
 
-    Also returns a new registration, if any.
-
-    `known_client` is an earlier registration. `is_native` is True if the redirect leads to a program on the user's
-    machine. Raises AuthorizationFailed.
+    Also returns a new registration, if any. `known_client` is an earlier registration. `is_native` is True if the
+    redirect leads to a program on the user's machine. Raises AuthorizationFailed.
     """
     auth = settings.auth or ClientAuth(type="oauth")
     memory = Memory(configured(auth, redirect_uri) or known)

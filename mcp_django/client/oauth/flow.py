@@ -104,9 +104,7 @@ async def prepare(
 async def finish(settings: ClientSettings, pending: Pending, answer: Mapping[str, str], *, outgoing: Outgoing) -> Grant:
     """Exchange an authorization response for tokens.
 
-    The caller has already verified its `state`.
-
-    Raises AuthorizationFailed, and UserDeclined if the person declined.
+    The caller has already verified its `state`. Raises AuthorizationFailed, and UserDeclined if the person declined.
     """
     if any(len(value) > MOST_PARAMETER for value in answer.values()):
         raise AuthorizationFailed("The response of the authorization server is too long")

@@ -45,9 +45,7 @@ class Checked:
 async def check_client(alias: str, *, user: Any = None, limit: float = LIMIT) -> Checked:
     """Connect to a server, list its tools, and disconnect.
 
-    Errors are part of the result.
-
-    Raises ImproperlyConfigured for an unknown alias.
+    Errors are part of the result. Raises ImproperlyConfigured for an unknown alias.
     """
     settings = client_settings(alias)
     try:

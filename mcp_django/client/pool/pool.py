@@ -43,7 +43,7 @@ CLOSING: Final = 15.0
 def get_client(alias: str, *, user: Any = None, owner: str | None = None) -> Client:
     """Return the pooled client of an entry of `MCP["CLIENTS"]`.
 
-    It connects at its first call.
+    The client connects at its first call.
 
         result = await get_client("github", user=request.user).call_tool("search", {"q": "django"})
         result = get_client("weather").blocking().call_tool("forecast", {"city": "Zürich"})  # without a running loop
@@ -143,7 +143,7 @@ class _Kept(Watcher):
 
     def failed(self, error: ClientError) -> None:
         if not isinstance(error, AuthorizationNeeded):
-            # A person may authorize the server at any moment, so the next call tries again.
+            # AuthorizationNeeded does not block calls: a person may authorize the server at any moment.
             self._barred_until = monotonic() + self.settings.backoff * 2 ** min(self._failures, DOUBLINGS)
             self._failures, self._why = self._failures + 1, error
         BOARD.failed(self.settings, error, call=False)

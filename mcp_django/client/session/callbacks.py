@@ -26,9 +26,8 @@ Elicited = types.ElicitResult | Mapping[str, Any] | None
 Elicitation = Callable[[types.ElicitRequestParams], Awaitable[Elicited] | Elicited]
 """Callback for a form or a URL to visit.
 
-Receives `ElicitRequestFormParams` or `ElicitRequestURLParams`.
-
-Returns an ElicitResult, the form's content (accepts), or None (declines).
+Receives `ElicitRequestFormParams` or `ElicitRequestURLParams`. Returns an ElicitResult, the form's content (accepts),
+or None (declines).
 """
 Root = types.Root | Path | str
 Roots = Iterable[Root] | Callable[[], Awaitable[Iterable[Root]] | Iterable[Root]]

@@ -163,9 +163,7 @@ class Keeper:
     def _is_here(self) -> bool:
         """Return True if the connection belongs to the running loop.
 
-        Returns False if its loop is closed.
-
-        Raises ClientConnectionError for a connection on another open loop.
+        Returns False if its loop is closed. Raises ClientConnectionError for a connection on another open loop.
         """
         if self._loop is asyncio.get_running_loop():
             return True

@@ -268,9 +268,8 @@ class Operations:
     def on_list_changed(self, handler: Handler) -> Unsubscribe:
         """Call `handler(kind)` for a changed list.
 
-        `kind` is "tools", "resources" (also for templates) or "prompts".
-
-        The handler is also called after a reconnect, because changes may have been missed.
+        `kind` is "tools", "resources" (also for templates) or "prompts". The handler is also called after a reconnect,
+        because changes may have been missed.
         """
         return self._listeners.add("list_changed", handler)
 

@@ -1,8 +1,7 @@
 """Request headers that mirror tool arguments.
 
-Source: 2026-07-28, basic/transports, custom headers.
-
-The mirrored arguments are annotated in a tool's input schema, so they are known for listed tools only.
+Source: 2026-07-28, basic/transports, custom headers. The mirrored arguments are annotated in a tool's input schema, so
+they are known for listed tools only.
 """
 
 import logging
@@ -23,9 +22,7 @@ class Mirrors:
     def learn(self, page: dict[str, Any]) -> dict[str, Any]:
         """Store the annotations of a page of `tools/list`.
 
-        Returns the page without invalid tools.
-
-        Tools with annotations that the specification forbids are removed.
+        Returns the page without invalid tools. Tools with annotations that the specification forbids are removed.
         """
         kept = []
         for tool in page["tools"]:

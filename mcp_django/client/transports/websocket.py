@@ -1,9 +1,7 @@
 """WebSocket: one JSON-RPC message in each text frame, in both eras.
 
-The subprotocol is `mcp`.
-
-The revisions define no WebSocket transport. Close codes of RFC 6455 (section 7.4), and those common among MCP servers,
-are described in the ClientConnectionError.
+The subprotocol is `mcp`. The revisions define no WebSocket transport. Close codes of RFC 6455 (section 7.4), and those
+common among MCP servers, are described in the ClientConnectionError.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """OAuth client metadata document of this project.
 
-Source: draft-ietf-oauth-client-id-metadata-document.
-
-`CLIENT_METADATA_URL` is the URL of this document. Authorization servers that support such documents require no
-registration.
+Source: draft-ietf-oauth-client-id-metadata-document. `CLIENT_METADATA_URL` is the URL of this document. Authorization
+servers that support such documents require no registration.
 """
 
 from django.contrib.auth.decorators import login_not_required

@@ -1,8 +1,6 @@
 """URLs of the pages to connect services.
 
-Use `include("mcp_django.contrib.client_pages.urls")`.
-
-They require the extra `client`.
+Use `include("mcp_django.contrib.client_pages.urls")`. They require the extra `client`.
 """
 
 from django.urls import path

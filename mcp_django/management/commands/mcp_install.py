@@ -26,9 +26,8 @@ FORMATS: dict[str, ModuleType] = {"json": jsonc, "toml": toml_text}
 class Command(BaseCommand):
     """Print the configuration.
 
-    With `--write` add it to the file and preserve everything else.
-
-    A file that cannot be read or changed safely is left unchanged (exit code 1). Tokens are written only on request.
+    With `--write` add it to the file and preserve everything else. A file that cannot be read or changed safely is left
+    unchanged (exit code 1). Tokens are written only on request.
     """
 
     help = "Print or write the configuration of this project's server for an MCP client."
