@@ -241,7 +241,7 @@ async def test_what_is_not_remembered_is_refused_and_not_left_out(limits, latest
     checkpoints.gate("chatter").set()
     await checkpoints.until("chattered", 49)
     reply = await client.listen(exchange.last_id).reply()
-    assert (reply.status, b"not kept" in reply.body) == (400, True)
+    assert (reply.status, b"have expired" in reply.body) == (400, True)
 
 
 async def test_an_id_that_was_changed_is_a_bad_request(latest_legacy, checkpoints, subtests):

@@ -187,7 +187,7 @@ async def test_what_the_log_has_lost_is_refused_and_not_left_out(latest_legacy, 
             await say(client, 3)
             await wiring.executor().run(_forget_the_oldest_but, kept)
             reply = await client.listen(exchange.last_id).reply()
-            assert (reply.status, b"not kept" in reply.body) == (400, True)
+            assert (reply.status, b"have expired" in reply.body) == (400, True)
 
 
 def _forget_the_oldest_but(kept):

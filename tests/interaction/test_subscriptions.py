@@ -69,7 +69,7 @@ async def test_a_session_may_subscribe_to_so_many_resources_and_no_more_however_
     assert len(await subscribed_to(client)) <= 3
     refused = [reply.error for reply in replies if "error" in reply.message]
     assert {error["code"] for error in refused} == {-32602}
-    assert "3 resources at most" in refused[0]["message"]
+    assert "limit of 3 subscriptions" in refused[0]["message"]
 
 
 async def test_the_subscriptions_of_a_session_end_with_it(latest_legacy):

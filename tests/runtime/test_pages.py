@@ -36,7 +36,7 @@ def test_the_worker_that_waits_hears_of_it_from_another(clock: Clock) -> None:
         assert await other is False
         assert await there.returned("a", within=0) is True
 
-    serve(main)
+    serve(main, queue=8)
 
 
 @real_threads
@@ -60,7 +60,7 @@ def test_whoever_stops_waiting_leaves_nothing_behind() -> None:
             await waiting
         assert not feeds.here()._topics
 
-    serve(main)
+    serve(main, queue=8)
 
 
 @pytest.mark.django_db

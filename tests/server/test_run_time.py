@@ -73,7 +73,7 @@ async def test_a_name_is_free_again_once_its_tool_is_removed() -> None:
 
 
 def test_there_is_no_other_kind() -> None:
-    with pytest.raises(ValueError, match="no 'completion'"):
+    with pytest.raises(ValueError, match="Unknown kind 'completion'"):
         small().remove("completion", "order")  # type: ignore[arg-type]
 
 

@@ -117,7 +117,7 @@ def test_a_server_has_what_is_stored_unless_it_says_otherwise() -> None:
 
 @override_settings(MCP={"SERVERS": {"default": {"PROVIDERS": [f"{HERE}.not_a_provider"]}}})
 def test_objects_that_are_not_providers_are_refused_with_their_path() -> None:
-    with pytest.raises(ImproperlyConfigured, match=r"tests\.wiring\.test_wiring\.not_a_provider is no provider"):
+    with pytest.raises(ImproperlyConfigured, match=r"tests\.wiring\.test_wiring\.not_a_provider is not a provider"):
         wiring.get_server()
 
 

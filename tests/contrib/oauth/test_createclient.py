@@ -86,7 +86,7 @@ CONTRADICTIONS: list[tuple[list[str], str]] = [
     (["x", "--redirect-uri", "http://evil.example/"], "own machine"),
     (["x", "--redirect-uri", "evil:/cb"], "scheme"),
     (["x", "--redirect-uri", CALLBACK, "--service-user", "robot"], "does not request consent"),
-    (["x", "--service-user", "nobody"], "no user"),
+    (["x", "--service-user", "nobody"], "Unknown user"),
     (["x", "--service-user", "gone"], "not active"),
     (["x", "--scope", "a b"], "not a scope"),
     (["x" * 101], "name"),

@@ -91,7 +91,7 @@ async def test_entries_of_the_wrong_type_are_left_out_of_their_page_with_one_war
             (record,) = caplog.records
             caplog.clear()
             assert "'r'" in record.getMessage()
-            assert "6 of 7 are left out" in record.getMessage()
+            assert "ignored 6 of 7" in record.getMessage()
 
 
 async def test_what_is_too_much_or_has_the_wrong_form_in_an_entry_is_left_out() -> None:
