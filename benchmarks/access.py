@@ -25,7 +25,7 @@ from benchmarks.wire import Dialect
 
 CELLS = (ADD_ONE, ADD_MANY)
 AIM = 40.0
-"""Microseconds that a known credential may add to a call (docs/design.md, section 6)."""
+"""Microseconds that a known credential may add to a call (docs/design/performance.md)."""
 STATEMENTS_AIM = 2
 """Statements that a new credential may take."""
 

@@ -32,7 +32,7 @@ CHANGES = 9
 SETTLED = 1.0
 """Seconds of quiet before memory is read."""
 MEMORY_AIM, TIME_AIM = 15.0, 250.0
-"""KB for each stream, milliseconds for a change (docs/design.md, section 6)."""
+"""KB for each stream, milliseconds for a change (docs/design/performance.md)."""
 OPENED, CHANGED = b"notifications/subscriptions/acknowledged", b"notifications/tools/list_changed"
 META = "io.modelcontextprotocol/"
 

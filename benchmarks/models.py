@@ -28,7 +28,7 @@ GET_MANY = Cell(work=Work.ROW, connections=8)
 CELLS = (LIST, LIST_MANY, GET, GET_MANY)
 BOTH = frozenset({Work.ROWS, Work.ROW})
 PEER_AIM = 3.0
-"""How many times cheaper than django-mcp-server a call has to be (docs/design.md, section 6)."""
+"""How many times cheaper than django-mcp-server a call has to be (docs/design/performance.md)."""
 
 
 def subjects(peer_python: str | None) -> list[Subject]:

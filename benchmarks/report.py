@@ -31,7 +31,7 @@ def markdown(results: Results, rows: Sequence[Subject], cells: Sequence[Cell], f
             results, rows, cells
         ),
         "As the client saw it": _client_table(results, rows),
-        "The bar (docs/design.md, section 6)": _bar(results, rows, cells),
+        "The bar (docs/design/performance.md)": _bar(results, rows, cells),
     }
     parts = [", ".join(f"{name} {number}" for name, number in versions(fastmcp_python).items())]
     parts.append(f"{platform.platform()}, {os.cpu_count()} cores, load at the end {loads}")

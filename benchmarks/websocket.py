@@ -19,7 +19,7 @@ from benchmarks.wire import Dialect, Work
 ADD_AT_ONCE = Cell(work=Work.ADD, connections=1, in_flight=32)
 CELLS = (ADD_ONE, ADD_AT_ONCE, ADD_MANY)
 ECHO_AIM = 1.5
-"""How many times the CPU time of the echo a `tools/call` may take (docs/design.md, section 6)."""
+"""How many times the CPU time of the echo a `tools/call` may take (docs/design/performance.md)."""
 ONLY_ADD = frozenset({Work.ADD})
 
 

@@ -42,8 +42,8 @@ def test_python_on_pages_can_be_parsed() -> None:
 
 def test_examples_on_pages_can_be_declared(subtests: pytest.Subtests) -> None:
     for path in pages():
-        # The design shows future declarations too, and the OpenAPI example needs the documents of its own test.
-        if path.name in ("design.md", "import-an-openapi-document.md"):
+        # The OpenAPI example needs the documents of its own test.
+        if path.name == "import-an-openapi-document.md":
             continue
         for block in python_blocks(path):
             if "from mcp_django import" not in block:
