@@ -97,9 +97,9 @@ def show(what: str, seconds: list[float]) -> None:
 
 def appends() -> None:
     """Alone, and from several threads at once."""
-    from mcp_django.runtime.events.event_log import Draft, EventLog
+    from mcp_django.runtime.events.event_log import EventDraft, EventLog
 
-    log, draft = EventLog(), Draft("session:1", "message", {"jsonrpc": "2.0", "method": "notifications/x"})
+    log, draft = EventLog(), EventDraft("session:1", "message", {"jsonrpc": "2.0", "method": "notifications/x"})
 
     def measure(count: int, into: list[float]) -> None:
         for _ in range(count):
@@ -135,7 +135,7 @@ async def listen(count: int) -> None:
         if len(delays) == count:
             over.set()
 
-    await wiring.feeds().here().follow("bench", hear)
+    await wiring.get_event_publisher().get_follower().subscribe("bench", hear)
     print("ready", flush=True)
     await over.wait()
     print(json.dumps(delays), flush=True)
@@ -144,14 +144,14 @@ async def listen(count: int) -> None:
 async def wakes(other: subprocess.Popen[str]) -> None:
     """Publish one event after another."""
     from mcp_django import wiring
-    from mcp_django.runtime.events.event_log import Draft
+    from mcp_django.runtime.events.event_log import EventDraft
 
     assert other.stdout is not None
     await asyncio.to_thread(other.stdout.readline)
     # As a worker that has something open itself.
-    following = await wiring.feeds().here().follow("other", lambda event: None)
+    following = await wiring.get_event_publisher().get_follower().subscribe("other", lambda event: None)
     for _ in range(WAKES):
-        await wiring.feeds().publish(Draft("bench", "message", {"sent": time.monotonic()}))
+        await wiring.get_event_publisher().publish(EventDraft("bench", "message", {"sent": time.monotonic()}))
         await asyncio.sleep(PAUSE)
     show("append and delivery to another process", json.loads(await asyncio.to_thread(other.stdout.readline)))
     following.stop()

@@ -110,23 +110,26 @@ async def subjects(era: str, target: Any) -> AsyncIterator[dict[str, Call]]:
     from mcp_django.contrib.proxies import Proxy
     from mcp_django.contrib.proxies.connections.targets import TargetSource
     from mcp_django.server.server import Server
-    from mcp_django.transports.inprocess import Caller
+    from mcp_django.transports.inprocess import InProcessCaller
 
     arguments = {"a": 1, "b": 2}
     async with AsyncExitStack() as stack:
         official = await stack.enter_async_context(Official(target.open(), mode=ERAS[era], cache=None))
         ours = await stack.enter_async_context(Client(target, protocol_version=era))
         proxy = Proxy(TargetSource("remote", target, protocol_version=era), permission="any")
-        server = Server("benchmark", proxies=[proxy], ports=wiring.ports())
-        caller, asked = Caller(server, local_principal()), Caller(server, local_principal(), ask=lambda params: {})
+        server = Server("benchmark", proxies=[proxy], ports=wiring.get_ports())
+        caller, asked = (
+            InProcessCaller(server, local_principal()),
+            InProcessCaller(server, local_principal(), elicit=lambda params: {}),
+        )
         stack.push_async_callback(proxy.source.close)
-        local = Server("benchmark", ports=wiring.ports())
+        local = Server("benchmark", ports=wiring.get_ports())
 
         @local.tool(name="add")
         async def add(a: int, b: int) -> dict[str, int]:
             return {"sum": a + b}
 
-        here = Caller(local, local_principal())
+        here = InProcessCaller(local, local_principal())
         yield {
             "SDK client": lambda: official.call_tool("add", arguments),
             "our client": lambda: ours.call_tool("add", arguments),
@@ -134,7 +137,7 @@ async def subjects(era: str, target: Any) -> AsyncIterator[dict[str, Call]]:
             "proxy, who can be asked": lambda: asked.call_tool("remote__add", arguments),
             "a tool of our own": lambda: here.call_tool("add", arguments),
         }
-        await proxy._here().close()
+        await proxy._get_state().close()
 
 
 async def measure(call: Call, calls: int) -> float:

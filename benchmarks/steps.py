@@ -21,6 +21,7 @@ from benchmarks.wire import Dialect
 from benchmarks.wire import Work as Kind
 
 if TYPE_CHECKING:
+    from mcp_django.auth.authentication.authenticator import Authenticator
     from mcp_django.server.calls.call import Call
 
 PEER = "127.0.0.1"
@@ -62,36 +63,38 @@ def before_the_call(exchange: Exchange, credential: bytes) -> list[Step]:
     from mcp_django.auth.requests import AuthRequest
     from mcp_django.protocol import jsonrpc
     from mcp_django.protocol.headers import Headers
-    from mcp_django.server.eras import select
-    from mcp_django.transports.factory import get_exchange
+    from mcp_django.server.eras import select_era
+    from mcp_django.transports.factory import get_http_endpoint
     from mcp_django.transports.http import handler as module
-    from mcp_django.transports.http.messages import Request, check_body
+    from mcp_django.transports.http.messages import HTTPRequest, check_body
 
-    ours, headers, body = get_exchange("default"), Headers(exchange.headers), exchange.body
-    raw, request = jsonrpc.loads(body), Request("POST", headers, body)
+    ours, headers, body = get_http_endpoint("default"), Headers(exchange.headers), exchange.body
+    raw, request = jsonrpc.loads(body), HTTPRequest("POST", headers, body)
     steps: list[Step] = [
         ("headers to a dict", lambda: Headers(exchange.headers)),
-        ("Host and Origin", lambda: ours._guard.check(headers)),
-        ("local principal", lambda: ours._authenticator.known(AuthRequest(headers, PEER, "POST"))),
+        ("Host and Origin", lambda: ours._security.check(headers)),
+        ("local principal", lambda: ours._authenticator.get_cached(AuthRequest(headers, PEER, "POST"))),
         ("size and media type", lambda: check_body(request, ours.limits)),
         ("decode", lambda: jsonrpc.decode(body)),
         ("  of which orjson", lambda: jsonrpc.loads(body)),
-        ("era", lambda: select(module._version(headers), raw)),
+        ("era", lambda: select_era(module._read_version(headers), raw)),
     ]
     bearer = Headers([*exchange.headers, (b"authorization", credential)])
     authenticator = _token_authenticator()
     asyncio.run(authenticator.authenticate(AuthRequest(bearer, PEER, "POST")))
-    assert authenticator.known(AuthRequest(bearer, PEER, "POST")) is not None
-    steps.insert(3, ("or a cached token", lambda: authenticator.known(AuthRequest(bearer, PEER, "POST"))))
+    assert authenticator.get_cached(AuthRequest(bearer, PEER, "POST")) is not None
+    steps.insert(3, ("or a cached token", lambda: authenticator.get_cached(AuthRequest(bearer, PEER, "POST"))))
     return steps
 
 
-def _token_authenticator() -> Any:
+def _token_authenticator() -> Authenticator:
     from mcp_django import wiring
     from mcp_django.auth.authentication.authenticator import Authenticator
     from mcp_django.auth.authentication.verifiers import PersonalTokenVerifier
 
-    return Authenticator("default", executor=wiring.executor(), verifiers=[PersonalTokenVerifier()], remember=3600)
+    return Authenticator(
+        "default", executor=wiring.get_executor(), verifiers=[PersonalTokenVerifier()], cache_seconds=3600
+    )
 
 
 async def the_call(exchange: Exchange, number: int) -> list[tuple[str, float]]:
@@ -102,34 +105,34 @@ async def the_call(exchange: Exchange, number: int) -> list[tuple[str, float]]:
     from mcp_django.protocol.revisions import Era
     from mcp_django.server.calls.call import Connection
     from mcp_django.server.calls.message_queue import Outbox
-    from mcp_django.server.calls.pending import Work
-    from mcp_django.transports.factory import get_exchange
+    from mcp_django.server.calls.pending import PendingResponse
+    from mcp_django.transports.factory import get_http_endpoint
 
-    ours, headers, raw = get_exchange("default"), Headers(exchange.headers), jsonrpc.loads(exchange.body)
+    ours, headers, raw = get_http_endpoint("default"), Headers(exchange.headers), jsonrpc.loads(exchange.body)
     pipeline = ours._pipeline
     era = pipeline.eras[Era.STATELESS]
-    principal = ours._authenticator.known(AuthRequest(headers, PEER))
+    principal = ours._authenticator.get_cached(AuthRequest(headers, PEER))
     assert principal is not None
     connection, outbox = Connection(principal, headers=headers), Outbox()
-    message = era.read(raw, connection)
+    message = era.parse(raw, connection)
     assert isinstance(message, jsonrpc.Request)
-    call = era.open(message, connection, outbox)
+    call = era.create_call(message, connection, outbox)
 
-    def handled() -> Work:
+    def handled() -> PendingResponse:
         work = pipeline.handle(era, raw, connection, outbox)
-        assert isinstance(work, Work)
+        assert isinstance(work, PendingResponse)
         return work
 
     def taken_off() -> None:
         work = handled()
-        ours._take_off(work)
+        ours._start_call(work)
         work.close()
-        ours._in_flight.leave(principal.key)
+        ours._limiter.release(principal.key)
 
     steps: list[Step] = [
         ("connection and outbox", lambda: (Connection(principal, headers=headers), Outbox())),
-        ("message", lambda: era.read(raw, connection)),
-        ("call, routing headers equal the body", lambda: era.open(message, connection, outbox)),
+        ("message", lambda: era.parse(raw, connection)),
+        ("call, routing headers equal the body", lambda: era.create_call(message, connection, outbox)),
         *_inside(call),
         ("pipeline, without running the call", lambda: handled().close()),
         ("  and a flight made of it", taken_off),
@@ -143,12 +146,12 @@ def _inside(call: Call) -> list[Step]:
     from mcp_django.protocol import jsonrpc
     from mcp_django.server.dispatcher import dispatch
     from mcp_django.server.execution.invoke import call_tool
-    from mcp_django.server.primitives.results import tool_result
+    from mcp_django.server.primitives.results import build_tool_result
 
     server, arguments = call.server, {"a": 100_001, "b": 7}
     tool = server.registry.tools.get("add")
     assert tool is not None
-    body = tool_result(tool, 100_008)
+    body = build_tool_result(tool, 100_008)
 
     def dispatched() -> None:
         coroutine = dispatch(call)
@@ -161,11 +164,11 @@ def _inside(call: Call) -> list[Step]:
 
     return [
         ("dispatch to a coroutine", dispatched),
-        ("lease in and out", lambda: server.executor.enter().close()),
+        ("lease in and out", lambda: server.executor.acquire_lease().close()),
         ("check and convert the arguments", checked),
-        ("result", lambda: tool_result(tool, 100_008)),
+        ("result", lambda: build_tool_result(tool, 100_008)),
         ("check, convert, run, result", lambda: drive(call_tool(call, tool, arguments))),
-        ("dress and encode", lambda: jsonrpc.result(1, call.era.dress(call, dict(body)))),
+        ("dress and encode", lambda: jsonrpc.result(1, call.era.add_result_fields(call, dict(body)))),
     ]
 
 
@@ -208,9 +211,9 @@ def main(arguments: list[str] | None = None) -> None:
     with project():
         from benchmarks.credentials import personal
         from benchmarks.site.asgi import application
-        from mcp_django.auth.authorization.rule_cache import NO_RULES, RULEBOOK
+        from mcp_django.auth.authorization.rule_cache import NO_RULES, RULE_CACHE
 
-        RULEBOOK.assume(NO_RULES)  # reading it waits, and comes once in some seconds
+        RULE_CACHE.set_rules(NO_RULES)  # reading it waits, and comes once in some seconds
         caller = Caller(application, Kind.ADD, Dialect.STATELESS)
         asyncio.run(caller.open())
         exchange = caller.exchange()

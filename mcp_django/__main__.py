@@ -12,9 +12,9 @@ import django
 from django.apps import apps
 from django.core.management import handle_default_options, load_command_class
 
-from mcp_django.transports.stdio.redirect import take
+from mcp_django.transports.stdio.redirect import redirect_standard_streams
 
-SETTINGS = "DJANGO_SETTINGS_MODULE"
+SETTINGS_VARIABLE = "DJANGO_SETTINGS_MODULE"
 
 
 def main(arguments: list[str]) -> None:
@@ -23,7 +23,7 @@ def main(arguments: list[str]) -> None:
     The settings module is that of the environment or of `--settings`.
     """
     try:
-        take()
+        redirect_standard_streams()
     except OSError:
         sys.exit("stdin and stdout must be open; start this command from an MCP client")
 
@@ -34,12 +34,15 @@ def main(arguments: list[str]) -> None:
     options, _ = parser.parse_known_args(arguments)
     handle_default_options(options)
 
-    if not os.environ.get(SETTINGS):
-        sys.exit(f"{SETTINGS} is not set; use {SETTINGS}=project.settings python -m mcp_django, or --settings")
+    if not os.environ.get(SETTINGS_VARIABLE):
+        sys.exit(
+            f"{SETTINGS_VARIABLE} is not set; use {SETTINGS_VARIABLE}=project.settings python -m mcp_django, or "
+            "--settings"
+        )
 
     django.setup()
     if not apps.is_installed("mcp_django"):
-        sys.exit(f'Add "mcp_django" to INSTALLED_APPS of {os.environ[SETTINGS]}')
+        sys.exit(f'Add "mcp_django" to INSTALLED_APPS of {os.environ[SETTINGS_VARIABLE]}')
     load_command_class("mcp_django", "mcp_stdio").run_from_argv(["python -m", "mcp_django", *arguments])
 
 

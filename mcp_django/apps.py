@@ -32,22 +32,22 @@ class MCPConfig(AppConfig):
         row_signals.connect()
         rule_signals.connect()
         stored_signals.connect()
-        signals.session_closed.connect(_tell_other_processes, dispatch_uid="mcp_django.apps")
-        signals.clients_used.connect(_close_clients_at_end, dispatch_uid="mcp_django.apps")
+        signals.session_closed.connect(_publish_session_end, dispatch_uid="mcp_django.apps")
+        signals.clients_used.connect(_close_clients_on_shutdown, dispatch_uid="mcp_django.apps")
         discovery.autodiscover(conf.autodiscover_modules())
 
 
-def _tell_other_processes(*, session: Any, **kwargs: Any) -> None:
+def _publish_session_end(*, session: Any, **kwargs: Any) -> None:
     """Publish the end of a session by a client, the quota, the admin or a command."""
     # Imported here, because a process that ends no session does not need these modules.
-    from mcp_django.runtime.sessions.events import announce_end
-    from mcp_django.wiring import feeds
+    from mcp_django.runtime.sessions.events import publish_session_end
+    from mcp_django.wiring import get_event_publisher
 
-    announce_end(feeds(), session)
+    publish_session_end(get_event_publisher(), session)
 
 
-def _close_clients_at_end(*, close: Any, **kwargs: Any) -> None:
+def _close_clients_on_shutdown(*, close: Any, **kwargs: Any) -> None:
     """Close the clients of the running loop when it shuts down."""
-    from mcp_django.wiring import lifecycle
+    from mcp_django.wiring import get_lifecycle
 
-    lifecycle().at_end(close)
+    get_lifecycle().add_cleanup(close)

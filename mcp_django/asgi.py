@@ -18,27 +18,34 @@ from mcp_django.conf import get_settings
 from mcp_django.protocol.errors import TransportRefusal
 from mcp_django.server.server import Server
 from mcp_django.transports.factory import (
-    build_duplexes,
-    build_exchange,
+    build_connection_registry,
+    build_http_endpoint,
     build_legacy_sse,
-    get_exchange,
+    get_http_endpoint,
     get_legacy_sse,
-    get_ticket_desk,
+    get_ticket_endpoint,
 )
-from mcp_django.transports.http.asgi import Door
-from mcp_django.transports.http.django_context import Surroundings
-from mcp_django.transports.http.django_request import RequestMaker
+from mcp_django.transports.http.asgi import StreamableHTTPApp
+from mcp_django.transports.http.django_context import DjangoContext
+from mcp_django.transports.http.django_request import DjangoRequestFactory
 from mcp_django.transports.http.django_view import as_view
 from mcp_django.transports.http.health import PATH as HEALTHZ
-from mcp_django.transports.http.health import Health
-from mcp_django.transports.http.messages import Side
+from mcp_django.transports.http.health import HealthEndpoint
+from mcp_django.transports.http.messages import HTTPEndpoint
 from mcp_django.transports.http.websocket_tickets import PATH as TICKET
-from mcp_django.transports.http.well_known import WellKnown, below
+from mcp_django.transports.http.well_known import WellKnownEndpoint, get_well_known_path
 from mcp_django.transports.legacy_sse import PATH as SSE
-from mcp_django.transports.legacy_sse import LegacySSE, serves_legacy_sse
-from mcp_django.transports.websocket import NO_SOCKET, Consumer, Sockets, build_sockets, deny, get_sockets
+from mcp_django.transports.legacy_sse import LegacySSEEndpoint, is_legacy_sse_enabled
+from mcp_django.transports.websocket import (
+    NOT_FOUND_BODY,
+    Consumer,
+    WebSocketAcceptor,
+    build_websocket_acceptor,
+    deny_handshake,
+    get_websocket_acceptor,
+)
 from mcp_django.transports.websocket import PATH as WS
-from mcp_django.wiring import aliases, get_server, lifecycle, ports, resources
+from mcp_django.wiring import get_lifecycle, get_ports, get_resource_registry, get_server, list_aliases
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -58,91 +65,93 @@ def mount(application: Application, *, servers: Mapping[str, Server] | None = No
     their paths. The result also handles the lifespan messages, which Django does not: the servers' lifespans are
     entered before the first request. If one fails, the process does not start.
     """
-    return _Mount(application, servers)
+    return _MountedApplication(application, servers)
 
 
-class _Served(NamedTuple):
+class _ServedEndpoint(NamedTuple):
     """Server with its handlers for each transport."""
 
     server: Server
-    exchange: Side
-    sockets: Sockets
-    legacy: LegacySSE
+    exchange: HTTPEndpoint
+    sockets: WebSocketAcceptor
+    legacy: LegacySSEEndpoint
 
 
-def _of_the_setting() -> dict[str, _Served]:
-    found = {}
-    for alias in aliases():
+def _build_configured() -> dict[str, _ServedEndpoint]:
+    endpoints = {}
+    for alias in list_aliases():
         path = get_settings().servers[alias].path
-        found[path] = _Served(get_server(alias), get_exchange(alias), get_sockets(alias), get_legacy_sse(alias))
-    return found
+        endpoints[path] = _ServedEndpoint(
+            get_server(alias), get_http_endpoint(alias), get_websocket_acceptor(alias), get_legacy_sse(alias)
+        )
+    return endpoints
 
 
-def _of_one_s_own(servers: Mapping[str, Server]) -> dict[str, _Served]:
-    shared = [server.alias for server in servers.values()]
-    if len(set(shared)) < len(shared):
+def _build_given(servers: Mapping[str, Server]) -> dict[str, _ServedEndpoint]:
+    server_aliases = [server.alias for server in servers.values()]
+    if len(set(server_aliases)) < len(server_aliases):
         raise ImproperlyConfigured("Servers mounted together have the same alias; give each its own: Server(alias=)")
 
-    found = {}
-    for written, server in servers.items():
-        path = written.strip("/")
-        resources().place(server.alias, path)
-        bound = server.bind(ports(server.alias))
-        found[path] = _Served(
+    endpoints = {}
+    for raw_path, server in servers.items():
+        path = raw_path.strip("/")
+        get_resource_registry().set_path(server.alias, path)
+        bound = server.bind(get_ports(server.alias))
+        endpoints[path] = _ServedEndpoint(
             bound,
-            build_exchange(server),
-            build_sockets(server, path),
-            build_legacy_sse(server, build_duplexes(server)),
+            build_http_endpoint(server),
+            build_websocket_acceptor(server, path),
+            build_legacy_sse(server, build_connection_registry(server)),
         )
-    return found
+    return endpoints
 
 
-class _Mount:
+class _MountedApplication:
     def __init__(self, application: Application, servers: Mapping[str, Server] | None) -> None:
         self._application = application
-        self._takes_sockets = not _is_django(application)
-        found = _of_the_setting() if servers is None else _of_one_s_own(servers)
-        self._servers = [served.server for served in found.values()]
-        surroundings = Surroundings()
-        self._well_known = WellKnown(resources)
-        self._http = _Routes(surroundings.prefix)
-        self._sockets = _Routes(surroundings.prefix)
+        self._accepts_websockets = not _is_django(application)
+        endpoints = _build_configured() if servers is None else _build_given(servers)
+        self._servers = [served.server for served in endpoints.values()]
+        django_context = DjangoContext()
+        self._well_known = WellKnownEndpoint(get_resource_registry)
+        self._http = _EndpointRoutes(django_context.script_prefix)
+        self._sockets = _EndpointRoutes(django_context.script_prefix)
 
-        for path, (server, exchange, sockets, _) in found.items():
+        for path, (server, exchange, sockets, _) in endpoints.items():
             if "http" in server.options.transports:
-                self._http.add(path, _door(exchange, server, path, surroundings))
+                self._http.add(path, _build_http_app(exchange, server, path, django_context))
             if "websocket" in server.options.transports:
-                self._sockets.add(f"{path}/{WS}", _Socket(sockets))
+                self._sockets.add(f"{path}/{WS}", _WebSocketEndpoint(sockets))
         # The path of a server takes precedence over the subpaths of other servers.
-        for path, (server, _, _, legacy) in found.items():
-            if serves_legacy_sse(server) and f"/{path}/{SSE}" not in self._http.static:
-                self._http.add(f"{path}/{SSE}", _door(legacy, server, f"{path}/{SSE}", surroundings))
-            if "websocket" in server.options.transports and f"/{path}/{TICKET}" not in self._http.static:
-                desk = get_ticket_desk(server.alias)
-                self._http.add(f"{path}/{TICKET}", _door(desk, server, f"{path}/{TICKET}", surroundings))
-            if server.options.healthz and f"/{path}/{HEALTHZ}" not in self._http.static:
-                self._http.add(f"{path}/{HEALTHZ}", Health(lifecycle).door)
+        for path, (server, _, _, legacy) in endpoints.items():
+            if is_legacy_sse_enabled(server) and f"/{path}/{SSE}" not in self._http.static_routes:
+                self._http.add(f"{path}/{SSE}", _build_http_app(legacy, server, f"{path}/{SSE}", django_context))
+            if "websocket" in server.options.transports and f"/{path}/{TICKET}" not in self._http.static_routes:
+                tickets = get_ticket_endpoint(server.alias)
+                self._http.add(f"{path}/{TICKET}", _build_http_app(tickets, server, f"{path}/{TICKET}", django_context))
+            if server.options.healthz and f"/{path}/{HEALTHZ}" not in self._http.static_routes:
+                self._http.add(f"{path}/{HEALTHZ}", HealthEndpoint(get_lifecycle).app)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]
         if kind == "http":
-            door = self._http.static.get(scope["path"])
-            if door is not None:
-                return await door(scope, receive, send, None)
+            endpoint = self._http.static_routes.get(scope["path"])
+            if endpoint is not None:
+                return await endpoint(scope, receive, send, None)
 
-            found = self._http.find(scope)
-            if found is not None:
-                return await found[0](scope, receive, send, found[1])
+            match = self._http.find(scope)
+            if match is not None:
+                return await match[0](scope, receive, send, match[1])
 
-            asked = below(_below(self._http.root_of(scope), scope["path"]))
-            if asked is not None and await self._well_known.door(scope, asked, send):
+            resource_path = get_well_known_path(_strip_root(self._http.get_root(scope), scope["path"]))
+            if resource_path is not None and await self._well_known.serve(scope, resource_path, send):
                 return None
         elif kind == "websocket":
-            found = self._sockets.find(scope)
-            if found is not None:
-                return await found[0](scope, receive, send, found[1])
-            if not self._takes_sockets:
-                return await deny(scope, send, TransportRefusal(404, body=NO_SOCKET))
+            match = self._sockets.find(scope)
+            if match is not None:
+                return await match[0](scope, receive, send, match[1])
+            if not self._accepts_websockets:
+                return await deny_handshake(scope, send, TransportRefusal(404, body=NOT_FOUND_BODY))
         elif kind == "lifespan":
             return await self._lifespan(receive, send)
 
@@ -152,11 +161,11 @@ class _Mount:
         while True:
             message = await receive()
             if message["type"] == "lifespan.shutdown":
-                await lifecycle().close()
+                await get_lifecycle().shutdown()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
             try:
-                await lifecycle().open(self._servers)
+                await get_lifecycle().startup(self._servers)
             except RuntimeError as problem:
                 logger.exception("Startup failed; this process cannot serve")
                 await send({"type": "lifespan.startup.failed", "message": str(problem)})
@@ -164,60 +173,60 @@ class _Mount:
             await send({"type": "lifespan.startup.complete"})
 
 
-class _Routes:
+class _EndpointRoutes:
     """Endpoints by path."""
 
     def __init__(self, root: str) -> None:
         """Create an empty table; `root` overrides the scope's `root_path`."""
         self._root = root
-        self.static: dict[str, Endpoint] = {}
-        self._dynamic: list[tuple[RoutePattern, Endpoint]] = []
+        self.static_routes: dict[str, Endpoint] = {}
+        self._dynamic_routes: list[tuple[RoutePattern, Endpoint]] = []
 
-    def add(self, path: str, door: Endpoint) -> None:
+    def add(self, path: str, endpoint: Endpoint) -> None:
         """Serve `path`, with and without a slash at its end."""
         if "<" in path:
-            self._dynamic += [(RoutePattern(f"{path}{end}", is_endpoint=True), door) for end in ("", "/")]
+            self._dynamic_routes += [(RoutePattern(f"{path}{end}", is_endpoint=True), endpoint) for end in ("", "/")]
         else:
-            self.static[f"/{path}"] = self.static[f"/{path}/"] = door
+            self.static_routes[f"/{path}"] = self.static_routes[f"/{path}/"] = endpoint
 
-    def root_of(self, scope: Scope) -> str:
+    def get_root(self, scope: Scope) -> str:
         """Return the prefix of all paths of a request."""
         return self._root or scope.get("root_path", "")
 
     def find(self, scope: Scope) -> tuple[Endpoint, Mapping[str, Any] | None] | None:
         """Return the endpoint of a path with the captured values, or None."""
         path = scope["path"]
-        door = self.static.get(path)
-        if door is not None:
-            return door, None
+        endpoint = self.static_routes.get(path)
+        if endpoint is not None:
+            return endpoint, None
 
-        root = self.root_of(scope)
-        if not (root or self._dynamic):
+        root = self.get_root(scope)
+        if not (root or self._dynamic_routes):
             return None
 
-        path = _below(root, path)
-        door = self.static.get(path)
-        if door is not None:
-            return door, {}
-        for pattern, door in self._dynamic:
+        path = _strip_root(root, path)
+        endpoint = self.static_routes.get(path)
+        if endpoint is not None:
+            return endpoint, {}
+        for pattern, endpoint in self._dynamic_routes:
             match = pattern.match(path.removeprefix("/"))
             if match:
-                return door, match[2]
+                return endpoint, match[2]
         return None
 
 
-class _Socket:
+class _WebSocketEndpoint:
     """WebSockets of a server as an endpoint.
 
     The captured values are passed as Channels' URLRouter does.
     """
 
-    def __init__(self, sockets: Sockets) -> None:
+    def __init__(self, sockets: WebSocketAcceptor) -> None:
         self._sockets = sockets
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send, kwargs: Mapping[str, Any] | None) -> None:
         scope = {**scope, "url_route": {"args": (), "kwargs": dict(kwargs or {})}}
-        await Consumer(sockets=self._sockets)(scope, receive, send)
+        await Consumer(acceptor=self._sockets)(scope, receive, send)
 
 
 def _is_django(application: Any) -> bool:
@@ -231,16 +240,16 @@ def _is_django(application: Any) -> bool:
     return type(application) is ASGIHandler
 
 
-def _door(side: Side, server: Server, path: str, surroundings: Surroundings) -> Door:
-    view = as_view(partial(_the, side))
-    return Door(side, RequestMaker(view, alias=server.alias, route=path), surroundings)
+def _build_http_app(side: HTTPEndpoint, server: Server, path: str, django_context: DjangoContext) -> StreamableHTTPApp:
+    view = as_view(partial(_return_side, side))
+    return StreamableHTTPApp(side, DjangoRequestFactory(view, alias=server.alias, route=path), django_context)
 
 
-def _the(side: Side) -> Side:
+def _return_side(side: HTTPEndpoint) -> HTTPEndpoint:
     return side
 
 
-def _below(root: str, path: str) -> str:
+def _strip_root(root: str, path: str) -> str:
     """Return the path without `root`, which some servers have removed already."""
-    rest = path.removeprefix(root.rstrip("/"))
-    return rest if rest.startswith("/") else path
+    stripped = path.removeprefix(root.rstrip("/"))
+    return stripped if stripped.startswith("/") else path

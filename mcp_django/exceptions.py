@@ -6,36 +6,37 @@ from django.core.exceptions import NON_FIELD_ERRORS, ObjectDoesNotExist, Permiss
 from django.http import Http404
 
 from mcp_django.protocol.errors import MCPError, NotFound, ToolError, URLElicitationRequired
-from mcp_django.protocol.meta import ERRORS
+from mcp_django.protocol.meta import ERRORS_KEY
 from mcp_django.server.client_requests.idempotency import OutcomeUnknown
 
 __all__ = ["MCPError", "OutcomeUnknown", "ToolError", "URLElicitationRequired", "translate"]
 
 
-def translate(problem: Exception) -> Exception | None:
+def translate(error: Exception) -> Exception | None:
     """Return the ToolError for an exception of Django's; None for a bug."""
-    match problem:
+    match error:
         case ValidationError():
-            return invalid(errors_of(problem))
+            return build_invalid_error(get_field_errors(error))
         case PermissionDenied():
-            return ToolError(str(problem) or "Permission denied")
+            return ToolError(str(error) or "Permission denied")
         case Http404() | ObjectDoesNotExist():
-            return NotFound(str(problem) or "Not found")
+            return NotFound(str(error) or "Not found")
     return None
 
 
-def errors_of(problem: ValidationError) -> dict[str, list[str]]:
+def get_field_errors(error: ValidationError) -> dict[str, list[str]]:
     """Return the messages by field; those without a field are under `"__all__"`."""
-    return problem.message_dict if hasattr(problem, "error_dict") else {NON_FIELD_ERRORS: problem.messages}
+    return error.message_dict if hasattr(error, "error_dict") else {NON_FIELD_ERRORS: error.messages}
 
 
-def invalid(errors: Mapping[str, Sequence[str]]) -> ToolError:
+def build_invalid_error(errors: Mapping[str, Sequence[str]]) -> ToolError:
     """Return a ToolError with one line for each invalid field.
 
     Programs find the same messages in `_meta`.
     """
-    told = {field: [str(text) for text in texts] for field, texts in errors.items()}
+    messages = {field: [str(text) for text in texts] for field, texts in errors.items()}
     lines = [
-        " ".join(texts) if field == NON_FIELD_ERRORS else f"{field}: {' '.join(texts)}" for field, texts in told.items()
+        " ".join(texts) if field == NON_FIELD_ERRORS else f"{field}: {' '.join(texts)}"
+        for field, texts in messages.items()
     ]
-    return ToolError("\n".join(lines), meta={ERRORS: told})
+    return ToolError("\n".join(lines), meta={ERRORS_KEY: messages})

@@ -18,19 +18,24 @@ from django.templatetags.static import static
 from mcp_django import conf
 
 
-def shown(
-    request: HttpRequest, template: str, context: Mapping[str, Any], *, status: int = 200, leads_to: Iterable[str] = ()
+def render_html(
+    request: HttpRequest,
+    template: str,
+    context: Mapping[str, Any],
+    *,
+    status: int = 200,
+    form_targets: Iterable[str] = (),
 ) -> HttpResponse:
     """Return a rendered page.
 
     `form_targets` are Content-Security-Policy sources that its forms may lead to, in addition to this site.
     """
     response = render(request, template, dict(context), status=status)
-    response["Content-Security-Policy"] = _policy(leads_to)
-    return guarded(response)
+    response["Content-Security-Policy"] = _build_content_security_policy(form_targets)
+    return add_security_headers(response)
 
 
-def guarded(response: HttpResponse) -> HttpResponse:
+def add_security_headers(response: HttpResponse) -> HttpResponse:
     """Add headers that keep a response out of caches, frames and foreign logs."""
     response["Cache-Control"] = "no-store"
     response["Referrer-Policy"] = "same-origin"
@@ -39,19 +44,22 @@ def guarded(response: HttpResponse) -> HttpResponse:
     return response
 
 
-def login_url(request: HttpRequest, path: str) -> str:
+def build_login_url(request: HttpRequest, path: str) -> str:
     """Return the login URL that leads back to `path` (with query) of this site."""
-    place = resolve_url(conf.login_url())
-    there, here = urlsplit(place), urlsplit(request.build_absolute_uri(path))
-    elsewhere = (there.scheme or here.scheme, there.netloc or here.netloc) != (here.scheme, here.netloc)
-    return redirect_to_login(here.geturl() if elsewhere else path, place, REDIRECT_FIELD_NAME).url
+    login_page = resolve_url(conf.login_url())
+    login_parts, return_parts = urlsplit(login_page), urlsplit(request.build_absolute_uri(path))
+    is_other_origin = (login_parts.scheme or return_parts.scheme, login_parts.netloc or return_parts.netloc) != (
+        return_parts.scheme,
+        return_parts.netloc,
+    )
+    return redirect_to_login(return_parts.geturl() if is_other_origin else path, login_page, REDIRECT_FIELD_NAME).url
 
 
-def _policy(leads_to: Iterable[str]) -> str:
-    files = urlsplit(static("mcp_django/pages.css"))
-    own = "'self'" if not files.netloc else f"{files.scheme or 'https'}://{files.netloc}"
-    forms = " ".join(["'self'", *(source for source in leads_to if source)])
+def _build_content_security_policy(form_targets: Iterable[str]) -> str:
+    static_parts = urlsplit(static("mcp_django/pages.css"))
+    own_source = "'self'" if not static_parts.netloc else f"{static_parts.scheme or 'https'}://{static_parts.netloc}"
+    forms = " ".join(["'self'", *(source for source in form_targets if source)])
     return (
-        f"default-src 'none'; style-src {own}; img-src {own}; form-action {forms}; "
+        f"default-src 'none'; style-src {own_source}; img-src {own_source}; form-action {forms}; "
         "frame-ancestors 'none'; base-uri 'none'"
     )

@@ -25,10 +25,10 @@ from django.utils.crypto import salted_hmac
 from mcp_django import conf
 from mcp_django.server.context.context import Context
 
-PRINCIPAL = "mcp_django.principal"
+PRINCIPAL_META_KEY = "mcp_django.principal"
 """Key of the principal in `request.META`. Header names cannot produce this key."""
-_REMEMBERED = ("_perm_cache", "_user_perm_cache", "_group_perm_cache")
-_NOT_PASSED_ON = frozenset(
+_PERMISSION_CACHES = ("_perm_cache", "_user_perm_cache", "_group_perm_cache")
+_EXCLUDED_HEADERS = frozenset(
     f"HTTP_{name}"
     for name in (
         *("ACCEPT", "ACCEPT_ENCODING", "AUTHORIZATION", "CONNECTION", "CONTENT_ENCODING", "COOKIE", "EXPECT"),
@@ -36,16 +36,18 @@ _NOT_PASSED_ON = frozenset(
         *("X_CSRFTOKEN", "X_HTTP_METHOD_OVERRIDE"),
     )
 )
-_FAMILIES = ("HTTP_CONTENT_", "HTTP_IF_", "HTTP_MCP_", "HTTP_SEC_")
+_EXCLUDED_HEADER_PREFIXES = ("HTTP_CONTENT_", "HTTP_IF_", "HTTP_MCP_", "HTTP_SEC_")
 """Prefixes of excluded headers, which describe the message of the call."""
-_ADDRESS = ("REMOTE_ADDR", "REMOTE_HOST", "REMOTE_PORT", "SERVER_NAME", "SERVER_PORT")
-_SECURE = frozenset({"https", "wss"})
-_OWN = frozenset({"auser", "body_receive_timeout", "path", "path_info", "resolver_match", "scope", "session", "user"})
+_ADDRESS_KEYS = ("REMOTE_ADDR", "REMOTE_HOST", "REMOTE_PORT", "SERVER_NAME", "SERVER_PORT")
+_SECURE_SCHEMES = frozenset({"https", "wss"})
+_OWN_ATTRIBUTES = frozenset(
+    {"auser", "body_receive_timeout", "path", "path_info", "resolver_match", "scope", "session", "user"}
+)
 """Attributes that each request sets itself."""
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class RequestContent:
     """Body of a request with its headers."""
 
     content: bytes = b""
@@ -54,12 +56,12 @@ class Body:
     """Value of the Content-Disposition header, if the whole body is a file."""
 
 
-def make_request(
+def build_request(
     context: Context,
     method: str,
     path: str,
     query: str | Iterable[tuple[str, str]],
-    body: Body,
+    body: RequestContent,
     *,
     accept: str,
     host: str | None = None,
@@ -71,10 +73,10 @@ def make_request(
     `path` is relative to the script prefix. `query` is a query string, or its pairs before encoding. `headers` override
     those of the call.
     """
-    outer = context.request
+    call_request = context.request
     principal: Any = context.principal
     environ = {
-        **_surroundings(outer, host),
+        **_build_environ(call_request, host),
         "REQUEST_METHOD": method.upper(),
         "SCRIPT_NAME": get_script_prefix().rstrip("/"),
         "PATH_INFO": path.encode().decode("latin-1"),
@@ -83,9 +85,9 @@ def make_request(
         "CONTENT_LENGTH": str(len(body.content)) if body.content_type else "",
         "HTTP_ACCEPT": accept,
         "wsgi.input": io.BytesIO(body.content),
-        **_surrogates(principal.key),
+        **_surrogate_credentials(principal.key),
         **{f"HTTP_{name.upper().replace('-', '_')}": value for name, value in headers},
-        PRINCIPAL: principal,
+        PRINCIPAL_META_KEY: principal,
     }
     if body.disposition:
         environ["HTTP_CONTENT_DISPOSITION"] = body.disposition
@@ -93,15 +95,15 @@ def make_request(
     request = WSGIRequest(environ)
     if match is not None:
         request.resolver_match = match
-    _take_over(outer, request)
-    _belongs_to(request, AnonymousUser() if principal.user is None else principal.user)
+    _copy_attributes(call_request, request)
+    _set_user(request, AnonymousUser() if principal.user is None else principal.user)
     return request
 
 
-def _surroundings(outer: HttpRequest | None, host: str | None) -> dict[str, Any]:
+def _build_environ(call_request: HttpRequest | None, host: str | None) -> dict[str, Any]:
     """Return the WSGI environ of the call's connection; of this machine without HTTP."""
     environ: dict[str, Any] = {
-        "SERVER_NAME": _known_host(),
+        "SERVER_NAME": _get_default_host(),
         "SERVER_PORT": "80",
         "SERVER_PROTOCOL": "HTTP/1.1",
         "REMOTE_ADDR": "127.0.0.1",
@@ -113,75 +115,75 @@ def _surroundings(outer: HttpRequest | None, host: str | None) -> dict[str, Any]
         "wsgi.run_once": False,
     }
 
-    if outer is not None:
-        meta: Mapping[str, Any] = outer.META
-        environ |= {name: meta[name] for name in _ADDRESS if name in meta}
-        environ |= {name: value for name, value in meta.items() if _is_passed_on(name)}
-        environ["wsgi.url_scheme"] = "https" if outer.scheme in _SECURE else "http"
+    if call_request is not None:
+        meta: Mapping[str, Any] = call_request.META
+        environ |= {name: meta[name] for name in _ADDRESS_KEYS if name in meta}
+        environ |= {name: value for name, value in meta.items() if _is_forwarded(name)}
+        environ["wsgi.url_scheme"] = "https" if call_request.scheme in _SECURE_SCHEMES else "http"
     if host:
         environ["HTTP_HOST"] = host
         environ.pop("HTTP_X_FORWARDED_HOST", None)
     return environ
 
 
-def _is_passed_on(name: str) -> bool:
-    return name.startswith("HTTP_") and name not in _NOT_PASSED_ON and not name.startswith(_FAMILIES)
+def _is_forwarded(name: str) -> bool:
+    return name.startswith("HTTP_") and name not in _EXCLUDED_HEADERS and not name.startswith(_EXCLUDED_HEADER_PREFIXES)
 
 
-def _known_host() -> str:
+def _get_default_host() -> str:
     """Return a host name that the project accepts."""
     plain = [host.lstrip(".") for host in conf.allowed_hosts()]
     return next((host for host in plain if host and "*" not in host and ":" not in host), "localhost")
 
 
-def _surrogates(key: str) -> dict[str, str]:
+def _surrogate_credentials(key: str) -> dict[str, str]:
     """Return surrogate credentials: constant for each caller, without any access."""
     # the salt keeps its former module name
     mark = salted_hmac("mcp_django.subrequests", key, algorithm="sha256").hexdigest()[:32]
     return {"HTTP_AUTHORIZATION": f"MCP {mark}", "HTTP_COOKIE": f"mcp={mark}"}
 
 
-def _take_over(outer: HttpRequest | None, request: HttpRequest) -> None:
+def _copy_attributes(call_request: HttpRequest | None, request: HttpRequest) -> None:
     """Copy the attributes set by MIDDLEWARE, such as a tenant or a site."""
-    known = vars(request).keys() | _OWN
-    for name, value in {} if outer is None else vars(outer).items():
+    excluded = vars(request).keys() | _OWN_ATTRIBUTES
+    for name, value in {} if call_request is None else vars(call_request).items():
         # Exclude cached properties (headers, COOKIES, GET): they are attributes too, and contain credentials.
-        computed = hasattr(type(request), name) or hasattr(type(outer), name)
-        if name not in known and not computed and not name.startswith("_"):
+        is_computed = hasattr(type(request), name) or hasattr(type(call_request), name)
+        if name not in excluded and not is_computed and not name.startswith("_"):
             setattr(request, name, value)
 
 
-def _belongs_to(request: HttpRequest, user: Any) -> None:
+def _set_user(request: HttpRequest, user: Any) -> None:
     async def auser() -> Any:
         return user
 
     request.user, request.auser = user, auser
 
 
-def fresh(user: Any) -> Any:
+def copy_user(user: Any) -> Any:
     """Return a copy of the user without cached permissions, as in an HTTP request."""
-    own = copy.copy(user)
-    for name in _REMEMBERED:
-        getattr(own, "__dict__", {}).pop(name, None)
-    return own
+    user_copy = copy.copy(user)
+    for name in _PERMISSION_CACHES:
+        getattr(user_copy, "__dict__", {}).pop(name, None)
+    return user_copy
 
 
-def refusal(problem: Exception) -> tuple[int, str] | None:
+def get_error_response(error: Exception) -> tuple[int, str] | None:
     """Return Django's status and a text for an exception of a view; None for a bug.
 
     The status is that of `django.core.handlers.exception`. The texts of suspicious operations are for the log only.
     """
-    match problem:
+    match error:
         case Http404():
-            return 404, str(problem) or "Not found."
+            return 404, str(error) or "Not found."
         case PermissionDenied():
-            return 403, str(problem) or "Permission denied."
+            return 403, str(error) or "Permission denied."
         case SuspiciousOperation() | BadRequest() | MultiPartParserError():
             return 400, "The request was refused as malformed or too large."
     return None
 
 
-def close(response: HttpResponseBase | None, request: HttpRequest) -> None:
+def close_response(response: HttpResponseBase | None, request: HttpRequest) -> None:
     """Close the files of a response and its request.
 
     `response.close()` would also send `request_finished`, and thereby close database connections of a thread that is

@@ -10,11 +10,11 @@ from django.core.signals import setting_changed
 from django.dispatch import receiver
 from django.urls import URLPattern, path
 
-from mcp_django.conf import forget, servers
+from mcp_django.conf import clear_cache, servers
 from mcp_django.transports.websocket import PATH, Consumer
 
 
-def _patterns() -> list[URLPattern]:
+def _build_patterns() -> list[URLPattern]:
     patterns = []
     for alias, server in servers().items():
         if "websocket" in server.transports:
@@ -23,12 +23,12 @@ def _patterns() -> list[URLPattern]:
     return patterns
 
 
-websocket_urlpatterns = _patterns()
+websocket_urlpatterns = _build_patterns()
 
 
 @receiver(setting_changed)
-def _renew(*, setting: str, **kwargs: Any) -> None:
+def _rebuild_patterns(*, setting: str, **kwargs: Any) -> None:
     """Rebuild the routes in tests that override MCP, as `mount` does."""
     if setting == "MCP":
-        websocket_urlpatterns[:] = _patterns()
-        forget()  # a test may change the setting later without a signal
+        websocket_urlpatterns[:] = _build_patterns()
+        clear_cache()  # a test may change the setting later without a signal

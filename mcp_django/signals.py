@@ -21,7 +21,7 @@ is closed when the expiry is detected, which can be later than its expiry time.
 call_started = Signal()
 """Signal that a call is about to run.
 
-Sent with `call`, a mcp_django.Call. The sender is its Server.
+Sent with `call`, a mcp_django.observability.Call. The sender is its Server.
 
 The receivers of this signal and of `call_finished` run on a separate thread with its own database connections, outside
 of the call's transaction. The call waits for them, 5 seconds at most.
@@ -32,9 +32,9 @@ call_finished = Signal()
 
 Sent before the answer is sent, or after a cancellation, with
 
-- `call`, a mcp_django.Call; the sender is its Server
-- `outcome`, an mcp_django.Outcome, which is a string: "ok", "tool_error", "input_required", "error", "bug", "timeout",
-  "cancelled" or "overloaded"
+- `call`, a mcp_django.observability.Call; the sender is its Server
+- `outcome`, an mcp_django.observability.Outcome, which is a string: "ok", "tool_error", "input_required", "error",
+  "bug", "timeout", "cancelled" or "overloaded"
 - `duration`, in seconds
 - `reference`, which a bug's answer and the log contain, or None
 - `error`, the exception that the client received (an MCPError, or one with a text about a limit), or None

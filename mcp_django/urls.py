@@ -19,52 +19,54 @@ from django.dispatch import receiver
 from django.urls import URLPattern, clear_url_caches, path
 
 from mcp_django import well_known
-from mcp_django.conf import forget, is_usable, servers
-from mcp_django.runtime.url_elicitation import DONE, OPEN
-from mcp_django.transports.factory import get_exchange, get_legacy_sse, get_ticket_desk
+from mcp_django.conf import clear_cache, is_usable, servers
+from mcp_django.runtime.url_elicitation import DONE_VIEW, OPEN_VIEW
+from mcp_django.transports.factory import get_http_endpoint, get_legacy_sse, get_ticket_endpoint
 from mcp_django.transports.http.django_view import as_view
 from mcp_django.transports.http.health import PATH as HEALTHZ
-from mcp_django.transports.http.health import Health
+from mcp_django.transports.http.health import HealthEndpoint
 from mcp_django.transports.http.url_elicitation import open_page, page_done
 from mcp_django.transports.http.websocket_tickets import PATH as TICKET
 from mcp_django.transports.legacy_sse import PATH as SSE
-from mcp_django.wiring import lifecycle
+from mcp_django.wiring import get_lifecycle
 
 app_name = "mcp_django"
 
 
-def _patterns() -> list[URLPattern]:
-    patterns, below = [], []
+def _build_patterns() -> list[URLPattern]:
+    patterns, subpaths = [], []
     for alias, server in servers().items():
         if "http" in server.transports:
-            view = as_view(functools.partial(get_exchange, alias))
+            view = as_view(functools.partial(get_http_endpoint, alias))
             patterns += [path(server.path, view, name=alias), path(f"{server.path}/", view)]
         if "sse" in server.transports and "handshake" in server.eras:
             view = as_view(functools.partial(get_legacy_sse, alias))
-            below += [path(f"{server.path}/{SSE}{slash}", view) for slash in ("", "/")]
+            subpaths += [path(f"{server.path}/{SSE}{slash}", view) for slash in ("", "/")]
         if "websocket" in server.transports:
-            view = as_view(functools.partial(get_ticket_desk, alias))
-            below += [path(f"{server.path}/{TICKET}{slash}", view) for slash in ("", "/")]
+            view = as_view(functools.partial(get_ticket_endpoint, alias))
+            subpaths += [path(f"{server.path}/{TICKET}{slash}", view) for slash in ("", "/")]
         if server.healthz and is_usable():
-            below += [path(f"{server.path}/{HEALTHZ}{slash}", Health(lifecycle).view) for slash in ("", "/")]
+            subpaths += [
+                path(f"{server.path}/{HEALTHZ}{slash}", HealthEndpoint(get_lifecycle).view) for slash in ("", "/")
+            ]
 
     return [
         # As in `asgi.mount`, a static path precedes patterns that it would match.
-        *sorted(patterns + below, key=lambda pattern: "<" in str(pattern.pattern)),
-        path("mcp/page/<str:token>", open_page, name=OPEN),
-        path("mcp/page/<str:token>/done", page_done, name=DONE),
+        *sorted(patterns + subpaths, key=lambda pattern: "<" in str(pattern.pattern)),
+        path("mcp/page/<str:token>", open_page, name=OPEN_VIEW),
+        path("mcp/page/<str:token>/done", page_done, name=DONE_VIEW),
         *well_known.urlpatterns,
     ]
 
 
-urlpatterns = _patterns()
+urlpatterns = _build_patterns()
 
 
 @receiver(setting_changed)
-def _renew(*, setting: str, **kwargs: Any) -> None:
+def _rebuild_patterns(*, setting: str, **kwargs: Any) -> None:
     """Rebuild the URL patterns in tests that override MCP, as `asgi.mount` does."""
     if setting != "MCP":
         return
-    urlpatterns[:] = _patterns()
+    urlpatterns[:] = _build_patterns()
     clear_url_caches()
-    forget()  # a test may change the setting later without a signal
+    clear_cache()  # a test may change the setting later without a signal

@@ -6,8 +6,10 @@ only if `mcp_django.urls` is included below a path. `asgi.mount` serves the meta
 
 from django.urls import re_path
 
-from mcp_django.auth.protected.registry import WELL_KNOWN
-from mcp_django.transports.http.well_known import WellKnown
-from mcp_django.wiring import resources
+from mcp_django.auth.protected.registry import WELL_KNOWN_PATH
+from mcp_django.transports.http.well_known import WellKnownEndpoint
+from mcp_django.wiring import get_resource_registry
 
-urlpatterns = [re_path(rf"^{WELL_KNOWN.removeprefix('/')}(?P<path>/.*)?$", WellKnown(resources).view)]
+urlpatterns = [
+    re_path(rf"^{WELL_KNOWN_PATH.removeprefix('/')}(?P<path>/.*)?$", WellKnownEndpoint(get_resource_registry).view)
+]

@@ -161,29 +161,30 @@ MCP: dict[str, Any] = {
         "IN_FLIGHT": 32,  # default: calls running at once, of one session or principal
         "SESSIONS_PER_OWNER": 20,  # default: one more ends the session that was idle longest
         "SESSIONS": 10_000,  # default: of the whole server
-        "CLIENT_BYTES": 64 * 1024,  # default: what a client may say about itself
+        "MAX_CLIENT_INFO": 64 * 1024,  # default: what a client may say about itself
         "SESSION_IDLE": 3600,  # default: seconds without a message until a session ends
         "SESSION_LIFETIME": 7 * 24 * 3600,  # default: seconds until it ends even when in use
         "SSE_UPGRADE_AFTER": 5,  # default: seconds until an answer becomes an event stream
-        "UNSENT": 64,  # default: messages of a call that may wait for a slow reader
-        "UNSENT_WAIT": 60,  # default: seconds until a client that reads none of them counts as gone
+        "SEND_BUFFER": 64,  # default: messages of a call that may wait for a slow reader
+        "SEND_TIMEOUT": 60,  # default: seconds until a client that reads none of them counts as gone
         "EVENTS": 1000,  # default: messages of a stream that are kept for a client that comes back
         "KEEP_ALIVE": 15,  # default: seconds between comments on a silent stream
         "PING": 30,  # default: seconds after which a silent client on a WebSocket is asked whether it is there
-        "LISTENS": 1000,  # default: streams of changes that are open at once, in one process
-        "LISTENS_PER_OWNER": 50,  # default: those of one principal
+        "MAX_STREAMS": 1000,  # default: streams of changes that are open at once, in one process
+        "MAX_STREAMS_PER_OWNER": 50,  # default: those of one principal
         "SUBSCRIPTIONS": 100,  # default: resources that one session or stream may subscribe to
-        "QUESTION_WAIT": 600,  # default: seconds a call waits for the user's answer (handshake era)
-        "PAGE_WAIT": 60,  # default: seconds it waits for somebody to finish a page (stateless era), then it asks again
+        "ELICITATION_TIMEOUT": 600,  # default: seconds a call waits for the user's answer (handshake era)
+        # default: seconds it waits for somebody to finish a page (stateless era), then it asks again
+        "URL_ELICITATION_TIMEOUT": 60,
         "STATE_BYTES": 64 * 1024,  # default: size of the sealed state of a conversation (stateless era)
         "STATE_TTL": 3600,  # default: seconds for which it can be answered
         "ANSWERS": 64,  # default: answers in one conversation
         "ROUNDS": 32,  # default: rounds of one conversation
         "STALE_ROUNDS": 3,  # default: rounds in a row that bring nothing new
         "EVENT_TTL": 600,  # default: seconds for which what clients are told is kept for those who come back
-        "LANES": 16,  # default: threads for sync handlers and the ORM
-        "LANE_QUEUE": 256,  # default: calls that may wait for one
-        "WAITING_THREADS": 256,  # default: sync handlers that may wait for an answer, which takes no lane
+        "THREADS": 16,  # default: threads for sync handlers and the ORM
+        "THREAD_QUEUE": 256,  # default: calls that may wait for one
+        "WAITING_THREADS": 256,  # default: sync handlers that may wait for an answer, which takes none of THREADS
         "BACKGROUND": 256,  # default: pieces of work after the answer that may be under way
         "SHUTDOWN_GRACE": 10,  # default: seconds that running calls have when the process is told to end
     },

@@ -23,11 +23,11 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from mcp_django.conf.clients import ClientAuth, ClientSettings  # noqa: E402
-from mcp_django.conf.issuers import Claims, Issuer  # noqa: E402
+from mcp_django.conf.issuers import ClaimNames, IssuerSettings  # noqa: E402
 from mcp_django.conf.mounts import MountSettings  # noqa: E402
 from mcp_django.conf.options import Limits, Rates, ServerSettings, Settings  # noqa: E402
 from mcp_django.conf.proxies import ProxySettings  # noqa: E402
-from mcp_django.conf.readers import reader_of  # noqa: E402
+from mcp_django.conf.readers import find_reader  # noqa: E402
 from mcp_django.contrib.memory.options import MemorySettings  # noqa: E402
 from mcp_django.contrib.oauth.options import OAuthSettings  # noqa: E402
 
@@ -62,8 +62,8 @@ SECTIONS: Final = (
     Section("PROXIES", 'MCP["SERVERS"][alias]["PROXIES"][client alias]', ProxySettings),
     Section("CLIENTS", 'MCP["CLIENTS"][alias]', ClientSettings),
     Section("AUTH of a client", 'MCP["CLIENTS"][alias]["AUTH"]', ClientAuth),
-    Section("ISSUERS", 'MCP["ISSUERS"][number]', Issuer),
-    Section("CLAIMS of an issuer", 'MCP["ISSUERS"][number]["CLAIMS"]', Claims),
+    Section("ISSUERS", 'MCP["ISSUERS"][number]', IssuerSettings),
+    Section("CLAIMS of an issuer", 'MCP["ISSUERS"][number]["CLAIMS"]', ClaimNames),
     Section("LIMITS", 'MCP["LIMITS"]', Limits),
     Section("RATES", 'MCP["RATES"]', Rates),
     Section("OAUTH", 'MCP["OAUTH"]', OAuthSettings),
@@ -73,7 +73,7 @@ APPS: Final = {"OAUTH": "mcp_django.contrib.oauth", "MEMORY": "mcp_django.contri
 """Sections that exist only if an app is installed, with the app."""
 NOT_KEYS: Final = {(ClientSettings, "alias")}
 """Fields that the reader of the setting fills in."""
-REQUIRED: Final = {(Issuer, "issuer"), (ClientAuth, "type")}
+REQUIRED: Final = {(IssuerSettings, "issuer"), (ClientAuth, "type")}
 """Keys without a useful default. The system checks refuse an entry without them."""
 FACTORS: Final = ((1024 * 1024, "MiB"), (1024, "KiB"))
 DURATIONS: Final = ((86400, "day"), (3600, "hour"), (60, "minute"))
@@ -140,7 +140,7 @@ def describe_values(hint: Any) -> str:
     """
     if get_origin(hint) is not Annotated:
         return ""
-    read, rule = reader_of(hint, ""), ""
+    read, rule = find_reader(hint, ""), ""
 
     for invalid in (object(), [object()]):
         try:

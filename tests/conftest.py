@@ -130,9 +130,9 @@ def _nothing_counted() -> None:
 @pytest.fixture(autouse=True)
 def _no_rules() -> None:
     """There are no policies until a test saves one: those of earlier tests are gone, and many have no database."""
-    from mcp_django.auth.authorization.rule_cache import NO_RULES, RULEBOOK  # once Django is set up
+    from mcp_django.auth.authorization.rule_cache import NO_RULES, RULE_CACHE  # once Django is set up
 
-    RULEBOOK.assume(NO_RULES)
+    RULE_CACHE.set_rules(NO_RULES)
 
 
 def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str) -> str | None:

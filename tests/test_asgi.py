@@ -14,7 +14,7 @@ from django.test import override_settings
 from mcp_django import Context, Server
 from mcp_django.asgi import mount
 from mcp_django.protocol import jsonrpc
-from mcp_django.server.server import Options
+from mcp_django.server.server import ServerOptions
 
 VERSION = "2026-07-28"
 CALL = {
@@ -103,7 +103,7 @@ def a_server(name: str, **given: Any) -> Server:
 
     @server.tool
     async def where(ctx: Context) -> dict[str, Any]:
-        return {"server": ctx.server.info.name, "kwargs": dict(ctx.kwargs), "path": ctx.request.path}
+        return {"server": ctx.server.info.name, "kwargs": dict(ctx.url_kwargs), "path": ctx.request.path}
 
     return server
 
@@ -326,7 +326,7 @@ def lanes() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if thread.name.startswith("mcp-lane")}
 
 
-HEALTHY = Options(healthz=True)
+HEALTHY = ServerOptions(healthz=True)
 
 
 def test_health_needs_no_credential_and_no_host(subtests: pytest.Subtests) -> None:

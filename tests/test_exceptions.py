@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy as _
 
 from mcp_django.exceptions import translate
 from mcp_django.protocol.errors import MCPError, NotFound, ToolError
-from mcp_django.protocol.meta import ERRORS
+from mcp_django.protocol.meta import ERRORS_KEY
 
 
 def test_expected_exceptions_become_texts_for_the_model(subtests: pytest.Subtests) -> None:
@@ -48,8 +48,8 @@ def test_kinds_of_errors_keep_their_code_and_details() -> None:
 
     translated = translate(ValidationError({"name": ["is taken", "is long"], "__all__": _("No such pair")}))
     assert isinstance(translated, ToolError)
-    assert translated.meta == {ERRORS: {"name": ["is taken", "is long"], "__all__": ["No such pair"]}}
-    assert type(translated.meta[ERRORS]["__all__"][0]) is str
+    assert translated.meta == {ERRORS_KEY: {"name": ["is taken", "is long"], "__all__": ["No such pair"]}}
+    assert type(translated.meta[ERRORS_KEY]["__all__"][0]) is str
 
 
 def test_everything_else_is_a_bug(subtests: pytest.Subtests) -> None:

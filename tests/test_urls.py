@@ -11,8 +11,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.test import AsyncClient, Client, RequestFactory, override_settings
 from django.urls import NoReverseMatch, Resolver404, include, path, resolve, reverse
 
-from mcp_django.runtime.url_elicitation import Visit
-from mcp_django.wiring import pages
+from mcp_django.runtime.url_elicitation import PageVisit
+from mcp_django.wiring import get_elicitation_pages
 
 SERVERS = {"default": {"HEALTHZ": True}, "staff": {"PATH": "staff/<slug:house>", "HEALTHZ": True}, "other": {}}
 
@@ -111,16 +111,16 @@ def test_links_to_pages_stay_below_the_prefix_that_the_call_came_through() -> No
         path("<slug:tenant>/", include("mcp_django.urls", namespace="tenants")),
         path("", include("mcp_django.urls")),
     ]
-    visit = Visit("id", "1", "", time.time() + 60)
+    visit = PageVisit("id", "1", "", time.time() + 60)
     with override_settings(MCP={"AUTH": "none", "SERVERS": SERVERS}, ROOT_URLCONF=conf):
         for where, prefix in (("/mcp", "/mcp/page/"), ("/staff/main", "/mcp/page/"), ("/acme/mcp", "/acme/mcp/page/")):
             request = RequestFactory().get(where)
             request.resolver_match = resolve(where)
-            link = pages().link(request, "page", visit, ttl=60)
+            link = get_elicitation_pages().build_path(request, "page", visit, ttl=60)
             assert link.startswith(prefix)
             found = resolve(link)
             assert found.url_name == "page"
-            assert pages().open(found.kwargs["token"], "page") == visit
+            assert get_elicitation_pages().unseal_visit(found.kwargs["token"], "page") == visit
 
 
 def test_a_way_in_below_a_server_is_not_taken_for_a_value_in_the_path_of_another() -> None:

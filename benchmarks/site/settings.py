@@ -54,7 +54,7 @@ MCP = {
     **({"TOKEN_CACHE_SECONDS": 0} if os.environ.get("BENCH_FORGETFUL") else {}),
     # At two paths, the door's and the view's, so what tokens are made for is said.
     "SERVERS": {"default": {"NAME": "benchmarks", "VERSION": "1", "PAGE_SIZE": 1000, "RESOURCE": f"{ORIGIN}/mcp"}},
-    "LIMITS": {"SESSIONS_PER_OWNER": 5000, "IN_FLIGHT": 64, "LISTENS": 5000, "LISTENS_PER_OWNER": 5000},
+    "LIMITS": {"SESSIONS_PER_OWNER": 5000, "IN_FLIGHT": 64, "MAX_STREAMS": 5000, "MAX_STREAMS_PER_OWNER": 5000},
 }
 if os.environ.get("BENCH_LOG"):
     LOGGING = {

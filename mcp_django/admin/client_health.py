@@ -16,15 +16,15 @@ from django.utils.text import capfirst
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from mcp_django.client.pool.health import BELIEVED, BOARD, process_name
-from mcp_django.client.pool.health_check import Checked, check_client
+from mcp_django.client.pool.health import HEALTH_REGISTRY, HEARTBEAT_TIMEOUT_SECONDS, get_process_name
+from mcp_django.client.pool.health_check import HealthCheckResult, check_client
 from mcp_django.conf import get_settings, is_usable
 from mcp_django.conf.clients import ClientSettings
 from mcp_django.models import ClientHealth
 
-LIMIT = 10.0
+CHECK_TIMEOUT_SECONDS = 10.0
 """Timeout of a check in seconds. It is short because the user waits for the page."""
-CREDENTIALS = {
+CREDENTIAL_LABELS = {
     ("bearer", False): _("a token of the project"),
     ("bearer", True): _("a token of each user"),
     ("oauth", False): _("OAuth, allowed once for the project"),
@@ -34,18 +34,18 @@ CREDENTIALS = {
 
 
 @dataclass
-class Shown:
+class ServerOverview:
     """Used server, as shown on the page."""
 
     settings: ClientSettings
     rows: list[ClientHealth]
     check_url: str
-    alive: list[ClientHealth] = field(init=False)
+    live_rows: list[ClientHealth] = field(init=False)
     """Rows of processes that reported recently."""
 
     def __post_init__(self) -> None:
-        since = timezone.now() - timedelta(seconds=BELIEVED)
-        self.alive = [row for row in self.rows if row.updated >= since]
+        since = timezone.now() - timedelta(seconds=HEARTBEAT_TIMEOUT_SECONDS)
+        self.live_rows = [row for row in self.rows if row.updated >= since]
 
     @property
     def credentials(self) -> Any:
@@ -53,14 +53,14 @@ class Shown:
         auth = self.settings.auth
         if auth is None or auth.type is None:
             return _("headers in the setting") if self.settings.headers else _("none")
-        return CREDENTIALS[auth.type, auth.per_user]
+        return CREDENTIAL_LABELS[auth.type, auth.per_user]
 
     @property
     def state(self) -> str:
         """State of the server: "connected", "failed" or "idle"."""
-        if any(row.connections for row in self.alive):
+        if any(row.connections for row in self.live_rows):
             return "connected"
-        return "failed" if self.latest is not None and self.latest.is_failing else "idle"
+        return "failed" if self.latest_row is not None and self.latest_row.is_failing else "idle"
 
     @property
     def state_name(self) -> Any:
@@ -68,7 +68,7 @@ class Shown:
         return {"connected": _("connected"), "failed": _("failed"), "idle": _("not connected")}[self.state]
 
     @property
-    def latest(self) -> ClientHealth | None:
+    def latest_row(self) -> ClientHealth | None:
         """The row that was updated last."""
         return max(self.rows, key=lambda row: row.updated, default=None)
 
@@ -114,10 +114,10 @@ class ClientHealthAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not gene
             "title": capfirst(str(self.opts.verbose_name_plural)),
             "opts": self.opts,
             "is_usable": is_usable(),
-            "servers": self._servers() if is_usable() else [],
+            "servers": self._build_overviews() if is_usable() else [],
             "may_check": self.has_change_permission(request),
-            "this_process": process_name(),
-            "believed": timezone.now() - timedelta(seconds=BELIEVED),
+            "this_process": get_process_name(),
+            "believed": timezone.now() - timedelta(seconds=HEARTBEAT_TIMEOUT_SECONDS),
             "crumbs_are_a_list": django.VERSION >= (6,),
             **(extra_context or {}),
         }
@@ -131,36 +131,38 @@ class ClientHealthAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not gene
             raise PermissionDenied
         if not is_usable() or alias not in get_settings().clients:
             raise Http404
-        found = async_to_sync(check_client)(alias, user=request.user, limit=LIMIT)
-        ClientHealth.objects.tell(process_name(), alias, BOARD.get(alias).row())
-        self._say(request, found)
+        result = async_to_sync(check_client)(alias, user=request.user, timeout=CHECK_TIMEOUT_SECONDS)
+        ClientHealth.objects.report(get_process_name(), alias, HEALTH_REGISTRY.get(alias).to_row())
+        self._show_result(request, result)
         return HttpResponseRedirect(f"{self._url('changelist')}#{alias}")
 
-    def _say(self, request: HttpRequest, found: Checked) -> None:
-        if found.reached:
-            words = {"alias": found.alias, "tools": len(found.tools), "ms": round((found.connecting or 0) * 1000)}
+    def _show_result(self, request: HttpRequest, result: HealthCheckResult) -> None:
+        if result.reached:
+            values = {"alias": result.alias, "tools": len(result.tools), "ms": round((result.connecting or 0) * 1000)}
             text = ngettext(
                 "The server %(alias)s is available: %(tools)d tool, connected in %(ms)d ms.",
                 "The server %(alias)s is available: %(tools)d tools, connected in %(ms)d ms.",
-                len(found.tools),
+                len(result.tools),
             )
-            self.message_user(request, text % words, messages.SUCCESS)
+            self.message_user(request, text % values, messages.SUCCESS)
             return
-        words = {"alias": found.alias, "error": found.error, "text": found.error_text}
+        values = {"alias": result.alias, "error": result.error, "text": result.error_text}
         self.message_user(
-            request, _("Connecting to the server %(alias)s failed: %(error)s. %(text)s") % words, messages.ERROR
+            request, _("Connecting to the server %(alias)s failed: %(error)s. %(text)s") % values, messages.ERROR
         )
 
-    def _servers(self) -> list[Shown]:
+    def _build_overviews(self) -> list[ServerOverview]:
         rows: dict[str, list[ClientHealth]] = {}
-        for row in ClientHealth.objects.exclude(process=process_name()).order_by("process"):
+        for row in ClientHealth.objects.exclude(process=get_process_name()).order_by("process"):
             rows.setdefault(row.alias, []).append(row)
-        for health in BOARD.all():
+        for health in HEALTH_REGISTRY.list_all():
             if health.calls or health.connections or health.error or health.reached:
-                mine = ClientHealth(process=process_name(), alias=health.alias, updated=timezone.now(), **health.row())
-                rows.setdefault(health.alias, []).insert(0, mine)
+                own_row = ClientHealth(
+                    process=get_process_name(), alias=health.alias, updated=timezone.now(), **health.to_row()
+                )
+                rows.setdefault(health.alias, []).insert(0, own_row)
         return [
-            Shown(settings, rows.get(alias, []), self._url("check", alias))
+            ServerOverview(settings, rows.get(alias, []), self._url("check", alias))
             for alias, settings in get_settings().clients.items()
         ]
 

@@ -44,27 +44,27 @@ class ClientTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not gener
         return ["alias", "server", f"user__{get_user_model().USERNAME_FIELD}"]
 
     def delete_model(self, request: HttpRequest, obj: ClientToken) -> None:
-        self._end(request, [obj])
+        self._disconnect(request, [obj])
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[ClientToken]) -> None:
-        self._end(request, list(queryset))
+        self._disconnect(request, list(queryset))
 
-    def _end(self, request: HttpRequest, tokens: list[ClientToken]) -> None:
-        untold = 0
+    def _disconnect(self, request: HttpRequest, tokens: list[ClientToken]) -> None:
+        not_revoked = 0
         for token in tokens:
             settings = get_settings().clients.get(token.alias)
-            if settings is None or disconnect is None or settings.place != token.server:
+            if settings is None or disconnect is None or settings.display_location != token.server:
                 token.delete()
-                untold += token.is_connected
+                not_revoked += token.is_connected
             else:
-                untold += not async_to_sync(disconnect)(settings, token.user)
-        if untold:
+                not_revoked += not async_to_sync(disconnect)(settings, token.user)
+        if not_revoked:
             text = ngettext(
                 "%d connection could not be revoked at the server. Its tokens stay valid until they expire.",
                 "%d connections could not be revoked at the server. Their tokens stay valid until they expire.",
-                untold,
+                not_revoked,
             )
-            self.message_user(request, text % untold, messages.WARNING)
+            self.message_user(request, text % not_revoked, messages.WARNING)
 
     @admin.display(description=_("owner"), ordering="user")
     def owner(self, token: ClientToken) -> Any:

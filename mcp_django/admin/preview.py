@@ -12,7 +12,7 @@ from asgiref.sync import async_to_sync
 from django.utils.translation import gettext as _
 
 from mcp_django import wiring
-from mcp_django.auth.principal import EVERY_SCOPE, Principal
+from mcp_django.auth.principal import ALL_SCOPES, DjangoPrincipal
 from mcp_django.models import StoredPrompt, StoredResource
 from mcp_django.protocol.errors import MCPError
 from mcp_django.providers.stored import build_prompt, build_resource
@@ -22,13 +22,13 @@ from mcp_django.server.ports import Overloaded
 from mcp_django.server.primitives.base import Prompt, Resource
 from mcp_django.server.primitives.registry import Registry
 from mcp_django.server.server import Server
-from mcp_django.transports.inprocess import Caller
+from mcp_django.transports.inprocess import InProcessCaller
 
-SHOWN = 50_000
+MAX_SHOWN_CHARS = 50_000
 """Maximum number of characters shown of a text, and of the whole result."""
 
 
-class Block(NamedTuple):
+class PreviewBlock(NamedTuple):
     """Message or content shown on the page."""
 
     label: str
@@ -38,7 +38,7 @@ class Block(NamedTuple):
 class Preview(NamedTuple):
     """Result of a preview."""
 
-    blocks: list[Block]
+    blocks: list[PreviewBlock]
     raw: str
     """The result as JSON, truncated if long."""
     error: str
@@ -52,23 +52,26 @@ def preview_prompt(row: StoredPrompt, arguments: Mapping[str, str], *, alias: st
     # No registered prompt can have such a name, so the lookup finds this one.
     prompt = replace(build_prompt(row), name=f"preview of {row.pk}", permission=None, scopes=())
     server = wiring.get_server(alias)
-    alone = _copy(server, server.registry, [_Only(prompts=(prompt,)), *server.providers])
-    found = _ask(alone, user, "prompts/get", {"name": prompt.name, "arguments": dict(arguments)})
-    return _shown(found, "messages", _message)
+    preview_server = _copy_server(server, server.registry, [_FixedProvider(prompts=(prompt,)), *server.providers])
+    result = _send_request(preview_server, user, "prompts/get", {"name": prompt.name, "arguments": dict(arguments)})
+    return _build_preview(result, "messages", _build_message_block)
 
 
 def preview_resource(row: StoredResource, *, alias: str, user: Any) -> Preview:
     """Read a resource on the server `alias`, even if it is disabled."""
     resource = replace(build_resource(row), permission=None, scopes=())
-    alone = _copy(wiring.get_server(alias), Registry(alias), [_Only(resources=(resource,))])
-    return _shown(_ask(alone, user, "resources/read", {"uri": row.uri}), "contents", _contents)
+    preview_server = _copy_server(wiring.get_server(alias), Registry(alias), [_FixedProvider(resources=(resource,))])
+    return _build_preview(
+        _send_request(preview_server, user, "resources/read", {"uri": row.uri}), "contents", _build_contents_block
+    )
 
 
-class _Only(Provider):
+class _FixedProvider(Provider):
     """Provider of fixed primitives."""
 
     def __init__(self, prompts: Iterable[Prompt] = (), resources: Iterable[Resource] = ()) -> None:
-        self._prompts, self._resources = prompts, resources
+        self._prompts = prompts
+        self._resources = resources
 
     async def prompts(self, ctx: Context) -> Iterable[Prompt]:
         return self._prompts
@@ -77,7 +80,7 @@ class _Only(Provider):
         return self._resources
 
 
-def _copy(server: Server, registry: Registry, providers: Iterable[Provider]) -> Server:
+def _copy_server(server: Server, registry: Registry, providers: Iterable[Provider]) -> Server:
     copy = Server(
         server.info,
         alias=server.alias,
@@ -91,43 +94,43 @@ def _copy(server: Server, registry: Registry, providers: Iterable[Provider]) -> 
     return copy
 
 
-def _ask(server: Server, user: Any, method: str, params: dict[str, Any]) -> dict[str, Any] | str:
+def _send_request(server: Server, user: Any, method: str, params: dict[str, Any]) -> dict[str, Any] | str:
     """Return the result of a request, or the text of its error."""
-    who = Principal(issuer="admin", subject=str(user.pk), user=user, scopes=EVERY_SCOPE, kind="admin")
+    principal = DjangoPrincipal(issuer="admin", subject=str(user.pk), user=user, scopes=ALL_SCOPES, kind="admin")
     try:
-        return async_to_sync(Caller(server, who).request)(method, params)
+        return async_to_sync(InProcessCaller(server, principal).request)(method, params)
     except MCPError as problem:
         return str(problem) if not problem.data else f"{problem} {json.dumps(problem.data)}"
     except Overloaded as problem:
         return str(problem)
 
 
-def _shown(found: dict[str, Any] | str, field: str, block: Any) -> Preview:
-    if isinstance(found, str):
-        return Preview([], "", found)
-    if field not in found:
+def _build_preview(result: dict[str, Any] | str, field: str, build_block: Any) -> Preview:
+    if isinstance(result, str):
+        return Preview([], "", result)
+    if field not in result:
         return Preview([], "", _("No preview: one of its resources requests input from the client."))
-    raw = json.dumps(found, indent=2, ensure_ascii=False)
-    return Preview([block(one) for one in found[field]], _cut(raw), "")
+    raw = json.dumps(result, indent=2, ensure_ascii=False)
+    return Preview([build_block(one) for one in result[field]], _truncate(raw), "")
 
 
-def _message(message: dict[str, Any]) -> Block:
+def _build_message_block(message: dict[str, Any]) -> PreviewBlock:
     content, role = message["content"], message["role"]
     match content["type"]:
         case "text":
-            return Block(role, _cut(content["text"]))
+            return PreviewBlock(role, _truncate(content["text"]))
         case "resource_link":
-            return Block(f"{role}: {_('link')}", f"{content['name']}\n{content['uri']}")
-    shown = _contents(content["resource"])
-    return Block(f"{role}: {shown.label}", shown.text)
+            return PreviewBlock(f"{role}: {_('link')}", f"{content['name']}\n{content['uri']}")
+    embedded = _build_contents_block(content["resource"])
+    return PreviewBlock(f"{role}: {embedded.label}", embedded.text)
 
 
-def _contents(contents: dict[str, Any]) -> Block:
+def _build_contents_block(contents: dict[str, Any]) -> PreviewBlock:
     label = f"{contents['uri']} ({contents.get('mimeType', '?')})"
     if "text" in contents:
-        return Block(label, _cut(contents["text"]))
-    return Block(label, _("%d bytes") % (len(contents["blob"].rstrip("=")) * 3 // 4))
+        return PreviewBlock(label, _truncate(contents["text"]))
+    return PreviewBlock(label, _("%d bytes") % (len(contents["blob"].rstrip("=")) * 3 // 4))
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+def _truncate(text: str) -> str:
+    return text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]}…"

@@ -20,27 +20,27 @@ from mcp_django.models import ScopeGrant, ToolPolicy
 from mcp_django.models.rules import check_names
 
 _NO_GROUP = _("%s (unknown group)")
-SHOWN = 5
+MAX_SHOWN_TOOLS = 5
 """Maximum number of matching tools that a list names."""
 
 
-def _tools(server: str = "") -> list[str]:
+def _get_tool_names(server: str = "") -> list[str]:
     """Return the names of the tools registered by code, on one server or on all."""
-    aliases = [server] if server in get_settings().servers else [] if server else wiring.aliases()
+    aliases = [server] if server in get_settings().servers else [] if server else wiring.list_aliases()
     return sorted({tool.name for alias in aliases for tool in wiring.get_server(alias).registry.tools})
 
 
-def _scopes(kept: Iterable[str]) -> list[tuple[str, str]]:
+def _get_scope_choices(selected: Iterable[str]) -> list[tuple[str, str]]:
     """Return the declared scopes with their descriptions, and the undeclared ones in `selected`."""
     declared = {name: f"{name}: {text}" for name, text in get_settings().scopes.items()}
-    others = {name: str(_("%s (not declared)") % name) for name in kept if name not in declared}
-    return [*declared.items(), *others.items()]
+    undeclared = {name: str(_("%s (not declared)") % name) for name in selected if name not in declared}
+    return [*declared.items(), *undeclared.items()]
 
 
-def _groups(kept: Iterable[str]) -> list[tuple[str, str]]:
-    found = {name: name for name in Group.objects.order_by("name").values_list("name", flat=True)}
-    others = {name: str(_NO_GROUP % name) for name in kept if name not in found}
-    return [*found.items(), *others.items()]
+def _get_group_choices(selected: Iterable[str]) -> list[tuple[str, str]]:
+    existing = {name: name for name in Group.objects.order_by("name").values_list("name", flat=True)}
+    missing = {name: str(_NO_GROUP % name) for name in selected if name not in existing}
+    return [*existing.items(), *missing.items()]
 
 
 class GroupsInput(FilteredSelectMultiple):
@@ -61,9 +61,9 @@ class RuleForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic at run
             if name in self.fields and not self.fields[name].help_text:
                 self.fields[name].help_text = self._meta.model._meta.get_field(name).help_text
         if "groups" in self.fields:
-            self._offer("groups", _groups(self.instance.groups), GroupsInput(_("groups"), False))
+            self._set_choices("groups", _get_group_choices(self.instance.groups), GroupsInput(_("groups"), False))
 
-    def _offer(self, name: str, choices: list[tuple[str, str]], widget: Any = None) -> None:
+    def _set_choices(self, name: str, choices: list[tuple[str, str]], widget: Any = None) -> None:
         field: Any = self.fields[name]
         if widget is not None:
             widget.is_required = field.required
@@ -80,17 +80,17 @@ class ToolPolicyForm(RuleForm):
     class Meta:
         model = ToolPolicy
         fields = ["tool", "server", "disabled", "scopes", "groups", "rate", "note"]
-        widgets = {"tool": SuggestingInput(_tools)}
+        widgets = {"tool": SuggestingInput(_get_tool_names)}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if "server" in self.fields:
-            now = self.instance.server
-            others = [now] if now and now not in get_settings().servers else []
-            names = [*wiring.aliases(), *others]
-            self._offer("server", [("", str(_("All servers"))), *((name, name) for name in names)])
+            current = self.instance.server
+            unknown = [current] if current and current not in get_settings().servers else []
+            names = [*wiring.list_aliases(), *unknown]
+            self._set_choices("server", [("", str(_("All servers"))), *((name, name) for name in names)])
         if "scopes" in self.fields:
-            self._offer("scopes", _scopes(self.instance.scopes))
+            self._set_choices("scopes", _get_scope_choices(self.instance.scopes))
             if not get_settings().scopes:
                 self.fields["scopes"].help_text = _("MCP[“SCOPES”] is empty.")
 
@@ -108,9 +108,11 @@ class ScopeGrantForm(RuleForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if "scope" in self.fields:
-            now = self.instance.scope
+            current = self.instance.scope
             taken = set(ScopeGrant.objects.exclude(pk=self.instance.pk).values_list("scope", flat=True))
-            self._offer("scope", [one for one in _scopes([now] if now else []) if one[0] not in taken])
+            self._set_choices(
+                "scope", [one for one in _get_scope_choices([current] if current else []) if one[0] not in taken]
+            )
 
 
 class RuleAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at run time
@@ -118,23 +120,25 @@ class RuleAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at r
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         super().save_model(request, obj, form, change)
-        for warning in self.warnings(obj):
+        for warning in self.get_warnings(obj):
             self.message_user(request, warning, messages.WARNING)
 
-    def warnings(self, row: Any) -> Iterator[str]:
+    def get_warnings(self, row: Any) -> Iterator[str]:
         """Yield warnings about probable mistakes."""
-        missing = self._missing(row)
+        missing = self._find_missing_groups(row)
         if missing:
             yield str(_("Unknown group %s: no user is a member.") % ", ".join(missing))
 
-    def _missing(self, row: Any) -> list[str]:
-        there = set(Group.objects.filter(name__in=row.groups).values_list("name", flat=True)) if row.groups else set()
-        return [name for name in row.groups if name not in there]
+    def _find_missing_groups(self, row: Any) -> list[str]:
+        existing = (
+            set(Group.objects.filter(name__in=row.groups).values_list("name", flat=True)) if row.groups else set()
+        )
+        return [name for name in row.groups if name not in existing]
 
     @admin.display(description=_("groups"))
     def group_names(self, row: Any) -> str:
         """Return the groups of a rule, with unknown groups marked."""
-        missing = self._missing(row)
+        missing = self._find_missing_groups(row)
         return ", ".join(str(_NO_GROUP % name) if name in missing else name for name in row.groups)
 
 
@@ -147,13 +151,13 @@ class ToolPolicyAdmin(RuleAdmin):
     list_filter = ["disabled", "server"]
     search_fields = ["tool", "note"]
 
-    def warnings(self, row: ToolPolicy) -> Iterator[str]:
-        yield from super().warnings(row)
-        if not self._fitting(row):
+    def get_warnings(self, row: ToolPolicy) -> Iterator[str]:
+        yield from super().get_warnings(row)
+        if not self._find_matching_tools(row):
             yield str(_("No registered tool matches this name. Tools of providers may match."))
 
-    def _fitting(self, row: ToolPolicy) -> list[str]:
-        return [name for name in _tools(row.server) if fnmatchcase(name, row.tool)]
+    def _find_matching_tools(self, row: ToolPolicy) -> list[str]:
+        return [name for name in _get_tool_names(row.server) if fnmatchcase(name, row.tool)]
 
     @admin.display(description=_("server"), ordering="server")
     def server_name(self, row: ToolPolicy) -> str:
@@ -163,19 +167,19 @@ class ToolPolicyAdmin(RuleAdmin):
     @admin.display(description=_("effect"))
     def effect(self, row: ToolPolicy) -> str:
         """Return the requirements of the policy or that it disables, one per line."""
-        asked = (
+        effects = (
             (_("disabled"), row.disabled),
             (_("scopes: %s") % " ".join(row.scopes), row.scopes),
             (_("groups: %s") % self.group_names(row), row.groups),
             (_("rate: %s") % row.rate, row.rate),
         )
-        return format_html_join("", "<div>{}</div>", ((text,) for text, holds in asked if holds))
+        return format_html_join("", "<div>{}</div>", ((text,) for text, is_set in effects if is_set))
 
     @admin.display(description=_("matching tools"))
     def fits(self, row: ToolPolicy) -> str:
         """Return the first matching tools."""
-        found = self._fitting(row)
-        return ", ".join(found[:SHOWN]) + (" …" if len(found) > SHOWN else "")
+        tools = self._find_matching_tools(row)
+        return ", ".join(tools[:MAX_SHOWN_TOOLS]) + (" …" if len(tools) > MAX_SHOWN_TOOLS else "")
 
 
 @admin.register(ScopeGrant)

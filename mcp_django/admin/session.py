@@ -13,8 +13,8 @@ from django.utils.translation import ngettext
 
 from mcp_django.conf import get_settings
 from mcp_django.models import EndReason, ResourceSubscription, Session, StreamEvent
-from mcp_django.runtime.sessions.activity import Activity, reported
-from mcp_django.runtime.sessions.events import call_topics, session_topic
+from mcp_django.runtime.sessions.activity import SessionActivity, get_reported_activity
+from mcp_django.runtime.sessions.events import call_topic_prefix, session_topic
 
 
 class StateFilter(admin.SimpleListFilter):
@@ -48,20 +48,20 @@ class ActivityFilter(admin.SimpleListFilter):
     def queryset(self, request: HttpRequest, queryset: QuerySet[Session]) -> QuerySet[Session]:
         match self.value():
             case "open":
-                return queryset.filter(pk__in=list(reported()))
+                return queryset.filter(pk__in=list(get_reported_activity()))
             case "none":
-                return queryset.exclude(pk__in=list(reported()))
+                return queryset.exclude(pk__in=list(get_reported_activity()))
         return queryset
 
 
-class SessionList(ChangeList):
+class SessionChangeList(ChangeList):
     """Change list that reads the activity of all rows of a page at once."""
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
-        found = reported()
+        activities = get_reported_activity()
         for session in self.result_list:
-            session.activity = found.get(session.pk, Activity())
+            session.activity = activities.get(session.pk, SessionActivity())
 
 
 @admin.register(Session)
@@ -107,7 +107,7 @@ class SessionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic a
         return super().has_change_permission(request)
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
-        return SessionList
+        return SessionChangeList
 
     def get_search_fields(self, request: HttpRequest) -> list[str]:
         return ["=key_prefix", "owner", "client_info__name", f"user__{get_user_model().USERNAME_FIELD}"]
@@ -135,12 +135,12 @@ class SessionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic a
 
         Calls under WSGI are not counted.
         """
-        return _activity(session).calls
+        return _get_activity(session).calls
 
     @admin.display(description=_("open streams"))
     def streams(self, session: Session) -> int:
         """Return the number of open session streams in all processes, some seconds old."""
-        return _activity(session).streams
+        return _get_activity(session).streams
 
     @admin.display(description=_("subscriptions"))
     def subscriptions(self, session: Session) -> int:
@@ -150,8 +150,8 @@ class SessionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic a
     @admin.display(description=_("events"))
     def events(self, session: Session) -> int:
         """Return the number of logged events for this session alone."""
-        about = Q(topic=session_topic(session.pk)) | Q(topic__startswith=call_topics(session.pk))
-        return StreamEvent.objects.filter(about).count()
+        topics = Q(topic=session_topic(session.pk)) | Q(topic__startswith=call_topic_prefix(session.pk))
+        return StreamEvent.objects.filter(topics).count()
 
     @admin.display(description=_("state"))
     def state(self, session: Session) -> str:
@@ -164,7 +164,7 @@ class SessionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic a
     @admin.action(description=_("End selected sessions"), permissions=["end"])
     def end_sessions(self, request: HttpRequest, queryset: QuerySet[Session]) -> None:
         """End the sessions; their clients have to initialize again."""
-        self._end(request, Session.objects.filter(pk__in=queryset.values("pk")))
+        self._end_and_report(request, Session.objects.filter(pk__in=queryset.values("pk")))
 
     @admin.action(description=_("End all sessions of these users"), permissions=["end"])
     def end_sessions_of_users(self, request: HttpRequest, queryset: QuerySet[Session]) -> None:
@@ -173,21 +173,21 @@ class SessionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic a
         if not users:
             self.message_user(request, _("The selected sessions have no user."), messages.WARNING)
             return
-        self._end(request, Session.objects.filter(user__in=users))
+        self._end_and_report(request, Session.objects.filter(user__in=users))
 
-    def _end(self, request: HttpRequest, sessions: Any) -> None:
+    def _end_and_report(self, request: HttpRequest, sessions: Any) -> None:
         ended = sessions.end(EndReason.ADMIN)
         text = ngettext("%d session was ended.", "%d sessions were ended.", ended) % ended
         self.message_user(request, text, messages.SUCCESS if ended else messages.WARNING)
 
 
-def _activity(session: Session) -> Activity:
+def _get_activity(session: Session) -> SessionActivity:
     """Return the open calls and streams of a session.
 
     The change list reads them for all of its rows; the page of one session reads them here.
     """
-    known = vars(session)
-    if "activity" not in known:
-        known["activity"] = reported().get(session.pk, Activity())
-    activity: Activity = known["activity"]
+    attributes = vars(session)
+    if "activity" not in attributes:
+        attributes["activity"] = get_reported_activity().get(session.pk, SessionActivity())
+    activity: SessionActivity = attributes["activity"]
     return activity

@@ -20,7 +20,7 @@ from django.utils.translation import ngettext
 
 from mcp_django import wiring
 from mcp_django.admin.preview import Preview
-from mcp_django.admin.versions import compared
+from mcp_django.admin.versions import compare_snapshots
 from mcp_django.admin.widgets import SuggestingInput, WordsField
 from mcp_django.conf import get_settings
 from mcp_django.models.stored.base import Stored, check_tags
@@ -28,17 +28,17 @@ from mcp_django.models.token import check_scopes
 from mcp_django.server.primitives.base import Primitive
 
 
-def _permissions() -> list[str]:
+def _get_permission_names() -> list[str]:
     """Return all permissions as "app.codename"."""
-    found = Permission.objects.order_by("content_type__app_label", "codename")
-    return [f"{label}.{name}" for label, name in found.values_list("content_type__app_label", "codename")]
+    permissions = Permission.objects.order_by("content_type__app_label", "codename")
+    return [f"{label}.{name}" for label, name in permissions.values_list("content_type__app_label", "codename")]
 
 
 class StoredForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic at run time
     """Form fields common to prompts and resources."""
 
     server = forms.ChoiceField(required=False, label=_("Server"))
-    permission = forms.CharField(required=False, label=_("Permission"), widget=SuggestingInput(_permissions))
+    permission = forms.CharField(required=False, label=_("Permission"), widget=SuggestingInput(_get_permission_names))
     scopes = WordsField(
         check=check_scopes,
         required=False,
@@ -57,7 +57,7 @@ class StoredForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic at r
         server = self.fields.get("server")
         if isinstance(server, forms.ChoiceField):
             now = self.instance.server
-            aliases = [*wiring.aliases(), *([now] if now and now not in get_settings().servers else [])]
+            aliases = [*wiring.list_aliases(), *([now] if now and now not in get_settings().servers else [])]
             server.choices = [("", _("All servers")), *((alias, alias) for alias in aliases)]
         if "permission" in self.fields:
             self.fields["permission"].help_text = self._meta.model._meta.get_field("permission").help_text
@@ -73,16 +73,16 @@ class StoredAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at
     list_filter = ["enabled", "server"]
     actions = ["enable", "disable"]
 
-    def serving(self, row: Any) -> list[str]:
+    def get_serving_aliases(self, row: Any) -> list[str]:
         """Return the aliases of the servers that the row is for and that serve stored primitives."""
-        found = get_settings().servers
-        return [name for name in wiring.aliases() if found[name].stored and row.server in ("", name)]
+        servers = get_settings().servers
+        return [name for name in wiring.list_aliases() if servers[name].stored and row.server in ("", name)]
 
-    def taken_by(self, row: Any, alias: str) -> Primitive | None:
+    def find_conflict(self, row: Any, alias: str) -> Primitive | None:
         """Return the registered primitive that a server serves instead of the row."""
         raise NotImplementedError
 
-    def preview(self, row: Any, alias: str, request: HttpRequest) -> tuple[forms.Form | None, Preview | None]:
+    def build_preview(self, row: Any, alias: str, request: HttpRequest) -> tuple[forms.Form | None, Preview | None]:
         """Return the form for the arguments, and the preview of the result."""
         raise NotImplementedError
 
@@ -91,7 +91,7 @@ class StoredAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at
         """Return the servers that serve the row, or the reason that none does."""
         if not row.enabled:
             return str(_("not enabled"))
-        aliases = [alias for alias in self.serving(row) if self.taken_by(row, alias) is None]
+        aliases = [alias for alias in self.get_serving_aliases(row) if self.find_conflict(row, alias) is None]
         if not aliases:
             return str(_("served nowhere"))
         return ", ".join(aliases)
@@ -106,26 +106,26 @@ class StoredAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
         super().save_related(request, form, formsets, change)
-        self.settle(form.instance)
+        self.normalize(form.instance)
         form.instance.record(request.user)
-        for warning in self.warnings(form.instance):
+        for warning in self.get_warnings(form.instance):
             self.message_user(request, warning, messages.WARNING)
 
-    def settle(self, row: Any) -> None:
+    def normalize(self, row: Any) -> None:
         """Normalize a saved row before it is recorded as a version."""
 
-    def warnings(self, row: Any) -> Iterator[str]:
+    def get_warnings(self, row: Any) -> Iterator[str]:
         """Yield warnings for the user who saved the row."""
-        unknown = set(row.permission.split()).difference(_permissions())
+        unknown = set(row.permission.split()).difference(_get_permission_names())
         if unknown:
             text = _("Unknown permission %s: only superusers can use this.")
             yield text % ", ".join(sorted(unknown))
 
-        for alias in self.serving(row):
-            taken = self.taken_by(row, alias)
-            if taken is not None:
+        for alias in self.get_serving_aliases(row):
+            conflict = self.find_conflict(row, alias)
+            if conflict is not None:
                 text = _("The server “%(server)s” serves %(source)s instead.")
-                yield text % {"server": alias, "source": taken.source}
+                yield text % {"server": alias, "source": conflict.source}
         for other in type(row)._default_manager.exclude(pk=row.pk).exclude(server=row.server):
             if other.key == row.key and "" in (row.server, other.server):
                 text = _("The server “%s” serves its own entry instead of the entry for all servers.")
@@ -134,14 +134,14 @@ class StoredAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at
     @admin.action(description=_("Enable the selected entries"), permissions=["change"])
     def enable(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         """Enable the selected rows."""
-        self._switch(request, queryset, enabled=True)
+        self._set_enabled(request, queryset, enabled=True)
 
     @admin.action(description=_("Disable the selected entries"), permissions=["change"])
     def disable(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         """Disable the selected rows."""
-        self._switch(request, queryset, enabled=False)
+        self._set_enabled(request, queryset, enabled=False)
 
-    def _switch(self, request: HttpRequest, queryset: QuerySet[Any], *, enabled: bool) -> None:
+    def _set_enabled(self, request: HttpRequest, queryset: QuerySet[Any], *, enabled: bool) -> None:
         rows = list(queryset.exclude(enabled=enabled))
         with transaction.atomic(using=router.db_for_write(self.model)):
             for row in rows:
@@ -173,42 +173,42 @@ class StoredAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at
 
     def preview_view(self, request: HttpRequest, object_id: str) -> HttpResponseBase:
         """Show the result that a client gets."""
-        row = self._seen(request, object_id)
-        aliases = [row.server] if row.server in get_settings().servers else list(wiring.aliases())
-        asked = request.POST.get("_server")
-        alias = str(asked) if asked in aliases else aliases[0]
-        form, found = self.preview(row, alias, request)
-        more = {"form": form, "preview": found, "aliases": aliases, "alias": alias}
-        return self._page(request, "preview", row, _("Preview"), **more)
+        row = self._get_viewable(request, object_id)
+        aliases = [row.server] if row.server in get_settings().servers else list(wiring.list_aliases())
+        requested = request.POST.get("_server")
+        alias = str(requested) if requested in aliases else aliases[0]
+        form, preview = self.build_preview(row, alias, request)
+        extra_context = {"form": form, "preview": preview, "aliases": aliases, "alias": alias}
+        return self._render_page(request, "preview", row, _("Preview"), **extra_context)
 
     def versions_view(self, request: HttpRequest, object_id: str) -> HttpResponseBase:
         """List all versions."""
-        row = self._seen(request, object_id)
+        row = self._get_viewable(request, object_id)
         versions = row.versions.select_related("user").defer("data")
         listed = [(version, self._url("version", row.pk, version.number)) for version in versions]
-        return self._page(request, "versions", row, _("Versions"), versions=listed)
+        return self._render_page(request, "versions", row, _("Versions"), versions=listed)
 
     def version_view(self, request: HttpRequest, object_id: str, number: int) -> HttpResponseBase:
         """Show one version: its changes, and the changes that restoring it would make."""
-        row = self._seen(request, object_id)
+        row = self._get_viewable(request, object_id)
         version = row.versions.filter(number=number).first()
         if version is None:
             raise Http404
         if request.method == "POST":
             return self._restore(request, row, version)
 
-        now = row.snapshot()
-        before = row.versions.filter(number__lt=number).order_by("-number").first()
-        return self._page(
+        current = row.snapshot()
+        previous = row.versions.filter(number__lt=number).order_by("-number").first()
+        return self._render_page(
             request,
             "version",
             row,
             str(version),
             version=version,
-            before=before,
-            change=compared({} if before is None else before.data, version.data),
-            is_now=now == version.data,
-            undone=compared(now, version.data),
+            before=previous,
+            change=compare_snapshots({} if previous is None else previous.data, version.data),
+            is_now=current == version.data,
+            undone=compare_snapshots(current, version.data),
             may_restore=self.has_change_permission(request, row),
             versions_url=self._url("versions", row.pk),
         )
@@ -216,27 +216,27 @@ class StoredAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at
     def _restore(self, request: HttpRequest, row: Any, version: Any) -> HttpResponse:
         if not self.has_change_permission(request, row):
             raise PermissionDenied
-        there = HttpResponseRedirect(self._url("change", row.pk))
+        redirect = HttpResponseRedirect(self._url("change", row.pk))
 
         try:
             with transaction.atomic(using=router.db_for_write(self.model)):
-                made = row.restore(version, request.user, str(_("Restored from version %d") % version.number))
-                if made is not None:
-                    self.log_change(request, row, str(made.note))
+                restored = row.restore(version, request.user, str(_("Restored from version %d") % version.number))
+                if restored is not None:
+                    self.log_change(request, row, str(restored.note))
         except ValidationError as problem:
             text = _("Restoring failed: %s") % " ".join(problem.messages)
             self.message_user(request, text, messages.ERROR)
             return HttpResponseRedirect(self._url("version", row.pk, version.number))
 
-        if made is None:
+        if restored is None:
             self.message_user(request, _("Nothing to restore: the current state is the same."), messages.WARNING)
-            return there
+            return redirect
         self.message_user(request, _("Version %d is restored.") % version.number, messages.SUCCESS)
-        for warning in self.warnings(row):
+        for warning in self.get_warnings(row):
             self.message_user(request, warning, messages.WARNING)
-        return there
+        return redirect
 
-    def _seen(self, request: HttpRequest, object_id: str) -> Any:
+    def _get_viewable(self, request: HttpRequest, object_id: str) -> Any:
         """Return the row if the user may view it.
 
         Raises:
@@ -254,7 +254,9 @@ class StoredAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at
         view = f"{self.admin_site.name}:{self.opts.app_label}_{self.opts.model_name}_{name}"
         return reverse(view, args=args)
 
-    def _page(self, request: HttpRequest, name: str, row: Any, title: Any, **more: Any) -> TemplateResponse:
+    def _render_page(
+        self, request: HttpRequest, name: str, row: Any, title: Any, **extra_context: Any
+    ) -> TemplateResponse:
         site = request.current_app = self.admin_site.name
         crumbs: Iterable[tuple[str, Any]] = [
             (reverse(f"{site}:index"), _("Home")),
@@ -264,7 +266,7 @@ class StoredAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at
             ),
             (self._url("changelist"), capfirst(self.opts.verbose_name_plural)),
             (self._url("change", row.pk), row),
-            *([(more["versions_url"], _("Versions"))] if "versions_url" in more else []),
+            *([(extra_context["versions_url"], _("Versions"))] if "versions_url" in extra_context else []),
         ]
 
         context = {
@@ -275,6 +277,6 @@ class StoredAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at
             "original": row,
             "crumbs": crumbs,
             "crumbs_are_a_list": django.VERSION >= (6,),
-            **more,
+            **extra_context,
         }
         return TemplateResponse(request, f"mcp_django/admin/{name}.html", context)

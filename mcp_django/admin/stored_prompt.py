@@ -16,9 +16,9 @@ from mcp_django.admin.preview import Preview, preview_prompt
 from mcp_django.admin.stored import StoredAdmin, StoredForm
 from mcp_django.admin.widgets import LinesField
 from mcp_django.models import StoredArgument, StoredMessage, StoredPrompt
-from mcp_django.models.stored.prompt import ARGUMENTS, MESSAGES
-from mcp_django.models.stored.template_strings import names_in
-from mcp_django.schema.validation.messages import unknown
+from mcp_django.models.stored.prompt import MAX_ARGUMENTS, MAX_MESSAGES
+from mcp_django.models.stored.template_strings import find_placeholders
+from mcp_django.schema.validation.messages import describe_unknown
 from mcp_django.server.primitives.base import Primitive
 
 
@@ -69,7 +69,7 @@ class ArgumentFormSet(BaseInlineFormSet):  # type: ignore[type-arg]  # not gener
 
     def clean(self) -> None:
         super().clean()
-        self.instance.arguments_meant = [data["name"] for data in _kept(self) if data.get("name")]
+        self.instance.arguments_meant = [data["name"] for data in _iter_kept_data(self) if data.get("name")]
 
 
 class MessageFormSet(BaseInlineFormSet):  # type: ignore[type-arg]  # not generic at run time
@@ -78,29 +78,29 @@ class MessageFormSet(BaseInlineFormSet):  # type: ignore[type-arg]  # not generi
     def clean(self) -> None:
         super().clean()
         known = getattr(self.instance, "arguments_meant", [])
-        kept = 0
+        message_count = 0
 
         for form in self.forms:
             data = getattr(form, "cleaned_data", {})
             if data.get("DELETE") or (self._is_empty(form) and not form.errors):
                 continue
-            kept += 1
+            message_count += 1
             for field in ("text", "uri"):
-                for name in names_in(data.get(field) or ""):
+                for name in find_placeholders(data.get(field) or ""):
                     if name not in known:
-                        said = unknown(name, known, "argument")
+                        reason = describe_unknown(name, known, "argument")
                         form.add_error(
-                            field, _("Invalid placeholder $%(name)s: %(why)s.") % {"name": name, "why": said}
+                            field, _("Invalid placeholder $%(name)s: %(why)s.") % {"name": name, "why": reason}
                         )
 
-        if kept == 0 and not self.non_form_errors():
+        if message_count == 0 and not self.non_form_errors():
             raise forms.ValidationError(_("A prompt needs at least one message."))
 
     def _is_empty(self, form: Any) -> bool:
         return bool(form.empty_permitted and not form.has_changed())
 
 
-def _kept(formset: Any) -> Iterator[dict[str, Any]]:
+def _iter_kept_data(formset: Any) -> Iterator[dict[str, Any]]:
     for form in formset.forms:
         data = getattr(form, "cleaned_data", {})
         if not data.get("DELETE"):
@@ -120,10 +120,10 @@ class PartInline(InlineModelAdmin):  # type: ignore[type-arg]  # not generic at 
         return super().get_formset(request, obj, validate_max=True, **kwargs)
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return self._may(request, "view") or self._may(request, "change")
+        return self._has_prompt_permission(request, "view") or self._has_prompt_permission(request, "change")
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return self._may(request, "change" if obj is not None else "add")
+        return self._has_prompt_permission(request, "change" if obj is not None else "add")
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return self.has_add_permission(request, obj)
@@ -131,7 +131,7 @@ class PartInline(InlineModelAdmin):  # type: ignore[type-arg]  # not generic at 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return self.has_add_permission(request, obj)
 
-    def _may(self, request: HttpRequest, action: str) -> bool:
+    def _has_prompt_permission(self, request: HttpRequest, action: str) -> bool:
         user: Any = request.user
         return bool(user.has_perm(f"mcp_django.{action}_storedprompt"))
 
@@ -143,7 +143,7 @@ class ArgumentInline(PartInline):
 
     model = StoredArgument
     form, formset = ArgumentForm, ArgumentFormSet
-    max_num = ARGUMENTS
+    max_num = MAX_ARGUMENTS
 
 
 class MessageInline(PartInline):
@@ -153,7 +153,7 @@ class MessageInline(PartInline):
 
     model = StoredMessage
     form, formset = MessageForm, MessageFormSet
-    max_num = MESSAGES
+    max_num = MAX_MESSAGES
     fields = [("role", "kind"), "text", "uri", "position"]
 
     def get_extra(self, request: HttpRequest, obj: Any = None, **kwargs: Any) -> int:
@@ -173,28 +173,35 @@ class StoredPromptAdmin(StoredAdmin):
         (_("Who gets it"), {"fields": ["server", "enabled", "permission", "scopes"]}),
     ]
 
-    def taken_by(self, row: StoredPrompt, alias: str) -> Primitive | None:
+    def find_conflict(self, row: StoredPrompt, alias: str) -> Primitive | None:
         return wiring.get_server(alias).registry.prompts.get(row.name)
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
         for formset in formsets:
-            _put_in_order(formset)
+            _assign_positions(formset)
         super().save_related(request, form, formsets, change)
 
-    def settle(self, row: StoredPrompt) -> None:
+    def normalize(self, row: StoredPrompt) -> None:
         row.renumber()
 
-    def warnings(self, row: StoredPrompt) -> Iterator[str]:
-        yield from super().warnings(row)
-        used = {name for message in _messages(row) for text in (message.text, message.uri) for name in names_in(text)}
-        unused = [argument.name for argument in _arguments(row) if argument.name not in used]
+    def get_warnings(self, row: StoredPrompt) -> Iterator[str]:
+        yield from super().get_warnings(row)
+        used = {
+            name
+            for message in _get_messages(row)
+            for text in (message.text, message.uri)
+            for name in find_placeholders(text)
+        }
+        unused = [argument.name for argument in _get_arguments(row) if argument.name not in used]
         if unused:
             yield _("No message uses %s.") % ", ".join(f"${name}" for name in unused)
 
-    def preview(self, row: StoredPrompt, alias: str, request: HttpRequest) -> tuple[forms.Form | None, Preview | None]:
-        arguments = list(_arguments(row))
+    def build_preview(
+        self, row: StoredPrompt, alias: str, request: HttpRequest
+    ) -> tuple[forms.Form | None, Preview | None]:
+        arguments = list(_get_arguments(row))
         form = SampleForm(arguments, request.POST if request.method == "POST" else None)
-        given = form.samples()
+        given = form.get_samples()
         return (form if arguments else None), preview_prompt(row, given, alias=alias, user=request.user)
 
 
@@ -206,16 +213,21 @@ class SampleForm(forms.Form):
 
     def __init__(self, arguments: "list[StoredArgument]", data: Any = None) -> None:
         super().__init__(data, prefix="argument")
-        for one in arguments:
-            label, sample = one.title or one.name, one.default or (one.choices[0] if one.choices else f"«{one.name}»")
-            field = forms.CharField(label=label, required=False, help_text=one.description, initial=sample, strip=False)
+        for argument in arguments:
+            label, sample = (
+                argument.title or argument.name,
+                argument.default or (argument.choices[0] if argument.choices else f"«{argument.name}»"),
+            )
+            field = forms.CharField(
+                label=label, required=False, help_text=argument.description, initial=sample, strip=False
+            )
             field.widget = forms.Textarea(attrs={"rows": 2, "cols": 60})
-            if one.choices:
-                options = [("", "—"), *((choice, choice) for choice in one.choices)]
+            if argument.choices:
+                options = [("", "—"), *((choice, choice) for choice in argument.choices)]
                 field.widget = forms.Select(choices=options)
-            self.fields[one.name] = field
+            self.fields[argument.name] = field
 
-    def samples(self) -> dict[str, str]:
+    def get_samples(self) -> dict[str, str]:
         """Return the values by argument name. Empty fields are left out."""
         if not self.is_bound:
             return {name: str(field.initial) for name, field in self.fields.items()}
@@ -223,7 +235,7 @@ class SampleForm(forms.Form):
         return {name: str(value).replace("\r\n", "\n") for name, value in values.items() if value}
 
 
-def _put_in_order(formset: Any) -> None:
+def _assign_positions(formset: Any) -> None:
     """Place rows without a position after those with one, in the order of the page."""
     last = max((form.instance.position or 0 for form in formset.forms), default=0)
     for form in formset.extra_forms:
@@ -232,9 +244,9 @@ def _put_in_order(formset: Any) -> None:
             form.instance.position = last
 
 
-def _arguments(row: StoredPrompt) -> "QuerySet[StoredArgument]":
+def _get_arguments(row: StoredPrompt) -> "QuerySet[StoredArgument]":
     return StoredArgument.objects.filter(prompt=row)
 
 
-def _messages(row: StoredPrompt) -> "QuerySet[StoredMessage]":
+def _get_messages(row: StoredPrompt) -> "QuerySet[StoredMessage]":
     return StoredMessage.objects.filter(prompt=row)

@@ -13,10 +13,10 @@ from mcp_django import wiring
 from mcp_django.admin.preview import Preview, preview_resource
 from mcp_django.admin.stored import StoredAdmin, StoredForm
 from mcp_django.models import StoredResource
-from mcp_django.models.stored.resource import DATA, TEXT
+from mcp_django.models.stored.resource import MAX_FILE_BYTES, MAX_TEXT_CHARS
 from mcp_django.server.primitives.base import Primitive
 
-_TEXTS = ("application/json", "application/xml", "application/yaml", "application/toml")
+_TEXT_MIME_TYPES = ("application/json", "application/xml", "application/yaml", "application/toml")
 
 
 class ResourceForm(StoredForm):
@@ -25,7 +25,7 @@ class ResourceForm(StoredForm):
     upload = forms.FileField(
         required=False,
         label=_("Upload a file"),
-        help_text=_("Replaces the current content. Up to %d MiB.") % (DATA // 1024**2),
+        help_text=_("Replaces the current content. Up to %d MiB.") % (MAX_FILE_BYTES // 1024**2),
     )
     remove_file = forms.BooleanField(required=False, label=_("Remove the file"))
 
@@ -53,7 +53,7 @@ class ResourceForm(StoredForm):
 
     def clean_upload(self) -> Any:
         upload = self.cleaned_data["upload"]
-        if upload is not None and upload.size > DATA:
+        if upload is not None and upload.size > MAX_FILE_BYTES:
             raise forms.ValidationError(_("The file is too large: upload a smaller one."), code="size")
         return upload
 
@@ -68,15 +68,15 @@ class ResourceForm(StoredForm):
 
         content = upload.read()
         mime_type = data.get("mime_type") or mimetypes.guess_type(upload.name)[0] or ""
-        text = _text_of(content, mime_type)
+        text = _decode_text(content, mime_type)
         self.instance.data = content if text is None else None
         data |= {"text": "" if text is None else text, "mime_type": mime_type}
         return data
 
 
-def _text_of(content: bytes, mime_type: str) -> str | None:
+def _decode_text(content: bytes, mime_type: str) -> str | None:
     """Return the text of a file, or None if it is not a text file."""
-    if len(content) > TEXT or not (mime_type.startswith("text/") or mime_type in _TEXTS):
+    if len(content) > MAX_TEXT_CHARS or not (mime_type.startswith("text/") or mime_type in _TEXT_MIME_TYPES):
         return None
     try:
         text = content.decode("utf-8-sig")
@@ -95,11 +95,11 @@ class StoredResourceAdmin(StoredAdmin):
     readonly_fields = ["file"]
 
     def get_queryset(self, request: HttpRequest) -> Any:
-        found = super().get_queryset(request)
+        queryset = super().get_queryset(request)
         # The list shows neither text nor data.
         match = request.resolver_match
         is_list = match is not None and str(match.url_name).endswith("_changelist")
-        return found.defer("text", "data") if is_list else found
+        return queryset.defer("text", "data") if is_list else queryset
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         may_change = self.has_change_permission(request, obj) if obj else self.has_add_permission(request)
@@ -115,12 +115,12 @@ class StoredResourceAdmin(StoredAdmin):
             (_("Hints for clients"), {"fields": ["audience", "priority"]}),
         ]
 
-    def taken_by(self, row: StoredResource, alias: str) -> Primitive | None:
+    def find_conflict(self, row: StoredResource, alias: str) -> Primitive | None:
         registry = wiring.get_server(alias).registry
-        found = registry.match(row.uri)
-        return registry.resources.get(row.uri) or (None if found is None else found[0])
+        match = registry.match(row.uri)
+        return registry.resources.get(row.uri) or (None if match is None else match[0])
 
-    def preview(self, row: StoredResource, alias: str, request: HttpRequest) -> tuple[forms.Form | None, Preview]:
+    def build_preview(self, row: StoredResource, alias: str, request: HttpRequest) -> tuple[forms.Form | None, Preview]:
         return None, preview_resource(row, alias=alias, user=request.user)
 
     @admin.display(description=_("file"))

@@ -23,10 +23,10 @@ from django.utils.translation import ngettext
 from mcp_django.admin.widgets import WordsField
 from mcp_django.conf import get_settings
 from mcp_django.models import PersonalAccessToken
-from mcp_django.models.token import DEFAULT_DAYS, check_scopes
+from mcp_django.models.token import DEFAULT_LIFETIME_DAYS, check_scopes
 
 
-class TokenForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic at run time
+class PersonalAccessTokenForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic at run time
     """Form of a new token."""
 
     scopes = WordsField(
@@ -61,7 +61,7 @@ class PersonalAccessTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # n
     Only superusers may create tokens for other users, because a token acts for its user.
     """
 
-    form = TokenForm
+    form = PersonalAccessTokenForm
     list_display = ["name", "user", "prefix", "scope_words", "server", "expires_at", "last_used_at", "state"]
     list_filter = ["audience"]
     list_select_related = ["user"]
@@ -84,7 +84,7 @@ class PersonalAccessTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # n
         return ["name", "prefix", f"user__{get_user_model().USERNAME_FIELD}"]
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
-        expires = timezone.now().replace(microsecond=0) + timedelta(days=DEFAULT_DAYS)
+        expires = timezone.now().replace(microsecond=0) + timedelta(days=DEFAULT_LIFETIME_DAYS)
         initial: dict[str, Any] = {"user": request.user.pk, "expires_at": expires}
         return initial | super().get_changeform_initial_data(request)
 
@@ -95,7 +95,7 @@ class PersonalAccessTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # n
         return super().formfield_for_foreignkey(db_field, request, **kwargs)
 
     def save_model(self, request: HttpRequest, obj: PersonalAccessToken, form: Any, change: bool) -> None:
-        token = obj.mint()
+        token = obj.generate_token()
         super().save_model(request, obj, form, change)
         text = _("This is the token. Copy it now: it is not stored and cannot be shown again.")
         self.message_user(request, format_html("{}<br><code>{}</code>", text, token), messages.SUCCESS)
@@ -105,11 +105,11 @@ class PersonalAccessTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # n
 
         A redirect would write the message, and with it the token, to storage.
         """
-        there = reverse(f"{self.admin_site.name}:{self.opts.app_label}_{self.opts.model_name}_changelist")
+        list_url = reverse(f"{self.admin_site.name}:{self.opts.app_label}_{self.opts.model_name}_changelist")
         context = {
             **self.admin_site.each_context(request),
             "title": str(obj),
-            "content": format_html('<a href="{}">{}</a>', there, _("Back to the list")),
+            "content": format_html('<a href="{}">{}</a>', list_url, _("Back to the list")),
         }
         response = TemplateResponse(request, "admin/base_site.html", context)
         add_never_cache_headers(response)

@@ -8,46 +8,47 @@ import contextvars
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
-PARTS = 15
+PART_COUNT = 15
 
 T = TypeVar("T")
 
 
-class Rounds(Generic[T]):
+class PeriodicVisitor(Generic[T]):
     """Items of the running loop, each of which is visited once per interval."""
 
-    def __init__(self, every: float, visit: Callable[[T], None]) -> None:
-        self._pause, self._visit = every / PARTS, visit
-        self._parts: tuple[set[T], ...] = tuple(set() for _ in range(PARTS))
-        self._next = 0
+    def __init__(self, interval: float, visit: Callable[[T], None]) -> None:
+        self._part_interval = interval / PART_COUNT
+        self._visit = visit
+        self._parts: tuple[set[T], ...] = tuple(set() for _ in range(PART_COUNT))
+        self._current_part = 0
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         return sum(map(len, self._parts))
 
     def __iter__(self) -> Iterator[T]:
-        return iter([thing for part in self._parts for thing in part])
+        return iter([item for part in self._parts for item in part])
 
-    def add(self, thing: T) -> None:
+    def add(self, item: T) -> None:
         """Visit an item from now on."""
-        min(self._parts, key=len).add(thing)
+        min(self._parts, key=len).add(item)
         if self._timer is None:
-            self._wait()
+            self._schedule_visit()
 
-    def discard(self, thing: T) -> None:
+    def remove(self, item: T) -> None:
         """Stop visiting an item. Idempotent."""
         for part in self._parts:
-            part.discard(thing)
+            part.discard(item)
         if self._timer is not None and not len(self):
             self._timer.cancel()
             self._timer = None
 
-    def _wait(self) -> None:
+    def _schedule_visit(self) -> None:
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(self._pause, self._go_round, context=contextvars.Context())
+        self._timer = loop.call_later(self._part_interval, self._visit_part, context=contextvars.Context())
 
-    def _go_round(self) -> None:
-        self._wait()
-        self._next = (self._next + 1) % PARTS
-        for thing in tuple(self._parts[self._next]):
-            self._visit(thing)
+    def _visit_part(self) -> None:
+        self._schedule_visit()
+        self._current_part = (self._current_part + 1) % PART_COUNT
+        for item in tuple(self._parts[self._current_part]):
+            self._visit(item)

@@ -5,11 +5,11 @@ import contextvars
 from collections.abc import Coroutine
 from typing import Any
 
-_running: set[asyncio.Task[None]] = set()
+_running_tasks: set[asyncio.Task[None]] = set()
 """Strong references, because the loop keeps weak ones only."""
 
 
-def run_aside(work: Coroutine[Any, Any, None]) -> None:
+def run_in_background(coroutine: Coroutine[Any, Any, None]) -> None:
     """Run a coroutine in a background task with a clean context."""
-    _running.add(task := asyncio.get_running_loop().create_task(work, context=contextvars.Context()))
-    task.add_done_callback(_running.discard)
+    _running_tasks.add(task := asyncio.get_running_loop().create_task(coroutine, context=contextvars.Context()))
+    task.add_done_callback(_running_tasks.discard)

@@ -9,22 +9,22 @@ from ipaddress import IPv6Address, ip_address, ip_network
 from mcp_django import conf
 from mcp_django.protocol.headers import Headers
 
-UNKNOWN = "unknown"
+UNKNOWN_ADDRESS = "unknown"
 """Address where the server reports none, as on a Unix socket.
 
 Limits treat all such clients as one.
 """
-FORWARDED = frozenset({b"x-forwarded-for", b"forwarded", b"x-real-ip", b"via"})
+FORWARDED_HEADERS = frozenset({b"x-forwarded-for", b"forwarded", b"x-real-ip", b"via"})
 """Headers that mark a forwarded request."""
-_INSIDE = [
+_PRIVATE_NETWORKS = [
     ip_network(text)
     for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "127.0.0.0/8", "100.64.0.0/10", "fc00::/7", "::1/128")
 ]
-_LONGEST = 64
+_MAX_ADDRESS_CHARS = 64
 """Maximum length of an address with a port, in characters."""
 
 
-def client_address(peer: str | None, headers: Headers | None, proxies: int | None = None) -> str:
+def get_client_address(peer: str | None, headers: Headers | None, proxies: int | None = None) -> str:
     """Return the client's address, for limits.
 
     The address is `peer`, unless `proxies` trusted proxies forward requests to the server. Default of `proxies`:
@@ -39,25 +39,25 @@ def client_address(peer: str | None, headers: Headers | None, proxies: int | Non
     if proxies > 0 and headers is not None:
         # Several headers are one list (RFC 9110, section 5.3), which the server has joined.
         chain = headers.get(b"x-forwarded-for", b"").decode("latin-1").rsplit(",", proxies)[-proxies:]
-        found = _normal(chain[0])
-        if found is not None:
-            return found
-    elif peer is not None and headers is not None and _is_inside(peer) and not FORWARDED.isdisjoint(headers):
-        return UNKNOWN
-    return _normal(peer or "") or UNKNOWN
+        address = _normalize(chain[0])
+        if address is not None:
+            return address
+    elif peer is not None and headers is not None and _is_private(peer) and not FORWARDED_HEADERS.isdisjoint(headers):
+        return UNKNOWN_ADDRESS
+    return _normalize(peer or "") or UNKNOWN_ADDRESS
 
 
-def _is_inside(peer: str) -> bool:
+def _is_private(peer: str) -> bool:
     try:
-        found = ip_address(peer.partition("%")[0])
+        parsed = ip_address(peer.partition("%")[0])
     except ValueError:
         return True
-    return any(found in network for network in _INSIDE)
+    return any(parsed in network for network in _PRIVATE_NETWORKS)
 
 
-def _normal(text: str) -> str | None:
+def _normalize(text: str) -> str | None:
     text = text.strip()
-    if not text or len(text) > _LONGEST:
+    if not text or len(text) > _MAX_ADDRESS_CHARS:
         return None
     if text.startswith("["):
         text = text[1:].partition("]")[0]
@@ -65,13 +65,13 @@ def _normal(text: str) -> str | None:
         text = text.partition(":")[0]
 
     try:
-        found = ip_address(text.partition("%")[0])
+        address = ip_address(text.partition("%")[0])
     except ValueError:
         return None
 
-    if isinstance(found, IPv6Address):
-        if found.ipv4_mapped is not None:
-            return str(found.ipv4_mapped)
-        return str(ip_network((found, 64), strict=False))
+    if isinstance(address, IPv6Address):
+        if address.ipv4_mapped is not None:
+            return str(address.ipv4_mapped)
+        return str(ip_network((address, 64), strict=False))
 
-    return str(found)
+    return str(address)

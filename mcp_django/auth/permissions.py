@@ -17,8 +17,8 @@ def in_group(*names: str) -> Callable[[Any], Awaitable[bool]]:
     Raises:
         TypeError: no name, or an invalid one.
     """
-    given: tuple[Any, ...] = names
-    if not given or not all(isinstance(name, str) and name for name in given):
+    checked_names: tuple[Any, ...] = names
+    if not checked_names or not all(isinstance(name, str) and name for name in checked_names):
         raise TypeError("in_group() requires names of groups, such as in_group('editors')")
 
     async def is_member(principal: Any) -> bool:

@@ -16,15 +16,15 @@ from mcp_django.server import ports
 
 LOCAL: Final = "local"
 """Kind and key of the local principal."""
-ISSUER: Final = "django"
+PROJECT_ISSUER: Final = "django"
 """Issuer of this project's own credentials. Subjects are primary keys of users."""
-FRESH = 10.0
+PERMISSION_CACHE_SECONDS = 10.0
 """Seconds for which the result of a permission check is cached on a principal."""
-_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+_NO_CLAIMS: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Principal:
+class DjangoPrincipal:
     """An authenticated caller: `subject` at `issuer`, through the client `client_id`."""
 
     issuer: str
@@ -45,17 +45,17 @@ class Principal:
     """Identifier of the credential, for look-ups. Never the credential itself."""
     audience: str | None = None
     """Server that the credential was issued for; None for every server."""
-    claims: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
+    claims: Mapping[str, Any] = field(default_factory=lambda: _NO_CLAIMS)
     """Further claims of the issuer."""
     key: str = field(init=False)
     """`issuer|subject|client`: the owner of sessions, sealed states and limits."""
-    _rights: "_Rights" = field(init=False)
+    _permissions: "_CachedPermissions" = field(init=False)
 
     def __post_init__(self) -> None:
         parts = (self.issuer, self.subject, self.client_id)
-        key = LOCAL if self.kind == LOCAL else "|".join(_escaped(part) for part in parts)
+        key = LOCAL if self.kind == LOCAL else "|".join(_escape(part) for part in parts)
         object.__setattr__(self, "key", key)
-        object.__setattr__(self, "_rights", _Rights(self.user))
+        object.__setattr__(self, "_permissions", _CachedPermissions(self.user))
 
     def __repr__(self) -> str:
         return f"<Principal {self.key} ({self.kind}), scopes: {' '.join(sorted(self.scopes)) or 'none'}>"
@@ -69,7 +69,7 @@ class Principal:
         """
         if self.kind == LOCAL:
             return owner_of(self.user)
-        return f"{_escaped(self.issuer)}|{_escaped(self.subject)}" if self.subject else None
+        return f"{_escape(self.issuer)}|{_escape(self.subject)}" if self.subject else None
 
     @property
     def is_local(self) -> bool:
@@ -89,14 +89,14 @@ class Principal:
         if self.kind == LOCAL:
             return True
         if obj is not None:
-            return self._rights.ask_about(permission, obj)
-        known = self._rights.known(permission)
-        return self._rights.ask(permission) if known is None else known
+            return self._permissions.check_object(permission, obj)
+        known = self._permissions.get_cached(permission)
+        return self._permissions.check(permission) if known is None else known
 
     async def aperm(self, permission: str, obj: Any = None) -> bool:
         """Return the result of `has_perm` in async code."""
-        known = self.known_perm(permission) if obj is None or self.kind == LOCAL else None
-        return await _has_perm(self, permission, obj) if known is None else known
+        known = self.cached_perm(permission) if obj is None or self.kind == LOCAL else None
+        return await _has_perm_async(self, permission, obj) if known is None else known
 
     def in_group(self, *names: str) -> bool:
         """Return True if the user is in one of these groups.
@@ -109,38 +109,38 @@ class Principal:
         """Return the result of `in_group` in async code."""
         if self.kind == LOCAL:
             return True
-        known = self.known_groups()
-        return not (await _groups(self) if known is None else known).isdisjoint(names)
+        known = self.cached_groups()
+        return not (await _groups_async(self) if known is None else known).isdisjoint(names)
 
     def groups(self) -> frozenset[str]:
         """Return the names of the user's groups.
 
         May query the database, so call it in a thread.
         """
-        known = self.known_groups()
-        return self._rights.ask_groups() if known is None else known
+        known = self.cached_groups()
+        return self._permissions.load_groups() if known is None else known
 
-    def known_groups(self) -> frozenset[str] | None:
+    def cached_groups(self) -> frozenset[str] | None:
         """Return the cached result of `groups`, or None. No I/O."""
-        return self._rights.known_groups()
+        return self._permissions.get_cached_groups()
 
-    def known_perm(self, permission: str) -> bool | None:
+    def cached_perm(self, permission: str) -> bool | None:
         """Return the cached result of `has_perm`, or None. No I/O."""
-        return True if self.kind == LOCAL else self._rights.known(permission)
+        return True if self.kind == LOCAL else self._permissions.get_cached(permission)
 
 
-_has_perm = sync_to_async(Principal.has_perm, thread_sensitive=True)
-_groups = sync_to_async(Principal.groups, thread_sensitive=True)
+_has_perm_async = sync_to_async(DjangoPrincipal.has_perm, thread_sensitive=True)
+_groups_async = sync_to_async(DjangoPrincipal.groups, thread_sensitive=True)
 
 
-class _EveryScope(frozenset[str]):
+class _AllScopes(frozenset[str]):
     """A set that contains any scope."""
 
     def issuperset(self, other: Iterable[object]) -> bool:
         return True
 
 
-EVERY_SCOPE: Final = _EveryScope()
+ALL_SCOPES: Final = _AllScopes()
 """Scopes of a user who acts without a client.
 
 Nothing was delegated, so no scope is withheld.
@@ -154,10 +154,10 @@ def owner_of(user: Any) -> str | None:
     for the user. None without a row: None, AnonymousUser, or an unsaved user.
     """
     pk = getattr(user, "pk", None)
-    return None if pk is None else f"{ISSUER}|{_escaped(str(pk))}"
+    return None if pk is None else f"{PROJECT_ISSUER}|{_escape(str(pk))}"
 
 
-def groups_of(user: Any) -> frozenset[str]:
+def get_group_names(user: Any) -> frozenset[str]:
     """Return the names of the groups of a user. Queries the database.
 
     Empty for None, for unsaved and inactive users, and for a user model without groups.
@@ -168,82 +168,86 @@ def groups_of(user: Any) -> frozenset[str]:
     return frozenset() if groups is None else frozenset(groups.values_list("name", flat=True))
 
 
-def local_principal(user: Any = None) -> Principal:
+def local_principal(user: Any = None) -> DjangoPrincipal:
     """Build the principal of callers on this machine, which may do everything.
 
     Handlers see it act as `user`.
     """
-    return Principal(issuer=LOCAL, subject=LOCAL, user=user, kind=LOCAL)
+    return DjangoPrincipal(issuer=LOCAL, subject=LOCAL, user=user, kind=LOCAL)
 
 
-def is_as_good(now: ports.Principal, before: ports.Principal) -> bool:
+def is_still_authorized(current: ports.Principal, previous: ports.Principal) -> bool:
     """Return True if `current` is the principal `previous`, with at least its scopes.
 
     A stream or connection that was opened with the credential keeps using those scopes for its permission checks.
     """
-    return now.key == before.key and now.scopes >= before.scopes
+    return current.key == previous.key and current.scopes >= previous.scopes
 
 
-def forget_rights() -> None:
+def invalidate_permissions() -> None:
     """Invalidate the cached permissions of all principals in this process.
 
     Call it when a permission was granted or revoked.
     """
-    _Rights.changes += 1
+    _CachedPermissions.generation += 1
 
 
-class _Rights:
+class _CachedPermissions:
     """Cached permissions and groups of one user."""
 
-    __slots__ = ("_answers", "_changes", "_groups", "_until", "_user")
-    changes = 0
+    __slots__ = ("_expires_at", "_generation", "_groups", "_results", "_user")
+    generation = 0
     """Number of invalidations in this process."""
 
     def __init__(self, user: Any) -> None:
         self._user = user
-        self._answers: dict[str, bool] = {}
+        self._results: dict[str, bool] = {}
         self._groups: frozenset[str] | None = None
-        self._until, self._changes = monotonic() + FRESH, self.changes
+        self._expires_at = monotonic() + PERMISSION_CACHE_SECONDS
+        self._generation = self.generation
 
-    def known(self, permission: str) -> bool | None:
-        return self._answers.get(permission) if self._is_fresh() else None
+    def get_cached(self, permission: str) -> bool | None:
+        return self._results.get(permission) if self._is_fresh() else None
 
     def _is_fresh(self) -> bool:
-        return self._changes == self.changes and monotonic() < self._until
+        return self._generation == self.generation and monotonic() < self._expires_at
 
-    def ask(self, permission: str) -> bool:
+    def check(self, permission: str) -> bool:
         if not self._is_fresh():
-            self._renew()
+            self._reset()
         user = self._user
-        answer = self._answers[permission] = user is not None and bool(user.has_perm(permission))
-        return answer
+        result = self._results[permission] = user is not None and bool(user.has_perm(permission))
+        return result
 
-    def ask_about(self, permission: str, obj: Any) -> bool:
+    def check_object(self, permission: str, obj: Any) -> bool:
         if not self._is_fresh():
-            self._renew()
+            self._reset()
         return self._user is not None and bool(self._user.has_perm(permission, obj))
 
-    def known_groups(self) -> frozenset[str] | None:
+    def get_cached_groups(self) -> frozenset[str] | None:
         return self._groups if self._is_fresh() else None
 
-    def ask_groups(self) -> frozenset[str]:
+    def load_groups(self) -> frozenset[str]:
         if not self._is_fresh():
-            self._renew()
-        found = self._groups = groups_of(self._user)
-        return found
+            self._reset()
+        groups = self._groups = get_group_names(self._user)
+        return groups
 
-    def _renew(self) -> None:
+    def _reset(self) -> None:
         """Clear the cache and reload the user.
 
         A user object caches its permissions for its lifetime.
         """
-        user, self._answers, self._groups = self._user, {}, None
-        self._until, self._changes = monotonic() + FRESH, self.changes
+        user = self._user
+        self._results = {}
+        self._groups = None
+        self._expires_at = monotonic() + PERMISSION_CACHE_SECONDS
+        self._generation = self.generation
         if getattr(user, "pk", None) is not None:
             # Not type(user): the type of a lazy object is the wrapper.
             self._user = user.__class__._default_manager.filter(pk=user.pk).first()
 
 
-def _escaped(part: str) -> str:
+def _escape(part: str) -> str:
     """Escape one part of a key, so that it cannot contain a separator."""
     return part.replace("%", "%25").replace("|", "%7C") if "|" in part or "%" in part else part

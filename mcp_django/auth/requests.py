@@ -9,9 +9,9 @@ from django.http.cookie import parse_cookie
 
 from mcp_django.protocol.headers import Headers
 
-LONGEST_QUERY = 8192
+MAX_QUERY_BYTES = 8192
 """Maximum number of query string bytes that are searched for a ticket."""
-TICKET = "ticket"
+TICKET_PARAMETER = "ticket"
 """Name of the query parameter that carries a ticket."""
 
 
@@ -63,12 +63,12 @@ class AuthRequest(NamedTuple):
         """
         if not self.query:
             return None
-        found = [value for name, value in self.parameters() if name == TICKET]
-        return None if not found else found[0] if len(found) == 1 else ""
+        tickets = [value for name, value in self.parse_query() if name == TICKET_PARAMETER]
+        return None if not tickets else tickets[0] if len(tickets) == 1 else ""
 
-    def parameters(self) -> list[tuple[str, str]]:
+    def parse_query(self) -> list[tuple[str, str]]:
         """Return names and values of the query, within `MAX_QUERY_BYTES`."""
-        text = self.query[:LONGEST_QUERY].decode("latin-1")
+        text = self.query[:MAX_QUERY_BYTES].decode("latin-1")
         try:
             return parse_qsl(text, keep_blank_values=True, max_num_fields=100)
         except ValueError:

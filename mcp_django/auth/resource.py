@@ -8,8 +8,8 @@ from ipaddress import AddressValueError, IPv6Address
 from typing import Final
 from urllib.parse import urlsplit
 
-PORTS: Final = {"http": 80, "https": 443}
-LONGEST: Final = 2048
+DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+MAX_URI_CHARS: Final = 2048
 """Maximum length of a resource URL, in characters."""
 
 
@@ -31,22 +31,22 @@ class ProtectedResource:
     metadata_url: str | None = None
     """URL of the metadata; None where none is served."""
 
-    def is_meant(self, audience: str | None) -> bool:
+    def matches_audience(self, audience: str | None) -> bool:
         """Return True if the audience of a token names this resource.
 
         `audience` is a URL in any spelling; None matches no resource.
         """
-        return audience is not None and self.uri is not None and canonical(audience) == self.uri
+        return audience is not None and self.uri is not None and canonicalize_url(audience) == self.uri
 
 
-def canonical(url: object) -> str | None:
+def canonicalize_url(url: object) -> str | None:
     """Return the canonical spelling of an http or https resource URL, or None.
 
     Scheme and host are in lower case. The default port of the scheme and a trailing slash are removed. URLs that two
     parsers could read differently are invalid: user information, a query, a fragment, percent signs, backslashes, empty
     and dotted segments (RFC 8707, section 2; RFC 9728, section 1.2).
     """
-    if not isinstance(url, str) or len(url) > LONGEST or not url.isascii() or not url.isprintable():
+    if not isinstance(url, str) or len(url) > MAX_URI_CHARS or not url.isascii() or not url.isprintable():
         return None
     if any(char in url for char in '?#%\\@ "<>^`{|}'):
         return None
@@ -56,7 +56,7 @@ def canonical(url: object) -> str | None:
         scheme, host, port = parts.scheme, parts.hostname, parts.port
     except ValueError:
         return None
-    if scheme not in PORTS or not host or port == 0 or parts.netloc.endswith(":"):
+    if scheme not in DEFAULT_PORTS or not host or port == 0 or parts.netloc.endswith(":"):
         return None
 
     if ":" in host:
@@ -71,5 +71,5 @@ def canonical(url: object) -> str | None:
     segments = path.split("/")[1:]
     if any(segment in ("", ".", "..") for segment in segments):
         return None
-    shown = "" if port in (None, PORTS[scheme]) else f":{port}"
-    return f"{scheme}://{host}{shown}{path}"
+    port_suffix = "" if port in (None, DEFAULT_PORTS[scheme]) else f":{port}"
+    return f"{scheme}://{host}{port_suffix}{path}"

@@ -12,7 +12,7 @@ from mcp_django import conf
 @register(Tags.security)
 def check_authentication(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
     """Check that AUTH is set before DEBUG is off."""
-    if conf.debug() or not conf.is_usable():
+    if conf.is_debug() or not conf.is_usable():
         return []
 
     match conf.auth_names():

@@ -11,9 +11,12 @@ from django.core.checks import CheckMessage, Error, Info, Warning, register
 from mcp_django import conf
 from mcp_django.conf.project import channel_layer
 
-IN_MEMORY = "channels.layers.InMemoryChannelLayer"
-REDIS, REDIS_PUBSUB = "channels_redis.core.RedisChannelLayer", "channels_redis.pubsub.RedisPubSubChannelLayer"
-DEFAULT = "default"
+IN_MEMORY_BACKEND = "channels.layers.InMemoryChannelLayer"
+REDIS_BACKEND, REDIS_PUBSUB_BACKEND = (
+    "channels_redis.core.RedisChannelLayer",
+    "channels_redis.pubsub.RedisPubSubChannelLayer",
+)
+DEFAULT_ALIAS = "default"
 
 
 @register
@@ -22,8 +25,8 @@ def check_channel_layer_alias(app_configs: Sequence[Any] | None, **kwargs: Any) 
 
     A missing default layer is left to `check --deploy`.
     """
-    alias = _alias()
-    if alias in (None, DEFAULT) or channel_layer(alias) is not None:
+    alias = _get_alias()
+    if alias in (None, DEFAULT_ALIAS) or channel_layer(alias) is not None:
         return []
     return [
         Error(
@@ -37,32 +40,32 @@ def check_channel_layer_alias(app_configs: Sequence[Any] | None, **kwargs: Any) 
 @register(deploy=True)
 def check_channel_layer(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
     """Check that several processes share a layer that keeps its groups."""
-    alias = _alias()
+    alias = _get_alias()
     layer = None if alias is None else channel_layer(alias)
-    if alias is None or (layer is None and alias != DEFAULT):
+    if alias is None or (layer is None and alias != DEFAULT_ALIAS):
         return []  # the project uses no layer, or E008 reports it
 
     backend = None if layer is None else layer.get("BACKEND")
-    if layer is None or backend == IN_MEMORY:
-        what = "is not set" if layer is None else "is in memory, which is limited to one process"
+    if layer is None or backend == IN_MEMORY_BACKEND:
+        state = "is not set" if layer is None else "is in memory, which is limited to one process"
         return [
             Warning(
-                f'CHANNEL_LAYERS["{alias}"] {what}, so workers in other processes cannot be woken.',
+                f'CHANNEL_LAYERS["{alias}"] {state}, so workers in other processes cannot be woken.',
                 hint=(
                     "Nothing is lost, because the database stores all events. Without wake-ups workers poll once a "
                     "second for events of other processes, such as forwarded responses or changed resources. With a "
-                    f"single process, ignore this. With several, use {REDIS_PUBSUB}, or set "
+                    f"single process, ignore this. With several, use {REDIS_PUBSUB_BACKEND}, or set "
                     'MCP["CHANNEL_LAYER"] to None if a delay of one second is acceptable.'
                 ),
                 id="mcp_django.W003",
             )
         ]
-    if backend in (REDIS, "channels_redis.layers.RedisChannelLayer"):
+    if backend in (REDIS_BACKEND, "channels_redis.layers.RedisChannelLayer"):
         return [
             Info(
                 f'CHANNEL_LAYERS["{alias}"] is RedisChannelLayer, which drops messages when a process has '
                 "more pending than its capacity, and loses its groups when Redis restarts.",
-                hint=f"{REDIS_PUBSUB} does not, and is faster.",
+                hint=f"{REDIS_PUBSUB_BACKEND} does not, and is faster.",
                 id="mcp_django.I001",
             )
         ]
@@ -70,5 +73,5 @@ def check_channel_layer(app_configs: Sequence[Any] | None, **kwargs: Any) -> lis
     return []
 
 
-def _alias() -> str | None:
-    return conf.get_settings().channel_layer if conf.is_usable() else DEFAULT
+def _get_alias() -> str | None:
+    return conf.get_settings().channel_layer if conf.is_usable() else DEFAULT_ALIAS

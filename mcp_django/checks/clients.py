@@ -16,7 +16,7 @@ from django.urls import NoReverseMatch, reverse
 from mcp_django import conf
 from mcp_django.conf.clients import ClientSettings
 
-NEEDED = {"mcp": "the official SDK", "httpx2": "its HTTP client", "websockets": "for ws:// and wss://"}
+REQUIRED_PACKAGES = {"mcp": "the official SDK", "httpx2": "its HTTP client", "websockets": "for ws:// and wss://"}
 
 
 @register
@@ -25,9 +25,9 @@ def check_clients(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[Chec
     if not conf.is_usable():
         return []
     clients = conf.get_settings().clients
-    found = list(_missing()) if clients else []
+    found = list(_check_packages()) if clients else []
     for client in clients.values():
-        found += _of_program(client)
+        found += _check_program(client)
     return found
 
 
@@ -46,7 +46,7 @@ def check_client_secrets(app_configs: Sequence[Any] | None, **kwargs: Any) -> li
             id="mcp_django.E051",
         )
         for client in conf.get_settings().clients.values()
-        if client.is_plain and client.has_credentials
+        if client.is_unencrypted and client.has_credentials
     ]
 
 
@@ -76,8 +76,8 @@ def _has_page(alias: str) -> bool:
         return False
 
 
-def _missing() -> Iterator[CheckMessage]:
-    missing = [name for name in NEEDED if find_spec(name) is None]
+def _check_packages() -> Iterator[CheckMessage]:
+    missing = [name for name in REQUIRED_PACKAGES if find_spec(name) is None]
     if missing:
         yield Error(
             f'MCP["CLIENTS"] names servers, but required packages are not installed: {", ".join(missing)}.',
@@ -86,7 +86,7 @@ def _missing() -> Iterator[CheckMessage]:
         )
 
 
-def _of_program(client: ClientSettings) -> Iterator[CheckMessage]:
+def _check_program(client: ClientSettings) -> Iterator[CheckMessage]:
     where = f'MCP["CLIENTS"]["{client.alias}"]'
     if client.cwd is not None and not Path(client.cwd).is_dir():
         yield Warning(
@@ -94,7 +94,7 @@ def _of_program(client: ClientSettings) -> Iterator[CheckMessage]:
             hint="Use an absolute path, such as BASE_DIR.",
             id="mcp_django.W050",
         )
-    if client.command is not None and not _is_found(client):
+    if client.command is not None and not _is_program_installed(client):
         yield Warning(
             f"{where} starts {client.command[0]!r}, which is not found on this machine.",
             hint="Install it, or use its absolute path. If another machine runs it, silence this check.",
@@ -102,7 +102,7 @@ def _of_program(client: ClientSettings) -> Iterator[CheckMessage]:
         )
 
 
-def _is_found(client: ClientSettings) -> bool:
+def _is_program_installed(client: ClientSettings) -> bool:
     program = (client.command or ("",))[0]
     if "/" in program and not Path(program).is_absolute():
         return (Path(client.cwd or ".") / program).is_file()

@@ -6,7 +6,7 @@ from typing import Any
 from django.core.checks import CheckMessage, Error, register
 
 from mcp_django import conf, wiring
-from mcp_django.server.primitives.registry import Joint
+from mcp_django.server.primitives.registry import CombinedRegistry
 
 
 @register
@@ -17,12 +17,12 @@ def check_composition(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[
         if not (settings.mounts or settings.proxies):
             continue
         try:
-            served = wiring.get_server(alias).registry
+            registry = wiring.get_server(alias).registry
         except Exception as problem:
             hint = "docs/topics/composition.md describes mounts and proxies."
             text = f'The server "{alias}" cannot be composed: {problem}'
             found.append(Error(text, hint=hint, id="mcp_django.E060"))
             continue
-        if isinstance(served, Joint):
-            found += [Error(f"{one.text}.", hint=one.hint, id="mcp_django.E061") for one in served.problems]
+        if isinstance(registry, CombinedRegistry):
+            found += [Error(f"{one.text}.", hint=one.hint, id="mcp_django.E061") for one in registry.problems]
     return found

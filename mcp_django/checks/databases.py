@@ -8,12 +8,12 @@ from typing import Any
 from django.core.checks import CheckMessage, Warning, register
 
 from mcp_django import conf
-from mcp_django.conf.project import databases, serves_asgi
-from mcp_django.wiring import LOG_LANES
+from mcp_django.conf.project import databases, is_served_over_asgi
+from mcp_django.wiring import LOG_THREADS
 
-SQLITE = ("sqlite3", "spatialite")
-WAL = re.compile(r"journal_mode\W+wal\b", re.IGNORECASE)
-POOL_SIZE = 4
+SQLITE_ENGINES = ("sqlite3", "spatialite")
+WAL_PATTERN = re.compile(r"journal_mode\W+wal\b", re.IGNORECASE)
+DEFAULT_POOL_SIZE = 4
 """Default size of a connection pool.
 
 psycopg_pool.ConnectionPool has min_size=4, and max_size is the same.
@@ -31,26 +31,26 @@ def check_databases(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[Ch
     for alias, entry in databases().items():
         options = entry.get("OPTIONS")
         options = options if isinstance(options, Mapping) else {}
-        if str(entry.get("ENGINE", "")).endswith(SQLITE):
-            found.append(_sqlite(alias, entry, options))
+        if str(entry.get("ENGINE", "")).endswith(SQLITE_ENGINES):
+            found.append(_check_sqlite(alias, entry, options))
         else:
-            found += [_persistent(alias, entry), _pool(alias, options)]
+            found += [_check_persistent_connections(alias, entry), _check_pool(alias, options)]
     return [message for message in found if message is not None]
 
 
-def _sqlite(alias: str, entry: Mapping[str, Any], options: Mapping[str, Any]) -> CheckMessage | None:
+def _check_sqlite(alias: str, entry: Mapping[str, Any], options: Mapping[str, Any]) -> CheckMessage | None:
     """Check the options of a SQLite database, without opening its file.
 
     Closing the file would release the locks that SQLite holds on it in this process (sqlite.org/howtocorrupt.html,
     section 2.2).
     """
-    if _is_passing(entry):
+    if _is_temporary(entry):
         return None
 
     missing = []
     if str(options.get("transaction_mode")).upper() not in ("IMMEDIATE", "EXCLUSIVE"):
         missing.append('"transaction_mode": "IMMEDIATE"')
-    if not WAL.search(str(options.get("init_command", ""))):
+    if not WAL_PATTERN.search(str(options.get("init_command", ""))):
         missing.append('"init_command": "PRAGMA journal_mode=WAL"')
     if not missing:
         return None
@@ -66,7 +66,7 @@ def _sqlite(alias: str, entry: Mapping[str, Any], options: Mapping[str, Any]) ->
     )
 
 
-def _is_passing(entry: Mapping[str, Any]) -> bool:
+def _is_temporary(entry: Mapping[str, Any]) -> bool:
     """Return True if the database is in memory, or that of a test run."""
     name, test = entry.get("NAME"), entry.get("TEST")
     if isinstance(test, Mapping) and test.get("NAME") is not None and str(test["NAME"]) == str(name):
@@ -74,8 +74,8 @@ def _is_passing(entry: Mapping[str, Any]) -> bool:
     return not isinstance(name, Path) and (name == ":memory:" or "mode=memory" in str(name))
 
 
-def _persistent(alias: str, entry: Mapping[str, Any]) -> CheckMessage | None:
-    if entry.get("CONN_MAX_AGE", 0) == 0 or not serves_asgi():
+def _check_persistent_connections(alias: str, entry: Mapping[str, Any]) -> CheckMessage | None:
+    if entry.get("CONN_MAX_AGE", 0) == 0 or not is_served_over_asgi():
         return None
     return Warning(
         f'DATABASES["{alias}"]["CONN_MAX_AGE"] is not 0 and the project is served over ASGI. There each request of a '
@@ -88,21 +88,22 @@ def _persistent(alias: str, entry: Mapping[str, Any]) -> CheckMessage | None:
     )
 
 
-def _pool(alias: str, options: Mapping[str, Any]) -> CheckMessage | None:
+def _check_pool(alias: str, options: Mapping[str, Any]) -> CheckMessage | None:
     pool = options.get("pool")
     if not pool or not conf.is_usable():
         return None
 
     given = pool if isinstance(pool, Mapping) else {}
-    most = given.get("max_size") or given.get("min_size", POOL_SIZE)
-    lanes = conf.get_settings().limits.lanes
-    if not isinstance(most, int) or most >= lanes + LOG_LANES:
+    max_connections = given.get("max_size") or given.get("min_size", DEFAULT_POOL_SIZE)
+    threads = conf.get_settings().limits.threads
+    if not isinstance(max_connections, int) or max_connections >= threads + LOG_THREADS:
         return None
 
     return Warning(
-        f'DATABASES["{alias}"]["OPTIONS"]["pool"] has at most {most} connections, but MCP["LIMITS"]["LANES"] lets '
-        f"{lanes} calls of a process use the database at once, plus {LOG_LANES} for the event log. Under load they "
+        f'DATABASES["{alias}"]["OPTIONS"]["pool"] has at most {max_connections} connections, but '
+        'MCP["LIMITS"]["THREADS"] lets '
+        f"{threads} calls of a process use the database at once, plus {LOG_THREADS} for the event log. Under load they "
         "wait for a connection, and then fail.",
-        hint=f'Set "pool": {{"max_size": {lanes + 4}}}, or a smaller LANES.',
+        hint=f'Set "pool": {{"max_size": {threads + 4}}}, or a smaller THREADS.',
         id="mcp_django.W006",
     )

@@ -14,7 +14,7 @@ from mcp_django.server.primitives import registry
 def check_declarations(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
     """Check that every declaration is served, by a server that exists."""
     found: list[CheckMessage] = []
-    for problem in registry.problems():
+    for problem in registry.collect_problems():
         text = problem.text if problem.source in problem.text else f"{problem.source}: {problem.text}"
         found.append(Error(text, hint=problem.hint, id="mcp_django.E004"))
 
@@ -44,7 +44,7 @@ def _unknown_databases() -> list[CheckMessage]:
             id="mcp_django.E004",
         )
         for declared in registry.REGISTRIES.values()
-        for item in declared.all()
-        for alias in (() if item.handler.atomic is None else item.handler.databases(()))
+        for item in declared.iter_all()
+        for alias in (() if item.handler.atomic is None else item.handler.get_databases(()))
         if alias not in known
     ]

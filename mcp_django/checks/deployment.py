@@ -9,14 +9,14 @@ from django.core.checks import CheckMessage, Tags, Warning, register
 
 from mcp_django import conf
 from mcp_django.conf.options import Rates
-from mcp_django.conf.project import cache_backend, trusts_a_proxy
+from mcp_django.conf.project import cache_backend, has_trusted_proxy
 
-ONE_PROCESS = {
+PER_PROCESS_CACHES = {
     "django.core.cache.backends.locmem.LocMemCache": "is in memory, so each process has its own",
     "django.core.cache.backends.dummy.DummyCache": "stores nothing",
 }
 """Cache backends that processes do not share, and the consequence of each."""
-LONGEST_TRUST = 11.0
+MAX_TRUST_SECONDS = 11.0
 """Longest allowed trust in a cached credential, in seconds.
 
 docs/topics/security.md promises that streams end within fifteen seconds of a revocation. Streams check their credential
@@ -27,23 +27,23 @@ every four seconds.
 @register(Tags.security, deploy=True)
 def check_debug(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
     """Check that DEBUG is off, because it relaxes authentication and error messages."""
-    if not conf.debug() or not conf.is_usable():
+    if not conf.is_debug() or not conf.is_usable():
         return []
 
     settings = conf.get_settings()
-    loose = []
+    exposures = []
     if not conf.auth_names():
-        loose.append("callers on this machine are served without a credential, with all rights")
+        exposures.append("callers on this machine are served without a credential, with all rights")
     if settings.expose_internal_errors:
-        loose.append("texts of exceptions are sent to clients")
+        exposures.append("texts of exceptions are sent to clients")
 
     return [
         Warning(
-            f"DEBUG is on, so {what}.",
+            f"DEBUG is on, so {exposure}.",
             hint="Set DEBUG = False where other machines can reach the project.",
             id="mcp_django.W020",
         )
-        for what in loose
+        for exposure in exposures
     ]
 
 
@@ -73,14 +73,14 @@ def check_encryption(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[C
             id="mcp_django.W021",
         )
         for where, origin in named
-        if _is_in_the_clear(origin)
+        if _is_unencrypted(origin)
     ]
 
 
 @register(Tags.security, deploy=True)
 def check_hosts(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
     """Check that ALLOWED_HOSTS is restricted, which protects from DNS rebinding."""
-    if conf.debug() or "*" not in conf.allowed_hosts():
+    if conf.is_debug() or "*" not in conf.allowed_hosts():
         return []
     return [
         Warning(
@@ -99,20 +99,22 @@ def check_caches(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[Check
     settings = conf.get_settings()
     found: list[CheckMessage] = []
     if settings.rates != Rates() or apps.is_installed("mcp_django.contrib.oauth"):
-        found += _kept_apart(
+        found += _check_cache_is_shared(
             settings.rates.cache, "rates are counted", "Each process then has its own count.", "mcp_django.W023"
         )
     if settings.token_cache is not None:
-        told = "Each process then verifies tokens itself, and the option has no effect."
-        found += _kept_apart(settings.token_cache, "verified principals are cached", told, "mcp_django.W024")
+        consequence = "Each process then verifies tokens itself, and the option has no effect."
+        found += _check_cache_is_shared(
+            settings.token_cache, "verified principals are cached", consequence, "mcp_django.W024"
+        )
     return found
 
 
-def _kept_apart(alias: str, what: str, so: str, id: str) -> Iterable[CheckMessage]:
+def _check_cache_is_shared(alias: str, use: str, consequence: str, id: str) -> Iterable[CheckMessage]:
     backend = cache_backend(alias)
-    if backend in ONE_PROCESS:
+    if backend in PER_PROCESS_CACHES:
         yield Warning(
-            f'CACHES["{alias}"], where {what}, {ONE_PROCESS[backend]}. {so}',
+            f'CACHES["{alias}"], where {use}, {PER_PROCESS_CACHES[backend]}. {consequence}',
             hint="With a single process, ignore this. With several, use Redis, Memcached or the database.",
             id=id,
         )
@@ -127,14 +129,14 @@ def check_trust(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckM
     settings = conf.get_settings()
     longest = max((issuer.introspection_cache for issuer in settings.issuers), default=0.0)
     seconds = settings.token_cache_seconds + longest
-    if seconds <= LONGEST_TRUST:
+    if seconds <= MAX_TRUST_SECONDS:
         return []
 
     named = 'MCP["TOKEN_CACHE_SECONDS"]' + (" with INTROSPECTION_CACHE of an issuer" if longest else "")
     return [
         Warning(
             f"{named} is {seconds:g}: a revoked credential may stay valid for so many seconds if no signal reports it.",
-            hint=f"With {LONGEST_TRUST:g} seconds or less its streams and connections end within fifteen seconds.",
+            hint=f"With {MAX_TRUST_SECONDS:g} seconds or less its streams and connections end within fifteen seconds.",
             id="mcp_django.W025",
         )
     ]
@@ -146,7 +148,7 @@ def check_proxies(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[Chec
 
     Without it all clients have the address of the proxy.
     """
-    if not conf.is_usable() or not trusts_a_proxy() or conf.get_settings().rates.num_proxies:
+    if not conf.is_usable() or not has_trusted_proxy() or conf.get_settings().rates.num_proxies:
         return []
     return [
         Warning(
@@ -158,7 +160,7 @@ def check_proxies(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[Chec
     ]
 
 
-def _is_in_the_clear(origin: str) -> bool:
+def _is_unencrypted(origin: str) -> bool:
     parts = urlsplit(origin)
     host = parts.hostname or ""
     local = host in ("localhost", "::1") or host.endswith(".localhost") or host.startswith("127.")

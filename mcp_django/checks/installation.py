@@ -8,14 +8,14 @@ from django.core.checks import CheckMessage, Error, register
 from django.utils.version import get_version_tuple
 
 OTHER_DISTRIBUTION = "mcp-django"
-LEAST_ASGIREF = (3, 13)
+MIN_ASGIREF_VERSION = (3, 13)
 
 
 @register
 def check_distributions(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
     """Check that no other distribution owns the package, and the version of asgiref."""
     found: list[CheckMessage] = []
-    if _version(OTHER_DISTRIBUTION) is not None:
+    if _find_version(OTHER_DISTRIBUTION) is not None:
         found.append(
             Error(
                 f"The distribution {OTHER_DISTRIBUTION} is installed beside mcp-django-channels, and both install a "
@@ -25,9 +25,9 @@ def check_distributions(app_configs: Sequence[Any] | None, **kwargs: Any) -> lis
             )
         )
 
-    asgiref = _version("asgiref")
-    if asgiref is not None and get_version_tuple(asgiref) < LEAST_ASGIREF:
-        least = ".".join(map(str, LEAST_ASGIREF))
+    asgiref = _find_version("asgiref")
+    if asgiref is not None and get_version_tuple(asgiref) < MIN_ASGIREF_VERSION:
+        least = ".".join(map(str, MIN_ASGIREF_VERSION))
         found.append(
             Error(
                 f"asgiref {asgiref} is installed; sync handlers require {least} or newer.",
@@ -39,7 +39,7 @@ def check_distributions(app_configs: Sequence[Any] | None, **kwargs: Any) -> lis
     return found
 
 
-def _version(distribution: str) -> str | None:
+def _find_version(distribution: str) -> str | None:
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:

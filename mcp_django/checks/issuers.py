@@ -7,8 +7,8 @@ from typing import Any
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 
 from mcp_django import conf
-from mcp_django.conf.issuers import Issuer
-from mcp_django.wiring.external import NEEDED
+from mcp_django.conf.issuers import IssuerSettings
+from mcp_django.wiring.external import REQUIRED_PACKAGES
 
 
 @register(Tags.security)
@@ -18,7 +18,7 @@ def check_issuers(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[Chec
         return []
 
     settings, names = conf.get_settings(), conf.auth_names()
-    found: list[CheckMessage] = list(_of_use(settings.issuers)) if "external" in names else []
+    found: list[CheckMessage] = list(_check_issuer_use(settings.issuers)) if "external" in names else []
     ways = (("ISSUERS", settings.issuers, "external"), ("SESSION_SCOPES", settings.session_scopes, "session"))
     found += [
         Warning(
@@ -32,7 +32,7 @@ def check_issuers(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[Chec
     return found
 
 
-def _of_use(issuers: Sequence[Issuer]) -> Iterator[CheckMessage]:
+def _check_issuer_use(issuers: Sequence[IssuerSettings]) -> Iterator[CheckMessage]:
     if not issuers:
         yield Error(
             'MCP["AUTH"] names "external", but MCP["ISSUERS"] is empty.',
@@ -40,7 +40,7 @@ def _of_use(issuers: Sequence[Issuer]) -> Iterator[CheckMessage]:
             id="mcp_django.E040",
         )
 
-    missing = [name for name in NEEDED if find_spec(name) is None]
+    missing = [name for name in REQUIRED_PACKAGES if find_spec(name) is None]
     if missing:
         yield Error(
             f'MCP["AUTH"] names "external", but required packages are not installed: {", ".join(missing)}.',
@@ -49,7 +49,7 @@ def _of_use(issuers: Sequence[Issuer]) -> Iterator[CheckMessage]:
         )
 
     for issuer in issuers:
-        unnamed = [alias for alias in _without_url() if not issuer.audiences.keys() & {"", alias}]
+        unnamed = [alias for alias in _find_servers_without_url() if not issuer.audiences.keys() & {"", alias}]
         if unnamed:
             yield Warning(
                 f"No token of {issuer.issuer} is valid for {', '.join(map(repr, unnamed))}: the URL of the server "
@@ -66,7 +66,7 @@ def _of_use(issuers: Sequence[Issuer]) -> Iterator[CheckMessage]:
             )
 
 
-def _without_url() -> list[str]:
+def _find_servers_without_url() -> list[str]:
     if conf.origin() is not None:
         return []
     return [alias for alias, server in conf.servers().items() if server.resource is None]

@@ -6,13 +6,13 @@ from typing import Any
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 
 from mcp_django import conf
-from mcp_django.auth.resource import canonical
+from mcp_django.auth.resource import canonicalize_url
 from mcp_django.conf.options import ServerSettings
 from mcp_django.conf.project import cache_backend, middleware
 from mcp_django.server.primitives import registry
 from mcp_django.server.primitives.base import Primitive
 
-SESSIONS = "django.contrib.sessions.middleware.SessionMiddleware"
+SESSION_MIDDLEWARE = "django.contrib.sessions.middleware.SessionMiddleware"
 
 
 @register(Tags.security)
@@ -20,11 +20,13 @@ def check_sessions(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[Che
     """Check that users can log in to the site if AUTH names "session"."""
     if not conf.is_usable() or "session" not in conf.auth_names():
         return []
-    if any(path == SESSIONS or "SessionMiddleware" in _names(found) for path, found in middleware()):
+    if any(
+        path == SESSION_MIDDLEWARE or "SessionMiddleware" in _get_class_names(found) for path, found in middleware()
+    ):
         return []
     return [
         Error(
-            f'MCP["AUTH"] names "session", but MIDDLEWARE lacks {SESSIONS}, so users cannot log in.',
+            f'MCP["AUTH"] names "session", but MIDDLEWARE lacks {SESSION_MIDDLEWARE}, so users cannot log in.',
             hint='Add it, with AuthenticationMiddleware after it, or remove "session" from MCP["AUTH"].',
             id="mcp_django.E042",
         )
@@ -34,16 +36,16 @@ def check_sessions(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[Che
 @register(Tags.security)
 def check_resources(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
     """Check that each server has a unique resource URL, which tokens are issued for."""
-    return list(_of_resources()) if conf.is_usable() else []
+    return list(_check_resource_urls()) if conf.is_usable() else []
 
 
-def _of_resources() -> Iterator[CheckMessage]:
+def _check_resource_urls() -> Iterator[CheckMessage]:
     taken: dict[str, str] = {}
     for alias, server in conf.get_settings().servers.items():
         if server.resource is None:
             continue
 
-        where, uri = f'MCP["SERVERS"]["{alias}"]["RESOURCE"]', canonical(server.resource)
+        where, uri = f'MCP["SERVERS"]["{alias}"]["RESOURCE"]', canonicalize_url(server.resource)
         if uri is None:
             yield Error(
                 f"{where} is {server.resource!r}, which is invalid as a resource, so no token of an authorization "
@@ -94,30 +96,30 @@ def check_scopes(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[Check
             hint="Declare it there, with a description.",
             id="mcp_django.W043",
         )
-        for where, scope in dict.fromkeys(_named())
+        for where, scope in dict.fromkeys(_iter_named_scopes())
         if scope not in declared
     ]
 
 
-def _named() -> Iterator[tuple[str, str]]:
+def _iter_named_scopes() -> Iterator[tuple[str, str]]:
     settings = conf.get_settings()
     yield from (('MCP["SESSION_SCOPES"]', scope) for scope in settings.session_scopes)
     for scope, implied in settings.scope_implies.items():
         yield from (('MCP["SCOPE_IMPLIES"]', name) for name in (scope, *implied))
     for alias, server in settings.servers.items():
-        yield from ((f'MCP["SERVERS"]["{alias}"]["REQUIRED_SCOPES"]', scope) for scope in _required(server))
+        yield from ((f'MCP["SERVERS"]["{alias}"]["REQUIRED_SCOPES"]', scope) for scope in _get_required_scopes(server))
     for issuer in settings.issuers:
         mapped = (issuer.scopes or {}).values()
         yield from ((f"SCOPES of {issuer.issuer}", scope) for scopes in mapped for scope in scopes)
     for declared in registry.REGISTRIES.values():
         yield from (
-            (item.source, scope) for item in declared.all() if isinstance(item, Primitive) for scope in item.scopes
+            (item.source, scope) for item in declared.iter_all() if isinstance(item, Primitive) for scope in item.scopes
         )
 
 
-def _required(server: ServerSettings) -> Sequence[str]:
+def _get_required_scopes(server: ServerSettings) -> Sequence[str]:
     return () if isinstance(server.required_scopes, str) else server.required_scopes
 
 
-def _names(found: Any) -> list[str]:
+def _get_class_names(found: Any) -> list[str]:
     return [base.__name__ for base in getattr(found, "__mro__", ())]

@@ -7,7 +7,7 @@ from django.core.checks import CheckMessage, Error, register
 from django.utils.module_loading import import_string
 
 from mcp_django import conf
-from mcp_django.auth.authentication.verifiers import as_verifier
+from mcp_django.auth.authentication.verifiers import build_verifier
 from mcp_django.conf.readers import AUTH_NAMES
 
 
@@ -15,7 +15,7 @@ from mcp_django.conf.readers import AUTH_NAMES
 def check_settings(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
     """Check that every key is known and every value is valid."""
     found: list[CheckMessage] = []
-    for problem in conf.problems():
+    for problem in conf.get_problems():
         hint = f"Did you mean {problem.suggestion!r}?" if problem.suggestion else None
         if problem.unknown and hint is None:
             hint = (
@@ -31,7 +31,7 @@ def check_settings(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[Che
 def check_dotted_paths(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
     """Check that dotted paths can be imported, before the first request needs them."""
     found: list[CheckMessage] = []
-    for where, path in _dotted_paths() if conf.is_usable() else ():
+    for where, path in _iter_dotted_paths() if conf.is_usable() else ():
         try:
             named = import_string(path)
         except Exception as problem:
@@ -45,7 +45,7 @@ def check_dotted_paths(app_configs: Sequence[Any] | None, **kwargs: Any) -> list
             continue
         try:
             if where == 'MCP["AUTH"]':
-                as_verifier(named)
+                build_verifier(named)
         except Exception as problem:
             found.append(
                 Error(
@@ -58,7 +58,7 @@ def check_dotted_paths(app_configs: Sequence[Any] | None, **kwargs: Any) -> list
     return found
 
 
-def _dotted_paths() -> Iterator[tuple[str, str]]:
+def _iter_dotted_paths() -> Iterator[tuple[str, str]]:
     settings = conf.get_settings()
     for name in settings.auth:
         if name not in AUTH_NAMES:

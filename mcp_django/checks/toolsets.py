@@ -13,7 +13,7 @@ from django.db.models.constants import LOOKUP_SEP
 
 from mcp_django.conf.project import databases
 from mcp_django.orm import ModelToolset
-from mcp_django.orm.fields.exposed_fields import is_many, relation_of
+from mcp_django.orm.fields.exposed_fields import find_relation, is_to_many
 from mcp_django.schema import DeclarationError
 from mcp_django.server.primitives import registry
 
@@ -21,7 +21,7 @@ from mcp_django.server.primitives import registry
 @register
 def check_toolsets(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
     """Check that paths, relations, databases and permissions of toolsets exist."""
-    return [message for toolset in _toolsets() for message in _problems(toolset)]
+    return [message for toolset in _iter_toolsets() for message in _check_toolset(toolset)]
 
 
 @register(deploy=True)
@@ -38,23 +38,23 @@ def check_orders(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[Check
             "If the table is small, silence this check.",
             id="mcp_django.I003",
         )
-        for toolset in _toolsets()
-        if "list" in toolset.tools and (name := _unindexed(toolset)) is not None
+        for toolset in _iter_toolsets()
+        if "list" in toolset.tools and (name := _find_unindexed_ordering(toolset)) is not None
     ]
 
 
-def _toolsets() -> Iterator[ModelToolset]:
+def _iter_toolsets() -> Iterator[ModelToolset]:
     for declared in registry.REGISTRIES.values():
         yield from (toolset for toolset in declared.toolsets if isinstance(toolset, ModelToolset))
 
 
-def _problems(toolset: ModelToolset) -> Iterator[CheckMessage]:
+def _check_toolset(toolset: ModelToolset) -> Iterator[CheckMessage]:
     try:
         left_out = [*toolset.exposure.problems]
         for inline in toolset.inline_toolsets:
             left_out += [f"{problem} (in {inline.source})" for problem in inline.exposure.problems]
         for verb in toolset.tools:
-            _ = toolset.verb(verb).wire
+            _ = toolset.get_tool(verb).wire
     except DeclarationError as wrong:
         text = str(wrong) if toolset.source in str(wrong) else f"{toolset.source}: {wrong}"
         yield Error(text, hint="Fix the declaration; it is not served.", id="mcp_django.E004")
@@ -67,11 +67,11 @@ def _problems(toolset: ModelToolset) -> Iterator[CheckMessage]:
             id="mcp_django.W009",
         )
 
-    yield from _unreadable(toolset)
-    yield from _unpermitted(toolset)
+    yield from _check_database_and_relations(toolset)
+    yield from _check_permissions(toolset)
 
 
-def _unreadable(toolset: ModelToolset) -> Iterator[CheckMessage]:
+def _check_database_and_relations(toolset: ModelToolset) -> Iterator[CheckMessage]:
     """Yield errors that would make every call fail."""
     known = databases()
     if toolset.using is not None and toolset.using not in known:
@@ -85,8 +85,8 @@ def _unreadable(toolset: ModelToolset) -> Iterator[CheckMessage]:
     for path in () if isinstance(related, bool) else related:
         model: Any = toolset.model
         for segment in path.split(LOOKUP_SEP):
-            relation = relation_of(model, segment)
-            if relation is None or is_many(relation):
+            relation = find_relation(model, segment)
+            if relation is None or is_to_many(relation):
                 yield Error(
                     f"{toolset.source}: list_select_related names {path!r}, but {segment!r} does not lead from "
                     f"{model._meta.label} to a single row.",
@@ -97,18 +97,18 @@ def _unreadable(toolset: ModelToolset) -> Iterator[CheckMessage]:
             model = relation.related_model
 
 
-_VERBS = {"create": "add", "update": "change", "delete": "delete"}
+_ACTION_BY_TOOL = {"create": "add", "update": "change", "delete": "delete"}
 
 
-def _unpermitted(toolset: ModelToolset) -> Iterator[CheckMessage]:
+def _check_permissions(toolset: ModelToolset) -> Iterator[CheckMessage]:
     """Yield a warning for each permission that Django does not create.
 
     Only superusers have it.
     """
     options = toolset.model._meta
-    made = {*options.default_permissions, *(codename.partition("_")[0] for codename, _ in options.permissions)}
-    for action in dict.fromkeys(_VERBS.get(verb, "view") for verb in toolset.tools):
-        if action not in made and not toolset.overrides(f"has_{action}_permission"):
+    existing = {*options.default_permissions, *(codename.partition("_")[0] for codename, _ in options.permissions)}
+    for action in dict.fromkeys(_ACTION_BY_TOOL.get(verb, "view") for verb in toolset.tools):
+        if action not in existing and not toolset.is_overridden(f"has_{action}_permission"):
             yield Warning(
                 f"{toolset.source}: requires the permission {toolset.permission_name(action)!r}, which Django does not "
                 f"create: {action!r} is not in default_permissions of {options.label}. Only superusers have it.",
@@ -117,9 +117,9 @@ def _unpermitted(toolset: ModelToolset) -> Iterator[CheckMessage]:
             )
 
 
-def _unindexed(toolset: ModelToolset) -> str | None:
+def _find_unindexed_ordering(toolset: ModelToolset) -> str | None:
     """Return the first field of the default order unless it is indexed, else None."""
-    if toolset.overrides("get_ordering"):
+    if toolset.is_overridden("get_ordering"):
         return None
     options = toolset.model._meta
     names = [name for name in (toolset.ordering or options.ordering or ()) if isinstance(name, str)]
@@ -132,10 +132,10 @@ def _unindexed(toolset: ModelToolset) -> str | None:
         return None  # reported separately
     if item is None or item.source == toolset.exposure.pk.source:
         return None
-    return None if LOOKUP_SEP not in item.source and item.source in set(_indexed(options)) else name
+    return None if LOOKUP_SEP not in item.source and item.source in set(_iter_indexed_columns(options)) else name
 
 
-def _indexed(options: Any) -> Iterator[str]:
+def _iter_indexed_columns(options: Any) -> Iterator[str]:
     """Yield the columns with which an index of the table begins, by attribute name."""
     for field in options.concrete_fields:
         if field.primary_key or field.unique or field.db_index:
@@ -143,12 +143,12 @@ def _indexed(options: Any) -> Iterator[str]:
     for index in (*options.indexes, *options.total_unique_constraints):
         first = next(iter(index.fields), None)
         if first is None:
-            first = next((_column(expression) for expression in index.expressions), "")
+            first = next((_get_column(expression) for expression in index.expressions), "")
         yield first.removeprefix("-")
     yield from (names[0] for names in options.unique_together if names)
 
 
-def _column(expression: Any) -> str:
+def _get_column(expression: Any) -> str:
     """Return the column of an index expression, or "".
 
     The expression is `F("created")` or an ordering of it.

@@ -8,11 +8,11 @@ from django.core.checks import CheckMessage, Info, Tags, Warning, register
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from mcp_django import conf
-from mcp_django.conf.project import middleware, serves_asgi
+from mcp_django.conf.project import is_served_over_asgi, middleware
 from mcp_django.conf.readers import AUTH_NAMES
 
-OURS, TOOLKIT = "mcp_django", "oauth2_provider"
-REGISTRATION = {"list", "register"}
+APP_NAME, TOOLKIT_APP_NAME = "mcp_django", "oauth2_provider"
+REGISTRATION_VIEW_NAMES = {"list", "register"}
 """Names of views in which a logged-in user can register an OAuth client.
 
 See oauth2_provider.urls, management_urlpatterns.
@@ -27,7 +27,7 @@ def check_doubled_path(app_configs: Sequence[Any] | None, **kwargs: Any) -> list
 
     paths = [server.path for server in conf.get_settings().servers.values()]
     found: list[CheckMessage] = []
-    for prefix, _ in _included(OURS):
+    for prefix, _ in _iter_included(APP_NAME):
         last = prefix.strip("/").rpartition("/")[2]
         doubled = next((path for path in paths if last and path.partition("/")[0] == last), None)
         if doubled is not None:
@@ -60,8 +60,9 @@ def check_oauth_registration(app_configs: Sequence[Any] | None, **kwargs: Any) -
             hint="Include oauth2_provider.urls.base_urlpatterns instead, and register clients in the admin.",
             id="mcp_django.W007",
         )
-        for prefix, resolver in _included(TOOLKIT)
-        if {pattern.name for pattern in resolver.url_patterns if isinstance(pattern, URLPattern)} >= REGISTRATION
+        for prefix, resolver in _iter_included(TOOLKIT_APP_NAME)
+        if {pattern.name for pattern in resolver.url_patterns if isinstance(pattern, URLPattern)}
+        >= REGISTRATION_VIEW_NAMES
     ]
 
 
@@ -71,7 +72,7 @@ def check_middleware(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[C
 
     Under ASGI sync middleware keeps a thread during each call.
     """
-    if not serves_asgi() or next(_included(OURS), None) is None:
+    if not is_served_over_asgi() or next(_iter_included(APP_NAME), None) is None:
         return []
     blocking = [path for path, found in middleware() if not getattr(found, "async_capable", False)]
     if not blocking:
@@ -86,20 +87,20 @@ def check_middleware(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[C
     ]
 
 
-def _included(app_name: str) -> Iterator[tuple[str, URLResolver]]:
+def _iter_included(app_name: str) -> Iterator[tuple[str, URLResolver]]:
     """Yield the route and the resolver of each include with this `app_name`.
 
     Yields none for an invalid URLconf, which Django reports.
     """
     try:
-        yield from [found for found in _below("", get_resolver()) if found[1].app_name == app_name]
+        yield from [found for found in _iter_resolvers("", get_resolver()) if found[1].app_name == app_name]
     except Exception:
         return
 
 
-def _below(prefix: str, resolver: URLResolver) -> Iterator[tuple[str, URLResolver]]:
+def _iter_resolvers(prefix: str, resolver: URLResolver) -> Iterator[tuple[str, URLResolver]]:
     for pattern in resolver.url_patterns:
         if isinstance(pattern, URLResolver):
             route = prefix + str(pattern.pattern)
             yield route, pattern
-            yield from _below(route, pattern)
+            yield from _iter_resolvers(route, pattern)

@@ -21,7 +21,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def _blocks(
+def _make_blocking(
     method: Callable[Concatenate[Operations, P], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate["BlockingClient", P], R]:
     """Return a blocking version of an async method of a client."""
@@ -33,7 +33,7 @@ def _blocks(
     return blocking
 
 
-def _registers(
+def _make_blocking_registration(
     method: Callable[Concatenate[Operations, P], Unsubscribe],
 ) -> Callable[Concatenate["BlockingClient", P], Unsubscribe]:
     """Return a blocking version of a method that registers a handler.
@@ -83,31 +83,31 @@ class BlockingClient:
     ) -> None:
         self.close()
 
-    connect = _blocks(Operations.connect)
-    close = _blocks(Operations.close)
-    rest = _blocks(Operations.rest)
-    list_tools = _blocks(Operations.list_tools)
-    call_tool = _blocks(Operations.call_tool)
-    list_resources = _blocks(Operations.list_resources)
-    list_resource_templates = _blocks(Operations.list_resource_templates)
-    read_resource = _blocks(Operations.read_resource)
-    list_prompts = _blocks(Operations.list_prompts)
-    get_prompt = _blocks(Operations.get_prompt)
-    complete = _blocks(Operations.complete)
-    subscribe = _blocks(Operations.subscribe)
-    unsubscribe = _blocks(Operations.unsubscribe)
-    set_logging_level = _blocks(Operations.set_logging_level)
-    ping = _blocks(Operations.ping)
-    notify_roots_changed = _blocks(Operations.notify_roots_changed)
-    exchange = _blocks(Operations.exchange)
+    connect = _make_blocking(Operations.connect)
+    close = _make_blocking(Operations.close)
+    disconnect = _make_blocking(Operations.disconnect)
+    list_tools = _make_blocking(Operations.list_tools)
+    call_tool = _make_blocking(Operations.call_tool)
+    list_resources = _make_blocking(Operations.list_resources)
+    list_resource_templates = _make_blocking(Operations.list_resource_templates)
+    read_resource = _make_blocking(Operations.read_resource)
+    list_prompts = _make_blocking(Operations.list_prompts)
+    get_prompt = _make_blocking(Operations.get_prompt)
+    complete = _make_blocking(Operations.complete)
+    subscribe = _make_blocking(Operations.subscribe)
+    unsubscribe = _make_blocking(Operations.unsubscribe)
+    set_logging_level = _make_blocking(Operations.set_logging_level)
+    ping = _make_blocking(Operations.ping)
+    notify_roots_changed = _make_blocking(Operations.notify_roots_changed)
+    exchange = _make_blocking(Operations.exchange)
 
-    on_progress = _registers(Operations.on_progress)
-    on_log = _registers(Operations.on_log)
-    on_list_changed = _registers(Operations.on_list_changed)
-    on_resource_updated = _registers(Operations.on_resource_updated)
-    on_sampling = _registers(Operations.on_sampling)
-    on_elicitation = _registers(Operations.on_elicitation)
-    on_roots = _registers(Operations.on_roots)
+    on_progress = _make_blocking_registration(Operations.on_progress)
+    on_log = _make_blocking_registration(Operations.on_log)
+    on_list_changed = _make_blocking_registration(Operations.on_list_changed)
+    on_resource_updated = _make_blocking_registration(Operations.on_resource_updated)
+    on_sampling = _make_blocking_registration(Operations.on_sampling)
+    on_elicitation = _make_blocking_registration(Operations.on_elicitation)
+    on_roots = _make_blocking_registration(Operations.on_roots)
 
     @property
     def alias(self) -> str | None:
@@ -152,10 +152,10 @@ class BlockingClient:
         """The server's usage instructions, or None."""
         return self.client.instructions
 
-    def _run(self, work: Coroutine[Any, Any, R]) -> R:
+    def _run(self, coroutine: Coroutine[Any, Any, R]) -> R:
         loop: asyncio.AbstractEventLoop | None = self.client.loop
         if loop is None or not loop.is_running():
-            home = portal.portal()
-            home.close_at_exit(self.client)
-            loop = home.loop
-        return portal.run(work, loop)
+            process_portal = portal.get_portal()
+            process_portal.close_at_exit(self.client)
+            loop = process_portal.loop
+        return portal.run_coroutine(coroutine, loop)

@@ -9,18 +9,23 @@ import httpx2
 import mcp_types as types
 
 from mcp_django.client.blocking import BlockingClient
-from mcp_django.client.options import Openable, Options
-from mcp_django.client.session.callbacks import Answerers, Elicitation, Roots, Sampling
-from mcp_django.client.session.calls import Calls
-from mcp_django.client.session.connection_manager import Keeper
-from mcp_django.client.session.handlers import Listeners
+from mcp_django.client.options import ClientOptions, ClientTarget
+from mcp_django.client.session.callbacks import (
+    ElicitationCallback,
+    RootsSource,
+    SamplingCallback,
+    ServerRequestCallbacks,
+)
+from mcp_django.client.session.calls import OperationExecutor
+from mcp_django.client.session.connection_manager import ConnectionManager
+from mcp_django.client.session.handlers import NotificationHandlers
 from mcp_django.client.session.operations import Operations
-from mcp_django.client.session.requests import Rounds
-from mcp_django.client.session.timing import Deadlines
+from mcp_django.client.session.requests import RequestSender
+from mcp_django.client.session.timing import PausableTimeouts
 from mcp_django.client.transports.targets import SSE, Stdio, StreamableHTTP, WebSocket
 
 CLIENT_INFO = types.Implementation(name="mcp-django-channels", version="0.1.0")
-TIMEOUT, STARTUP_TIMEOUT, MAX_RETRIES = 60.0, 30.0, 3
+DEFAULT_TIMEOUT_SECONDS, DEFAULT_STARTUP_TIMEOUT_SECONDS, DEFAULT_MAX_RETRIES = 60.0, 30.0, 3
 
 
 class Client(Operations):
@@ -39,16 +44,16 @@ class Client(Operations):
 
     def __init__(
         self,
-        target: Openable,
+        target: ClientTarget,
         *,
         protocol_version: str | None = None,
         client_info: types.Implementation | None = None,
-        max_retries: int = MAX_RETRIES,
-        startup_timeout: float = STARTUP_TIMEOUT,
-        timeout: float | None = TIMEOUT,
-        roots: Roots | None = None,
-        sampling: Sampling | None = None,
-        elicitation: Elicitation | None = None,
+        max_retries: int = DEFAULT_MAX_RETRIES,
+        startup_timeout: float = DEFAULT_STARTUP_TIMEOUT_SECONDS,
+        timeout: float | None = DEFAULT_TIMEOUT_SECONDS,
+        roots: RootsSource | None = None,
+        sampling: SamplingCallback | None = None,
+        elicitation: ElicitationCallback | None = None,
         log_level: types.LoggingLevel | None = None,
         sampling_tools: bool = False,
         extensions: Mapping[str, Mapping[str, Any]] | None = None,
@@ -75,7 +80,7 @@ class Client(Operations):
         """
         if not callable(getattr(target, "open", None)):
             raise TypeError("A client needs a target with open(): StreamableHTTP(url), Stdio(command), …")
-        self._options = options = Options(
+        self._options = options = ClientOptions(
             protocol_version=protocol_version,
             client_info=client_info or CLIENT_INFO,
             max_retries=max_retries,
@@ -87,13 +92,13 @@ class Client(Operations):
         )
 
         self.target = target
-        deadlines = Deadlines()
-        self._listeners = Listeners()
-        self._answerers = Answerers(sampling, elicitation, roots, deadlines.paused)
-        self._keeper = Keeper(target, options, self._answerers, self._listeners)
-        self._keeper.log_level = log_level
-        self._rounds = Rounds(self._keeper, options, self._listeners, deadlines)
-        self._calls = Calls(self._keeper, self._rounds, options, self._answerers)
+        timeouts = PausableTimeouts()
+        self._handlers = NotificationHandlers()
+        self._callbacks = ServerRequestCallbacks(sampling, elicitation, roots, timeouts.pause)
+        self._manager = ConnectionManager(target, options, self._callbacks, self._handlers)
+        self._manager.log_level = log_level
+        self._sender = RequestSender(self._manager, options, self._handlers, timeouts)
+        self._executor = OperationExecutor(self._manager, self._sender, options, self._callbacks)
         self._blocking: BlockingClient | None = None
 
     def __repr__(self) -> str:

@@ -13,27 +13,27 @@ from mcp import MCPError
 
 from mcp_django.client.errors import ClientError
 
-CODE: Final = -32099
+LOCAL_ERROR_CODE: Final = -32099
 """JSON-RPC error code of responses that carry a local error."""
-MOST: Final = 1000
+MAX_STORED_ERRORS: Final = 1000
 """Maximum number of stored errors; beyond it the oldest are discarded.
 
 Errors of cancelled callers are never retrieved.
 """
-_KEPT: "OrderedDict[str, ClientError]" = OrderedDict()
+_ERRORS: "OrderedDict[str, ClientError]" = OrderedDict()
 
 
-def carry(problem: ClientError) -> str:
+def store_error(error: ClientError) -> str:
     """Store an error and return the key for `take_error`."""
-    name = secrets.token_hex(16)
-    _KEPT[name] = problem
-    while len(_KEPT) > MOST:
-        _KEPT.popitem(last=False)
-    return name
+    key = secrets.token_hex(16)
+    _ERRORS[key] = error
+    while len(_ERRORS) > MAX_STORED_ERRORS:
+        _ERRORS.popitem(last=False)
+    return key
 
 
-def carried(error: MCPError) -> ClientError | None:
+def take_error(error: MCPError) -> ClientError | None:
     """Return the local error carried by a response; None for an error of the server."""
-    if error.code != CODE or not isinstance(error.data, dict):
+    if error.code != LOCAL_ERROR_CODE or not isinstance(error.data, dict):
         return None
-    return _KEPT.pop(str(error.data.get("carried")), None)
+    return _ERRORS.pop(str(error.data.get("carried")), None)

@@ -26,7 +26,7 @@ __all__ = [
     "ToolNotFound",
 ]
 
-MAX_TEXT = 2000
+MAX_TEXT_LENGTH = 2000
 """Maximum number of characters kept of another server's text."""
 INTERNAL_ERROR = -32603
 INVALID_PARAMS = -32602
@@ -55,7 +55,8 @@ class AuthorizationNeeded(ClientConnectionError):
 
     def __init__(self, message: str = "", alias: str | None = None, url: str | None = None) -> None:
         super().__init__(message or "This server has not been authorized yet.", alias, url)
-        self.alias, self.url = alias, url
+        self.alias = alias
+        self.url = url
 
     def __str__(self) -> str:
         return str(self.args[0])
@@ -70,7 +71,9 @@ class CallError(ClientError):
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(code, message, data)
-        self.code, self.message, self.data = code, legible(message), data
+        self.code = code
+        self.message = sanitize_text(message)
+        self.data = data
 
     def __str__(self) -> str:
         return self.message
@@ -91,7 +94,7 @@ class InvalidAnswer(CallError):
         self.args = (message, code, data)
 
 
-def legible(text: str) -> str:
+def sanitize_text(text: str) -> str:
     """Return another server's text, truncated and without control characters."""
-    cut = text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
-    return "".join(character if character.isprintable() or character == "\n" else " " for character in cut)
+    truncated = text if len(text) <= MAX_TEXT_LENGTH else text[: MAX_TEXT_LENGTH - 1] + "…"
+    return "".join(character if character.isprintable() or character == "\n" else " " for character in truncated)

@@ -9,19 +9,19 @@ from collections.abc import Iterator
 import mcp_types as types
 from mcp import MCPError
 
-from mcp_django.client.error_transport import carried
+from mcp_django.client.error_transport import take_error
 from mcp_django.client.errors import (
     CallError,
     ClientConnectionError,
     ClientError,
     HandshakeError,
     InvalidAnswer,
-    legible,
+    sanitize_text,
 )
-from mcp_django.client.options import Options
+from mcp_django.client.options import ClientOptions
 
-LOST = ("Connection closed", "SSE stream")
-TERMINATED = "Session terminated"
+LOST_MESSAGE_PREFIXES = ("Connection closed", "SSE stream")
+SESSION_TERMINATED_MESSAGE = "Session terminated"
 """Messages of the SDK's local errors.
 
 Over HTTP they look like errors of the server.
@@ -32,78 +32,80 @@ HEADER_MISMATCH = types.HEADER_MISMATCH
 
 def is_lost(error: MCPError) -> bool:
     """Return True if the connection or stream ended before the server responded."""
-    return error.code == types.CONNECTION_CLOSED and error.message.startswith(LOST)
+    return error.code == types.CONNECTION_CLOSED and error.message.startswith(LOST_MESSAGE_PREFIXES)
 
 
 def is_closed(error: MCPError) -> bool:
     """Return True if the whole connection ended."""
-    return error.code == types.CONNECTION_CLOSED and error.message == LOST[0]
+    return error.code == types.CONNECTION_CLOSED and error.message == LOST_MESSAGE_PREFIXES[0]
 
 
 def is_terminated(error: MCPError) -> bool:
     """Return True if the server no longer has the session."""
-    return error.code == INVALID_REQUEST and error.message == TERMINATED
+    return error.code == INVALID_REQUEST and error.message == SESSION_TERMINATED_MESSAGE
 
 
-def lost(options: Options) -> ClientConnectionError:
+def build_connection_lost_error(options: ClientOptions) -> ClientConnectionError:
     """Build the error for a broken connection."""
-    return ClientConnectionError(f"{options.name} disconnected: the connection broke before the response arrived")
+    return ClientConnectionError(
+        f"{options.server_label} disconnected: the connection broke before the response arrived"
+    )
 
 
-def of_silence(error: MCPError, options: Options) -> ClientConnectionError:
+def build_no_response_error(error: MCPError, options: ClientOptions) -> ClientConnectionError:
     """Build the error for a call without a response on an open connection."""
-    return ClientConnectionError(f"{options.name} did not respond: {_line(error)}")
+    return ClientConnectionError(f"{options.server_label} did not respond: {_format_line(error)}")
 
 
-def of_answer(error: MCPError) -> ClientError:
+def convert_response_error(error: MCPError) -> ClientError:
     """Return the local error carried by a response, or the server's error."""
-    return carried(error) or CallError(error.code, error.message, error.data)
+    return take_error(error) or CallError(error.code, error.message, error.data)
 
 
-def of_nonsense(options: Options) -> InvalidAnswer:
+def build_invalid_response_error(options: ClientOptions) -> InvalidAnswer:
     """Build the error for a response that violates the protocol revision."""
-    return InvalidAnswer(f"{options.name} sent a response that violates the protocol")
+    return InvalidAnswer(f"{options.server_label} sent a response that violates the protocol")
 
 
-def of_connecting(error: BaseException, options: Options) -> ClientError:
+def convert_connection_error(error: BaseException, options: ClientOptions) -> ClientError:
     """Convert the error of a connection that was not established, or ended."""
-    leaves = list(_leaves(error))
+    leaves = list(_flatten_error(error))
     for leaf in leaves:
         if isinstance(leaf, ClientError):
             return leaf
-        if isinstance(leaf, MCPError) and (unsent := carried(leaf)) is not None:
-            return unsent
+        if isinstance(leaf, MCPError) and (local_error := take_error(leaf)) is not None:
+            return local_error
 
     for leaf in leaves:
         if isinstance(leaf, MCPError) and not is_lost(leaf):
-            return HandshakeError(f"{options.name} refused the connection: {_line(leaf)} ({leaf.code})")
+            return HandshakeError(f"{options.server_label} refused the connection: {_format_line(leaf)} ({leaf.code})")
         if isinstance(leaf, MCPError) and not is_closed(leaf):
-            return of_silence(leaf, options)
+            return build_no_response_error(leaf, options)
 
     for leaf in leaves:
         if type(leaf) is TimeoutError and leaf.errno is None:
-            return ClientConnectionError(f"{options.name} did not answer within {options.startup_timeout:g} s")
+            return ClientConnectionError(f"{options.server_label} did not answer within {options.startup_timeout:g} s")
         if type(leaf) in (ValueError, RuntimeError) or type(leaf).__name__ == "ValidationError":
-            return HandshakeError(f"{options.name} supports none of the protocol revisions of this client")
+            return HandshakeError(f"{options.server_label} supports none of the protocol revisions of this client")
 
-    kinds = ", ".join(dict.fromkeys(_kind(leaf) for leaf in leaves if not isinstance(leaf, MCPError)))
-    return ClientConnectionError(f"{options.name} cannot be reached{f' ({kinds})' if kinds else ''}")
+    kinds = ", ".join(dict.fromkeys(_describe_kind(leaf) for leaf in leaves if not isinstance(leaf, MCPError)))
+    return ClientConnectionError(f"{options.server_label} cannot be reached{f' ({kinds})' if kinds else ''}")
 
 
-def _line(error: MCPError) -> str:
+def _format_line(error: MCPError) -> str:
     """Return a server's message in one line, because connection errors are logged."""
-    return " ".join(legible(error.message).split())
+    return " ".join(sanitize_text(error.message).split())
 
 
-def _leaves(error: BaseException) -> Iterator[BaseException]:
+def _flatten_error(error: BaseException) -> Iterator[BaseException]:
     if isinstance(error, BaseExceptionGroup):
         for inner in error.exceptions:
-            yield from _leaves(inner)
+            yield from _flatten_error(inner)
     else:
         yield error
 
 
-def _kind(error: BaseException) -> str:
+def _describe_kind(error: BaseException) -> str:
     """Return the class of an exception and the system's text for its errno.
 
     The exception's own text is never included.

@@ -20,39 +20,39 @@ import mcp_types as types
 from mcp_django.client import portal
 from mcp_django.client.client import Client
 from mcp_django.client.errors import ClientConnectionError, ClientError, ToolNotFound
-from mcp_django.client.options import Openable
-from mcp_django.client.pool.pool import client_settings, get_client, is_kept
+from mcp_django.client.options import ClientTarget
+from mcp_django.client.pool.pool import client_settings, get_client, is_pooled
 from mcp_django.client.session.handlers import ProgressHandler, Unsubscribe
-from mcp_django.client.session.timing import FOREVER, Backoff, Haste
-from mcp_django.client.tool_names import alias_of, check_alias, joined
+from mcp_django.client.session.timing import UNLIMITED_RETRIES, Backoff, RefreshThrottle
+from mcp_django.client.tool_names import check_alias, get_alias, join_name
 from mcp_django.conf import get_settings
 
 logger = logging.getLogger("mcp_django.client")
 
-Filter = Callable[[types.Tool], bool] | Iterable[str]
+ToolFilter = Callable[[types.Tool], bool] | Iterable[str]
 """Tools to include: a predicate on a tool, or names with `*` as a wildcard."""
-OnTools = Callable[[str, list[types.Tool], Client], Awaitable[None] | None]
+ToolsHandler = Callable[[str, list[types.Tool], Client], Awaitable[None] | None]
 """Callback with the alias of a server, its tools in the bridge, and its client."""
 T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
-class _Server:
+class _BridgedServer:
     """State of one server of a bridge."""
 
     alias: str
-    make: Callable[[], Client]
-    takes: tuple[Callable[[types.Tool], bool], ...]
+    create_client: Callable[[], Client]
+    filters: tuple[Callable[[types.Tool], bool], ...]
     client: Client | None = None
-    owned: bool = False
+    is_owned: bool = False
     """True if the bridge closes the client."""
     tools: dict[str, types.Tool] = field(default_factory=dict)
     """The server's own tools, keyed by their names in the bridge."""
-    stop_listening: Unsubscribe | None = None
-    refreshing: asyncio.Task[None] | None = None
-    retrying: asyncio.Task[None] | None = None
-    stale: bool = False
-    haste: Haste = field(default_factory=Haste)
+    unsubscribe: Unsubscribe | None = None
+    refresh_task: asyncio.Task[None] | None = None
+    retry_task: asyncio.Task[None] | None = None
+    is_stale: bool = False
+    throttle: RefreshThrottle = field(default_factory=RefreshThrottle)
 
 
 class Bridge:
@@ -71,9 +71,12 @@ class Bridge:
     """
 
     def __init__(
-        self, servers: Mapping[str, Client | Openable], *, tools: Filter | Mapping[str, Filter] | None = None
+        self,
+        servers: Mapping[str, Client | ClientTarget],
+        *,
+        tools: ToolFilter | Mapping[str, ToolFilter] | None = None,
     ) -> None:
-        makers = {alias: partial(_client_of, server, alias) for alias, server in servers.items()}
+        makers = {alias: partial(_create_client, server, alias) for alias, server in servers.items()}
         self._build(makers, tools)
 
     @classmethod
@@ -83,7 +86,7 @@ class Bridge:
         *,
         user: Any = None,
         owner: str | None = None,
-        tools: Filter | Mapping[str, Filter] | None = None,
+        tools: ToolFilter | Mapping[str, ToolFilter] | None = None,
     ) -> Self:
         """Create a bridge to servers of `MCP["CLIENTS"]`, by default to all of them.
 
@@ -98,25 +101,28 @@ class Bridge:
         bridge._build({alias: partial(get_client, alias, user=user, owner=owner) for alias in chosen}, tools)
         for alias in chosen:
             server = bridge._servers[alias]
-            server.takes = (*server.takes, partial(_allowed_by_settings, alias))
+            server.filters = (*server.filters, partial(_allowed_by_settings, alias))
         return bridge
 
-    def _build(self, makers: Mapping[str, Callable[[], Client]], tools: Filter | Mapping[str, Filter] | None) -> None:
-        filters = tools if isinstance(tools, Mapping) else dict.fromkeys(makers, tools)
-        strange = [alias for alias in filters if alias not in makers]
-        if strange:
+    def _build(
+        self, factories: Mapping[str, Callable[[], Client]], tools: ToolFilter | Mapping[str, ToolFilter] | None
+    ) -> None:
+        filters = tools if isinstance(tools, Mapping) else dict.fromkeys(factories, tools)
+        unknown_aliases = [alias for alias in filters if alias not in factories]
+        if unknown_aliases:
             raise ValueError(
-                f"tools contains {', '.join(map(repr, strange))}, unknown to this bridge; use the aliases of servers"
+                f"tools contains {', '.join(map(repr, unknown_aliases))}, unknown to this bridge; use the aliases "
+                "of servers"
             )
 
-        self._servers: dict[str, _Server] = {}
-        for alias, make in makers.items():
-            chosen = filters.get(alias)
-            takes = () if chosen is None else (_function(chosen),)
-            self._servers[check_alias(alias)] = _Server(alias, make, takes)
+        self._servers: dict[str, _BridgedServer] = {}
+        for alias, make in factories.items():
+            tool_filter = filters.get(alias)
+            tool_filters = () if tool_filter is None else (_compile_filter(tool_filter),)
+            self._servers[check_alias(alias)] = _BridgedServer(alias, make, tool_filters)
         self.errors: dict[str, Exception] = {}
         """The latest error of each failing server, by alias."""
-        self._told: dict[object, OnTools] = {}
+        self._tools_handlers: dict[object, ToolsHandler] = {}
         self._is_open = False
 
     async def __aenter__(self) -> Self:
@@ -138,7 +144,7 @@ class Bridge:
 
         Raises KeyError for an unknown alias.
         """
-        return self._client(self._servers[alias])
+        return self._get_client(self._servers[alias])
 
     async def connect_all(self) -> dict[str, Exception]:
         """Connect to all servers concurrently and list their tools.
@@ -146,8 +152,8 @@ class Bridge:
         Returns `errors`. Failed servers are retried in the background until they are connected.
         """
         self._is_open = True
-        missing = [server for server in self._servers.values() if server.stop_listening is None]
-        await asyncio.gather(*(self._attempt(server) for server in missing))
+        unconnected = [server for server in self._servers.values() if server.unsubscribe is None]
+        await asyncio.gather(*(self._connect_server(server) for server in unconnected))
         return self.errors
 
     async def close(self) -> None:
@@ -158,31 +164,31 @@ class Bridge:
         self._is_open = False
         tasks = []
         for server in self._servers.values():
-            tasks += [task for task in (server.retrying, server.refreshing) if task is not None]
-            server.retrying = server.refreshing = None
-            if server.stop_listening is not None:
-                server.stop_listening()
-                server.stop_listening = None
+            tasks += [task for task in (server.retry_task, server.refresh_task) if task is not None]
+            server.retry_task = server.refresh_task = None
+            if server.unsubscribe is not None:
+                server.unsubscribe()
+                server.unsubscribe = None
             server.tools = {}
 
         for task in tasks:
             task.cancel()
-        owned = [server for server in self._servers.values() if server.owned and server.client is not None]
-        await asyncio.gather(*tasks, *(_close(server) for server in owned), return_exceptions=True)
+        owned = [server for server in self._servers.values() if server.is_owned and server.client is not None]
+        await asyncio.gather(*tasks, *(_close_client(server) for server in owned), return_exceptions=True)
 
-    def on_registry(self, handler: OnTools) -> Unsubscribe:
+    def on_registry(self, handler: ToolsHandler) -> Unsubscribe:
         """Register a callback for connected servers and changed tool lists.
 
         The callback receives the server's alias, its tools and its client. It is not called for the current tools.
         Returns a function that removes the callback.
         """
         key = object()
-        self._told[key] = handler
-        return lambda: self._told.pop(key, None) and None
+        self._tools_handlers[key] = handler
+        return lambda: self._tools_handlers.pop(key, None) and None
 
     async def list_tools(self) -> list[types.Tool]:
         """Return the tools of all connected servers, under their names in the bridge."""
-        return [tool for server in self._servers.values() for tool in _named(server)]
+        return [tool for server in self._servers.values() for tool in _get_prefixed_tools(server)]
 
     def tool_names(self) -> list[str]:
         """Return the names of all tools in the bridge."""
@@ -217,23 +223,23 @@ class Bridge:
             ClientConnectionError: Its server is not connected.
             ClientError: The server's call failed.
         """
-        server, tool = self._find(name)
-        client = self._client(server)
+        server, tool = self._find_tool(name)
+        client = self._get_client(server)
         try:
             return await client.call_tool(
                 tool, dict(arguments or {}), timeout=timeout, on_progress=on_progress, meta=meta
             )
         except ClientConnectionError as error:
             if not client.is_connected:
-                self._lost(server, error)
+                self._on_server_lost(server, error)
             raise
 
     def blocking(self) -> "BlockingBridge":
         """Return a blocking version of this bridge, for code without an event loop."""
         return BlockingBridge(self)
 
-    def _find(self, name: str) -> tuple[_Server, str]:
-        alias = alias_of(name)
+    def _find_tool(self, name: str) -> tuple[_BridgedServer, str]:
+        alias = get_alias(name)
         server = self._servers.get(alias or "")
         if server is not None and name in server.tools:
             return server, server.tools[name].name
@@ -241,85 +247,85 @@ class Bridge:
             raise ClientConnectionError(f"The server {server.alias!r} is not connected: {self.errors[server.alias]}")
         raise ToolNotFound(message=f"Unknown tool {name[:100]!r}")
 
-    def _client(self, server: _Server) -> Client:
+    def _get_client(self, server: _BridgedServer) -> Client:
         if server.client is None:
-            server.client = server.make()
+            server.client = server.create_client()
         return server.client
 
-    async def _attempt(self, server: _Server) -> None:
+    async def _connect_server(self, server: _BridgedServer) -> None:
         """Connect to a server and list its tools.
 
         On failure store the error and schedule a retry.
         """
         try:
-            client = self._client(server)
-            server.owned = server.owned or not (client.is_connected or is_kept(client))
+            client = self._get_client(server)
+            server.is_owned = server.is_owned or not (client.is_connected or is_pooled(client))
             await client.connect()
-            await self._list(server)
+            await self._load_tools(server)
         except Exception as error:
             if not isinstance(error, ClientError):
                 logger.exception("Unexpected error of bridge server %r", server.alias)
-            self._lost(server, error)
+            self._on_server_lost(server, error)
             return
-        if server.stop_listening is None:
-            server.stop_listening = client.on_list_changed(partial(self._changed, server))
+        if server.unsubscribe is None:
+            server.unsubscribe = client.on_list_changed(partial(self._on_list_changed, server))
 
-    async def _list(self, server: _Server) -> None:
+    async def _load_tools(self, server: _BridgedServer) -> None:
         """Reload a server's tools and call the registered callbacks."""
-        client = self._client(server)
-        found: dict[str, types.Tool] = {}
+        client = self._get_client(server)
+        tools: dict[str, types.Tool] = {}
         for tool in await client.list_tools():
-            if not all(takes(tool) for takes in server.takes):
+            if not all(takes(tool) for takes in server.filters):
                 continue
-            name = joined(server.alias, tool.name)
-            if name in found:
+            name = join_name(server.alias, tool.name)
+            if name in tools:
                 logger.warning("Duplicate tool name on bridge server %r: %r; using the first", server.alias, name)
                 continue
-            found[name] = tool
+            tools[name] = tool
 
         self.errors.pop(server.alias, None)
-        server.tools = found
-        for handler in list(self._told.values()):
+        server.tools = tools
+        for handler in list(self._tools_handlers.values()):
             try:
-                said = handler(server.alias, _named(server), client)
-                if inspect.isawaitable(said):
-                    await said
+                result = handler(server.alias, _get_prefixed_tools(server), client)
+                if inspect.isawaitable(result):
+                    await result
             except Exception:
                 logger.exception("Tool list callback failed for bridge server %r", server.alias)
 
-    def _changed(self, server: _Server, kind: str) -> None:
+    def _on_list_changed(self, server: _BridgedServer, kind: str) -> None:
         """Schedule a reload after the server announced a changed list."""
         if kind != "tools" or not self._is_open:
             return
-        server.stale = True
-        if server.refreshing is None or server.refreshing.done():
-            server.refreshing = _task(self._refresh(server))
+        server.is_stale = True
+        if server.refresh_task is None or server.refresh_task.done():
+            server.refresh_task = _create_task(self._refresh(server))
 
-    async def _refresh(self, server: _Server) -> None:
-        while server.stale:
-            await server.haste.pause()
-            server.stale = False
+    async def _refresh(self, server: _BridgedServer) -> None:
+        while server.is_stale:
+            await server.throttle.wait()
+            server.is_stale = False
             try:
-                await self._list(server)
+                await self._load_tools(server)
             except Exception as error:
                 if not isinstance(error, ClientError):
                     logger.exception("Listing the tools of bridge server %r failed", server.alias)
-                self._lost(server, error)
+                self._on_server_lost(server, error)
 
-    def _lost(self, server: _Server, error: Exception) -> None:
+    def _on_server_lost(self, server: _BridgedServer, error: Exception) -> None:
         """Store the error of a failing server and start retrying.
 
         Its tools stay listed, so that a short outage does not change the list.
         """
         self.errors[server.alias] = error
-        if self._is_open and (server.retrying is None or server.retrying.done()):
-            server.retrying = _task(self._retry(server))
+        if self._is_open and (server.retry_task is None or server.retry_task.done()):
+            server.retry_task = _create_task(self._retry(server))
 
-    async def _retry(self, server: _Server) -> None:
-        waits = Backoff(FOREVER)
+    async def _retry(self, server: _BridgedServer) -> None:
+        backoff = Backoff(UNLIMITED_RETRIES)
         while server.alias in self.errors:
-            await asyncio.sleep(waits.delay() or 0)
-            await self._attempt(server)
+            await asyncio.sleep(backoff.next_delay() or 0)
+            await self._connect_server(server)
 
 
 class BlockingBridge:
@@ -379,29 +385,29 @@ class BlockingBridge:
         """Call a tool, like `Bridge.call`."""
         return self._run(self._bridge.call(name, arguments, timeout=timeout))
 
-    def on_registry(self, handler: OnTools) -> Unsubscribe:
+    def on_registry(self, handler: ToolsHandler) -> Unsubscribe:
         """Register a callback like `Bridge.on_registry`.
 
         It is called on the loop of the blocking clients.
         """
         return self._bridge.on_registry(handler)
 
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        home = portal.portal()
-        home.close_at_exit(self._bridge)
-        return portal.run(work, home.loop)
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        process_portal = portal.get_portal()
+        process_portal.close_at_exit(self._bridge)
+        return portal.run_coroutine(coroutine, process_portal.loop)
 
 
-def _client_of(server: Client | Openable, alias: str) -> Client:
+def _create_client(server: Client | ClientTarget, alias: str) -> Client:
     return server if isinstance(server, Client) else Client(server, alias=alias)
 
 
-def _function(chosen: Filter) -> Callable[[types.Tool], bool]:
-    if callable(chosen):
-        return chosen
-    if isinstance(chosen, str):
-        raise ValueError(f"tools must be a list of names; write [{chosen!r}]")
-    patterns = tuple(chosen)
+def _compile_filter(tool_filter: ToolFilter) -> Callable[[types.Tool], bool]:
+    if callable(tool_filter):
+        return tool_filter
+    if isinstance(tool_filter, str):
+        raise ValueError(f"tools must be a list of names; write [{tool_filter!r}]")
+    patterns = tuple(tool_filter)
     return lambda tool: any(fnmatchcase(tool.name, pattern) for pattern in patterns)
 
 
@@ -410,16 +416,16 @@ def _allowed_by_settings(alias: str, tool: types.Tool) -> bool:
     return settings is not None and any(fnmatchcase(tool.name, pattern) for pattern in settings.tools)
 
 
-def _named(server: _Server) -> list[types.Tool]:
+def _get_prefixed_tools(server: _BridgedServer) -> list[types.Tool]:
     return [tool.model_copy(update={"name": name}) for name, tool in server.tools.items()]
 
 
-async def _close(server: _Server) -> None:
+async def _close_client(server: _BridgedServer) -> None:
     if server.client is not None:
         await server.client.close()
-    server.owned = False
+    server.is_owned = False
 
 
-def _task(work: Any) -> asyncio.Task[None]:
+def _create_task(coroutine: Any) -> asyncio.Task[None]:
     # Use an empty context, because the task outlives the call that starts it.
-    return asyncio.get_running_loop().create_task(work, context=Context())
+    return asyncio.get_running_loop().create_task(coroutine, context=Context())

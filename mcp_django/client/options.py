@@ -9,13 +9,13 @@ import mcp_types as types
 
 from mcp_django.protocol.revisions import REVISIONS, Era, Revision
 
-STREAMS = tuple[Any, Any]
+MessageStreams = tuple[Any, Any]
 
 
-class Openable(Protocol):
+class ClientTarget(Protocol):
     """Address of a server: a target, or its replacement in a test."""
 
-    def open(self) -> AbstractAsyncContextManager[STREAMS]:
+    def open(self) -> AbstractAsyncContextManager[MessageStreams]:
         """Open a new connection: the SDK's read stream and write stream of messages.
 
         May raise a ClientConnectionError with a message for people. Of other exceptions only the class is reported.
@@ -24,7 +24,7 @@ class Openable(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class ClientOptions:
     """Connection and call options of a client."""
 
     protocol_version: str | None
@@ -44,8 +44,8 @@ class Options:
     """The project's alias of the server, for logs and errors."""
 
     def __post_init__(self) -> None:
-        if self.protocol_version is not None and self.protocol_version not in (*REVISIONS, *_ERAS):
-            known = ", ".join(map(repr, (*_ERAS, *REVISIONS)))
+        if self.protocol_version is not None and self.protocol_version not in (*REVISIONS, *_ERAS_BY_NAME):
+            known = ", ".join(map(repr, (*_ERAS_BY_NAME, *REVISIONS)))
             raise ValueError(f"protocol_version must be one of {known}, not {self.protocol_version!r}")
         if self.max_retries < 0:
             raise ValueError("max_retries must be 0 or more")
@@ -57,7 +57,7 @@ class Options:
         """The eras to try, in order of preference."""
         if self.protocol_version is None:
             return (Era.STATELESS, Era.HANDSHAKE)
-        return (_ERAS.get(self.protocol_version) or REVISIONS[self.protocol_version].era,)
+        return (_ERAS_BY_NAME.get(self.protocol_version) or REVISIONS[self.protocol_version].era,)
 
     @property
     def revision(self) -> Revision | None:
@@ -65,9 +65,9 @@ class Options:
         return REVISIONS.get(self.protocol_version or "")
 
     @property
-    def name(self) -> str:
+    def server_label(self) -> str:
         """The server's name for the start of an error message."""
         return f"The server {self.alias!r}" if self.alias else "The server"
 
 
-_ERAS = {era.value: era for era in Era}
+_ERAS_BY_NAME = {era.value: era for era in Era}

@@ -17,11 +17,11 @@ from asgiref.sync import SyncToAsync
 
 T = TypeVar("T")
 
-CLOSING = 5.0
+CLOSE_TIMEOUT_SECONDS = 5.0
 """Seconds to close all clients at the end of the process."""
 
 
-class Closeable(Protocol):
+class ClosableClient(Protocol):
     """An object that is closed at the end of the process."""
 
     async def close(self) -> None: ...
@@ -34,15 +34,15 @@ class Portal:
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever, name="mcp-client", daemon=True)
         self._thread.start()
-        self._open: weakref.WeakSet[Closeable] = weakref.WeakSet()
+        self._open: weakref.WeakSet[ClosableClient] = weakref.WeakSet()
         atexit.register(self._stop)
 
-    def close_at_exit(self, client: Closeable) -> None:
+    def close_at_exit(self, client: ClosableClient) -> None:
         """Register a client to be closed at the end of the process."""
         self._open.add(client)
 
     def _stop(self) -> None:
-        if os.getpid() != _owner.pid or not self._thread.is_alive():
+        if os.getpid() != _holder.pid or not self._thread.is_alive():
             return
         clients = list(self._open)
 
@@ -50,41 +50,44 @@ class Portal:
             await asyncio.gather(*(client.close() for client in clients), return_exceptions=True)
 
         with contextlib.suppress(Exception):
-            asyncio.run_coroutine_threadsafe(close(), self.loop).result(CLOSING)
+            asyncio.run_coroutine_threadsafe(close(), self.loop).result(CLOSE_TIMEOUT_SECONDS)
         self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join(CLOSING)
+        self._thread.join(CLOSE_TIMEOUT_SECONDS)
         if not self._thread.is_alive():
             self.loop.close()
 
 
-class _Owner:
+class _PortalHolder:
     """The portal of the process, and the id of that process."""
 
     def __init__(self) -> None:
-        self.pid, self.lock = os.getpid(), threading.Lock()
+        self.pid = os.getpid()
+        self.lock = threading.Lock()
         self.portal: Portal | None = None
-        self.inherited: list[Portal | None] = []
+        self.inherited_portals: list[Portal | None] = []
         """Portals of parent processes, kept alive because the parent owns their sockets."""
 
-    def forked(self) -> None:
-        self.inherited.append(self.portal)
-        self.pid, self.lock, self.portal = os.getpid(), threading.Lock(), None
+    def reset_after_fork(self) -> None:
+        self.inherited_portals.append(self.portal)
+        self.pid = os.getpid()
+        self.lock = threading.Lock()
+        self.portal = None
 
 
-_owner = _Owner()
+_holder = _PortalHolder()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_owner.forked)
+    os.register_at_fork(after_in_child=_holder.reset_after_fork)
 
 
-def portal() -> Portal:
+def get_portal() -> Portal:
     """Return the portal of this process, started if needed."""
-    with _owner.lock:
-        if _owner.portal is None:
-            _owner.portal = Portal()
-        return _owner.portal
+    with _holder.lock:
+        if _holder.portal is None:
+            _holder.portal = Portal()
+        return _holder.portal
 
 
-def run(work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
+def run_coroutine(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
     """Run a coroutine on the loop of another thread and wait for its result.
 
     Raises:
@@ -95,16 +98,16 @@ def run(work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
     except RuntimeError:
         pass
     else:
-        work.close()
+        coroutine.close()
         raise RuntimeError(
             "A blocking client cannot be used in a thread with a running event loop; await the methods of its Client"
         )
     # Copy the caller's context except its thread-sensitive thread, which blocks here. The coroutine would deadlock on
     # it, for example in ORM calls.
     context = copy_context()
-    threads: ContextVar[Any] = SyncToAsync.thread_sensitive_context
-    context.run(threads.set, None)
-    future = context.run(asyncio.run_coroutine_threadsafe, work, loop)
+    thread_context: ContextVar[Any] = SyncToAsync.thread_sensitive_context
+    context.run(thread_context.set, None)
+    future = context.run(asyncio.run_coroutine_threadsafe, coroutine, loop)
 
     try:
         return future.result()

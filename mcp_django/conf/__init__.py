@@ -20,23 +20,23 @@ from django.core.signals import setting_changed
 from django.dispatch import receiver
 
 from mcp_django.conf.options import Limits, Rates, ServerSettings, Settings
-from mcp_django.conf.readers import reader_of
+from mcp_django.conf.readers import find_reader
 from mcp_django.conf.sections import (
-    Problem,
-    entries,
+    SettingsProblem,
+    find_unknown_proxies,
     read_clients,
     read_issuers,
+    read_mapping,
     read_section,
     read_servers,
-    strange_proxies,
 )
 
 S = TypeVar("S")
-OAUTH: Final = "mcp_django.contrib.oauth"
+OAUTH_APP: Final = "mcp_django.contrib.oauth"
 """The app that contains the embedded authorization server."""
 
 
-class _Reading(NamedTuple):
+class _ParsedSettings(NamedTuple):
     """The parsed setting and its problems.
 
     Every invalid value is replaced by its default.
@@ -45,7 +45,7 @@ class _Reading(NamedTuple):
     settings: Settings
     sections: Mapping[str, Any]
     """Sections of other apps, by key."""
-    problems: tuple[Problem, ...]
+    problems: tuple[SettingsProblem, ...]
 
 
 _SECTIONS: dict[str, type[Any]] = {}
@@ -58,7 +58,7 @@ def get_settings() -> Settings:
     Raises:
         ImproperlyConfigured: invalid values; the message names all of them.
     """
-    reading = _read()
+    reading = _parse()
     wrong = [f"{problem.path} {problem.message}" for problem in reading.problems if not problem.unknown]
     if wrong:
         raise ImproperlyConfigured("\n".join(wrong))
@@ -100,24 +100,24 @@ def register_settings(key: str, section: type[S]) -> Callable[[], S]:
     if not is_dataclass(section):
         raise TypeError(f"{section!r} is not a dataclass")
     for name, hint in get_type_hints(section, include_extras=True).items():
-        reader_of(hint, f"{section.__qualname__}.{name}")
+        find_reader(hint, f"{section.__qualname__}.{name}")
     section()  # raises TypeError for a field without a default
     _SECTIONS[key] = section
-    forget()
-    return lambda: cast(S, _read().sections[key])
+    clear_cache()
+    return lambda: cast(S, _parse().sections[key])
 
 
-def problems() -> list[Problem]:
+def get_problems() -> list[SettingsProblem]:
     """Return all problems of the setting, in its order.
 
     Unknown keys are included.
     """
-    return list(_read().problems)
+    return list(_parse().problems)
 
 
 def is_usable() -> bool:
     """Return True if all values of the setting are valid. Unknown keys are allowed."""
-    return all(problem.unknown for problem in problems())
+    return all(problem.unknown for problem in get_problems())
 
 
 def autodiscover_modules() -> tuple[str, ...]:
@@ -125,7 +125,7 @@ def autodiscover_modules() -> tuple[str, ...]:
 
     It is read at startup, so invalid values elsewhere are left to the system checks.
     """
-    return _read().settings.autodiscover_modules
+    return _parse().settings.autodiscover_modules
 
 
 def servers() -> Mapping[str, ServerSettings]:
@@ -133,7 +133,7 @@ def servers() -> Mapping[str, ServerSettings]:
 
     The system checks import the URLconf, so invalid values are left for them to report.
     """
-    return _read().settings.servers
+    return _parse().settings.servers
 
 
 def orm_style() -> str:
@@ -141,10 +141,10 @@ def orm_style() -> str:
 
     It is read while modules of the project are imported, so invalid values elsewhere are left to the system checks.
     """
-    return _read()[0].orm_style
+    return _parse()[0].orm_style
 
 
-def debug() -> bool:
+def is_debug() -> bool:
     """Return DEBUG."""
     return bool(django_settings.DEBUG)
 
@@ -181,7 +181,7 @@ def issuer() -> str | None:
     It is `OAUTH2_PROVIDER["OIDC_ISS_ENDPOINT"]`.
     """
     toolkit = getattr(django_settings, "OAUTH2_PROVIDER", None)
-    found = toolkit.get("OIDC_ISS_ENDPOINT") if isinstance(toolkit, Mapping) and apps.is_installed(OAUTH) else None
+    found = toolkit.get("OIDC_ISS_ENDPOINT") if isinstance(toolkit, Mapping) and apps.is_installed(OAUTH_APP) else None
     return found if isinstance(found, str) and found else None
 
 
@@ -189,8 +189,8 @@ def issuers() -> tuple[str, ...]:
     """Return the issuers whose tokens `AUTH` accepts, the embedded one first."""
     names, own = auth_names(), issuer()
     embedded = (own,) if own is not None and "oauth" in names else ()
-    others = [one.issuer for one in get_settings().issuers] if "external" in names else []
-    return tuple(dict.fromkeys((*embedded, *others)))
+    external = [one.issuer for one in get_settings().issuers] if "external" in names else []
+    return tuple(dict.fromkeys((*embedded, *external)))
 
 
 def origin() -> str | None:
@@ -254,9 +254,9 @@ def user_model_name() -> str:
 
 
 @functools.cache
-def _read() -> _Reading:
-    found: list[Problem] = []
-    raw = entries(getattr(django_settings, "MCP", {}), "MCP", found)
+def _parse() -> _ParsedSettings:
+    found: list[SettingsProblem] = []
+    raw = read_mapping(getattr(django_settings, "MCP", {}), "MCP", found)
     servers = read_servers(raw.get("SERVERS", {}), found)
     nested = {
         "limits": read_section(Limits, raw.get("LIMITS", {}), 'MCP["LIMITS"]', found),
@@ -265,21 +265,21 @@ def _read() -> _Reading:
         "issuers": read_issuers(raw.get("ISSUERS", ()), found),
         "clients": read_clients(raw.get("CLIENTS", {}), found),
     }
-    found += strange_proxies(servers, raw.get("CLIENTS", {}))
+    found += find_unknown_proxies(servers, raw.get("CLIENTS", {}))
     sections = {key: read_section(cls, raw.get(key, {}), f'MCP["{key}"]', found) for key, cls in _SECTIONS.items()}
     rest = {key: value for key, value in raw.items() if key not in sections}
     settings = read_section(Settings, rest, "MCP", found, **nested)
 
-    return _Reading(settings, MappingProxyType(sections), tuple(found))
+    return _ParsedSettings(settings, MappingProxyType(sections), tuple(found))
 
 
-def forget() -> None:
+def clear_cache() -> None:
     """Clear the cached setting. It is read again on next use."""
-    _read.cache_clear()
+    _parse.cache_clear()
     get_settings.cache_clear()
 
 
 @receiver(setting_changed)
 def _on_change(*, setting: str, **kwargs: Any) -> None:
     if setting == "MCP":
-        forget()
+        clear_cache()

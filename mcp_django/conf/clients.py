@@ -36,22 +36,22 @@ from mcp_django.conf.readers import (
     integer,
     one_of,
     optional,
-    several,
+    tuple_of,
     word,
 )
 from mcp_django.protocol.revisions import REVISIONS
 
-CLIENT_ALIAS: Final = r"[a-z](?:[a-z0-9-]|_(?=[a-z0-9-])){0,31}"
+CLIENT_ALIAS_PATTERN: Final = r"[a-z](?:[a-z0-9-]|_(?=[a-z0-9-])){0,31}"
 """Pattern of aliases: small letters, digits, - and _, at most 32.
 
 The alias precedes "__" in the names of tools, so it neither contains "__" nor ends with "_".
 """
-SCHEMES: Final = {"http": "http", "https": "http", "ws": "websocket", "wss": "websocket"}
+TRANSPORT_BY_SCHEME: Final = {"http": "http", "https": "http", "ws": "websocket", "wss": "websocket"}
 """Default transport by URL scheme."""
 CLIENT_TRANSPORTS: Final = ("http", "sse", "websocket")
 AUTH_TYPES: Final = ("bearer", "oauth", "client_credentials")
 OWNERS: Final = ("user", "project")
-RESERVED: Final = frozenset(
+RESERVED_HEADERS: Final = frozenset(
     {"host", "content-length", "content-type", "transfer-encoding", "connection", "upgrade", "accept", "last-event-id"}
 )
 """Headers set by the transports, in addition to those that begin with "mcp-"."""
@@ -70,7 +70,7 @@ def server_url(raw: Any) -> str:
         parts.port  # noqa: B018  # raises for an invalid port
     except ValueError:
         raise WrongPart("must be an absolute URL: https, http, wss or ws") from None
-    if parts.scheme not in SCHEMES or not parts.hostname:
+    if parts.scheme not in TRANSPORT_BY_SCHEME or not parts.hostname:
         raise WrongPart("must be an absolute URL: https, http, wss or ws")
     if "@" in parts.netloc or "#" in raw:
         raise WrongPart("must not contain credentials or a fragment; set credentials in AUTH or HEADERS")
@@ -94,7 +94,7 @@ def header_values(raw: Any) -> Mapping[str, str]:
     for name, value in raw.items():
         if not isinstance(name, str) or not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
             raise WrongPart("must have names of headers as its keys")
-        if name.lower() in RESERVED or name.lower().startswith("mcp-"):
+        if name.lower() in RESERVED_HEADERS or name.lower().startswith("mcp-"):
             raise WrongPart(f"must leave {name} to the transport")
         if not isinstance(value, str) or not re.fullmatch(r"[\x20-\x7e\t]*", value):
             raise WrongPart(f"must have a string of printable ASCII for {name}")
@@ -132,7 +132,7 @@ def _root(raw: Any) -> str:
     return PurePath(raw).as_uri()
 
 
-def _nothing() -> Mapping[str, str]:
+def _empty_mapping() -> Mapping[str, str]:
     return MappingProxyType({})
 
 
@@ -211,7 +211,7 @@ class ClientSettings:
     "http" is Streamable HTTP; "sse" is HTTP+SSE, of older servers. None: the default of the URL's scheme, "http" or
     "websocket".
     """
-    headers: Annotated[Mapping[str, str], header_values] = field(default_factory=_nothing, repr=False)
+    headers: Annotated[Mapping[str, str], header_values] = field(default_factory=_empty_mapping, repr=False)
     """Headers of every request."""
     auth: ClientAuth | None = None
     """Credential, see `ClientAuth`. None: only the credentials in HEADERS."""
@@ -222,7 +222,7 @@ class ClientSettings:
     """
     cwd: Annotated[str | None, optional(directory)] = None
     """Working directory of the program. None: that of this process."""
-    env: Annotated[Mapping[str, str], environment] = field(default_factory=_nothing, repr=False)
+    env: Annotated[Mapping[str, str], environment] = field(default_factory=_empty_mapping, repr=False)
     """Additional environment variables of the program.
 
     It also gets the few that every program needs (PATH, HOME, …), but no other variables of this process, because they
@@ -254,7 +254,7 @@ class ClientSettings:
 
     A further one closes the least recently used.
     """
-    tools: Annotated[tuple[str, ...], several(word)] = ("*",)
+    tools: Annotated[tuple[str, ...], tuple_of(word)] = ("*",)
     """Names of the tools that `Bridge.from_settings` includes; * matches anything."""
     roots: Annotated[tuple[str, ...], root_uris] = ()
     """Directories announced to the server as roots: absolute paths or file:// URIs.
@@ -282,10 +282,10 @@ class ClientSettings:
         """Transport: "stdio", "http", "sse" or "websocket"."""
         if self.command is not None:
             return "stdio"
-        return self.transport or SCHEMES[urlsplit(self.url or "http:").scheme]
+        return self.transport or TRANSPORT_BY_SCHEME[urlsplit(self.url or "http:").scheme]
 
     @property
-    def place(self) -> str:
+    def display_location(self) -> str:
         """Location of the server, for people.
 
         A URL without its query, or a program without its arguments, because either may contain a secret.
@@ -307,13 +307,13 @@ class ClientSettings:
         return self.auth is not None or bool(self.headers) or "?" in (self.url or "")
 
     @property
-    def is_plain(self) -> bool:
+    def is_unencrypted(self) -> bool:
         """Return True if it uses a network without encryption."""
         plain = self.url is not None and urlsplit(self.url).scheme in ("http", "ws")
         return plain and not is_loopback_url(self.url or "")
 
 
-def wrong_in_client(client: ClientSettings) -> Iterator[tuple[str, str]]:
+def find_client_problems(client: ClientSettings) -> Iterator[tuple[str, str]]:
     """Yield key and message of each conflict within an entry.
 
     A key of AUTH has the form "AUTH.TOKEN".
@@ -332,7 +332,9 @@ def wrong_in_client(client: ClientSettings) -> Iterator[tuple[str, str]]:
         if client.cwd is not None or client.env:
             yield "CWD" if client.cwd is not None else "ENV", "requires a COMMAND"
         scheme = (client.url or "").partition(":")[0].lower()
-        if client.transport is not None and (SCHEMES[scheme] == "websocket") != (client.transport == "websocket"):
+        if client.transport is not None and (TRANSPORT_BY_SCHEME[scheme] == "websocket") != (
+            client.transport == "websocket"
+        ):
             yield "TRANSPORT", f"{client.transport!r} does not match a URL that begins with {scheme}"
     if client.auth is not None:
         if any(name.lower() == "authorization" for name in client.headers):
@@ -341,11 +343,11 @@ def wrong_in_client(client: ClientSettings) -> Iterator[tuple[str, str]]:
             yield "AUTH.TYPE", f"is {client.auth.type!r}, which requires HTTP; use 'bearer' for a WebSocket"
             return
 
-        for key, message in _wrong_in_auth(client.auth):
+        for key, message in _find_auth_problems(client.auth):
             yield f"AUTH.{key}" if key else "AUTH", message
 
 
-def _wrong_in_auth(auth: ClientAuth) -> Iterator[tuple[str, str]]:
+def _find_auth_problems(auth: ClientAuth) -> Iterator[tuple[str, str]]:
     if auth.type is None:
         yield "", f"needs a TYPE: {', '.join(map(repr, AUTH_TYPES))}"
         return
@@ -359,8 +361,8 @@ def _wrong_in_auth(auth: ClientAuth) -> Iterator[tuple[str, str]]:
         ("SCOPES", auth.scopes),
     )
     code = (("CLIENT_METADATA_URL", auth.client_metadata_url), ("CLIENT_NAME", auth.client_name))
-    strange = {"bearer": (*oauth, *code), "oauth": bearer, "client_credentials": (*bearer, *code)}[auth.type]
-    for key, value in strange:
+    misplaced = {"bearer": (*oauth, *code), "oauth": bearer, "client_credentials": (*bearer, *code)}[auth.type]
+    for key, value in misplaced:
         if value:
             yield key, f"is not for the TYPE {auth.type!r}"
 

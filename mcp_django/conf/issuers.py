@@ -13,26 +13,26 @@ from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
 from mcp_django.conf.readers import (
-    ALIAS,
+    ALIAS_PATTERN,
     Flag,
     OptionalText,
     Reader,
     Text,
     WrongValue,
     matching,
+    nonempty_tuple_of,
     one_of,
     optional,
-    several,
-    some_of,
+    tuple_of,
     word,
 )
 
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
-LINKS: Final = ("email", "username", "create")
+LINK_METHODS: Final = ("email", "username", "create")
 CLIENT_AUTH: Final = ("basic", "post")
-OWN_TOKENS: Final = "mcp_"
+OWN_TOKEN_PREFIX: Final = "mcp_"
 """Prefix of this project's own tokens, which are never sent to a provider."""
-LONGEST: Final = 255
+MAX_ISSUER_CHARS: Final = 255
 """Maximum length of an issuer's URL in characters."""
 
 
@@ -76,15 +76,15 @@ def provider_url(raw: Any) -> str:
 
 def issuer_name(raw: Any) -> str:
     name = provider_url(raw)
-    if "?" in name or len(name) > LONGEST:
-        raise WrongValue(f"must be a URL of at most {LONGEST} characters without a query")
+    if "?" in name or len(name) > MAX_ISSUER_CHARS:
+        raise WrongValue(f"must be a URL of at most {MAX_ISSUER_CHARS} characters without a query")
     return name
 
 
-def between(least: float, most: float) -> Reader:
+def seconds_between(minimum: float, maximum: float) -> Reader:
     def read(raw: Any) -> float:
-        if isinstance(raw, bool) or not isinstance(raw, int | float) or not least <= raw <= most:
-            raise WrongValue(f"must be a number of seconds from {least:g} to {most:g}")
+        if isinstance(raw, bool) or not isinstance(raw, int | float) or not minimum <= raw <= maximum:
+            raise WrongValue(f"must be a number of seconds from {minimum:g} to {maximum:g}")
         return float(raw)
 
     return read
@@ -98,10 +98,10 @@ def secret(raw: Any) -> str:
 
 def audience_lists(raw: Any) -> Mapping[str, tuple[str, ...]]:
     """Read audiences by the alias of a server; the key "" applies to every server."""
-    read = several(word)
+    read = tuple_of(word)
     if not isinstance(raw, Mapping):
         return MappingProxyType({"": read(raw)})
-    if not all(isinstance(alias, str) and re.fullmatch(ALIAS, alias) for alias in raw):
+    if not all(isinstance(alias, str) and re.fullmatch(ALIAS_PATTERN, alias) for alias in raw):
         raise WrongValue("must be a list, or a dict of lists by the alias of a server")
     return MappingProxyType({alias: read(listed) for alias, listed in raw.items()})
 
@@ -109,13 +109,13 @@ def audience_lists(raw: Any) -> Mapping[str, tuple[str, ...]]:
 def scope_map(raw: Any) -> Mapping[str, tuple[str, ...]]:
     if not isinstance(raw, Mapping) or not all(isinstance(name, str) for name in raw):
         raise WrongValue("must be a dict from scopes or roles of the provider to a scope, or a list of scopes")
-    read = several(scope)
+    read = tuple_of(scope)
     return MappingProxyType({name: read([to] if isinstance(to, str) else to) for name, to in raw.items()})
 
 
 def names(raw: Any) -> tuple[str, ...]:
     listed = [raw] if isinstance(raw, str) else raw
-    found: tuple[str, ...] = several(word)(listed)
+    found: tuple[str, ...] = tuple_of(word)(listed)
     if not found:
         raise WrongValue("must name at least one claim")
     return found
@@ -134,7 +134,7 @@ Names = Annotated[tuple[str, ...], names]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claims:
+class ClaimNames:
     """`CLAIMS` of an entry: names of the provider's claims.
 
     Each option is the name of a claim, or a list of names, of which the first one present is used. A name with dots
@@ -159,12 +159,12 @@ class Claims:
     """E-mail address, for LINK. Used only if it is verified."""
     email_verified: Names = ("email_verified",)
     """Verification of the e-mail address. Must be true."""
-    extra: Annotated[tuple[str, ...] | None, optional(several(word))] = None
+    extra: Annotated[tuple[str, ...] | None, optional(tuple_of(word))] = None
     """Claims that handlers read in `principal.claims`; None for all claims."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Issuer:
+class IssuerSettings:
     """An entry of `MCP["ISSUERS"]`: an identity provider."""
 
     issuer: Annotated[str, issuer_name] = ""
@@ -180,7 +180,7 @@ class Issuer:
     The document follows RFC 8414 or OpenID Connect. Without DISCOVERY, JWKS_URI and INTROSPECTION_URL the well-known
     URLs of the two standards are tried.
     """
-    algorithms: Annotated[tuple[str, ...], some_of(ALGORITHMS, "algorithm")] = ("RS256", "ES256")
+    algorithms: Annotated[tuple[str, ...], nonempty_tuple_of(ALGORITHMS, "algorithm")] = ("RS256", "ES256")
     """Accepted signature algorithms; asymmetric ones only."""
     audiences: Annotated[Mapping[str, tuple[str, ...]], audience_lists] = field(
         default_factory=lambda: MappingProxyType({})
@@ -194,16 +194,16 @@ class Issuer:
 
     Many providers do not. False also accepts "JWT" and a missing type, and recognizes ID tokens by their claims.
     """
-    leeway: Annotated[float, between(0, 300)] = 30.0
+    leeway: Annotated[float, seconds_between(0, 300)] = 30.0
     """Maximum difference of the provider's clock in seconds."""
-    claims: Claims = field(default_factory=Claims)
+    claims: ClaimNames = field(default_factory=ClaimNames)
     """Names of its claims."""
     scopes: Annotated[Mapping[str, tuple[str, ...]] | None, optional(scope_map)] = None
     """Scopes of this project by scope or role of the provider.
 
     Unknown ones are dropped. None: unchanged.
     """
-    link: Annotated[tuple[str, ...], several(one_of(LINKS))] = ()
+    link: Annotated[tuple[str, ...], tuple_of(one_of(LINK_METHODS))] = ()
     """Link methods for a subject without an ExternalIdentity, in order.
 
     "email" and "username" link the matching account, unless it belongs to staff or a superuser. "create" creates an
@@ -230,7 +230,7 @@ class Issuer:
 
     None: all opaque tokens, so only one entry can omit it.
     """
-    introspection_cache: Annotated[float, between(0, 60)] = 0.0
+    introspection_cache: Annotated[float, seconds_between(0, 60)] = 0.0
     """Seconds for which an introspection response is cached.
 
     They add to TOKEN_CACHE_SECONDS.
@@ -244,7 +244,7 @@ class Issuer:
         return self.introspection_url is None or self.jwks_uri is not None or self.discovery is not None
 
 
-def wrong_together(issuer: Issuer) -> Iterator[tuple[str, str]]:
+def find_issuer_problems(issuer: IssuerSettings) -> Iterator[tuple[str, str]]:
     """Yield key and message of each conflict within an entry."""
     if issuer.jwks_uri is not None and issuer.discovery is not None:
         yield "DISCOVERY", "and JWKS_URI both locate the keys: set only one of them"
@@ -256,19 +256,21 @@ def wrong_together(issuer: Issuer) -> Iterator[tuple[str, str]]:
             yield "PREFIX", "is for opaque tokens, which require an INTROSPECTION_URL"
     elif issuer.client_id is None or issuer.client_secret is None:
         yield "INTROSPECTION_URL", "requires a CLIENT_ID and a CLIENT_SECRET"
-    if issuer.prefix is not None and _overlap(issuer.prefix, OWN_TOKENS):
-        yield "PREFIX", f"must not overlap with {OWN_TOKENS!r}, the prefix of this project's own tokens"
+    if issuer.prefix is not None and _can_overlap(issuer.prefix, OWN_TOKEN_PREFIX):
+        yield "PREFIX", f"must not overlap with {OWN_TOKEN_PREFIX!r}, the prefix of this project's own tokens"
 
 
-def wrong_beside(issuer: Issuer, earlier: Sequence[Issuer]) -> Iterator[tuple[str, str]]:
+def find_issuer_conflicts(issuer: IssuerSettings, earlier: Sequence[IssuerSettings]) -> Iterator[tuple[str, str]]:
     """Yield key and message of each conflict with earlier entries."""
     if any(other.issuer == issuer.issuer for other in earlier):
         yield "ISSUER", "is the same as in an earlier entry"
-    asked = [other for other in earlier if other.introspection_url is not None]
-    if issuer.introspection_url is not None and any(_overlap(issuer.prefix, other.prefix) for other in asked):
+    introspecting = [other for other in earlier if other.introspection_url is not None]
+    if issuer.introspection_url is not None and any(
+        _can_overlap(issuer.prefix, other.prefix) for other in introspecting
+    ):
         yield "PREFIX", "must distinguish its opaque tokens from those of other entries with an INTROSPECTION_URL"
 
 
-def _overlap(one: str | None, other: str | None) -> bool:
+def _can_overlap(one: str | None, other: str | None) -> bool:
     """Return True if a token can begin with both prefixes."""
     return not one or not other or one.startswith(other) or other.startswith(one)

@@ -9,16 +9,26 @@ from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Annotated, Any, Protocol
 
-from mcp_django.conf.readers import ALIAS, DOTTED, SCHEME, WrongValue, closest, optional, scope_names, several, word
+from mcp_django.conf.readers import (
+    ALIAS_PATTERN,
+    DOTTED_PATH_PATTERN,
+    SCHEME_PREFIX_PATTERN,
+    WrongValue,
+    find_closest,
+    optional,
+    scope_names,
+    tuple_of,
+    word,
+)
 
-WHAT = "an alias of SERVERS, or the dotted path of a server or toolset"
+TARGET_DESCRIPTION = "an alias of SERVERS, or the dotted path of a server or toolset"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MountSettings:
     """An entry of `MOUNTS`. A string instead of an entry is its WHAT."""
 
-    what: str
+    server: str
     """Alias of SERVERS, or a dotted path.
 
     The path names a Server, a Toolset class, or an instance of one.
@@ -34,76 +44,84 @@ class MountSettings:
     """Scopes required for all its primitives, in addition to their own."""
 
 
-def mounts(raw: Any) -> Mapping[str, MountSettings]:
+def read_mounts(raw: Any) -> Mapping[str, MountSettings]:
     if not isinstance(raw, Mapping) or not all(isinstance(prefix, str) for prefix in raw):
-        raise WrongValue(f"must be a dict from prefixes to {WHAT}, or to dicts with it")
-    return MappingProxyType({prefix: _mount(prefix, entry) for prefix, entry in raw.items()})
+        raise WrongValue(f"must be a dict from prefixes to {TARGET_DESCRIPTION}, or to dicts with it")
+    return MappingProxyType({prefix: _read_mount(prefix, entry) for prefix, entry in raw.items()})
 
 
-def _mount(prefix: str, entry: Any) -> MountSettings:
-    given = entry if isinstance(entry, Mapping) else {"WHAT": entry}
+def _read_mount(prefix: str, entry: Any) -> MountSettings:
+    given = entry if isinstance(entry, Mapping) else {"SERVER": entry}
     known = {field.name.upper(): field.name for field in fields(MountSettings)}
     for key in given:
         if key not in known:
-            raise WrongValue(f"has the unknown option {key!r} under {prefix!r}", closest(key, known))
-    if "WHAT" not in given:
-        raise WrongValue(f"needs a WHAT under {prefix!r}: {WHAT}")
+            raise WrongValue(f"has the unknown option {key!r} under {prefix!r}", find_closest(key, known))
+    if "SERVER" not in given:
+        raise WrongValue(f"needs a WHAT under {prefix!r}: {TARGET_DESCRIPTION}")
     try:
         return MountSettings(**{known[key]: _READERS[key](value) for key, value in given.items()})
     except WrongValue as problem:
         raise WrongValue(f"{problem.message} under {prefix!r}", problem.suggestion) from None
 
 
-def _what(raw: Any) -> str:
-    if not isinstance(raw, str) or not (re.fullmatch(ALIAS, raw) or re.fullmatch(DOTTED, raw)):
-        raise WrongValue(f"must name {WHAT}")
+def _read_target(raw: Any) -> str:
+    if not isinstance(raw, str) or not (re.fullmatch(ALIAS_PATTERN, raw) or re.fullmatch(DOTTED_PATH_PATTERN, raw)):
+        raise WrongValue(f"must name {TARGET_DESCRIPTION}")
     return raw
 
 
-def _uri_prefix(raw: Any) -> str:
-    if not isinstance(raw, str) or not re.fullmatch(SCHEME, raw):
+def _read_uri_prefix(raw: Any) -> str:
+    if not isinstance(raw, str) or not re.fullmatch(SCHEME_PREFIX_PATTERN, raw):
         raise WrongValue("must have a valid URI_PREFIX: a letter, then letters, digits, - and .")
     return raw
 
 
-def _permission(raw: Any) -> tuple[str, ...]:
-    found: tuple[str, ...] = several(word)([raw] if isinstance(raw, str) else raw)
-    return found
+def _read_permission(raw: Any) -> tuple[str, ...]:
+    permissions: tuple[str, ...] = tuple_of(word)([raw] if isinstance(raw, str) else raw)
+    return permissions
 
 
-_READERS = {"WHAT": _what, "URI_PREFIX": optional(_uri_prefix), "PERMISSION": _permission, "SCOPES": scope_names}
-Mounts = Annotated[Mapping[str, MountSettings], mounts]
+_READERS = {
+    "SERVER": _read_target,
+    "URI_PREFIX": optional(_read_uri_prefix),
+    "PERMISSION": _read_permission,
+    "SCOPES": scope_names,
+}
+Mounts = Annotated[Mapping[str, MountSettings], read_mounts]
 
 
-class Mounting(Protocol):
+class HasMounts(Protocol):
     """The part of `ServerSettings` that concerns mounts."""
 
     @property
     def mounts(self) -> Mapping[str, MountSettings]: ...
 
 
-def reach(servers: Mapping[str, Mounting], alias: str) -> Iterator[tuple[str, str]]:
+def iter_hosts(servers: Mapping[str, HasMounts], alias: str) -> Iterator[tuple[str, str]]:
     """Yield the servers that serve the primitives of `alias`, with the URI prefixes.
 
     The server itself comes first. Mounts without an alias of their own are included with their URI prefixes.
     """
     own = servers.get(alias)
-    mine = () if own is None else own.mounts.values()
-    for begins in ("", *(_begins(mount) for mount in mine if mount.what not in servers and mount.uri_prefix)):
-        for host, before in _hosts(servers, alias, ()):
-            yield host, f"{before}{begins}"
+    own_mounts = () if own is None else own.mounts.values()
+    for inner_prefix in (
+        "",
+        *(_format_uri_prefix(mount) for mount in own_mounts if mount.server not in servers and mount.uri_prefix),
+    ):
+        for host, outer_prefix in _iter_hosts(servers, alias, ()):
+            yield host, f"{outer_prefix}{inner_prefix}"
 
 
-def _hosts(servers: Mapping[str, Mounting], alias: str, within: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    if alias in within:
+def _iter_hosts(servers: Mapping[str, HasMounts], alias: str, visited: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    if alias in visited:
         return  # a cycle, which the checks report
     yield alias, ""
     for host, settings in servers.items():
         for mount in settings.mounts.values():
-            if mount.what == alias:
-                for outer, before in _hosts(servers, host, (*within, alias)):
-                    yield outer, f"{before}{_begins(mount)}"
+            if mount.server == alias:
+                for outer, outer_prefix in _iter_hosts(servers, host, (*visited, alias)):
+                    yield outer, f"{outer_prefix}{_format_uri_prefix(mount)}"
 
 
-def _begins(mount: MountSettings) -> str:
+def _format_uri_prefix(mount: MountSettings) -> str:
     return "" if mount.uri_prefix is None else f"{mount.uri_prefix}+"

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Annotated
 
 from mcp_django.conf.clients import ClientSettings
-from mcp_django.conf.issuers import Issuer
+from mcp_django.conf.issuers import IssuerSettings
 from mcp_django.conf.mounts import Mounts
 from mcp_django.conf.proxies import ProxySettings
 from mcp_django.conf.readers import (
@@ -34,9 +34,9 @@ from mcp_django.conf.readers import (
     OptionalURL,
     Origins,
     OrmStyle,
+    ScopeDescriptions,
     Scopes,
     ScopesOrFunction,
-    ScopeWords,
     Seconds,
     SecondsOrZero,
     Text,
@@ -74,7 +74,7 @@ class Limits:
     """
     sessions: Count = 10_000
     """Maximum number of live sessions of one server. Above it `initialize` is refused."""
-    client_bytes: Annotated[int, integer(256)] = 64 * 1024
+    max_client_info: Annotated[int, integer(256)] = 64 * 1024
     """Maximum size of client information in `initialize`, in bytes of JSON.
 
     The session stores it.
@@ -88,12 +88,12 @@ class Limits:
     """Seconds after which a session expires, even if it is in use."""
     sse_upgrade_after: SecondsOrZero = 5.0
     """Seconds after which the response to a running call becomes an event stream."""
-    unsent: Count = 64
+    send_buffer: Count = 64
     """Size of the send buffer of a call, in messages.
 
     When it is full the handler waits.
     """
-    unsent_wait: Seconds = 60.0
+    send_timeout: Seconds = 60.0
     """Send timeout in seconds.
 
     A client that reads nothing for so long counts as disconnected.
@@ -110,24 +110,24 @@ class Limits:
 
     The client must respond within the same time.
     """
-    listens: Count = 1000
+    max_streams: Count = 1000
     """Maximum number of open streams in one process, in addition to those of calls.
 
     These are `subscriptions/listen`, GET streams of sessions, and sockets.
     """
-    listens_per_owner: Count = 50
+    max_streams_per_owner: Count = 50
     """Maximum number of such streams for one principal.
 
     The local principal has no such limit.
     """
     subscriptions: Count = 100
     """Maximum number of resource subscriptions of one session or one change stream."""
-    question_wait: Seconds = 600.0
+    elicitation_timeout: Seconds = 600.0
     """Seconds that a handshake-era call waits for a client's response.
 
     This applies to elicitation and other client requests.
     """
-    page_wait: SecondsOrZero = 60.0
+    url_elicitation_timeout: SecondsOrZero = 60.0
     """Seconds that a stateless-era call waits for the user to finish a page.
 
     Then it repeats the request.
@@ -150,9 +150,9 @@ class Limits:
 
     Clients and processes that reconnect read them.
     """
-    lanes: Count = 16
+    threads: Count = 16
     """Number of threads for sync handlers and the ORM."""
-    lane_queue: Annotated[int, integer(0)] = 256
+    thread_queue: Annotated[int, integer(0)] = 256
     """Maximum number of calls that wait for a thread.
 
     Further ones are refused at once.
@@ -174,7 +174,7 @@ class Limits:
     """
 
 
-TOKEN_FAILURES, REGISTRATION = Rate(30, 60), Rate(20, 3600)
+DEFAULT_TOKEN_FAILURE_RATE, DEFAULT_REGISTRATION_RATE = Rate(30, 60), Rate(20, 3600)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,12 +195,12 @@ class Rates:
 
     None: unlimited.
     """
-    token_failures: OptionalRate = TOKEN_FAILURES
+    token_failures: OptionalRate = DEFAULT_TOKEN_FAILURE_RATE
     """Invalid credentials of one address.
 
     Above it tokens from the address are refused for a while, unless they are cached as valid.
     """
-    registration: OptionalRate = REGISTRATION
+    registration: OptionalRate = DEFAULT_REGISTRATION_RATE
     """Client registrations of one address.
 
     While the cache is down, registration is refused.
@@ -355,14 +355,14 @@ class Settings:
     It names the endpoints in tokens and metadata, whatever the Host of a request is. None: the origin of the embedded
     authorization server's issuer, if there is one.
     """
-    scopes: ScopeWords = field(default_factory=lambda: MappingProxyType({}))
+    scopes: ScopeDescriptions = field(default_factory=lambda: MappingProxyType({}))
     """Descriptions of scopes for people, by scope."""
     scope_implies: ImpliedScopes = field(default_factory=lambda: MappingProxyType({}))
     """Included scopes by scope: {"notes:write": ["notes:read"]}.
 
     Inclusion is transitive.
     """
-    issuers: tuple[Issuer, ...] = ()
+    issuers: tuple[IssuerSettings, ...] = ()
     """Identity providers whose tokens are accepted, for "external" in AUTH.
 
     See `mcp_django/conf/issuers.py`.

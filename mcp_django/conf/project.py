@@ -28,7 +28,7 @@ def cache_backend(alias: str) -> str | None:
     return backend if isinstance(backend, str) else None
 
 
-def trusts_a_proxy() -> bool:
+def has_trusted_proxy() -> bool:
     """Return True if the project trusts the headers of a proxy in front of it."""
     return any(getattr(django_settings, name, None) for name in ("SECURE_PROXY_SSL_HEADER", "USE_X_FORWARDED_HOST"))
 
@@ -37,7 +37,7 @@ def middleware() -> Iterator[tuple[str, Any]]:
     """Yield path and object of each entry of MIDDLEWARE that can be imported."""
     paths = getattr(django_settings, "MIDDLEWARE", ())
     for path in paths if isinstance(paths, list | tuple) else ():
-        found = _imported(path)
+        found = _import_or_none(path)
         if found is not None:
             yield path, found
 
@@ -57,13 +57,13 @@ def oauth_provider() -> Mapping[str, Any]:
     return raw if isinstance(raw, Mapping) else {}
 
 
-def serves_asgi() -> bool:
+def is_served_over_asgi() -> bool:
     """Return True if the settings suggest that the project is served over ASGI."""
     named = bool(getattr(django_settings, "ASGI_APPLICATION", None))
     return named or apps.is_installed("daphne") or apps.is_installed("channels")
 
 
-def _imported(path: Any) -> Any:
+def _import_or_none(path: Any) -> Any:
     try:
         return import_string(path)
     except Exception:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 from mcp_django.conf.readers import (
-    DOTTED,
-    PREFIX,
-    SCHEME,
+    DOTTED_PATH_PATTERN,
+    NAME_PREFIX_PATTERN,
+    SCHEME_PREFIX_PATTERN,
     Count,
     Flag,
     OptionalDotted,
@@ -23,46 +23,46 @@ from mcp_django.conf.readers import (
     WrongValue,
     one_of,
     optional,
-    several,
+    tuple_of,
     word,
 )
 
-OFFERS: Final = ("tools", "resources", "prompts", "completions")
-ASKS: Final = ("elicitation", "sampling", "roots")
-ANYBODY: Final = "any"
+FEATURES: Final = ("tools", "resources", "prompts", "completions")
+CLIENT_FEATURES: Final = ("elicitation", "sampling", "roots")
+ANY_CALLER: Final = "any"
 """Permission of every caller who may use the server."""
 
 
-def permitted(raw: Any) -> str:
-    if raw != ANYBODY and not (isinstance(raw, str) and re.fullmatch(DOTTED, raw)):
+def permission_or_any(raw: Any) -> str:
+    if raw != ANY_CALLER and not (isinstance(raw, str) and re.fullmatch(DOTTED_PATH_PATTERN, raw)):
         raise WrongValue("must be a permission ('app.codename'), the dotted path of a function, or 'any'")
     return str(raw)
 
 
-def prefixed(raw: Any) -> str:
-    if not isinstance(raw, str) or not re.fullmatch(PREFIX, raw):
+def name_prefix(raw: Any) -> str:
+    if not isinstance(raw, str) or not re.fullmatch(NAME_PREFIX_PATTERN, raw):
         raise WrongValue("must have letters, digits, '-' and '.', with single '_' between them")
     return raw
 
 
 def scheme(raw: Any) -> str:
-    if not isinstance(raw, str) or not re.fullmatch(SCHEME, raw):
+    if not isinstance(raw, str) or not re.fullmatch(SCHEME_PREFIX_PATTERN, raw):
         raise WrongValue("must be a letter, then letters, digits, '-' and '.'")
     return raw
 
 
-Globs = Annotated[tuple[str, ...], several(word)]
+Globs = Annotated[tuple[str, ...], tuple_of(word)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxySettings:
     """An entry of `PROXIES`: options for proxying a server in `MCP["CLIENTS"]`."""
 
-    prefix: Annotated[str | None, optional(prefixed)] = None
+    prefix: Annotated[str | None, optional(name_prefix)] = None
     """Prefix of tools and prompts: "<prefix>__<name>". None: the alias."""
     uri_prefix: Annotated[str | None, optional(scheme)] = None
     """Prefix of URIs: "<uri_prefix>+<uri>". None: unchanged."""
-    permission: Annotated[str | None, optional(permitted)] = None
+    permission: Annotated[str | None, optional(permission_or_any)] = None
     """Required permission.
 
     A Django permission ("app.codename"), the dotted path of a function, or "any". The function takes the principal; its
@@ -75,9 +75,9 @@ class ProxySettings:
     """Names of the proxied tools and prompts at the remote server; * matches anything."""
     deny: Globs = ()
     """Names excluded from ALLOW."""
-    offers: Annotated[tuple[str, ...], several(one_of(OFFERS))] = OFFERS
+    features: Annotated[tuple[str, ...], tuple_of(one_of(FEATURES))] = FEATURES
     """Proxied features: "tools", "resources", "prompts", "completions"."""
-    asks: Annotated[tuple[str, ...], several(one_of(ASKS))] = ASKS
+    client_features: Annotated[tuple[str, ...], tuple_of(one_of(CLIENT_FEATURES))] = CLIENT_FEATURES
     """Requests of the remote server that callers may receive.
 
     Allowed are "elicitation", "sampling" and "roots". Empty: the remote server gets no such capabilities, and calls
@@ -91,7 +91,7 @@ class ProxySettings:
     """Timeout of the remote server in seconds. None: that of the entry in CLIENTS."""
     list_timeout: Seconds = 5.0
     """Seconds that a list of this server waits for one of the remote server."""
-    stale: SecondsOrZero = 300.0
+    stale_ttl: SecondsOrZero = 300.0
     """Seconds for which cached lists are served during an outage of the remote server."""
     credentials: OptionalDotted = None
     """Dotted path of a function of the Context that returns headers to send.
@@ -103,12 +103,12 @@ class ProxySettings:
 
     Calls that may receive requests or log messages need one.
     """
-    parked: Count = 100
+    suspended_calls: Count = 100
     """Maximum number of suspended calls of one process.
 
     They wait for callers to return with responses.
     """
-    parked_seconds: Seconds = 300.0
+    suspended_call_ttl: Seconds = 300.0
     """Maximum wait of a suspended call in seconds."""
 
     def options(self) -> Mapping[str, Any]:

@@ -9,24 +9,24 @@ from types import MappingProxyType
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from mcp_django.protocol.types import Icon
-from mcp_django.server.rates import GRAMMAR, Rate
+from mcp_django.server.rates import RATE_FORMAT, Rate
 from mcp_django.server.server import TRANSPORTS
 
 Reader = Callable[[Any], Any]
 """Function that converts a written value, or raises WrongValue."""
 
-PREFIX = r"[A-Za-z0-9.-]+(?:_[A-Za-z0-9.-]+)*"
+NAME_PREFIX_PATTERN = r"[A-Za-z0-9.-]+(?:_[A-Za-z0-9.-]+)*"
 """Pattern of name prefixes before "__". The name follows the first "__"."""
-SCHEME = r"[A-Za-z][A-Za-z0-9.-]*"
+SCHEME_PREFIX_PATTERN = r"[A-Za-z][A-Za-z0-9.-]*"
 """Pattern of URI scheme prefixes before "+"."""
 AUTH_NAMES = ("none", "token", "oauth", "external", "session")
 ERAS = ("handshake", "stateless")
 ORM_STYLES = ("per_model", "generic")
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
-DOTTED = r"[^\W\d]\w*(\.[^\W\d]\w*)+"
-SCOPE = r"[\x21\x23-\x5b\x5d-\x7e]+"  # RFC 6749, section 3.3
-ALIAS = r"[a-z][a-z0-9_-]{0,63}"
+DOTTED_PATH_PATTERN = r"[^\W\d]\w*(\.[^\W\d]\w*)+"
+SCOPE_PATTERN = r"[\x21\x23-\x5b\x5d-\x7e]+"  # RFC 6749, section 3.3
+ALIAS_PATTERN = r"[a-z][a-z0-9_-]{0,63}"
 
 
 class WrongValue(ValueError):
@@ -37,14 +37,15 @@ class WrongValue(ValueError):
 
     def __init__(self, message: str, suggestion: str | None = None) -> None:
         super().__init__(message)
-        self.message, self.suggestion = message, suggestion
+        self.message = message
+        self.suggestion = suggestion
 
 
-def closest(word: object, known: Iterable[str]) -> str | None:
+def find_closest(word: object, known: Iterable[str]) -> str | None:
     """Return the entry of `known` that is most similar to `word`, or None."""
     text = str(word)
-    found = difflib.get_close_matches(text.upper(), [name.upper() for name in known], n=1)
-    return next((name for name in known if found and name.upper() == found[0]), None)
+    matches = difflib.get_close_matches(text.upper(), [name.upper() for name in known], n=1)
+    return next((name for name in known if matches and name.upper() == matches[0]), None)
 
 
 def flag(raw: Any) -> bool:
@@ -53,19 +54,24 @@ def flag(raw: Any) -> bool:
     return raw
 
 
-def matching(pattern: str, what: str) -> Reader:
+def matching(pattern: str, description: str) -> Reader:
     def read(raw: Any) -> str:
         if not isinstance(raw, str) or not re.fullmatch(pattern, raw, re.DOTALL):
-            raise WrongValue(f"must be {what}")
+            raise WrongValue(f"must be {description}")
         return raw
 
     return read
 
 
-def integer(least: int, most: int | None = None) -> Reader:
+def integer(minimum: int, maximum: int | None = None) -> Reader:
     def read(raw: Any) -> int:
-        if isinstance(raw, bool) or not isinstance(raw, int) or raw < least or (most is not None and raw > most):
-            raise WrongValue(f"must be a whole number of {least} " + (f"to {most}" if most else "or more"))
+        if (
+            isinstance(raw, bool)
+            or not isinstance(raw, int)
+            or raw < minimum
+            or (maximum is not None and raw > maximum)
+        ):
+            raise WrongValue(f"must be a whole number of {minimum} " + (f"to {maximum}" if maximum else "or more"))
         return raw
 
     return read
@@ -85,7 +91,7 @@ def optional(reader: Reader) -> Reader:
     return lambda raw: None if raw is None else reader(raw)
 
 
-def several(reader: Reader) -> Reader:
+def tuple_of(reader: Reader) -> Reader:
     def read(raw: Any) -> tuple[Any, ...]:
         if isinstance(raw, str) or not isinstance(raw, Sequence):
             raise WrongValue("must be a list")
@@ -106,17 +112,17 @@ def icon(raw: Any) -> Icon:
 def one_of(choices: Sequence[str]) -> Reader:
     def read(raw: Any) -> str:
         if raw not in choices:
-            raise WrongValue(f"must be one of {', '.join(map(repr, choices))}", closest(raw, choices))
+            raise WrongValue(f"must be one of {', '.join(map(repr, choices))}", find_closest(raw, choices))
         return str(raw)
 
     return read
 
 
-def some_of(known: tuple[str, ...], what: str) -> Reader:
+def nonempty_tuple_of(known: tuple[str, ...], noun: str) -> Reader:
     def read(raw: Any) -> tuple[str, ...]:
-        named: tuple[str, ...] = several(one_of(known))(raw)
+        named: tuple[str, ...] = tuple_of(one_of(known))(raw)
         if not named:
-            raise WrongValue(f"must name at least one {what}")
+            raise WrongValue(f"must name at least one {noun}")
         return named
 
     return read
@@ -128,13 +134,13 @@ def number(raw: Any) -> float:
     return float(raw)
 
 
-def whole(raw: Any) -> int:
+def whole_number(raw: Any) -> int:
     if not isinstance(raw, int) or isinstance(raw, bool):
         raise WrongValue("must be a whole number")
     return raw
 
 
-def reader_of(hint: Any, name: str) -> Reader:
+def find_reader(hint: Any, name: str) -> Reader:
     """Return the reader for an option of the type `hint`.
 
     It is the function in its `Annotated` type, or the default reader of the type.
@@ -144,12 +150,18 @@ def reader_of(hint: Any, name: str) -> Reader:
     """
     if get_origin(hint) is Annotated:
         found = next((extra for extra in hint.__metadata__ if callable(extra)), None)
-        return reader_of(get_args(hint)[0], name) if found is None else found
+        return find_reader(get_args(hint)[0], name) if found is None else found
     if get_origin(hint) in (Union, types.UnionType):
         given = [part for part in get_args(hint) if part is not type(None)]
         if len(given) == 1:
-            return optional(reader_of(given[0], name))
-    known: dict[Any, Reader] = {bool: flag, int: whole, float: number, str: word, tuple[str, ...]: several(word)}
+            return optional(find_reader(given[0], name))
+    known: dict[Any, Reader] = {
+        bool: flag,
+        int: whole_number,
+        float: number,
+        str: word,
+        tuple[str, ...]: tuple_of(word),
+    }
     if hint not in known:
         raise TypeError(f"{name} has the unsupported type {hint}; use Annotated with a reader function")
     return known[hint]
@@ -166,20 +178,20 @@ def auth(raw: Any) -> tuple[str, ...]:
         return ()
     names = raw if isinstance(raw, list | tuple) and raw else [raw]
     for name in names:
-        if name not in AUTH_NAMES and not (isinstance(name, str) and re.fullmatch(DOTTED, name)):
+        if name not in AUTH_NAMES and not (isinstance(name, str) and re.fullmatch(DOTTED_PATH_PATTERN, name)):
             message = "must be None, 'none', 'token', 'oauth', 'external', 'session', a dotted path, or a list of them"
-            raise WrongValue(message, closest(name, AUTH_NAMES))
+            raise WrongValue(message, find_closest(name, AUTH_NAMES))
     if "none" in names and len(names) > 1:
         raise WrongValue("must name 'none' alone or not at all")
     return tuple(dict.fromkeys(names))
 
 
 def scope_names(raw: Any) -> tuple[str, ...]:
-    found: tuple[str, ...] = several(scope)(raw)
+    found: tuple[str, ...] = tuple_of(scope)(raw)
     return tuple(sorted(found))
 
 
-def scope_words(raw: Any) -> Mapping[str, Any]:
+def scope_descriptions(raw: Any) -> Mapping[str, Any]:
     """Read a dict from scopes to their descriptions, which may be lazy strings."""
     if not isinstance(raw, Mapping) or not all(_is_scope(name) and str(text).strip() for name, text in raw.items()):
         raise WrongValue("must be a dict from scopes, each one word without quotes, to their descriptions")
@@ -192,7 +204,7 @@ def implied_scopes(raw: Any) -> Mapping[str, tuple[str, ...]]:
     return MappingProxyType({name: scope_names(implied) for name, implied in raw.items()})
 
 
-def either(function: Reader, other: Reader) -> Reader:
+def function_path_or(function: Reader, other: Reader) -> Reader:
     """Return a reader that accepts a value, or the dotted path of a function.
 
     The function takes the request.
@@ -212,15 +224,15 @@ def rate(raw: Any) -> Rate:
     try:
         return raw if isinstance(raw, Rate) else Rate.parse(raw)
     except ValueError:
-        raise WrongValue(f"must be {GRAMMAR}") from None
+        raise WrongValue(f"must be {RATE_FORMAT}") from None
 
 
 def _is_scope(name: Any) -> bool:
-    return isinstance(name, str) and re.fullmatch(SCOPE, name) is not None
+    return isinstance(name, str) and re.fullmatch(SCOPE_PATTERN, name) is not None
 
 
 word = matching(r".*\S.*", "a string that is not empty")
-dotted = matching(DOTTED, "a dotted path such as 'shop.mcp.Audit'")
+dotted = matching(DOTTED_PATH_PATTERN, "a dotted path such as 'shop.mcp.Audit'")
 module = matching(r"[^\W\d]\w*(\.[^\W\d]\w*)*", "names of modules in apps, such as 'mcp_tools'")
 origin = matching(r"[a-z][a-z0-9+.-]*://[^/\sA-Z?#]+", "origins such as 'https://app.example.com', without a path")
 origin_url = matching(
@@ -228,7 +240,7 @@ origin_url = matching(
     "an origin such as 'https://example.com', without a path",
 )
 url = matching(r"https?://[^\s?#@\\]+", "a URL such as 'https://example.com/mcp'")
-scope = matching(SCOPE, "scopes, which are words without quotes and backslashes")
+scope = matching(SCOPE_PATTERN, "scopes, which are words without quotes and backslashes")
 path = matching(r"[^\s?#/]+(/[^\s?#/]+)*", "a URL path such as 'mcp', without a slash at either end")
 
 Flag = Annotated[bool, flag]
@@ -237,27 +249,27 @@ OptionalText = Annotated[str | None, optional(word)]
 Count = Annotated[int, integer(1)]
 Seconds = Annotated[float, seconds()]
 SecondsOrZero = Annotated[float, seconds(zero=True)]
-DottedPaths = Annotated[tuple[str, ...], several(dotted)]
-Origins = Annotated[tuple[str, ...], several(origin)]
+DottedPaths = Annotated[tuple[str, ...], tuple_of(dotted)]
+Origins = Annotated[tuple[str, ...], tuple_of(origin)]
 URLPath = Annotated[str, path]
-Modules = Annotated[tuple[str, ...], several(module)]
+Modules = Annotated[tuple[str, ...], tuple_of(module)]
 OptionalDotted = Annotated[str | None, optional(dotted)]
 OptionalCount = Annotated[int | None, optional(integer(1))]
 OptionalSeconds = Annotated[float | None, optional(seconds())]
 OptionalLevel = Annotated[str | None, optional(one_of(LEVELS))]
-Eras = Annotated[tuple[str, ...], some_of(ERAS, "era")]
-Transports = Annotated[tuple[str, ...], some_of(TRANSPORTS, "transport")]
+Eras = Annotated[tuple[str, ...], nonempty_tuple_of(ERAS, "era")]
+Transports = Annotated[tuple[str, ...], nonempty_tuple_of(TRANSPORTS, "transport")]
 OrmStyle = Annotated[str, one_of(ORM_STYLES)]
 Auth = Annotated[tuple[str, ...], auth]
 Entries = Annotated[Mapping[str, Any], mapping]
-Icons = Annotated[tuple[Icon, ...], several(icon)]
+Icons = Annotated[tuple[Icon, ...], tuple_of(icon)]
 OptionalOrigin = Annotated[str | None, optional(origin_url)]
 OptionalURL = Annotated[str | None, optional(url)]
 OptionalAlias = Annotated[str | None, optional(word)]
-ScopeWords = Annotated[Mapping[str, Any], scope_words]
+ScopeDescriptions = Annotated[Mapping[str, Any], scope_descriptions]
 ImpliedScopes = Annotated[Mapping[str, tuple[str, ...]], implied_scopes]
 Scopes = Annotated[tuple[str, ...], scope_names]
-ScopesOrFunction = Annotated[tuple[str, ...] | str, either(dotted, scope_names)]
-URLsOrFunction = Annotated[tuple[str, ...] | str | None, optional(either(dotted, several(url)))]
-URLOrFunction = Annotated[str | None, optional(either(dotted, url))]
+ScopesOrFunction = Annotated[tuple[str, ...] | str, function_path_or(dotted, scope_names)]
+URLsOrFunction = Annotated[tuple[str, ...] | str | None, optional(function_path_or(dotted, tuple_of(url)))]
+URLOrFunction = Annotated[str | None, optional(function_path_or(dotted, url))]
 OptionalRate = Annotated[Rate | None, optional(rate)]

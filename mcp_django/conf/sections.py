@@ -8,16 +8,16 @@ from dataclasses import fields
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar, cast, get_type_hints
 
-from mcp_django.conf.clients import CLIENT_ALIAS, ClientAuth, ClientSettings, WrongPart, wrong_in_client
-from mcp_django.conf.issuers import Claims, Issuer, WrongSecret, wrong_beside, wrong_together
+from mcp_django.conf.clients import CLIENT_ALIAS_PATTERN, ClientAuth, ClientSettings, WrongPart, find_client_problems
+from mcp_django.conf.issuers import ClaimNames, IssuerSettings, WrongSecret, find_issuer_conflicts, find_issuer_problems
 from mcp_django.conf.options import ServerSettings
 from mcp_django.conf.proxies import ProxySettings
-from mcp_django.conf.readers import ALIAS, WrongValue, closest, reader_of
+from mcp_django.conf.readers import ALIAS_PATTERN, WrongValue, find_closest, find_reader
 
 S = TypeVar("S")
 
 
-class Problem(NamedTuple):
+class SettingsProblem(NamedTuple):
     """A problem of the setting."""
 
     path: str
@@ -30,141 +30,147 @@ class Problem(NamedTuple):
     """True for an unknown key, False for an invalid value."""
 
 
-def read_servers(raw: Any, found: list[Problem]) -> Mapping[str, ServerSettings]:
+def read_servers(raw: Any, problems: list[SettingsProblem]) -> Mapping[str, ServerSettings]:
     """Read `MCP["SERVERS"]`, and add the default server."""
     path = 'MCP["SERVERS"]'
     servers: dict[str, ServerSettings] = {}
-    for alias, options in entries(raw, path, found).items():
-        if not isinstance(alias, str) or not re.fullmatch(ALIAS, alias):
+    for alias, options in read_mapping(raw, path, problems).items():
+        if not isinstance(alias, str) or not re.fullmatch(ALIAS_PATTERN, alias):
             message = f"has the alias {reprlib.repr(alias)}, which is not a word in small letters"
-            found.append(Problem(path, message, None))
+            problems.append(SettingsProblem(path, message, None))
             continue
-        options = entries(options, f'{path}["{alias}"]', found)
+        options = read_mapping(options, f'{path}["{alias}"]', problems)
         if alias != "default":
             options = {"NAME": alias, "PATH": f"mcp/{alias}", **options}
-        proxies = _proxies(options.get("PROXIES", {}), f'{path}["{alias}"]["PROXIES"]', found)
-        server = read_section(ServerSettings, options, f'{path}["{alias}"]', found, proxies=proxies)
-        where = f'{path}["{alias}"]["PATH"]'
-        taken = next((other for other, earlier in servers.items() if earlier.path == server.path), None)
-        if taken is not None and not any(problem.path == where for problem in found):
-            found.append(Problem(where, f"is {server.path!r}, which is already the path of {taken!r}", None))
+        proxies = _read_proxies(options.get("PROXIES", {}), f'{path}["{alias}"]["PROXIES"]', problems)
+        server = read_section(ServerSettings, options, f'{path}["{alias}"]', problems, proxies=proxies)
+        option_path = f'{path}["{alias}"]["PATH"]'
+        path_owner = next((other for other, earlier in servers.items() if earlier.path == server.path), None)
+        if path_owner is not None and not any(problem.path == option_path for problem in problems):
+            problems.append(
+                SettingsProblem(option_path, f"is {server.path!r}, which is already the path of {path_owner!r}", None)
+            )
 
         servers[alias] = server
     if "default" not in servers:
         if servers:
-            found.append(Problem(path, 'needs a "default", which serves declarations that name no server', None))
+            problems.append(
+                SettingsProblem(path, 'needs a "default", which serves declarations that name no server', None)
+            )
         servers["default"] = ServerSettings()
     return MappingProxyType(servers)
 
 
-def _proxies(raw: Any, path: str, found: list[Problem]) -> Mapping[str, ProxySettings]:
+def _read_proxies(raw: Any, path: str, problems: list[SettingsProblem]) -> Mapping[str, ProxySettings]:
     """Read a dict of entries by alias, or a list of aliases."""
     if isinstance(raw, list | tuple) and all(isinstance(alias, str) for alias in raw):
         raw = {alias: {} for alias in raw}
     proxies: dict[str, ProxySettings] = {}
     prefixes: dict[str, str] = {}
-    for alias, options in entries(raw, path, found).items():
-        where = f"{path}[{_quoted(alias)}]"
-        if not isinstance(alias, str) or not re.fullmatch(CLIENT_ALIAS, alias):
-            found.append(Problem(where, 'must be an alias in MCP["CLIENTS"]', None))
+    for alias, options in read_mapping(raw, path, problems).items():
+        where = f"{path}[{_quote_key(alias)}]"
+        if not isinstance(alias, str) or not re.fullmatch(CLIENT_ALIAS_PATTERN, alias):
+            problems.append(SettingsProblem(where, 'must be an alias in MCP["CLIENTS"]', None))
             continue
-        proxy = proxies[alias] = read_section(ProxySettings, options, where, found)
-        taken = prefixes.setdefault(proxy.prefix or alias, alias)
-        if taken != alias:
-            found.append(Problem(f'{where}["PREFIX"]', f"is already used by {taken!r}", None))
+        proxy = proxies[alias] = read_section(ProxySettings, options, where, problems)
+        prefix_owner = prefixes.setdefault(proxy.prefix or alias, alias)
+        if prefix_owner != alias:
+            problems.append(SettingsProblem(f'{where}["PREFIX"]', f"is already used by {prefix_owner!r}", None))
     return MappingProxyType(proxies)
 
 
-def strange_proxies(servers: Mapping[str, ServerSettings], clients: Any) -> Iterator[Problem]:
+def find_unknown_proxies(servers: Mapping[str, ServerSettings], clients: Any) -> Iterator[SettingsProblem]:
     """Yield a problem for each proxy without an entry in `MCP["CLIENTS"]`."""
     known = [alias for alias in clients if isinstance(alias, str)] if isinstance(clients, Mapping) else []
     for alias, server in servers.items():
         for name in server.proxies:
             if name not in known:
                 where = f'MCP["SERVERS"]["{alias}"]["PROXIES"]["{name}"]'
-                yield Problem(where, 'names no entry of MCP["CLIENTS"]', closest(name, known))
+                yield SettingsProblem(where, 'names no entry of MCP["CLIENTS"]', find_closest(name, known))
 
 
-def read_issuers(raw: Any, found: list[Problem]) -> tuple[Issuer, ...]:
+def read_issuers(raw: Any, problems: list[SettingsProblem]) -> tuple[IssuerSettings, ...]:
     """Read `MCP["ISSUERS"]`."""
     if isinstance(raw, str | Mapping) or not isinstance(raw, Sequence):
-        found.append(Problem('MCP["ISSUERS"]', "must be a list of dicts", None))
+        problems.append(SettingsProblem('MCP["ISSUERS"]', "must be a list of dicts", None))
         return ()
 
-    issuers: list[Issuer] = []
+    issuers: list[IssuerSettings] = []
     for number, entry in enumerate(raw):
-        path, wrong = f'MCP["ISSUERS"][{number}]', list[Problem]()
+        path, entry_problems = f'MCP["ISSUERS"][{number}]', list[SettingsProblem]()
         if not isinstance(entry, Mapping):
             # The value itself is not shown: it could be a secret.
-            found.append(Problem(path, f"must be a dict, not {type(entry).__name__}", None))
+            problems.append(SettingsProblem(path, f"must be a dict, not {type(entry).__name__}", None))
             continue
-        claims = read_section(Claims, entry.get("CLAIMS", {}), f'{path}["CLAIMS"]', wrong)
-        issuer = read_section(Issuer, entry, path, wrong, claims=claims)
+        claims = read_section(ClaimNames, entry.get("CLAIMS", {}), f'{path}["CLAIMS"]', entry_problems)
+        issuer = read_section(IssuerSettings, entry, path, entry_problems, claims=claims)
         if "ISSUER" not in entry:
-            wrong.append(Problem(path, "needs an ISSUER", None))
-        if all(problem.unknown for problem in wrong):
-            said = (*wrong_together(issuer), *wrong_beside(issuer, issuers))
-            wrong += [Problem(f'{path}["{key}"]', message, None) for key, message in said]
+            entry_problems.append(SettingsProblem(path, "needs an ISSUER", None))
+        if all(problem.unknown for problem in entry_problems):
+            messages = (*find_issuer_problems(issuer), *find_issuer_conflicts(issuer, issuers))
+            entry_problems += [SettingsProblem(f'{path}["{key}"]', message, None) for key, message in messages]
             issuers.append(issuer)
-        found += wrong
+        problems += entry_problems
 
     return tuple(issuers)
 
 
-def read_clients(raw: Any, found: list[Problem]) -> Mapping[str, ClientSettings]:
+def read_clients(raw: Any, problems: list[SettingsProblem]) -> Mapping[str, ClientSettings]:
     """Read the valid entries of `MCP["CLIENTS"]`."""
     path = 'MCP["CLIENTS"]'
     clients: dict[str, ClientSettings] = {}
     if not isinstance(raw, Mapping):
-        found.append(Problem(path, f"must be a dict, not {type(raw).__name__}", None))
+        problems.append(SettingsProblem(path, f"must be a dict, not {type(raw).__name__}", None))
         return MappingProxyType(clients)
 
     for alias, entry in raw.items():
-        if not isinstance(alias, str) or not re.fullmatch(CLIENT_ALIAS, alias):
+        if not isinstance(alias, str) or not re.fullmatch(CLIENT_ALIAS_PATTERN, alias):
             shown = reprlib.repr(alias)
             message = f"has the alias {shown}, which is not a word of at most 32 small letters, digits, - and single _"
-            found.append(Problem(path, message, None))
+            problems.append(SettingsProblem(path, message, None))
             continue
-        client = _client(alias, entry, f'{path}["{alias}"]', found)
+        client = _read_client(alias, entry, f'{path}["{alias}"]', problems)
         if client is not None:
             clients[alias] = client
 
     return MappingProxyType(clients)
 
 
-def _client(alias: str, entry: Any, path: str, found: list[Problem]) -> ClientSettings | None:
+def _read_client(alias: str, entry: Any, path: str, problems: list[SettingsProblem]) -> ClientSettings | None:
     """Read an entry, or return None if it is invalid.
 
     A value that is not a dict is not shown, because it could be a secret.
     """
     if not isinstance(entry, Mapping):
-        found.append(Problem(path, f"must be a dict, not {type(entry).__name__}", None))
+        problems.append(SettingsProblem(path, f"must be a dict, not {type(entry).__name__}", None))
         return None
 
-    wrong, auth = list[Problem](), None
-    written = entry.get("AUTH")
-    if isinstance(written, Mapping):
-        auth = read_section(ClientAuth, written, f'{path}["AUTH"]', wrong)
-    elif written is not None:
-        wrong.append(Problem(f'{path}["AUTH"]', f"must be a dict, not {type(written).__name__}", None))
+    entry_problems, auth = list[SettingsProblem](), None
+    raw_auth = entry.get("AUTH")
+    if isinstance(raw_auth, Mapping):
+        auth = read_section(ClientAuth, raw_auth, f'{path}["AUTH"]', entry_problems)
+    elif raw_auth is not None:
+        entry_problems.append(
+            SettingsProblem(f'{path}["AUTH"]', f"must be a dict, not {type(raw_auth).__name__}", None)
+        )
     if "ALIAS" in entry:
-        wrong.append(Problem(f'{path}["ALIAS"]', "is not an option", None, unknown=True))
+        entry_problems.append(SettingsProblem(f'{path}["ALIAS"]', "is not an option", None, unknown=True))
 
-    client = read_section(ClientSettings, entry, path, wrong, alias=alias, auth=auth)
-    usable = all(problem.unknown for problem in wrong)
+    client = read_section(ClientSettings, entry, path, entry_problems, alias=alias, auth=auth)
+    usable = all(problem.unknown for problem in entry_problems)
     if usable:
-        said = list(wrong_in_client(client))
-        usable = not said
-        for keys, message in said:
+        messages = list(find_client_problems(client))
+        usable = not messages
+        for keys, message in messages:
             where = "".join(f'["{key}"]' for key in keys.split(".") if key)
-            wrong.append(Problem(f"{path}{where}", message, None))
+            entry_problems.append(SettingsProblem(f"{path}{where}", message, None))
 
-    found += wrong
+    problems += entry_problems
     return client if usable else None
 
 
 @functools.cache
-def _options(section: type[Any]) -> tuple[dict[str, str], dict[str, Any]]:
+def _get_options(section: type[Any]) -> tuple[dict[str, str], dict[str, Any]]:
     """Return the field names of a section by key, and the field types.
 
     Cached, because it is the slowest step.
@@ -173,39 +179,39 @@ def _options(section: type[Any]) -> tuple[dict[str, str], dict[str, Any]]:
     return names, get_type_hints(section, include_extras=True)
 
 
-def read_section(cls: type[S], raw: Any, path: str, found: list[Problem], **nested: Any) -> S:
+def read_section(cls: type[S], raw: Any, path: str, problems: list[SettingsProblem], **nested: Any) -> S:
     """Read a dict into the dataclass `cls`, whose fields are its keys.
 
     `nested` holds fields that were read before.
     """
 
-    options = entries(raw, path, found)
-    names, hints = _options(cast(Any, cls))
+    options = read_mapping(raw, path, problems)
+    names, hints = _get_options(cast(Any, cls))
     values = dict(nested)
     for key, value in options.items():
         name = names.get(key) if isinstance(key, str) else None
-        where = f"{path}[{_quoted(key)}]"
+        where = f"{path}[{_quote_key(key)}]"
         if name is None:
-            found.append(Problem(where, "is not an option", closest(key, names), unknown=True))
+            problems.append(SettingsProblem(where, "is not an option", find_closest(key, names), unknown=True))
         elif name not in nested:
             try:
-                values[name] = reader_of(hints[name], name)(value)
+                values[name] = find_reader(hints[name], name)(value)
             except ValueError as wrong:
                 suggestion = wrong.suggestion if isinstance(wrong, WrongValue) else None
                 shown = type(value).__name__ if isinstance(wrong, WrongSecret) else reprlib.repr(value)
                 said = str(wrong) if isinstance(wrong, WrongPart) else f"{wrong}, not {shown}"
-                found.append(Problem(where, said, suggestion))
+                problems.append(SettingsProblem(where, said, suggestion))
 
     return cls(**values)
 
 
-def entries(raw: Any, path: str, found: list[Problem]) -> Mapping[Any, Any]:
+def read_mapping(raw: Any, path: str, problems: list[SettingsProblem]) -> Mapping[Any, Any]:
     """Return the dict, or an empty one and a problem for any other value."""
     if isinstance(raw, Mapping):
         return raw
-    found.append(Problem(path, f"must be a dict, not {reprlib.repr(raw)}", None))
+    problems.append(SettingsProblem(path, f"must be a dict, not {reprlib.repr(raw)}", None))
     return {}
 
 
-def _quoted(key: object) -> str:
+def _quote_key(key: object) -> str:
     return f'"{key}"' if isinstance(key, str) else reprlib.repr(key)

@@ -15,13 +15,13 @@ from django.utils.dateparse import parse_date, parse_datetime, parse_duration, p
 from django.utils.html import strip_tags
 
 from mcp_django.schema import Choice, DeclarationError
-from mcp_django.server.client_requests.conversation import Unanswered
+from mcp_django.server.client_requests.conversation import InputUnavailable
 
-CHOICES = 1000
+MAX_CHOICES = 1000
 """Maximum number of choices of a field."""
 
 
-class Property(NamedTuple):
+class FormProperty(NamedTuple):
     """Form field as the client sees it."""
 
     schema: dict[str, Any]
@@ -32,7 +32,7 @@ class Property(NamedTuple):
     """
 
 
-def property_of(field: forms.Field, label: str, where: str) -> Property | None:
+def build_property(field: forms.Field, label: str, where: str) -> FormProperty | None:
     """Return the property of a field, or None for an optional choice without options.
 
     Raises:
@@ -49,23 +49,23 @@ def property_of(field: forms.Field, label: str, where: str) -> Property | None:
         texts["description"] = help_text
 
     if isinstance(field, forms.ChoiceField):
-        return _choice(field, texts, where)
-    for kind, describe in _KINDS:
+        return _build_choice_property(field, texts, where)
+    for kind, describe in _PROPERTY_BUILDERS:
         if isinstance(field, kind):
-            described = None if describe is None else describe(field)
+            form_property = None if describe is None else describe(field)
             break
     else:
-        described = None
+        form_property = None
 
-    if described is None:
+    if form_property is None:
         raise DeclarationError(
             f"{where} ({type(field).__name__}) does not fit a question, which holds strings, numbers, booleans, dates "
             "and choices; use a page of your site, with ctx.elicit_url"
         )
-    return described._replace(schema={**described.schema, **texts})
+    return form_property._replace(schema={**form_property.schema, **texts})
 
 
-def default_of(field: forms.Field, schema: dict[str, Any], initial: Any) -> Any:
+def build_default(field: forms.Field, schema: dict[str, Any], initial: Any) -> Any:
     """Return a field's initial value as the property's default, if valid."""
     value = field.prepare_value(initial)
     if value is None or value == "":
@@ -74,18 +74,18 @@ def default_of(field: forms.Field, schema: dict[str, Any], initial: Any) -> Any:
         case "boolean":
             return value if isinstance(value, bool) else None
         case "integer" | "number":
-            return _number(value, schema["type"])
+            return _to_number(value, schema["type"])
         case "array":
-            offered = set(_offered(schema["items"]))
-            chosen = [str(item) for item in value] if isinstance(value, list | tuple | set | frozenset) else []
-            return chosen if chosen and offered.issuperset(chosen) else None
+            options = set(_list_option_values(schema["items"]))
+            chosen_values = [str(item) for item in value] if isinstance(value, list | tuple | set | frozenset) else []
+            return chosen_values if chosen_values and options.issuperset(chosen_values) else None
 
-    text = _text(value)
-    offered = set(_offered(schema))
-    return text if not offered or text in offered else None
+    text = _format_initial_value(value)
+    options = set(_list_option_values(schema))
+    return text if not options or text in options else None
 
 
-def fits(value: Any, schema: dict[str, Any]) -> bool:
+def has_property_type(value: Any, schema: dict[str, Any]) -> bool:
     """Return True if a JSON value has the property's type.
 
     The field validates the rest.
@@ -100,83 +100,83 @@ def fits(value: Any, schema: dict[str, Any]) -> bool:
     return isinstance(value, str)
 
 
-def _choice(field: forms.ChoiceField, texts: dict[str, Any], where: str) -> Property | None:
-    several = isinstance(field, forms.MultipleChoiceField | forms.ModelMultipleChoiceField)
+def _build_choice_property(field: forms.ChoiceField, texts: dict[str, Any], where: str) -> FormProperty | None:
+    is_multiple = isinstance(field, forms.MultipleChoiceField | forms.ModelMultipleChoiceField)
     titles: dict[str, str] = {}
-    for value, title in _flat(field.choices):
+    for value, title in _flatten_choices(field.choices):
         titles[value] = title
-        if len(titles) > CHOICES:
+        if len(titles) > MAX_CHOICES:
             raise DeclarationError(
-                f"{where} offers more than {CHOICES} choices; narrow down its queryset, or use a text field"
+                f"{where} offers more than {MAX_CHOICES} choices; narrow down its queryset, or use a text field"
             )
 
     if not titles:
         if field.required:
-            raise Unanswered(f"No choices are available for {texts['title']!r}")
+            raise InputUnavailable(f"No choices are available for {texts['title']!r}")
         return None
 
     named = any(title != value for value, title in titles.items())
     choice = Choice(list(titles), list(titles.values()) if named else None)
-    if several:
-        least = {"minItems": 1} if field.required else {}
-        schema, _ = choice.multiple({**texts, **least}, None)
+    if is_multiple:
+        item_limit = {"minItems": 1} if field.required else {}
+        schema, _ = choice.build_multiple_field({**texts, **item_limit}, None)
     else:
-        schema, _ = choice.single(texts, None)
-    return Property(schema, _as_it_is)
+        schema, _ = choice.build_single_field(texts, None)
+    return FormProperty(schema, _identity)
 
 
-def _flat(choices: Any, group: str = "") -> Iterator[tuple[str, str]]:
+def _flatten_choices(choices: Any, group: str = "") -> Iterator[tuple[str, str]]:
     """Yield the choices as value and title.
 
     Choices of groups are included, the empty choice is left out.
     """
     for value, title in choices:
         if isinstance(title, list | tuple):
-            yield from _flat(title, f"{value}: ")
+            yield from _flatten_choices(title, f"{value}: ")
         elif value is not None and str(value) != "":
             yield str(value), f"{group}{title}"
 
 
-def _offered(schema: dict[str, Any]) -> list[str]:
+def _list_option_values(schema: dict[str, Any]) -> list[str]:
     options = schema.get("oneOf") or schema.get("anyOf")
     return [option["const"] for option in options] if options else schema.get("enum", [])
 
 
-def _as_it_is(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     return value
 
 
-def _string(field: forms.CharField) -> Property:
+def _build_string_property(field: forms.CharField) -> FormProperty:
     schema: dict[str, Any] = {"type": "string"}
-    least = max(field.min_length or 0, 1 if field.required else 0)
-    if least:
-        schema["minLength"] = least
+    min_length = max(field.min_length or 0, 1 if field.required else 0)
+    if min_length:
+        schema["minLength"] = min_length
     if field.max_length is not None:
         schema["maxLength"] = field.max_length
     if isinstance(field, forms.EmailField):
         schema["format"] = "email"
     elif isinstance(field, forms.URLField):
         schema["format"] = "uri"
-    return Property(schema, _as_it_is)
+    return FormProperty(schema, _identity)
 
 
-def _numeric(field: forms.IntegerField) -> Property:
+def _build_number_property(field: forms.IntegerField) -> FormProperty:
     # DecimalField and FloatField extend IntegerField.
     fractional = isinstance(field, forms.DecimalField | forms.FloatField)
     schema: dict[str, Any] = {"type": "number" if fractional else "integer"}
     for key, bound in (("minimum", field.min_value), ("maximum", field.max_value)):
-        limit = _number(bound() if callable(bound) else bound, "number")
+        limit = _to_number(bound() if callable(bound) else bound, "number")
         if limit is not None:
             schema[key] = limit
-    return Property(schema, _as_it_is if fractional else _whole)
+    return FormProperty(schema, _identity if fractional else _to_integer)
 
 
-def _whole(value: Any) -> Any:
+def _to_integer(value: Any) -> Any:
     # In JSON Schema 3.0 is an integer.
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _number(value: Any, kind: str) -> int | float | None:
+def _to_number(value: Any, kind: str) -> int | float | None:
     try:
         if isinstance(value, bool):
             return None
@@ -186,11 +186,11 @@ def _number(value: Any, kind: str) -> int | float | None:
         return None
 
 
-def _boolean(field: forms.BooleanField) -> Property:
-    return Property({"type": "boolean"}, _as_it_is)
+def _build_boolean_property(field: forms.BooleanField) -> FormProperty:
+    return FormProperty({"type": "boolean"}, _identity)
 
 
-def _parsed(parse: Callable[[str], Any], schema: dict[str, Any]) -> Property:
+def _build_parsed_property(parse: Callable[[str], Any], schema: dict[str, Any]) -> FormProperty:
     def to_python(value: str) -> Any:
         try:
             parsed = parse(value)
@@ -198,37 +198,37 @@ def _parsed(parse: Callable[[str], Any], schema: dict[str, Any]) -> Property:
             return value
         return value if parsed is None else parsed
 
-    return Property({"type": "string", **schema}, to_python)
+    return FormProperty({"type": "string", **schema}, to_python)
 
 
-def _date(field: forms.DateField) -> Property:
-    return _parsed(parse_date, {"format": "date"})
+def _build_date_property(field: forms.DateField) -> FormProperty:
+    return _build_parsed_property(parse_date, {"format": "date"})
 
 
-def _date_time(field: forms.DateTimeField) -> Property:
-    return _parsed(_moment, {"format": "date-time"})
+def _build_datetime_property(field: forms.DateTimeField) -> FormProperty:
+    return _build_parsed_property(_parse_form_datetime, {"format": "date-time"})
 
 
-def _split_date_time(field: forms.SplitDateTimeField) -> Property:
+def _build_split_datetime_property(field: forms.SplitDateTimeField) -> FormProperty:
     def parts(value: str) -> list[Any] | None:
-        moment = _moment(value)
+        moment = _parse_form_datetime(value)
         if moment is None:
             return None
         local = to_current_timezone(moment)
         return [local.date(), local.time()]
 
-    return _parsed(parts, {"format": "date-time"})
+    return _build_parsed_property(parts, {"format": "date-time"})
 
 
-def _time(field: forms.TimeField) -> Property:
-    return _parsed(parse_time, {"description": "A time of day, such as 14:30"})
+def _build_time_property(field: forms.TimeField) -> FormProperty:
+    return _build_parsed_property(parse_time, {"description": "A time of day, such as 14:30"})
 
 
-def _duration(field: forms.DurationField) -> Property:
-    return _parsed(parse_duration, {"description": "A duration, such as 01:30:00 or P1DT2H"})
+def _build_duration_property(field: forms.DurationField) -> FormProperty:
+    return _build_parsed_property(parse_duration, {"description": "A duration, such as 01:30:00 or P1DT2H"})
 
 
-def _moment(value: str) -> dt.datetime | None:
+def _parse_form_datetime(value: str) -> dt.datetime | None:
     """Parse a date and time for a form field, by default in the current time zone."""
     moment = parse_datetime(value)
     if moment is None:
@@ -240,7 +240,7 @@ def _moment(value: str) -> dt.datetime | None:
     return timezone.make_naive(moment, timezone.get_default_timezone())
 
 
-def _text(value: Any) -> str:
+def _format_initial_value(value: Any) -> str:
     """Format an initial value as clients write it."""
     if isinstance(value, dt.datetime):
         return (from_current_timezone(value) if value.tzinfo is None else value).isoformat()
@@ -249,18 +249,18 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-_KINDS: tuple[tuple[type[forms.Field], Callable[[Any], Property] | None], ...] = (
+_PROPERTY_BUILDERS: tuple[tuple[type[forms.Field], Callable[[Any], FormProperty] | None], ...] = (
     (forms.FileField, None),
     (forms.JSONField, None),
-    (forms.SplitDateTimeField, _split_date_time),
+    (forms.SplitDateTimeField, _build_split_datetime_property),
     (forms.MultiValueField, None),
-    (forms.BooleanField, _boolean),
-    (forms.IntegerField, _numeric),
-    (forms.DateTimeField, _date_time),
-    (forms.DateField, _date),
-    (forms.TimeField, _time),
-    (forms.DurationField, _duration),
-    (forms.CharField, _string),
+    (forms.BooleanField, _build_boolean_property),
+    (forms.IntegerField, _build_number_property),
+    (forms.DateTimeField, _build_datetime_property),
+    (forms.DateField, _build_date_property),
+    (forms.TimeField, _build_time_property),
+    (forms.DurationField, _build_duration_property),
+    (forms.CharField, _build_string_property),
 )
 """Property builders by field class; subclasses come before their base classes.
 

@@ -13,11 +13,11 @@ from django.core.exceptions import NON_FIELD_ERRORS
 from django.forms import BaseForm, BaseFormSet
 from django.forms.models import BaseModelForm
 
-from mcp_django.forms.fields import Property, default_of, fits, property_of
+from mcp_django.forms.fields import FormProperty, build_default, build_property, has_property_type
 from mcp_django.schema import ArgumentError, DeclarationError
 
 
-def form_question(schema: Any) -> "Callable[[], DjangoForm] | None":
+def get_form_question_factory(schema: Any) -> "Callable[[], DjangoFormQuestion] | None":
     """Return a factory of questions for a form, or None for other objects.
 
     `schema` is a class or an unbound instance of Form or ModelForm.
@@ -32,10 +32,10 @@ def form_question(schema: Any) -> "Callable[[], DjangoForm] | None":
         return None
     if kind is not schema and schema.is_bound:
         raise DeclarationError(f"{kind.__name__} is bound to data; ask with the class, or with an unbound form")
-    return functools.partial(DjangoForm, schema)
+    return functools.partial(DjangoFormQuestion, schema)
 
 
-class DjangoForm:
+class DjangoFormQuestion:
     """Form that a question sends to the client.
 
     Hidden and disabled fields are not sent. They keep their initial values, as do fields that the client omits. Values
@@ -49,26 +49,31 @@ class DjangoForm:
             DeclarationError: a field cannot be part of a form for clients.
         """
         self._form = cast(BaseForm, form() if isinstance(form, type) else form)
-        self._asked: dict[str, Property] = {}
+        self._properties: dict[str, FormProperty] = {}
         properties: dict[str, Any] = {}
         for name, field in self._form.fields.items():
             if field.disabled or field.widget.is_hidden:
                 continue
             where = f"{type(self._form).__name__}: field '{name}'"
-            asked = property_of(field, str(self._form[name].label), where)
-            if asked is not None:
-                self._asked[name] = asked
-                default = default_of(field, asked.schema, self._initial(name))
-                properties[name] = asked.schema if default is None else {**asked.schema, "default": default}
+            form_property = build_property(field, str(self._form[name].label), where)
+            if form_property is not None:
+                self._properties[name] = form_property
+                default = build_default(field, form_property.schema, self._get_initial_value(name))
+                properties[name] = (
+                    form_property.schema if default is None else {**form_property.schema, "default": default}
+                )
 
         self.schema: dict[str, Any] = {"type": "object", "properties": properties}
         """Restricted JSON Schema of the form."""
         if required := [name for name in properties if self._form.fields[name].required]:
             self.schema["required"] = required
-        self.identity = {**self.schema, "properties": {name: asked.schema for name, asked in self._asked.items()}}
+        self.identity = {
+            **self.schema,
+            "properties": {name: form_property.schema for name, form_property in self._properties.items()},
+        }
         """The schema without initial values, which may be computed for each instance."""
 
-    def read(self, content: Any, *, taken: bool = False) -> tuple[dict[str, Any], BaseForm]:
+    def read(self, content: Any, *, is_validated: bool = False) -> tuple[dict[str, Any], BaseForm]:
         """Return the cleaned data of an answer's content, and the bound form.
 
         With `taken` the same content was valid before. Uniqueness in the database is not checked again, because the
@@ -79,47 +84,47 @@ class DjangoForm:
         """
         if not isinstance(content, dict):
             raise ArgumentError("the content of a form must be an object")
-        bound = self._bind(self._data(content))
-        if taken:
-            vars(bound).update(validate_unique=_nothing, validate_constraints=_nothing)
+        bound = self._bind_copy(self._build_form_data(content))
+        if is_validated:
+            vars(bound).update(validate_unique=_skip_validation, validate_constraints=_skip_validation)
         if bound.errors:
-            raise ArgumentError("\n".join(_complaints(bound)))
+            raise ArgumentError("\n".join(_format_errors(bound)))
         return bound.cleaned_data, bound
 
-    def _initial(self, name: str) -> Any:
+    def _get_initial_value(self, name: str) -> Any:
         return self._form.get_initial_for_field(self._form.fields[name], name)
 
-    def _data(self, content: dict[str, Any]) -> dict[str, Any]:
+    def _build_form_data(self, content: dict[str, Any]) -> dict[str, Any]:
         """Return the data that a browser would have sent."""
         data: dict[str, Any] = {}
-        wrong = []
+        problems = []
         for name, field in self._form.fields.items():
-            asked = self._asked.get(name)
-            if asked is None or name not in content:
-                value = field.prepare_value(self._initial(name))
+            form_property = self._properties.get(name)
+            if form_property is None or name not in content:
+                value = field.prepare_value(self._get_initial_value(name))
                 if isinstance(field, forms.MultiValueField) and not isinstance(value, list):
                     value = cast(forms.MultiWidget, field.widget).decompress(value)
             elif (given := content[name]) is None or given == "":
                 continue
-            elif fits(given, asked.schema):
-                value = asked.to_python(given)
+            elif has_property_type(given, form_property.schema):
+                value = form_property.to_python(given)
             else:
-                wrong.append(f"{self._form[name].label}: this must be of type {asked.schema['type']}")
+                problems.append(f"{self._form[name].label}: this must be of type {form_property.schema['type']}")
                 continue
             if value is not None:
                 data[self._form.add_prefix(name)] = value
 
-        if wrong:
-            raise ArgumentError("\n".join(wrong))
+        if problems:
+            raise ArgumentError("\n".join(problems))
         return data
 
-    def _bind(self, data: dict[str, Any]) -> BaseForm:
+    def _bind_copy(self, data: dict[str, Any]) -> BaseForm:
         """Return a copy of the form that is bound to the data.
 
         The form is copied, because it may have been created with unknown arguments.
         """
         bound = copy.copy(self._form)
-        bound.fields = {name: _with_values(field) for name, field in self._form.fields.items()}
+        bound.fields = {name: _copy_with_answer_widget(field) for name, field in self._form.fields.items()}
         bound.is_bound, bound.data, bound.files = True, cast(Any, data), cast(Any, {})
         vars(bound).update(_errors=None, _bound_fields_cache={})
         if isinstance(bound, BaseModelForm):
@@ -128,7 +133,7 @@ class DjangoForm:
         return bound
 
 
-class _Value(forms.Widget):
+class _AnswerWidget(forms.Widget):
     """Widget that returns a converted value instead of parsing browser input."""
 
     def value_from_datadict(self, data: Any, files: Any, name: str) -> Any:
@@ -138,13 +143,13 @@ class _Value(forms.Widget):
         return name not in data
 
 
-def _with_values(field: forms.Field) -> forms.Field:
+def _copy_with_answer_widget(field: forms.Field) -> forms.Field:
     copied = copy.copy(field)
-    copied.widget = _Value()
+    copied.widget = _AnswerWidget()
     return copied
 
 
-def _complaints(form: BaseForm) -> list[str]:
+def _format_errors(form: BaseForm) -> list[str]:
     return [
         " ".join(str(text) for text in texts)
         if name == NON_FIELD_ERRORS
@@ -153,5 +158,5 @@ def _complaints(form: BaseForm) -> list[str]:
     ]
 
 
-def _nothing() -> None:
+def _skip_validation() -> None:
     return None

@@ -3,7 +3,7 @@
 import logging
 
 from mcp_django.server.calls.current import current_call
-from mcp_django.server.calls.log_sanitizer import fields_of
+from mcp_django.server.calls.log_sanitizer import get_log_fields
 
 FIELDS = ("mcp_server", "mcp_method", "mcp_name", "mcp_principal", "mcp_call_id", "mcp_trace_id")
 ABSENT = "-"
@@ -18,8 +18,8 @@ class CallFilter(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         call = current_call()
-        found = {} if call is None else fields_of(call)
+        fields = {} if call is None else get_log_fields(call)
         for name in FIELDS:
             if not hasattr(record, name):
-                setattr(record, name, found.get(name, ABSENT))
+                setattr(record, name, fields.get(name, ABSENT))
         return True

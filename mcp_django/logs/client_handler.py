@@ -11,36 +11,36 @@ from django.utils.module_loading import import_string
 
 from mcp_django.logs.redaction import redacted
 from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.types import LEVELS
+from mcp_django.protocol.types import LOG_LEVELS
 from mcp_django.server.calls.call import Call
 from mcp_django.server.calls.current import current_call
-from mcp_django.server.context.notifications import LOGGED, log_params
+from mcp_django.server.context.notifications import LOG_MESSAGE_METHOD, build_log_params
 
-Redact = Callable[[str, logging.LogRecord], str | None]
-EXCLUDED = ("asyncio", "django.db.backends", "mcp_django")
+RedactFunction = Callable[[str, logging.LogRecord], str | None]
+EXCLUDED_LOGGERS = ("asyncio", "django.db.backends", "mcp_django")
 """Loggers for operators only: this package's own, and SQL with its values.
 
 Own records would describe the forwarding itself.
 """
-MOST = 1000
+MAX_FORWARDED_RECORDS = 1000
 """Maximum number of records that are forwarded per call."""
-_STEPS = (20, 25, 30, 40, 50, 60, 70)
+_LEVEL_THRESHOLDS = (20, 25, 30, 40, 50, 60, 70)
 """Python levels at which the protocol's next level starts.
 
 Notice starts at 25, alert at 60, emergency at 70.
 """
 
 
-class _Busy(threading.local):
+class _ForwardingState(threading.local):
     """Flag of the current thread: True while it forwards a record.
 
     Nested records are not forwarded.
     """
 
-    here = False
+    is_forwarding = False
 
 
-class _NoLock:
+class _NullLock:
     """Lock that never blocks."""
 
     def acquire(self) -> None: ...
@@ -68,69 +68,74 @@ class ClientHandler(logging.Handler):
         self,
         level: int | str = logging.NOTSET,
         *,
-        exclude: Sequence[str] = EXCLUDED,
-        redact: Redact | str | None = None,
+        exclude: Sequence[str] = EXCLUDED_LOGGERS,
+        redact: RedactFunction | str | None = None,
     ) -> None:
         super().__init__(level)
         self._excluded = tuple({*exclude, "mcp_django"})
         self._redact = redact
-        self._busy = _Busy()
+        self._forwarding = _ForwardingState()
 
     def createLock(self) -> None:  # noqa: N802
         """Set a lock that never blocks, because the handler has no shared state."""
         # Python 3.13 requires a lock object (`logging.Handler.handle`).
-        self.lock = _NoLock()  # type: ignore[assignment]
+        self.lock = _NullLock()  # type: ignore[assignment]
 
     def emit(self, record: logging.LogRecord) -> None:
         call = current_call()
-        if call is None or call.outcome is not None or call.cancelled or self._busy.here:
+        if call is None or call.outcome is not None or call.cancelled or self._forwarding.is_forwarding:
             return
-        level = LEVELS[bisect_right(_STEPS, record.levelno)]
-        if not call.hears(level) or call.fate.replaying or call.fate.forwarded > MOST or self._is_excluded(record.name):
+        level = LOG_LEVELS[bisect_right(_LEVEL_THRESHOLDS, record.levelno)]
+        if (
+            not call.wants_log_level(level)
+            or call.record.replaying
+            or call.record.forwarded_log_count > MAX_FORWARDED_RECORDS
+            or self._is_excluded(record.name)
+        ):
             return
-        self._busy.here = True
+        self._forwarding.is_forwarding = True
         try:
             self._forward(call, level, record)
         except Exception:
             self.handleError(record)
         finally:
-            self._busy.here = False
+            self._forwarding.is_forwarding = False
 
     def _forward(self, call: Call, level: str, record: logging.LogRecord) -> None:
         if isinstance(self._redact, str):
             # Imported on first use: LOGGING is configured before the app registry is ready.
-            self._redact = cast(Redact, import_string(self._redact))
-        clean = redacted(self._text(record), call)
-        text = clean if self._redact is None else self._redact(clean, record)
+            self._redact = cast(RedactFunction, import_string(self._redact))
+        redacted_text = redacted(self._format_record(record), call)
+        text = redacted_text if self._redact is None else self._redact(redacted_text, record)
         if text is None:
             return
-        call.fate.forwarded += 1
-        if call.fate.forwarded > MOST:
-            text = f"More than {MOST} log messages in one call; the rest is left out"
-        params = log_params(call, level, text, record.name)
+        call.record.forwarded_log_count += 1
+        if call.record.forwarded_log_count > MAX_FORWARDED_RECORDS:
+            text = f"More than {MAX_FORWARDED_RECORDS} log messages in one call; the rest is left out"
+        params = build_log_params(call, level, text, record.name)
         if params is not None:
-            call.outbox.offer(jsonrpc.notification(LOGGED, params))
+            call.outbox.put_if_room(jsonrpc.notification(LOG_MESSAGE_METHOD, params))
 
-    def _text(self, record: logging.LogRecord) -> str:
+    def _format_record(self, record: logging.LogRecord) -> str:
         """Return the text of a record without tracebacks."""
         record = copy(record)
         record.exc_info = record.exc_text = record.stack_info = None
-        record.args = _harmless(record.args)
+        record.args = _sanitize_args(record.args)
         return record.getMessage() if self.formatter is None else self.formatter.format(record)
 
     def _is_excluded(self, name: str) -> bool:
         return any(name == excluded or name.startswith(f"{excluded}.") for excluded in self._excluded)
 
 
-def _harmless(args: Any) -> Any:
+def _sanitize_args(args: Any) -> Any:
     """Return the arguments of a record with exceptions replaced by their type names.
 
     Their texts may contain anything.
     """
     if isinstance(args, tuple):
-        return tuple(_named(value) for value in args)
-    return {name: _named(value) for name, value in args.items()} if isinstance(args, dict) else args
+        return tuple(_replace_exception(value) for value in args)
+    return {name: _replace_exception(value) for name, value in args.items()} if isinstance(args, dict) else args
 
 
-def _named(value: Any) -> Any:
+def _replace_exception(value: Any) -> Any:
     return type(value).__name__ if isinstance(value, BaseException) else value

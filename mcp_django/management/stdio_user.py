@@ -12,38 +12,38 @@ from django.core.management.base import CommandError
 from django.db import Error
 
 from mcp_django.auth.authentication.authenticator import Authenticator
-from mcp_django.auth.authentication.verifiers import INVALID, AuthError
-from mcp_django.auth.principal import Principal
+from mcp_django.auth.authentication.verifiers import INVALID_MESSAGE, AuthError
+from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.auth.requests import AuthRequest
 from mcp_django.auth.resource import ProtectedResource
 from mcp_django.conf import get_settings
-from mcp_django.management.user_option import acting_as
+from mcp_django.management.user_option import get_command_principal
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import TransportRefusal
 from mcp_django.protocol.headers import Headers
 from mcp_django.server import ports
 from mcp_django.transports.credentials import Credential
-from mcp_django.wiring import authenticator, executor
+from mcp_django.wiring import create_authenticator, get_executor
 
 Identity = tuple[ports.Principal, Credential | None]
 
 
-def as_user(alias: str, username: str | None, scopes: Iterable[str] | None) -> Identity:
+def identify_user(alias: str, username: str | None, scopes: Iterable[str] | None) -> Identity:
     """Return the principal of a user, and a credential to detect deactivation.
 
     The local principal has no such credential. Raises CommandError, also for an inactive user.
     """
-    principal = acting_as(username, scopes)
+    principal = get_command_principal(username, scopes)
     user = principal.user
     if user is not None and not user.is_active:
         raise CommandError(f"The user {user.get_username()!r} is not active")
     if username is None:
         return principal, None
-    known = Authenticator(alias, executor=executor(), verifiers=[_Active(principal)])
-    return principal, Credential(known, _bearer("user"))
+    user_authenticator = Authenticator(alias, executor=get_executor(), verifiers=[_ActiveUserVerifier(principal)])
+    return principal, Credential(user_authenticator, _create_bearer_request("user"))
 
 
-async def with_token(alias: str, token: str) -> Identity:
+async def identify_token_bearer(alias: str, token: str) -> Identity:
     """Return the principal of `token`, authenticated as over HTTP.
 
     Raises CommandError.
@@ -51,41 +51,41 @@ async def with_token(alias: str, token: str) -> Identity:
     if get_settings().auth == ("none",):
         raise CommandError('MCP["AUTH"] is "none", so tokens are not accepted; name a user, or add "token"')
     try:
-        credential = Credential(authenticator(alias), _bearer(token))
+        credential = Credential(create_authenticator(alias), _create_bearer_request(token))
         return await credential.verify(), credential
     except TransportRefusal as refusal:
-        said = jsonrpc.loads(refusal.body)["error"]["message"] if refusal.body else "no reason given"
-        raise CommandError(f"The token was rejected: {said}") from None
+        reason = jsonrpc.loads(refusal.body)["error"]["message"] if refusal.body else "no reason given"
+        raise CommandError(f"The token was rejected: {reason}") from None
 
 
-def _bearer(token: str) -> AuthRequest:
+def _create_bearer_request(token: str) -> AuthRequest:
     return AuthRequest(Headers([(b"authorization", b"Bearer " + token.encode("utf-8", "surrogateescape"))]))
 
 
-class _Active:
+class _ActiveUserVerifier:
     """A verifier that accepts any token for one user."""
 
-    def __init__(self, principal: Principal) -> None:
+    def __init__(self, principal: DjangoPrincipal) -> None:
         self._principal = principal
 
     def accepts(self, token: str) -> bool:
         return True
 
-    async def verify(self, token: str, *, resource: ProtectedResource) -> Principal:
+    async def verify(self, token: str, *, resource: ProtectedResource) -> DjangoPrincipal:
         """Return the user's current principal. Raises AuthError."""
-        before = self._principal
+        principal = self._principal
         try:
-            user: Any = await get_user_model()._default_manager.filter(pk=before.user.pk).afirst()
+            user: Any = await get_user_model()._default_manager.filter(pk=principal.user.pk).afirst()
         except Error:
             raise AuthError("unavailable", "The user is temporarily unavailable") from None
 
         if user is None or not user.is_active:
-            raise AuthError("invalid_token", INVALID)
-        return Principal(
-            issuer=before.issuer,
-            subject=before.subject,
-            client_id=before.client_id,
+            raise AuthError("invalid_token", INVALID_MESSAGE)
+        return DjangoPrincipal(
+            issuer=principal.issuer,
+            subject=principal.subject,
+            client_id=principal.client_id,
             user=user,
-            scopes=before.scopes,
-            kind=before.kind,
+            scopes=principal.scopes,
+            kind=principal.kind,
         )

@@ -9,18 +9,18 @@ from django.utils.translation import gettext_lazy as _
 
 from mcp_django.models.managers import PrimaryManager
 
-KEPT = timedelta(hours=1)
+HEALTH_ROW_LIFETIME = timedelta(hours=1)
 """Age after which the rows of a process that stopped reporting are deleted."""
 
 
 class ClientHealthQuerySet(models.QuerySet["ClientHealth"]):
     """Query set of health rows."""
 
-    def tell(self, process: str, alias: str, found: dict[str, Any]) -> None:
+    def report(self, process: str, alias: str, values: dict[str, Any]) -> None:
         """Save the health of a server as observed by `process`, and delete stale rows."""
         now = timezone.now()
-        self.update_or_create(process=process, alias=alias, defaults={**found, "updated": now})
-        self.filter(updated__lt=now - KEPT).delete()
+        self.update_or_create(process=process, alias=alias, defaults={**values, "updated": now})
+        self.filter(updated__lt=now - HEALTH_ROW_LIFETIME).delete()
 
 
 class ClientHealth(models.Model):

@@ -15,7 +15,7 @@ from mcp_django.signals import session_closed, unsubscribed
 class ResourceSubscriptionQuerySet(models.QuerySet["ResourceSubscription"]):
     """Query set of subscriptions, with methods to add and remove them."""
 
-    def add(self, session: int, uri: str, *, since: int, most: int) -> bool:
+    def add(self, session: int, uri: str, *, since: int, limit: int) -> bool:
         """Subscribe a session to a resource. Return False if it was subscribed already.
 
         Raises:
@@ -25,16 +25,16 @@ class ResourceSubscriptionQuerySet(models.QuerySet["ResourceSubscription"]):
         hashed = self.model.hash(uri)
         row, created = self.get_or_create(session_id=session, uri_hash=hashed, defaults={"uri": uri, "since": since})
         # Counted after the insert: concurrent inserts cannot all rely on the same free place.
-        if created and self.filter(session_id=session).count() > most:
+        if created and self.filter(session_id=session).count() > limit:
             row.delete()
             raise OverflowError
         return created
 
-    def drop(self, session: int, uri: str) -> bool:
+    def remove(self, session: int, uri: str) -> bool:
         """Remove a subscription. Return False if there was none."""
         return bool(self.filter(session_id=session, uri_hash=self.model.hash(uri)).delete()[0])
 
-    def of(self, session: int) -> dict[str, int]:
+    def get_start_events(self, session: int) -> dict[str, int]:
         """Return the subscribed URIs of a session with the event number each one starts after."""
         return dict(self.filter(session_id=session).values_list("uri", "since"))
 
@@ -70,7 +70,7 @@ class ResourceSubscription(models.Model):
 
 
 @receiver(session_closed)
-def _end_with_the_session(*, session: Session, **kwargs: Any) -> None:
+def _delete_with_session(*, session: Session, **kwargs: Any) -> None:
     """Delete the subscriptions of a closed session.
 
     The session's row is kept for a while, so that administrators can view it.
@@ -80,6 +80,6 @@ def _end_with_the_session(*, session: Session, **kwargs: Any) -> None:
     if not uris:
         return
     rows.delete()
-    told = {"server": session.server, "owner": session.owner, "session": session.pk}
+    signal_args = {"server": session.server, "owner": session.owner, "session": session.pk}
     for uri in uris:
-        unsubscribed.send_robust(sender=None, uri=uri, **told)
+        unsubscribed.send_robust(sender=None, uri=uri, **signal_args)

@@ -12,11 +12,11 @@ from django.core.validators import RegexValidator
 from django.db import models, router, transaction
 from django.utils.translation import gettext_lazy as _
 
-from mcp_django.models.stored.cache_version import RULES, StoredState
+from mcp_django.models.stored.cache_version import RULES_PK, StoredState
 from mcp_django.models.token import check_scopes
-from mcp_django.server.rates import GRAMMAR, Rate
+from mcp_django.server.rates import RATE_FORMAT, Rate
 
-MOST = 100
+MAX_LIST_ENTRIES = 100
 """Maximum number of entries in one list of a row."""
 
 M = TypeVar("M", bound=models.Model, covariant=True)
@@ -29,11 +29,13 @@ check_pattern = RegexValidator(
 
 def check_names(names: Any) -> None:
     """Raise ValidationError unless `names` is a short list of short strings."""
-    fits = isinstance(names, list) and len(names) <= MOST
-    if not fits or not all(
-        isinstance(one, str) and one.strip() and len(one) <= 255 and "\0" not in one for one in names
+    is_short_list = isinstance(names, list) and len(names) <= MAX_LIST_ENTRIES
+    if not is_short_list or not all(
+        isinstance(name, str) and name.strip() and len(name) <= 255 and "\0" not in name for name in names
     ):
-        raise ValidationError(_("Write a list of up to %d names of up to 255 characters.") % MOST, code="names")
+        raise ValidationError(
+            _("Write a list of up to %d names of up to 255 characters.") % MAX_LIST_ENTRIES, code="names"
+        )
 
 
 def check_rate(text: str) -> None:
@@ -41,7 +43,7 @@ def check_rate(text: str) -> None:
     try:
         Rate.parse(text)
     except ValueError:
-        raise ValidationError(_("Write %s.") % GRAMMAR, code="rate") from None
+        raise ValidationError(_("Write %s.") % RATE_FORMAT, code="rate") from None
 
 
 def check_scope(text: str) -> None:
@@ -56,14 +58,14 @@ class RuleQuerySet(models.QuerySet[M]):
         self._for_write = True
         with transaction.atomic(using=self.db, savepoint=False):
             changed = super().update(**kwargs)
-            StoredState.objects.using(self.db).touch(RULES)
+            StoredState.objects.using(self.db).change_version(RULES_PK)
         return changed
 
     def bulk_create(self, objs: Iterable[Any], *args: Any, **kwargs: Any) -> list[Any]:
         self._for_write = True
         with transaction.atomic(using=self.db, savepoint=False):
             made = super().bulk_create(objs, *args, **kwargs)
-            StoredState.objects.using(self.db).touch(RULES)
+            StoredState.objects.using(self.db).change_version(RULES_PK)
         return made
 
 
@@ -93,7 +95,7 @@ class Rule(models.Model):
         """Save the row and change the version of the rules in one transaction."""
         with transaction.atomic(using=kwargs.get("using") or router.db_for_write(type(self), instance=self)):
             super().save(*args, **kwargs)
-            StoredState.objects.using(self._state.db).touch(RULES)
+            StoredState.objects.using(self._state.db).change_version(RULES_PK)
 
 
 class ToolPolicy(Rule):

@@ -22,11 +22,11 @@ from mcp_django.models.managers import PrimaryManager
 from mcp_django.models.session_count import SessionCount
 from mcp_django.signals import session_closed
 
-KEY_PREFIX = 8
+KEY_PREFIX_LENGTH = 8
 OWNER_LENGTH = 255
 REASON_LENGTH = 32
 
-ATTEMPTS = 64
+MAX_SLOT_ATTEMPTS = 64
 """Maximum number of attempts to take a slot.
 
 Each round one of the competing processes gets a slot, so this many processes may compete for the slots of an owner.
@@ -53,14 +53,14 @@ class TooManySessions(Exception):
     """Error: the server has reached its limit of live sessions."""
 
 
-class Cap(NamedTuple):
+class SessionLimit(NamedTuple):
     """Session limit of a server: `max_sessions` used within the last `idle_seconds`."""
 
-    most: int
-    idle: float
+    max_sessions: int
+    idle_seconds: float
 
 
-class _Overtaken(Exception):
+class _EvictionConflict(Exception):
     """Error: the session chosen for eviction has ended already."""
 
 
@@ -72,56 +72,60 @@ class SessionQuerySet(models.QuerySet["Session"]):
         now = timezone.now()
         return self.filter(terminated_at=None, expires__gt=now, last_seen__gt=now - timedelta(seconds=idle))
 
-    def reap(self, *, idle: float, spare: Collection[str] = (), most: int = 200) -> int:
+    def end_expired(self, *, idle: float, busy_hashes: Collection[str] = (), limit: int = 200) -> int:
         """End about `limit` expired sessions and return their number.
 
         Sessions whose key hash is in `busy_hashes` are skipped.
         """
         now = timezone.now()
-        open_ones = self.filter(terminated_at=None).exclude(key_hash__in=spare)
-        worn_out = open_ones.filter(expires__lte=now).end(EndReason.LIFETIME, most=most)
-        return worn_out + open_ones.filter(last_seen__lte=now - timedelta(seconds=idle)).end(EndReason.IDLE, most=most)
+        open_sessions = self.filter(terminated_at=None).exclude(key_hash__in=busy_hashes)
+        expired = open_sessions.filter(expires__lte=now).end(EndReason.LIFETIME, limit=limit)
+        return expired + open_sessions.filter(last_seen__lte=now - timedelta(seconds=idle)).end(
+            EndReason.IDLE, limit=limit
+        )
 
-    def touch(self, *, every: float) -> int:
+    def touch(self, *, min_interval: float) -> int:
         """Update the time of last use, at most once per `min_interval` seconds.
 
         Runs one statement.
         """
         now = timezone.now()
-        overdue = self.filter(terminated_at=None, last_seen__lt=now - timedelta(seconds=every))
+        overdue = self.filter(terminated_at=None, last_seen__lt=now - timedelta(seconds=min_interval))
         return overdue.update(last_seen=now)
 
     def ended(self, *, before: datetime | None = None) -> Self:
         """Return the ended sessions, optionally only those ended before a time."""
         return self.filter(terminated_at__isnull=False) if before is None else self.filter(terminated_at__lt=before)
 
-    def end(self, reason: str, *, most: int | None = None) -> int:
+    def end(self, reason: str, *, limit: int | None = None) -> int:
         """End up to `limit` of these sessions, send `session_closed` for each, return the number.
 
         A session that has ended or was used since the query is skipped.
         """
-        candidates = {row.pk: row for row in self.filter(terminated_at=None).order_by("pk")[:most]}
+        candidates = {row.pk: row for row in self.filter(terminated_at=None).order_by("pk")[:limit]}
         if not candidates:
             return 0
 
         now, reason = timezone.now(), reason[:REASON_LENGTH]
-        ours = self.filter(pk__in=candidates, terminated_at=None)
-        if ours.update(terminated_at=now, end_reason=reason, slot=None) < len(candidates):
-            written = self.model._default_manager.using(self.db).filter(pk__in=candidates, terminated_at=now)
-            kept = set(written.filter(end_reason=reason).values_list("pk", flat=True))
-            candidates = {pk: row for pk, row in candidates.items() if pk in kept}
+        open_sessions = self.filter(pk__in=candidates, terminated_at=None)
+        if open_sessions.update(terminated_at=now, end_reason=reason, slot=None) < len(candidates):
+            ended_sessions = self.model._default_manager.using(self.db).filter(pk__in=candidates, terminated_at=now)
+            ended_keys = set(ended_sessions.filter(end_reason=reason).values_list("pk", flat=True))
+            candidates = {pk: row for pk, row in candidates.items() if pk in ended_keys}
 
         for row in candidates.values():
             row.terminated_at, row.end_reason, row.slot = now, reason, None
-            row.announce_end()
+            row.send_closed_signal()
         return len(candidates)
 
-    def purge(self, *, most: int = 200) -> int:
+    def purge(self, *, limit: int = 200) -> int:
         """Delete up to `limit` of these rows and return their number."""
-        keys = list(self.order_by("pk").values_list("pk", flat=True)[:most])
+        keys = list(self.order_by("pk").values_list("pk", flat=True)[:limit])
         return self.filter(pk__in=keys).delete()[1].get(self.model._meta.label, 0) if keys else 0
 
-    def admit(self, row: "Session", *, quota: int | None, cap: Cap | None = None, spare: Collection[str] = ()) -> None:
+    def admit(
+        self, row: "Session", *, quota: int | None, limit: SessionLimit | None = None, busy_hashes: Collection[str] = ()
+    ) -> None:
         """Save the new `row` in a slot of its owner.
 
         The owner has `quota` slots, and the server a `limit`; None means unlimited. If all slots are taken, the owner's
@@ -134,12 +138,12 @@ class SessionQuerySet(models.QuerySet["Session"]):
             TooManySessions: the server is full.
             SlotContention: concurrent calls kept taking the slot.
         """
-        for _attempt in range(ATTEMPTS):
+        for _attempt in range(MAX_SLOT_ATTEMPTS):
             try:
-                if self._try(row, quota, cap, spare):
+                if self._try_insert(row, quota, limit, busy_hashes):
                     return
             except TooManySessions:
-                if cap is None or self.recount(row.server, idle=cap.idle) >= cap.most:
+                if limit is None or self.recount(row.server, idle=limit.idle_seconds) >= limit.max_sessions:
                     raise
         raise SlotContention
 
@@ -148,52 +152,56 @@ class SessionQuerySet(models.QuerySet["Session"]):
         live = self.live(idle=idle).filter(server=server)
         return SessionCount.objects.using(self.db).recount(server, live)
 
-    def _try(self, row: "Session", quota: int | None, cap: Cap | None, spare: Collection[str]) -> bool:
-        leaving = None if quota is None else self._take_slot(row, quota, spare)
+    def _try_insert(
+        self, row: "Session", quota: int | None, limit: SessionLimit | None, busy_hashes: Collection[str]
+    ) -> bool:
+        evicted = None if quota is None else self._choose_slot(row, quota, busy_hashes)
         now = timezone.now()
 
         try:
             with transaction.atomic(using=self.db):
-                if cap is not None and not SessionCount.objects.using(self.db).claim(row.server, cap.most):
+                if limit is not None and not SessionCount.objects.using(self.db).reserve(
+                    row.server, limit.max_sessions
+                ):
                     raise TooManySessions
-                if leaving is not None:
-                    going = self.filter(pk=leaving.pk, slot=leaving.slot)
-                    if not going.update(terminated_at=now, end_reason=EndReason.QUOTA, slot=None):
-                        raise _Overtaken
+                if evicted is not None:
+                    eviction = self.filter(pk=evicted.pk, slot=evicted.slot)
+                    if not eviction.update(terminated_at=now, end_reason=EndReason.QUOTA, slot=None):
+                        raise _EvictionConflict
                 row.save(force_insert=True, using=self.db)
-        except (IntegrityError, _Overtaken):
+        except (IntegrityError, _EvictionConflict):
             if quota is None:
                 raise
             row.pk = None
             return False
 
-        if leaving is not None:
-            leaving.terminated_at, leaving.end_reason, leaving.slot = now, EndReason.QUOTA, None
-            leaving.announce_end()
+        if evicted is not None:
+            evicted.terminated_at, evicted.end_reason, evicted.slot = now, EndReason.QUOTA, None
+            evicted.send_closed_signal()
         return True
 
-    def _take_slot(self, row: "Session", quota: int, spare: Collection[str]) -> "Session | None":
+    def _choose_slot(self, row: "Session", quota: int, busy_hashes: Collection[str]) -> "Session | None":
         """Choose the slot of `row`, and return the session to evict, if any.
 
         The slot belongs to `row` only once the row is saved.
         """
         # The data that clients send about themselves is not needed, and may be large.
-        held = list(
+        slot_holders = list(
             self.filter(owner=row.owner, slot__isnull=False)
             .defer("client_info", "client_capabilities")
             .order_by("last_seen", "pk")
         )
-        held.sort(key=lambda other: other.key_hash in spare)
+        slot_holders.sort(key=lambda other: other.key_hash in busy_hashes)
 
         # A lowered quota leaves surplus sessions. They are ended one by one, so that two processes cannot deadlock.
-        while len(held) > quota:
-            self.filter(pk=held.pop(0).pk).end(EndReason.QUOTA)
+        while len(slot_holders) > quota:
+            self.filter(pk=slot_holders.pop(0).pk).end(EndReason.QUOTA)
 
-        leaving = held[0] if len(held) == quota else None
-        free = set(range(quota)) - {other.slot for other in held if other is not leaving}
+        evicted = slot_holders[0] if len(slot_holders) == quota else None
+        free = set(range(quota)) - {other.slot for other in slot_holders if other is not evicted}
         # No other process can take the slot of the evicted session before the transaction ends.
-        row.slot = leaving.slot if leaving is not None and leaving.slot in free else secrets.choice(sorted(free))
-        return leaving
+        row.slot = evicted.slot if evicted is not None and evicted.slot in free else secrets.choice(sorted(free))
+        return evicted
 
 
 class Session(models.Model):
@@ -203,7 +211,7 @@ class Session(models.Model):
     """
 
     key_hash = models.CharField(_("key hash"), max_length=64, unique=True, editable=False)
-    key_prefix = models.CharField(_("key"), max_length=KEY_PREFIX, editable=False)
+    key_prefix = models.CharField(_("key"), max_length=KEY_PREFIX_LENGTH, editable=False)
     server = models.CharField(_("server"), max_length=64)
     revision = models.CharField(_("revision"), max_length=16)
     client_info = models.JSONField(_("client"), default=dict, blank=True)
@@ -249,17 +257,18 @@ class Session(models.Model):
         return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
     @classmethod
-    def owner_name(cls, owner: str) -> str:
+    def encode_owner(cls, owner: str) -> str:
         """Return an owner's key as stored: unchanged, or hashed if it exceeds the column."""
         return owner if len(owner) <= OWNER_LENGTH else f"sha256:{cls.hash(owner)}"
 
-    def mint(self) -> str:
+    def generate_key(self) -> str:
         """Give the row a new key and return the key, which is not stored.
 
         The key has 192 random bits in visible ASCII.
         """
         key = secrets.token_urlsafe(24)
-        self.key_hash, self.key_prefix = self.hash(key), key[:KEY_PREFIX]
+        self.key_hash = self.hash(key)
+        self.key_prefix = key[:KEY_PREFIX_LENGTH]
         return key
 
     def is_live(self, *, idle: float) -> bool:
@@ -267,17 +276,17 @@ class Session(models.Model):
         now = timezone.now()
         return self.terminated_at is None and self.expires > now and self.last_seen > now - timedelta(seconds=idle)
 
-    def announce_end(self) -> None:
+    def send_closed_signal(self) -> None:
         """Send `session_closed` to the receivers in this process."""
         session_closed.send_robust(sender=type(self), session=self, reason=self.end_reason)
 
 
 @receiver(pre_delete, sender=Session, dispatch_uid="mcp_django.models.session")
-def _end_with_its_row(*, instance: Session, **kwargs: Any) -> None:
+def _end_deleted_session(*, instance: Session, **kwargs: Any) -> None:
     """End a session whose row is deleted, also by the deletion of its user.
 
     The signal is sent before the deletion, while the session's subscriptions exist.
     """
     if instance.terminated_at is None:
         instance.end_reason = EndReason.DELETED
-        instance.announce_end()
+        instance.send_closed_signal()

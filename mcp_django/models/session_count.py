@@ -10,13 +10,13 @@ from mcp_django.models.managers import PrimaryManager
 class SessionCountQuerySet(models.QuerySet["SessionCount"]):
     """Query set of session counts."""
 
-    def claim(self, server: str, most: int) -> bool:
+    def reserve(self, server: str, limit: int) -> bool:
         """Increase the count by one unless it has reached `limit`; return True on success.
 
         This must be the first statement of the transaction that saves the session. Until the commit, other processes
         that open a session on this server wait.
         """
-        return bool(self.filter(server=server, at_most__lt=most).update(at_most=F("at_most") + 1))
+        return bool(self.filter(server=server, at_most__lt=limit).update(at_most=F("at_most") + 1))
 
     def recount(self, server: str, live: "models.QuerySet[models.Model]") -> int:
         """Set the count to the number of sessions in `live`, and return that number.

@@ -20,12 +20,12 @@ from mcp_django.protocol.jsonrpc import dumps
 
 TOPIC_LENGTH = 191
 KIND_LENGTH = 32
-ONLY_ROW = 1
+SEQUENCE_PK = 1
 
 # One statement: one round trip, and the sequence is locked for the shortest time. It does not wait for the disk,
 # because other transactions wait for the lock. A crash of the database loses only the last events. The events are
 # passed as one text: psycopg's array dumper takes a second per megabyte, in which no other thread runs.
-POSTGRES = """
+POSTGRES_INSERT = """
 WITH {quick} taken AS (
     UPDATE {sequence} SET last = last + %s WHERE id = %s RETURNING last - %s AS before
 )
@@ -35,7 +35,7 @@ FROM {source} ROWS FROM (json_to_recordset(%s::json) AS (topic text, kind text, 
     WITH ORDINALITY AS new (topic, kind, payload, n)
 RETURNING seq
 """
-QUICK = "quick AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true)),"
+ASYNC_COMMIT_CTE = "quick AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true)),"
 
 
 class NewEvent(NamedTuple):
@@ -59,32 +59,32 @@ class StreamEventQuerySet(models.QuerySet["StreamEvent"]):
             first = (
                 _append_on_postgres(connection, new)
                 if connection.vendor == "postgresql"
-                else self._append_anywhere(new)
+                else self._append_with_orm(new)
             )
             if first is not None:
                 return first
             # This is the first event, or the tables were emptied. If rows are left, numbering continues after them.
             last = self.model._default_manager.using(self.db).aggregate(last=Max("seq"))["last"] or 0
-            row = EventSequence(pk=ONLY_ROW, last=last)
+            row = EventSequence(pk=SEQUENCE_PK, last=last)
             EventSequence.objects.using(self.db).bulk_create([row], ignore_conflicts=True)
 
-    def head(self) -> int:
+    def get_last_number(self) -> int:
         """Return the number of the latest event; 0 if the log is empty."""
-        last = EventSequence.objects.using(self.db).filter(pk=ONLY_ROW).values_list("last", flat=True).first()
+        last = EventSequence.objects.using(self.db).filter(pk=SEQUENCE_PK).values_list("last", flat=True).first()
         return last or 0
 
-    def older(self, *, seconds: float, most: int) -> Self:
+    def older_than(self, *, seconds: float, limit: int) -> Self:
         """Return those of the `limit` oldest events that are older than `seconds`."""
         before = timezone.now() - timedelta(seconds=seconds)
-        oldest = self.order_by("seq").values_list("seq", "created")[:most]
+        oldest = self.order_by("seq").values_list("seq", "created")[:limit]
         # Filtered by number, because numbers are in the order of time. An index on the time would slow down every
         # append.
         last = max((seq for seq, created in oldest if created < before), default=0)
         return self.filter(seq__lte=last)
 
-    def _append_anywhere(self, new: Sequence[NewEvent]) -> int | None:
+    def _append_with_orm(self, new: Sequence[NewEvent]) -> int | None:
         with transaction.atomic(using=self.db):
-            sequence = EventSequence.objects.using(self.db).filter(pk=ONLY_ROW)
+            sequence = EventSequence.objects.using(self.db).filter(pk=SEQUENCE_PK)
             if not sequence.update(last=F("last") + len(new)):
                 return None
             first = sequence.values_list("last", flat=True).get() - len(new) + 1
@@ -101,18 +101,18 @@ class StreamEventQuerySet(models.QuerySet["StreamEvent"]):
 
 def _append_on_postgres(connection: BaseDatabaseWrapper, new: Sequence[NewEvent]) -> int | None:
     # In a caller's transaction, the caller decides about durability.
-    alone = not connection.in_atomic_block and connection.get_autocommit()
+    owns_transaction = not connection.in_atomic_block and connection.get_autocommit()
     quote = connection.ops.quote_name
-    statement = POSTGRES.format(
-        quick=QUICK if alone else "",
-        source="quick, taken," if alone else "taken,",
+    statement = POSTGRES_INSERT.format(
+        quick=ASYNC_COMMIT_CTE if owns_transaction else "",
+        source="quick, taken," if owns_transaction else "taken,",
         sequence=quote(EventSequence._meta.db_table),
         events=quote(StreamEvent._meta.db_table),
     )
 
     rows = dumps([event._asdict() for event in new]).decode()
     with connection.cursor() as cursor:
-        cursor.execute(statement, [len(new), ONLY_ROW, len(new), timezone.now(), rows])
+        cursor.execute(statement, [len(new), SEQUENCE_PK, len(new), timezone.now(), rows])
         written = cursor.fetchall()
     return min(seq for (seq,) in written) if written else None
 
@@ -141,7 +141,7 @@ class StreamEvent(models.Model):
 class EventSequence(models.Model):
     """Number of the latest event, in a single row."""
 
-    id = models.PositiveSmallIntegerField(primary_key=True, default=ONLY_ROW)
+    id = models.PositiveSmallIntegerField(primary_key=True, default=SEQUENCE_PK)
     last = models.PositiveBigIntegerField(_("latest number"), default=0)
 
     objects = PrimaryManager()

@@ -22,22 +22,24 @@ from django.utils.translation import gettext_lazy as _
 from mcp_django.conf import user_model_name
 from mcp_django.models.managers import PrimaryManager
 
-MARK = "mcp_pat_"
+TOKEN_PREFIX = "mcp_pat_"
 ID_LENGTH, SECRET_LENGTH, CHECKSUM_LENGTH = 8, 40, 6
-DEFAULT_DAYS = 90
+DEFAULT_LIFETIME_DAYS = 90
 """Default lifetime of a token in days."""
 
 _ALPHABET = string.digits + string.ascii_letters
-_SHAPE = re.compile(rf"{MARK}[0-9A-Za-z]{{{ID_LENGTH}}}_[0-9A-Za-z]{{{SECRET_LENGTH + CHECKSUM_LENGTH}}}")
-_SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")  # RFC 6749, section 3.3
+_TOKEN_PATTERN = re.compile(
+    rf"{TOKEN_PREFIX}[0-9A-Za-z]{{{ID_LENGTH}}}_[0-9A-Za-z]{{{SECRET_LENGTH + CHECKSUM_LENGTH}}}"
+)
+_SCOPE_PATTERN = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")  # RFC 6749, section 3.3
 
 
-def random_text(length: int) -> str:
+def generate_random_text(length: int) -> str:
     """Return `length` random letters and digits, 5.95 bits of entropy each."""
     return "".join(secrets.choice(_ALPHABET) for _place in range(length))
 
 
-def checksum(text: str) -> str:
+def compute_checksum(text: str) -> str:
     """Return the checksum of `text`, which ends a token and detects typing errors."""
     number, digits = zlib.crc32(text.encode()), ""
     for _place in range(CHECKSUM_LENGTH):
@@ -51,7 +53,7 @@ def check_scopes(scopes: Any) -> None:
     if not isinstance(scopes, list):
         raise ValidationError(_("Scopes must be a list of words."), code="scopes")
     for scope in scopes:
-        if not isinstance(scope, str) or not _SCOPE.fullmatch(scope):
+        if not isinstance(scope, str) or not _SCOPE_PATTERN.fullmatch(scope):
             message = _("%(scope)r is not a scope: a scope is one word without spaces, quotes and backslashes.")
             raise ValidationError(message, code="scopes", params={"scope": scope})
 
@@ -74,7 +76,7 @@ class PersonalAccessToken(models.Model):
         user_model_name(), verbose_name=_("user"), on_delete=models.CASCADE, related_name="+"
     )
     name = models.CharField(_("name"), max_length=100, help_text=_("What it is for, such as “CI of the shop”."))
-    prefix = models.CharField(_("token"), max_length=len(MARK) + ID_LENGTH, editable=False)
+    prefix = models.CharField(_("token"), max_length=len(TOKEN_PREFIX) + ID_LENGTH, editable=False)
     token_hash = models.CharField(_("hash"), max_length=64, unique=True, editable=False)
     scopes = models.JSONField(_("scopes"), default=list, blank=True)
     audience = models.CharField(_("server"), max_length=64, blank=True, default="")
@@ -109,7 +111,7 @@ class PersonalAccessToken(models.Model):
             raise TypeError("scopes must be a list of scopes, not one string")
         row = cls(user=user, name=name, scopes=sorted(set(scopes)), audience=audience, expires_at=expires)
         check_scopes(row.scopes)
-        token = row.mint()
+        token = row.generate_token()
         row.save(force_insert=True)
         return row, token
 
@@ -124,15 +126,15 @@ class PersonalAccessToken(models.Model):
 
         The database is not queried.
         """
-        if _SHAPE.fullmatch(token) is None:
+        if _TOKEN_PATTERN.fullmatch(token) is None:
             return False
-        return checksum(token[:-CHECKSUM_LENGTH]) == token[-CHECKSUM_LENGTH:]
+        return compute_checksum(token[:-CHECKSUM_LENGTH]) == token[-CHECKSUM_LENGTH:]
 
-    def mint(self) -> str:
+    def generate_token(self) -> str:
         """Set a new token on the row and return it. The caller saves the row."""
-        self.prefix = MARK + random_text(ID_LENGTH)
-        body = f"{self.prefix}_{random_text(SECRET_LENGTH)}"
-        token = body + checksum(body)
+        self.prefix = TOKEN_PREFIX + generate_random_text(ID_LENGTH)
+        body = f"{self.prefix}_{generate_random_text(SECRET_LENGTH)}"
+        token = body + compute_checksum(body)
         self.token_hash = self.hash(token)
         return token
 

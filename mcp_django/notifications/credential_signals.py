@@ -6,9 +6,9 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.db.models.signals import m2m_changed, post_delete, post_save
 
-from mcp_django.auth.authentication.principal_cache import Concerned, anybody, forget, of_user
+from mcp_django.auth.authentication.principal_cache import PrincipalPredicate, invalidate, match_all, match_user
 from mcp_django.models import ExternalIdentity, PersonalAccessToken, ScopeGrant
-from mcp_django.notifications.permission_signals import AFTER, through
+from mcp_django.notifications.permission_signals import POST_ACTIONS, get_through_model
 
 
 def connect() -> None:
@@ -17,21 +17,21 @@ def connect() -> None:
     Called once, when the project starts.
     """
     users = get_user_model()
-    _listen(post_save, _token_saved, PersonalAccessToken)
-    _listen(post_delete, _token_deleted, PersonalAccessToken)
-    _listen(post_save, _identity_saved, ExternalIdentity)
-    _listen(post_delete, _identity_deleted, ExternalIdentity)
-    _listen(post_save, _user_saved, users)
-    _listen(post_delete, _user_deleted, users)
-    _listen(post_save, _grant_changed, ScopeGrant)
-    _listen(post_delete, _grant_changed, ScopeGrant)
+    _connect(post_save, _token_saved, PersonalAccessToken)
+    _connect(post_delete, _token_deleted, PersonalAccessToken)
+    _connect(post_save, _identity_saved, ExternalIdentity)
+    _connect(post_delete, _identity_deleted, ExternalIdentity)
+    _connect(post_save, _user_saved, users)
+    _connect(post_delete, _user_deleted, users)
+    _connect(post_save, _grant_changed, ScopeGrant)
+    _connect(post_delete, _grant_changed, ScopeGrant)
 
-    groups = through(users, "groups")
+    groups = get_through_model(users, "groups")
     if groups is not None:
-        _listen(m2m_changed, _groups_changed, groups)
+        _connect(m2m_changed, _groups_changed, groups)
 
 
-def _listen(signal: Any, receiver: Any, sender: Any) -> None:
+def _connect(signal: Any, receiver: Any, sender: Any) -> None:
     signal.connect(receiver, sender=sender, dispatch_uid=f"mcp_django.credentials.{receiver.__name__}")
 
 
@@ -42,8 +42,8 @@ def _token_saved(*, instance: PersonalAccessToken, created: bool, using: str, **
 
 def _token_deleted(*, instance: PersonalAccessToken, using: str, **_: Any) -> None:
     pk = instance.pk  # a deleted instance has no primary key after the commit
-    forget(
-        lambda principal: principal.kind == "token" and principal.token_id == pk, using=using, owner=instance.user_id
+    invalidate(
+        lambda principal: principal.kind == "token" and principal.token_id == pk, using=using, user_pk=instance.user_id
     )
 
 
@@ -53,14 +53,14 @@ def _identity_saved(*, instance: ExternalIdentity, created: bool, using: str, **
     A new identity concerns no cached principal. A change concerns the principals of the subject only, not its new user.
     """
     if not created:
-        forget(_subject(instance), using=using)
+        invalidate(_match_subject(instance), using=using)
 
 
 def _identity_deleted(*, instance: ExternalIdentity, using: str, **_: Any) -> None:
-    forget(_subject(instance), using=using, owner=instance.user_id)
+    invalidate(_match_subject(instance), using=using, user_pk=instance.user_id)
 
 
-def _subject(identity: ExternalIdentity) -> Concerned:
+def _match_subject(identity: ExternalIdentity) -> PrincipalPredicate:
     issuer, subject = identity.issuer, identity.subject
     return lambda principal: (principal.issuer, principal.subject) == (issuer, subject)
 
@@ -76,11 +76,11 @@ def _user_saved(*, instance: Any, created: bool, using: str, **_: Any) -> None:
 
 
 def _user_deleted(*, instance: Any, using: str, **_: Any) -> None:
-    forget(of_user(instance.pk), using=using, owner=instance.pk)
+    invalidate(match_user(instance.pk), using=using, user_pk=instance.pk)
 
 
 def _grant_changed(*, using: str, **_: Any) -> None:
-    forget(anybody, using=using)
+    invalidate(match_all, using=using)
 
 
 def _groups_changed(
@@ -90,11 +90,11 @@ def _groups_changed(
 
     Group membership determines which scopes a user may hold.
     """
-    if action not in AFTER or pk_set == set():
+    if action not in POST_ACTIONS or pk_set == set():
         return
     users = pk_set if reverse else [instance.pk]
     if users is None:
-        forget(anybody, using=using)
+        invalidate(match_all, using=using)
         return
     for pk in users:
-        forget(of_user(pk), using=using, owner=pk)
+        invalidate(match_user(pk), using=using, user_pk=pk)

@@ -17,12 +17,12 @@ from mcp_django.protocol.uri import UriTemplate
 
 logger = logging.getLogger("mcp_django.events")
 
-Uris = str | Callable[[Any], str | Iterable[str] | None]
+UriSource = str | Callable[[Any], str | Iterable[str] | None]
 """URI template whose variables are attribute names, or a function of the object."""
 
 
 def publish_changes(
-    model: type[Model], *uris: Uris, server: str | None = None, list_changed: bool = True
+    model: type[Model], *uris: UriSource, server: str | None = None, list_changed: bool = True
 ) -> Callable[[], None]:
     """Notify clients of all changes of a model's rows, by Django's signals.
 
@@ -48,122 +48,126 @@ def publish_changes(
     """
     if not uris:
         raise ValueError("publish_changes() requires at least one URI of a resource that shows the model's rows")
-    tie = _Tie(model, [_reader(model, uri) for uri in uris], server, list_changed)
-    tie.connect()
-    return tie.disconnect
+    publisher = _ModelChangePublisher(model, [_build_uri_reader(model, uri) for uri in uris], server, list_changed)
+    publisher.connect()
+    return publisher.disconnect
 
 
-class _Tie:
+class _ModelChangePublisher:
     """Signal connections of one call of `publish_changes`.
 
     The receivers are bound methods. The object must exist as long as they are connected.
     """
 
     def __init__(
-        self, model: type[Model], readers: list[Callable[[Any], Iterator[str]]], server: str | None, lists: bool
+        self, model: type[Model], readers: list[Callable[[Any], Iterator[str]]], server: str | None, list_changed: bool
     ) -> None:
-        self._model, self._readers, self._server, self._lists = model, readers, server, lists
-        self._connected: list[tuple[Signal, Callable[..., None], Any]] = []
+        self._model = model
+        self._readers = readers
+        self._server = server
+        self._list_changed = list_changed
+        self._connections: list[tuple[Signal, Callable[..., None], Any]] = []
 
     def connect(self) -> None:
-        self._join(class_prepared, self._prepared, None)
-        for model in _with_descendants(self._model):
-            self._listen(model)
+        self._connect_receiver(class_prepared, self._on_class_prepared, None)
+        for model in _iter_subclasses(self._model):
+            self._connect_model(model)
 
     def disconnect(self) -> None:
         """Disconnect all receivers. Repeated calls have no effect."""
-        connected, self._connected = self._connected, []
+        connected = self._connections
+        self._connections = []
         for signal, receiver, sender in connected:
             signal.disconnect(receiver, sender=sender)
 
-    def _join(self, signal: Signal, receiver: Callable[..., None], sender: Any) -> None:
+    def _connect_receiver(self, signal: Signal, receiver: Callable[..., None], sender: Any) -> None:
         # Strong references: the caller need not keep the return value of publish_changes().
         signal.connect(receiver, sender=sender, weak=False)
-        self._connected.append((signal, receiver, sender))
+        self._connections.append((signal, receiver, sender))
 
-    def _prepared(self, sender: Any, **_: Any) -> None:
+    def _on_class_prepared(self, sender: Any, **_: Any) -> None:
         if sender is not self._model and issubclass(sender, self._model):
-            self._listen(sender)
+            self._connect_model(sender)
 
-    def _listen(self, model: type[Model]) -> None:
-        self._join(post_save, self._saved, model)
-        self._join(post_delete, self._deleted, model)
+    def _connect_model(self, model: type[Model]) -> None:
+        self._connect_receiver(post_save, self._on_saved, model)
+        self._connect_receiver(post_delete, self._on_deleted, model)
         for field in model._meta.local_many_to_many:
             # Until all models are loaded, this may be the name of a model.
             through: Any = field.remote_field.through
-            apps.lazy_model_operation(partial(self._listen_to_relation, field), make_model_tuple(through))
+            apps.lazy_model_operation(partial(self._connect_relation, field), make_model_tuple(through))
 
-    def _listen_to_relation(self, field: "ManyToManyField[Any, Any]", through: type[Model]) -> None:
-        self._join(m2m_changed, partial(self._related, field), through)
+    def _connect_relation(self, field: "ManyToManyField[Any, Any]", through: type[Model]) -> None:
+        self._connect_receiver(m2m_changed, partial(self._on_relation_changed, field), through)
 
-    def _saved(self, *, instance: Any, created: bool, using: str, **_: Any) -> None:
-        self._tell([instance], using, lists=created)
+    def _on_saved(self, *, instance: Any, created: bool, using: str, **_: Any) -> None:
+        self._notify([instance], using, list_changed=created)
 
-    def _deleted(self, *, instance: Any, using: str, **_: Any) -> None:
-        self._tell([instance], using, lists=True)
+    def _on_deleted(self, *, instance: Any, using: str, **_: Any) -> None:
+        self._notify([instance], using, list_changed=True)
 
-    def _related(self, field: "ManyToManyField[Any, Any]", **told: Any) -> None:
+    def _on_relation_changed(self, field: "ManyToManyField[Any, Any]", **change: Any) -> None:
         """Handle m2m_changed from either side of the relation."""
-        instance, action, using = told["instance"], told["action"], told["using"]
-        if not told["reverse"]:
-            if action == "post_clear" or (action in ("post_add", "post_remove") and told["pk_set"]):
-                self._tell([instance], using, lists=False)
+        instance, action, using = change["instance"], change["action"], change["using"]
+        if not change["reverse"]:
+            if action == "post_clear" or (action in ("post_add", "post_remove") and change["pk_set"]):
+                self._notify([instance], using, list_changed=False)
             return
-        rows = told["model"]._default_manager.using(using)
-        if action in ("post_add", "post_remove") and told["pk_set"]:
-            self._tell(rows.filter(pk__in=told["pk_set"]), using, lists=False)
+        rows = change["model"]._default_manager.using(using)
+        if action in ("post_add", "post_remove") and change["pk_set"]:
+            self._notify(rows.filter(pk__in=change["pk_set"]), using, list_changed=False)
         elif action == "pre_clear":  # the relations do not exist after the clear
-            self._tell(rows.filter(**{field.name: instance}), using, lists=False)
+            self._notify(rows.filter(**{field.name: instance}), using, list_changed=False)
 
-    def _tell(self, objects: Iterable[Any], using: str, *, lists: bool) -> None:
+    def _notify(self, objects: Iterable[Any], using: str, *, list_changed: bool) -> None:
         for instance in objects:
             for reader in self._readers:
                 for uri in reader(instance):
                     notify_resource_updated(uri, server=self._server, using=using)
-        if lists and self._lists:
+        if list_changed and self._list_changed:
             notify_list_changed("resources", server=self._server, using=using)
 
 
-def _with_descendants(model: type[Model]) -> Iterator[type[Model]]:
+def _iter_subclasses(model: type[Model]) -> Iterator[type[Model]]:
     yield model
     for child in model.__subclasses__():
-        yield from _with_descendants(child)
+        yield from _iter_subclasses(child)
 
 
-def _reader(model: type[Model], uri: Uris) -> Callable[[Any], Iterator[str]]:
+def _build_uri_reader(model: type[Model], uri: UriSource) -> Callable[[Any], Iterator[str]]:
     """Return a function that yields the URIs of an object.
 
     Errors in it are logged and never make a save fail.
     """
     if callable(uri):
-        return partial(_called, uri)
+        return partial(_read_function_uris, uri)
     template = UriTemplate(uri)
     for name in template.variables:
         if not hasattr(model, name.split("__")[0]):
             raise ValueError(f"{model._meta.label} has no attribute {name.split('__')[0]!r} for the URI {uri!r}")
-    return partial(_expanded, template)
+    return partial(_expand_template, template)
 
 
-def _called(function: Callable[[Any], str | Iterable[str] | None], instance: Any) -> Iterator[str]:
+def _read_function_uris(function: Callable[[Any], str | Iterable[str] | None], instance: Any) -> Iterator[str]:
     try:
-        found = function(instance)
-        uris = [found] if isinstance(found, str) else list(found or ())
+        result = function(instance)
+        uris = [result] if isinstance(result, str) else list(result or ())
     except Exception:
         logger.exception("Change not published: the function for the URIs of %r failed", instance)
         return
     yield from uris
 
 
-def _expanded(template: UriTemplate, instance: Any) -> Iterator[str]:
+def _expand_template(template: UriTemplate, instance: Any) -> Iterator[str]:
     try:
-        yield template.expand({name: _attribute(instance, name) for name in template.variables})
+        yield template.expand({name: _get_attribute_text(instance, name) for name in template.variables})
     except (ObjectDoesNotExist, AttributeError):
         return  # a related object is missing, so the object has no such URI
     except ValueError as problem:
         logger.warning("Change not published: %r has no URI: %s", instance, problem)
 
 
-def _attribute(instance: Any, path: str) -> str:
+def _get_attribute_text(instance: Any, path: str) -> str:
     value = instance
     for name in path.split("__"):
         value = getattr(value, name)

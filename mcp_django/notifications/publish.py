@@ -9,17 +9,19 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.asyncio import async_unsafe
 
 from mcp_django import conf, wiring
-from mcp_django.conf.mounts import reach
+from mcp_django.conf.mounts import iter_hosts
 from mcp_django.protocol.jsonrpc import dumps
-from mcp_django.protocol.uri import MAX_LENGTH
-from mcp_django.runtime.events.event_log import Draft
+from mcp_django.protocol.uri import MAX_URI_LENGTH
+from mcp_django.runtime.events.event_log import EventDraft
 
-LISTS = ("tools", "resources", "prompts")
-PREFIX = "notifications/"
-FROM_ASYNC = "You cannot call this from an async context; await the function of the same name with the prefix a."
+LIST_KINDS = ("tools", "resources", "prompts")
+METHOD_PREFIX = "notifications/"
+ASYNC_CONTEXT_ERROR = (
+    "You cannot call this from an async context; await the function of the same name with the prefix a."
+)
 
 
-@async_unsafe(FROM_ASYNC)
+@async_unsafe(ASYNC_CONTEXT_ERROR)
 def notify_resource_updated(
     uri: str, *, owner: str | None = None, server: str | None = None, using: str | None = None
 ) -> None:
@@ -37,12 +39,12 @@ def notify_resource_updated(
         ValueError: an invalid `uri`.
         ImproperlyConfigured: an unknown alias.
     """
-    if not uri or len(uri) > MAX_LENGTH or "\0" in uri:
-        raise ValueError(f"Invalid resource URI: it must have 1 to {MAX_LENGTH} characters and no NUL")
+    if not uri or len(uri) > MAX_URI_LENGTH or "\0" in uri:
+        raise ValueError(f"Invalid resource URI: it must have 1 to {MAX_URI_LENGTH} characters and no NUL")
     _publish_change("updated", {"uri": uri} if owner is None else {"uri": uri, "owner": owner}, server, using)
 
 
-@async_unsafe(FROM_ASYNC)
+@async_unsafe(ASYNC_CONTEXT_ERROR)
 def notify_list_changed(kind: str, *, server: str | None = None, using: str | None = None) -> None:
     """Notify clients that a list changed, so that they request it again.
 
@@ -53,12 +55,12 @@ def notify_list_changed(kind: str, *, server: str | None = None, using: str | No
     Raises:
         ValueError: an unknown kind.
     """
-    if kind not in LISTS:
-        raise ValueError(f"Unknown kind of list {kind!r}: use one of {', '.join(LISTS)}")
+    if kind not in LIST_KINDS:
+        raise ValueError(f"Unknown kind of list {kind!r}: use one of {', '.join(LIST_KINDS)}")
     _publish_change("list_changed", {"kind": kind}, server, using)
 
 
-@async_unsafe(FROM_ASYNC)
+@async_unsafe(ASYNC_CONTEXT_ERROR)
 def broadcast(
     method: str, params: Mapping[str, Any] | None = None, *, server: str | None = None, using: str | None = None
 ) -> None:
@@ -72,8 +74,8 @@ def broadcast(
         ValueError: an invalid method.
         TypeError: `params` cannot be encoded as JSON.
     """
-    if not method.startswith(PREFIX) or method == PREFIX:
-        raise ValueError(f'Invalid method {method!r}: the method of a notification begins with "{PREFIX}"')
+    if not method.startswith(METHOD_PREFIX) or method == METHOD_PREFIX:
+        raise ValueError(f'Invalid method {method!r}: the method of a notification begins with "{METHOD_PREFIX}"')
     payload: dict[str, Any] = {"method": method}
     if params is not None:
         payload["params"] = dict(params)
@@ -110,31 +112,31 @@ async def abroadcast(
 
 
 def _publish(kind: str, payload: dict[str, Any], server: str | None, using: str | None) -> None:
-    drafts = [Draft(f"changes:{alias}", kind, payload) for alias in _aliases(server)]
-    wiring.feeds().publish_on_commit(*drafts, using=using)
+    drafts = [EventDraft(f"changes:{alias}", kind, payload) for alias in _get_aliases(server)]
+    wiring.get_event_publisher().publish_on_commit(*drafts, using=using)
 
 
 def _publish_change(kind: str, payload: dict[str, Any], server: str | None, using: str | None) -> None:
     """Publish a change to the servers and to all servers that mount them, with the URI used there."""
     servers = conf.get_settings().servers
-    told: dict[tuple[str, str], Draft] = {}
-    for alias in _aliases(server):
-        for host, begins in reach(servers, alias):
+    drafts: dict[tuple[str, str], EventDraft] = {}
+    for alias in _get_aliases(server):
+        for host, uri_prefix in iter_hosts(servers, alias):
             if "uri" in payload:
-                uri = f"{begins}{payload['uri']}"
-                if len(uri) <= MAX_LENGTH:
-                    told[host, uri] = Draft(f"changes:{host}", kind, {**payload, "uri": uri})
+                uri = f"{uri_prefix}{payload['uri']}"
+                if len(uri) <= MAX_URI_LENGTH:
+                    drafts[host, uri] = EventDraft(f"changes:{host}", kind, {**payload, "uri": uri})
             else:
-                told[host, ""] = Draft(f"changes:{host}", kind, payload)
-    wiring.feeds().publish_on_commit(*told.values(), using=using)
+                drafts[host, ""] = EventDraft(f"changes:{host}", kind, payload)
+    wiring.get_event_publisher().publish_on_commit(*drafts.values(), using=using)
 
 
-def _aliases(server: str | None) -> list[str]:
-    known = list(conf.get_settings().servers)
+def _get_aliases(server: str | None) -> list[str]:
+    aliases = list(conf.get_settings().servers)
     if server is None:
-        return known
-    if server not in known:
-        near = difflib.get_close_matches(server, known, n=1)
-        hint = f'; did you mean "{near[0]}"?' if near else ""
+        return aliases
+    if server not in aliases:
+        matches = difflib.get_close_matches(server, aliases, n=1)
+        hint = f'; did you mean "{matches[0]}"?' if matches else ""
         raise ImproperlyConfigured(f'MCP["SERVERS"] has no server "{server}"{hint}')
     return [server]

@@ -22,45 +22,45 @@ def connect() -> None:
     Called once, when the project starts. Messages are not included: lists do not show them, and each request for a
     prompt reads them.
     """
-    heard: list[tuple[type[Model], Callable[..., None]]] = [
+    receivers: list[tuple[type[Model], Callable[..., None]]] = [
         (StoredPrompt, _prompt_changed),
         (StoredArgument, _argument_changed),
         (StoredResource, _resource_changed),
     ]
-    for model, receiver in heard:
+    for model, receiver in receivers:
         for name, signal in (("saved", post_save), ("deleted", post_delete)):
             signal.connect(receiver, sender=model, dispatch_uid=f"mcp_django.stored.{receiver.__name__}.{name}")
 
 
 def _prompt_changed(*, instance: StoredPrompt, using: str, **_: Any) -> None:
-    StoredState.objects.using(using).touch()
-    for server, _name in _known_as(instance):
-        _tell(server, using)
+    StoredState.objects.using(using).change_version()
+    for server, _name in _update_published_key(instance):
+        _notify(server, using)
 
 
 def _argument_changed(*, instance: StoredArgument, using: str, **_: Any) -> None:
-    StoredState.objects.using(using).touch()
+    StoredState.objects.using(using).change_version()
     try:
         server = instance.prompt.server
     except ObjectDoesNotExist:
         return  # deleted together with its prompt, whose own signal notifies clients
-    _tell(server, using)
+    _notify(server, using)
 
 
 def _resource_changed(*, instance: StoredResource, using: str, **_: Any) -> None:
-    StoredState.objects.using(using).touch()
-    for server, uri in _known_as(instance):
-        _tell(server, using, uri)
+    StoredState.objects.using(using).change_version()
+    for server, uri in _update_published_key(instance):
+        _notify(server, using, uri)
 
 
-def _known_as(row: Stored) -> set[tuple[str, str]]:
+def _update_published_key(row: Stored) -> set[tuple[str, str]]:
     """Return the current server and key of a row, and those it was read with."""
-    now, before = (row.server, row.key), row.told_before
-    row.told_before = now
-    return {now} if before is None else {now, before}
+    current, previous = (row.server, row.key), row.published_key
+    row.published_key = current
+    return {current} if previous is None else {current, previous}
 
 
-def _tell(server: str, using: str, uri: str | None = None) -> None:
+def _notify(server: str, using: str, uri: str | None = None) -> None:
     """Notify the clients of a server, or of all servers for "".
 
     Errors are logged, so that the change itself never fails.

@@ -15,17 +15,17 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from mcp_django.orm.schema import Schema, object_schema
-from mcp_django.orm.tools.base import build_verb
-from mcp_django.orm.writes.action_call import Act, Acting
+from mcp_django.orm.tools.base import build_model_tool
+from mcp_django.orm.writes.action_call import ActionCall, CompiledAction
 from mcp_django.orm.writes.base import DRY_RUN, IDEMPOTENCY_KEY
 from mcp_django.orm.writes.schema import pk_schema
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.protocol.types import ToolAnnotations
-from mcp_django.schema import DeclarationError, describe, output_of, parameters_of
+from mcp_django.schema import DeclarationError, compile_output, compile_parameters, describe_callable
 from mcp_django.server.calls.callables import is_async
 from mcp_django.server.context.context import Context
-from mcp_django.server.injection.handler import source_of
-from mcp_django.server.injection.parameters import injection, is_injected
+from mcp_django.server.injection.handler import describe_source
+from mcp_django.server.injection.parameters import get_injection, is_injected
 from mcp_django.server.ports import Principal
 from mcp_django.server.primitives.base import Tool
 
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from mcp_django.orm.toolset import ModelToolset
 
 F = TypeVar("F", bound=Callable[..., Any])
-_MARK = "__mcp_action__"
-_OWN = ("pk", "pks", "dry_run", "idempotency_key")
-_STANDARD = ("view", "add", "change", "delete")
+_OPTIONS_ATTRIBUTE = "__mcp_action__"
+_RESERVED_PARAMETERS = ("pk", "pks", "dry_run", "idempotency_key")
+_DJANGO_PERMISSIONS = ("view", "add", "change", "delete")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,13 +82,13 @@ def action(fn: Any = None, **options: Any) -> Any:
     """
 
     def mark(fn: F) -> F:
-        setattr(fn, _MARK, ActionOptions(**options))
+        setattr(fn, _OPTIONS_ATTRIBUTE, ActionOptions(**options))
         return fn
 
     return mark if fn is None else mark(fn)
 
 
-def actions_of(toolset: "ModelToolset") -> dict[str, tuple[Callable[..., Any], ActionOptions]]:
+def collect_actions(toolset: "ModelToolset") -> dict[str, tuple[Callable[..., Any], ActionOptions]]:
     """Return the actions of a toolset by name.
 
     Actions are the marked methods of the class and the functions in its `actions`. Functions receive the toolset as
@@ -97,44 +97,46 @@ def actions_of(toolset: "ModelToolset") -> dict[str, tuple[Callable[..., Any], A
     Raises:
         DeclarationError: `actions` lists an object that is not a function.
     """
-    found: dict[str, tuple[Callable[..., Any], ActionOptions]] = {}
+    actions: dict[str, tuple[Callable[..., Any], ActionOptions]] = {}
 
     for name in dict.fromkeys(name for cls in reversed(type(toolset).__mro__) for name in vars(cls)):
-        options = getattr(inspect.getattr_static(type(toolset), name, None), _MARK, None)
+        options = getattr(inspect.getattr_static(type(toolset), name, None), _OPTIONS_ATTRIBUTE, None)
         if options is not None:
-            found[options.name or name] = (getattr(toolset, name), options)
+            actions[options.name or name] = (getattr(toolset, name), options)
 
     for fn in toolset.actions:
         if not inspect.isfunction(fn):
             raise DeclarationError(f"{toolset.source}: actions lists {fn!r}; methods need no entry, only functions do")
-        given: ActionOptions = getattr(fn, _MARK, ActionOptions())
-        found[given.name or fn.__name__] = (MethodType(fn, toolset), given)
+        options_of_function: ActionOptions = getattr(fn, _OPTIONS_ATTRIBUTE, ActionOptions())
+        actions[options_of_function.name or fn.__name__] = (MethodType(fn, toolset), options_of_function)
 
-    return found
+    return actions
 
 
-def build_action(toolset: "ModelToolset", name: str, fn: Callable[..., Any], options: ActionOptions) -> Tool:
+def build_action_tool(toolset: "ModelToolset", name: str, fn: Callable[..., Any], options: ActionOptions) -> Tool:
     """Build the tool of an action.
 
     Raises:
         DeclarationError: the method or its options are invalid.
     """
-    acting = _compile(toolset, name, fn, options)
-    hooks, granted = _permissions(toolset, options, acting.where)
+    compiled = _compile_action(toolset, name, fn, options)
+    hooks, permission_names = _resolve_permissions(toolset, options, compiled.source)
 
     def run(toolset: "ModelToolset", ctx: Context, arguments: dict[str, Any]) -> Any:
         if not all(hook(ctx) for hook in hooks):
             raise InvalidParams(f"Unknown tool: {toolset.prefix}{name}")
-        return Act(toolset, ctx, arguments, acting, hooks).answer()
+        return ActionCall(toolset, ctx, arguments, compiled, hooks).run()
 
-    said = describe(fn)
-    tool = build_verb(
+    documentation = describe_callable(fn)
+    tool = build_model_tool(
         toolset,
         name,
         run,
-        description=options.description or said.summary or f"{name} of {toolset.model._meta.verbose_name_plural}",
-        arguments=lambda toolset: _arguments(toolset, acting, options),
-        result=lambda toolset: _result(acting),
+        description=options.description
+        or documentation.summary
+        or f"{name} of {toolset.model._meta.verbose_name_plural}",
+        arguments=lambda toolset: _build_arguments_schema(toolset, compiled, options),
+        result=lambda toolset: _build_result_schema(compiled),
         annotations=ToolAnnotations(
             read_only=False,
             destructive=options.destructive,
@@ -144,13 +146,15 @@ def build_action(toolset: "ModelToolset", name: str, fn: Callable[..., Any], opt
         atomic=(),
     )
 
-    tool.title, tool.permission, tool.source = options.title, granted or None, source_of(fn)
-    tool.single_use_state = acting.confirm
+    tool.title, tool.permission, tool.source = options.title, permission_names or None, describe_source(fn)
+    tool.single_use_state = compiled.confirm
     return tool
 
 
-def _compile(toolset: "ModelToolset", name: str, fn: Callable[..., Any], options: ActionOptions) -> Acting:
-    where = source_of(fn)
+def _compile_action(
+    toolset: "ModelToolset", name: str, fn: Callable[..., Any], options: ActionOptions
+) -> CompiledAction:
+    where = describe_source(fn)
     if is_async(fn):
         raise DeclarationError(
             f"{where}: an action must be a plain function (def), because transactions do not support async"
@@ -160,44 +164,44 @@ def _compile(toolset: "ModelToolset", name: str, fn: Callable[..., Any], options
         raise DeclarationError(f"{where}: dry_run requires a transaction; remove atomic=False")
 
     names = list(inspect.signature(fn).parameters)
-    rows = [taken for taken in ("queryset", "obj") if taken in names]
-    if len(rows) > 1:
+    row_parameters = [taken for taken in ("queryset", "obj") if taken in names]
+    if len(row_parameters) > 1:
         raise DeclarationError(f"{where}: an action takes queryset or obj, not both")
 
-    parameters = parameters_of(fn, is_injected=is_injected, skip=rows)
-    injected = {parameter: injection(annotation) for parameter, annotation in parameters.injected.items()}
+    parameters = compile_parameters(fn, is_injected=is_injected, skip=row_parameters)
+    injected = {parameter: get_injection(annotation) for parameter, annotation in parameters.injected.items()}
     for parameter, kind in injected.items():
         if kind not in (Context, Principal):
             raise DeclarationError(f"{where}: an action can only receive Context and Principal; remove {parameter!r}")
-    for own in _OWN:
-        if own in parameters.schema["properties"]:
-            raise DeclarationError(f"{where}: the parameter {own!r} is reserved for the tool; choose another name")
+    for reserved in _RESERVED_PARAMETERS:
+        if reserved in parameters.schema["properties"]:
+            raise DeclarationError(f"{where}: the parameter {reserved!r} is reserved for the tool; choose another name")
 
-    return Acting(
+    return CompiledAction(
         name=name,
         title=options.title or name.replace("_", " "),
         fn=fn,
-        rows=rows[0] if rows else None,
+        row_parameter=row_parameters[0] if row_parameters else None,
         parameters=parameters,
         injected=injected,
-        output=output_of(fn, is_content=lambda annotation: False),
+        output=compile_output(fn, is_content=lambda annotation: False),
         atomic=options.atomic,
         confirm=options.confirm or name in toolset.confirm,
-        where=where,
+        source=where,
     )
 
 
-def _permissions(
+def _resolve_permissions(
     toolset: "ModelToolset", options: ActionOptions, where: str
 ) -> tuple[tuple[Callable[..., bool], ...], tuple[str, ...]]:
     """Return the hooks for each call, and the Django permissions of the tool.
 
     Callers without these Django permissions do not see the tool.
     """
-    hooks, granted = [], []
+    hooks, permission_names = [], []
     for permission in options.permissions:
         if "." in permission:
-            granted.append(permission)
+            permission_names.append(permission)
             continue
         hook = getattr(toolset, f"has_{permission}_permission", None)
         if hook is None:
@@ -206,37 +210,37 @@ def _permissions(
                 f"has_{permission}_permission(ctx, obj)"
             )
         hooks.append(hook)
-        if permission in _STANDARD and not toolset.overrides(f"has_{permission}_permission"):
-            granted.append(toolset.permission_name(permission))
+        if permission in _DJANGO_PERMISSIONS and not toolset.is_overridden(f"has_{permission}_permission"):
+            permission_names.append(toolset.permission_name(permission))
 
-    return tuple(hooks), tuple(granted)
+    return tuple(hooks), tuple(permission_names)
 
 
-def _arguments(toolset: "ModelToolset", acting: Acting, options: ActionOptions) -> Schema:
+def _build_arguments_schema(toolset: "ModelToolset", compiled: CompiledAction, options: ActionOptions) -> Schema:
     properties: Schema = {}
-    if acting.rows == "obj":
+    if compiled.row_parameter == "obj":
         properties["pk"] = pk_schema(toolset)
-    elif acting.rows == "queryset":
+    elif compiled.row_parameter == "queryset":
         text = f"The primary keys of the {toolset.model._meta.verbose_name_plural}"
-        most = {"minItems": 1, "maxItems": toolset.max_limit, "uniqueItems": True}
-        properties["pks"] = {"type": "array", "items": pk_schema(toolset), **most, "description": text}
+        array_limits = {"minItems": 1, "maxItems": toolset.max_limit, "uniqueItems": True}
+        properties["pks"] = {"type": "array", "items": pk_schema(toolset), **array_limits, "description": text}
 
     required = tuple(properties)
-    own = acting.parameters.schema
-    properties |= own["properties"]
+    method_schema = compiled.parameters.schema
+    properties |= method_schema["properties"]
     if options.dry_run:
         properties["dry_run"] = DRY_RUN
     properties["idempotency_key"] = IDEMPOTENCY_KEY
-    return object_schema(properties, (*required, *own.get("required", ())), own.get("$defs"))
+    return object_schema(properties, (*required, *method_schema.get("required", ())), method_schema.get("$defs"))
 
 
-def _result(acting: Acting) -> Schema:
-    output = acting.output
+def _build_result_schema(compiled: CompiledAction) -> Schema:
+    output = compiled.output
     result: Schema = {}
     definitions: Schema = {}
     if output is not None:
         definitions = output.schema.get("$defs", {})
         root = {key: value for key, value in output.schema.items() if key != "$defs"}
-        result = root["properties"]["result"] if output.wrapped else root
+        result = root["properties"]["result"] if output.is_wrapped else root
     properties = {"result": result, "rows": {"type": "integer"}, "dry_run": {"type": "boolean"}}
     return object_schema(properties, ("result", "rows", "dry_run"), definitions)

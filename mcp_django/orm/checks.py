@@ -6,43 +6,51 @@ from typing import TYPE_CHECKING, Any
 from django.db import models
 from django.db.models.constants import LOOKUP_SEP
 
-from mcp_django.orm.fields.computed import computed_of
-from mcp_django.orm.fields.exposed_fields import field_of, relation_of, search_lookup
-from mcp_django.orm.tools import VERBS
+from mcp_django.orm.fields.computed import compile_computed_field
+from mcp_django.orm.fields.exposed_fields import find_field, find_relation, parse_search_field
+from mcp_django.orm.tools import TOOL_BUILDERS
 from mcp_django.schema import DeclarationError
 from mcp_django.server.calls.callables import is_async
 
 if TYPE_CHECKING:
     from mcp_django.orm.toolset import ModelToolset
 
-_SECRET = re.compile(
+_SECRET_NAME = re.compile(
     r"(^|_)(password|passwd|passphrase|pwd|secrets?|tokens?|hash|hashed|digest|salt|otp|totp|mfa|2fa|credentials?|"
     r"cvv|cvc|api_?keys?|private_?keys?|secret_?keys?|access_?keys?|signing_?keys?|encryption_?keys?|session_?keys?|"
     r"(recovery|backup|reset|verification)_codes?)(_|$)"
 )
-_READING = ("get_queryset", "get_ordering", "get_search_results")
-_HOOKS = frozenset((*_READING, "get_form_class", "save_model", "delete_model", "db_for_write", "log_write"))
-_LISTS = ("fields", "readonly_fields", "sensitive_fields", "search_fields", "list_filter", "ordering", "tools")
+_QUERY_HOOKS = ("get_queryset", "get_ordering", "get_search_results")
+_HOOKS = frozenset((*_QUERY_HOOKS, "get_form_class", "save_model", "delete_model", "db_for_write", "log_write"))
+_LIST_ATTRIBUTES = (
+    "fields",
+    "readonly_fields",
+    "sensitive_fields",
+    "search_fields",
+    "list_filter",
+    "ordering",
+    "tools",
+)
 
 
-def looks_secret(name: str) -> bool:
+def is_secret_name(name: str) -> bool:
     """Return True if a name probably denotes a secret.
 
     Each segment of a path is checked.
     """
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
-    return any(_SECRET.search(segment) for segment in snake.split(LOOKUP_SEP))
+    return any(_SECRET_NAME.search(segment) for segment in snake.split(LOOKUP_SEP))
 
 
-def names_of(toolset: "ModelToolset") -> tuple[str, ...]:
+def resolve_field_names(toolset: "ModelToolset") -> tuple[str, ...]:
     """Return the names in `fields`, with "__all__" expanded.
 
     "__all__" selects every column of the model except those in `exclude`.
     """
     if toolset.fields != "__all__":
         return tuple(dict.fromkeys(toolset.fields))
-    without = set(toolset.exclude or ())
-    return tuple(field.name for field in toolset.model._meta.concrete_fields if field.name not in without)
+    excluded = set(toolset.exclude or ())
+    return tuple(field.name for field in toolset.model._meta.concrete_fields if field.name not in excluded)
 
 
 def check_declaration(toolset: "ModelToolset") -> None:
@@ -52,7 +60,7 @@ def check_declaration(toolset: "ModelToolset") -> None:
         DeclarationError: the first problem found.
     """
     where = toolset.source
-    for name in _LISTS:
+    for name in _LIST_ATTRIBUTES:
         value = getattr(toolset, name)
         if isinstance(value, str) and not (value == "__all__" and name in ("fields", "list_filter")):
             raise DeclarationError(f"{where}: {name} is a list; write {name} = [{value!r}]")
@@ -67,10 +75,10 @@ def check_declaration(toolset: "ModelToolset") -> None:
 
     _check_model(toolset.model, where)
     for name in toolset.exclude or ():
-        if field_of(toolset.model, name) is None:
+        if find_field(toolset.model, name) is None:
             raise DeclarationError(f"{where}: exclude names {name!r}, which {toolset.model._meta.label} does not have")
 
-    names = names_of(toolset)
+    names = resolve_field_names(toolset)
     _check_hooks(toolset)
     _check_key(toolset, toolset.model, toolset.model._meta.pk.name)
     for name in names:
@@ -80,11 +88,11 @@ def check_declaration(toolset: "ModelToolset") -> None:
             if name not in names:
                 raise DeclarationError(f"{where}: {kind} names {name!r}, which fields does not show")
     _check_paths(toolset)
-    unknown = [name for name in toolset.tools if name not in VERBS]
+    unknown = [name for name in toolset.tools if name not in TOOL_BUILDERS]
     if unknown:
-        raise DeclarationError(f"{where}: unknown tool {unknown[0]!r} in tools; choose from {', '.join(VERBS)}")
+        raise DeclarationError(f"{where}: unknown tool {unknown[0]!r} in tools; choose from {', '.join(TOOL_BUILDERS)}")
 
-    _check_numbers(toolset)
+    _check_limits(toolset)
 
 
 def _check_hooks(toolset: "ModelToolset") -> None:
@@ -116,7 +124,7 @@ def _check_name(toolset: "ModelToolset", name: Any) -> None:
     if name == "pk":
         raise DeclarationError(f"{where}: 'pk' is shown with every row; take it out of fields")
 
-    if looks_secret(name) and name not in toolset.sensitive_fields:
+    if is_secret_name(name) and name not in toolset.sensitive_fields:
         raise DeclarationError(
             f"{where}: {name!r} looks like a secret. Take it out of fields (or into exclude); to show it to clients "
             "and their models, name it in sensitive_fields as well"
@@ -124,9 +132,9 @@ def _check_name(toolset: "ModelToolset", name: Any) -> None:
 
     if _is_path(toolset, name):
         _check_path(toolset, name)
-    elif toolset.own_method(name) is not None or field_of(toolset.model, name) is None:
-        computed_of(toolset, name)
-    elif (relation := relation_of(toolset.model, name)) is not None:
+    elif toolset.find_own_method(name) is not None or find_field(toolset.model, name) is None:
+        compile_computed_field(toolset, name)
+    elif (relation := find_relation(toolset.model, name)) is not None:
         _check_key(toolset, relation.related_model, name)
 
 
@@ -136,7 +144,7 @@ def _check_key(toolset: "ModelToolset", model: type[models.Model], name: str) ->
     Rows and references are identified by primary keys. Some keys are credentials, such as the key of a session.
     """
     key = model._meta.pk.name
-    if looks_secret(key) and name not in toolset.sensitive_fields:
+    if is_secret_name(key) and name not in toolset.sensitive_fields:
         raise DeclarationError(
             f"{toolset.source}: {name!r} shows the primary key of {model._meta.label}, {key!r}, which looks like a "
             "secret. To show it to clients and their models, name it in fields and in sensitive_fields"
@@ -145,31 +153,31 @@ def _check_key(toolset: "ModelToolset", model: type[models.Model], name: str) ->
 
 def _check_paths(toolset: "ModelToolset") -> None:
     filters = () if toolset.list_filter == "__all__" else toolset.list_filter
-    searched = [search_lookup(name)[1] for name in toolset.search_fields]
-    shown = names_of(toolset)
+    searched = [parse_search_field(name)[1] for name in toolset.search_fields]
+    field_names = resolve_field_names(toolset)
 
     for kind, names in (("list_filter", filters), ("search_fields", searched)):
         for name in names:
             if name in toolset.sensitive_fields:
                 raise DeclarationError(f"{toolset.source}: {kind} names {name!r}, which is sensitive: shown only")
-            if name in shown or name == "pk":
+            if name in field_names or name == "pk":
                 continue
             first = name.partition(LOOKUP_SEP)[0]
-            if first == name or first not in shown:
+            if first == name or first not in field_names:
                 raise DeclarationError(
                     f"{toolset.source}: {kind} names {name!r}, but fields shows neither it nor the relation it begins "
                     "with; filters and searches would reveal its values"
                 )
-            if looks_secret(name):
+            if is_secret_name(name):
                 raise DeclarationError(f"{toolset.source}: {kind} names {name!r}, which looks like a secret")
             _check_path(toolset, name)
 
     for name in toolset.ordering:
-        plain = str(name).removeprefix("-")
-        if plain != "pk" and plain not in shown and plain not in filters:
+        ordering_name = str(name).removeprefix("-")
+        if ordering_name != "pk" and ordering_name not in field_names and ordering_name not in filters:
             raise DeclarationError(f"{toolset.source}: ordering names {name!r}, which fields does not show")
 
-    if toolset.label_field is not None and toolset.label_field not in shown:
+    if toolset.label_field is not None and toolset.label_field not in field_names:
         raise DeclarationError(f"{toolset.source}: label_field is {toolset.label_field!r}, which fields does not show")
     if toolset.label_field in toolset.sensitive_fields:
         raise DeclarationError(
@@ -181,15 +189,15 @@ def _check_path(toolset: "ModelToolset", path: str) -> None:
     model: Any = toolset.model
     *relations, last = path.split(LOOKUP_SEP)
     for name in relations:
-        relation = relation_of(model, name)
+        relation = find_relation(model, name)
         if relation is None:
             raise DeclarationError(f"{toolset.source}: in {path!r}, {model._meta.label} has no relation {name!r}")
         model = relation.related_model
-    if field_of(model, last) is None:
+    if find_field(model, last) is None:
         raise DeclarationError(f"{toolset.source}: in {path!r}, {model._meta.label} has no field {last!r}")
 
 
-def _check_numbers(toolset: "ModelToolset") -> None:
+def _check_limits(toolset: "ModelToolset") -> None:
     for name in ("page_size", "max_limit"):
         value: Any = getattr(toolset, name)
         if type(value) is not int or value < 1:
@@ -209,4 +217,4 @@ def _is_path(toolset: "ModelToolset", name: str) -> bool:
 
     Names of methods and model attributes may also contain two underscores.
     """
-    return LOOKUP_SEP in name and toolset.own_method(name) is None and not hasattr(toolset.model, name)
+    return LOOKUP_SEP in name and toolset.find_own_method(name) is None and not hasattr(toolset.model, name)

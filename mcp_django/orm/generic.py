@@ -12,21 +12,21 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
-from mcp_django.orm.schema_union import arguments_of, result_of
+from mcp_django.orm.schema_union import merge_argument_schemas, merge_result_schemas
 from mcp_django.orm.toolset import ModelToolset
-from mcp_django.server.composition.mounting import called
+from mcp_django.server.composition.mounting import get_client_name
 from mcp_django.server.composition.provider import Provider
 from mcp_django.server.context.context import Context
-from mcp_django.server.execution.invoke import pass_on
+from mcp_django.server.execution.invoke import delegate_to_tool
 from mcp_django.server.primitives.base import Tool
 from mcp_django.server.primitives.decorators import build_tool
 from mcp_django.server.primitives.registry import Registry
 
 PREFIX = "models_"
 logger = logging.getLogger("mcp_django.server")
-DESCRIBE = "describe"
-WRITING = ("create", "update")
-KEPT = 256
+DESCRIBE_TOOL = "describe"
+WRITE_TOOLS = ("create", "update")
+MAX_CACHED_TOOLS = 256
 """Cached tools per server: one for each tool name and set of visible models."""
 _DESCRIPTIONS = {
     "describe": "Describe a model: its fields, what they may be filtered and ordered by, what may be done with it, and "
@@ -41,7 +41,7 @@ _DESCRIPTIONS = {
     "history": "List the changes of a row of a model, the newest first.",
 }
 
-Verbs = dict[str, Tool]
+ToolsByLabel = dict[str, Tool]
 """Tools with the same name by the label of their model, such as "shop.Order"."""
 
 
@@ -52,8 +52,8 @@ class GenericTools(Provider):
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._kept: OrderedDict[tuple[str, tuple[str, ...]], Tool] = OrderedDict()
-        self._known: tuple[int, dict[str, Verbs], dict[str, ModelToolset]] = (0, {}, {})
+        self._tool_cache: OrderedDict[tuple[str, tuple[str, ...]], Tool] = OrderedDict()
+        self._snapshot: tuple[int, dict[str, ToolsByLabel], dict[str, ModelToolset]] = (0, {}, {})
 
     @property
     def version(self) -> Hashable:
@@ -62,119 +62,121 @@ class GenericTools(Provider):
 
     async def tools(self, ctx: Context) -> Iterable[Tool]:
         """Return a tool for each name that the caller may use on at least one model."""
-        return [tool for verb in self._verbs() if (tool := await self._tool(verb, ctx)) is not None]
+        return [tool for verb in self._get_tools_by_name() if (tool := await self._find_tool(verb, ctx)) is not None]
 
     async def tool(self, name: str, ctx: Context) -> Tool | None:
         """Return a generic tool, or None if the caller may not use it on any model."""
         verb = name.removeprefix(PREFIX)
-        return await self._tool(verb, ctx) if verb != name and verb in self._verbs() else None
+        return await self._find_tool(verb, ctx) if verb != name and verb in self._get_tools_by_name() else None
 
-    def _verbs(self) -> dict[str, Verbs]:
-        count, verbs, _ = self._known
+    def _get_tools_by_name(self) -> dict[str, ToolsByLabel]:
+        count, verbs, _ = self._snapshot
         if count != len(self._registry.toolsets):
-            verbs = self._collect()
+            verbs = self._collect_tools()
         return verbs
 
-    def _collect(self) -> dict[str, Verbs]:
+    def _collect_tools(self) -> dict[str, ToolsByLabel]:
         toolsets = [one for one in self._registry.toolsets if isinstance(one, ModelToolset) and one.is_generic]
         by_label = {one.model._meta.label: one for one in sorted(toolsets, key=lambda one: one.model._meta.label)}
-        verbs: dict[str, Verbs] = {}
+        verbs: dict[str, ToolsByLabel] = {}
         for label, toolset in by_label.items():
             for verb in toolset.tools:
-                verbs.setdefault(verb, {})[label] = toolset.verb(verb)
+                verbs.setdefault(verb, {})[label] = toolset.get_tool(verb)
 
-        self._kept.clear()
-        self._known = len(self._registry.toolsets), verbs, by_label
+        self._tool_cache.clear()
+        self._snapshot = len(self._registry.toolsets), verbs, by_label
         return verbs
 
-    async def _tool(self, verb: str, ctx: Context) -> Tool | None:
-        models = await self._models(verb, ctx)
+    async def _find_tool(self, verb: str, ctx: Context) -> Tool | None:
+        models = await self._list_models(verb, ctx)
         if not models:
             return None
-        tool = self._kept.get((verb, models))
+        tool = self._tool_cache.get((verb, models))
         if tool is None:
-            tool = self._kept[verb, models] = self._make(verb, models)
-            if len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
+            tool = self._tool_cache[verb, models] = self._build_tool(verb, models)
+            if len(self._tool_cache) > MAX_CACHED_TOOLS:
+                self._tool_cache.popitem(last=False)
         return tool
 
-    async def _models(self, verb: str, ctx: Context) -> tuple[str, ...]:
+    async def _list_models(self, verb: str, ctx: Context) -> tuple[str, ...]:
         """Return the labels of the models on which the caller may use a tool.
 
         Permission hooks of the project run here as for each call.
         """
-        tools, authorizer = self._verbs()[verb], ctx.server.authorizer
-        hidden = await authorizer.hidden(ctx.principal, [tool for tool in tools.values() if authorizer.guards(tool)])
-        shown = {label: tool for label, tool in tools.items() if tool.key not in hidden}
+        tools, authorizer = self._get_tools_by_name()[verb], ctx.server.authorizer
+        hidden = await authorizer.find_hidden_keys(
+            ctx.principal, [tool for tool in tools.values() if authorizer.is_restricted(tool)]
+        )
+        visible = {label: tool for label, tool in tools.items() if tool.key not in hidden}
 
         hooks = {
-            label: getattr(self._known[2][label], hook)
-            for label, tool in shown.items()
-            if self._known[2][label].overrides(hook := f"has_{tool.metadata['action']}_permission")
+            label: getattr(self._snapshot[2][label], hook)
+            for label, tool in visible.items()
+            if self._snapshot[2][label].is_overridden(hook := f"has_{tool.metadata['action']}_permission")
         }
         if hooks:
-            refused = await ctx.server.executor.run(_refused, hooks, ctx)
-            shown = {label: tool for label, tool in shown.items() if label not in refused}
+            denied = await ctx.server.executor.run(_find_denied_models, hooks, ctx)
+            visible = {label: tool for label, tool in visible.items() if label not in denied}
 
-        return tuple(shown)
+        return tuple(visible)
 
-    def _make(self, verb: str, models: Sequence[str]) -> Tool:
-        tools = {label: self._verbs()[verb][label] for label in models}
+    def _build_tool(self, verb: str, models: Sequence[str]) -> Tool:
+        tools = {label: self._get_tools_by_name()[verb][label] for label in models}
         timeouts = [tool.timeout for tool in tools.values()]
-        made = build_tool(
-            self._handler(verb, tools),
+        generic_tool = build_tool(
+            self._build_handler(verb, tools),
             f"{PREFIX}{verb}",
             description=_DESCRIPTIONS.get(verb) or f"{verb.replace('_', ' ').capitalize()}, of rows of a model.",
-            input_schema=_input(verb, tools),
-            annotations=_annotations(list(tools.values())),
+            input_schema=_build_input_schema(verb, tools),
+            annotations=_merge_annotations(list(tools.values())),
             atomic=False,  # the forwarded tool declares its own transaction
             single_use_state=any(tool.single_use_state for tool in tools.values()),
         )
 
-        made.output = _output(verb, tools)
-        made.timeout = None if None in timeouts else max(filter(None, timeouts))
-        return made
+        generic_tool.output = _build_output(verb, tools)
+        generic_tool.timeout = None if None in timeouts else max(filter(None, timeouts))
+        return generic_tool
 
-    def _handler(self, verb: str, tools: Verbs) -> Callable[..., Any]:
+    def _build_handler(self, verb: str, tools: ToolsByLabel) -> Callable[..., Any]:
         async def models(ctx: Context, **arguments: Any) -> Any:
             label = arguments.pop("model", None)
             if label is None:
-                return {"models": await self._summaries(ctx, tools)}
-            answer = await pass_on(ctx, tools[label], arguments)
-            return {**answer, "writes": await self._writes(label, ctx)} if verb == DESCRIBE else answer
+                return {"models": await self._summarize_models(ctx, tools)}
+            answer = await delegate_to_tool(ctx, tools[label], arguments)
+            return {**answer, "writes": await self._describe_writes(label, ctx)} if verb == DESCRIBE_TOOL else answer
 
         return models
 
-    async def _summaries(self, ctx: Context, described: Verbs) -> list[dict[str, Any]]:
+    async def _summarize_models(self, ctx: Context, tools: ToolsByLabel) -> list[dict[str, Any]]:
         """Return the visible models and the tools that the caller may use on each."""
-        verbs: dict[str, list[str]] = {label: [] for label in described}
-        for verb in self._verbs():
-            for label in await self._models(verb, ctx):
+        verbs: dict[str, list[str]] = {label: [] for label in tools}
+        for verb in self._get_tools_by_name():
+            for label in await self._list_models(verb, ctx):
                 if label in verbs:
-                    verbs[label].append(called(ctx, f"{PREFIX}{verb}"))
-        return [{"model": label, "title": self._title(label), "tools": names} for label, names in verbs.items()]
+                    verbs[label].append(get_client_name(ctx, f"{PREFIX}{verb}"))
+        return [{"model": label, "title": self._get_title(label), "tools": names} for label, names in verbs.items()]
 
-    async def _writes(self, label: str, ctx: Context) -> dict[str, Any]:
+    async def _describe_writes(self, label: str, ctx: Context) -> dict[str, Any]:
         """Return the argument schemas of the tools that write rows of a model."""
-        found = {}
-        for verb in WRITING:
-            if verb in self._verbs() and label in await self._models(verb, ctx):
-                schema = self._verbs()[verb][label].parameters.schema
-                given = {name: said for name, said in schema["properties"].items() if name in ("values", "inlines")}
-                name = called(ctx, f"{PREFIX}{verb}")
-                found[name] = {key: schema[key] for key in ("$defs",) if key in schema} | given
-        return found
+        schemas = {}
+        for verb in WRITE_TOOLS:
+            if verb in self._get_tools_by_name() and label in await self._list_models(verb, ctx):
+                schema = self._get_tools_by_name()[verb][label].parameters.schema
+                arguments = {name: said for name, said in schema["properties"].items() if name in ("values", "inlines")}
+                name = get_client_name(ctx, f"{PREFIX}{verb}")
+                schemas[name] = {key: schema[key] for key in ("$defs",) if key in schema} | arguments
+        return schemas
 
-    def _title(self, label: str) -> str:
-        return str(self._known[2][label].model._meta.verbose_name_plural)
+    def _get_title(self, label: str) -> str:
+        return str(self._snapshot[2][label].model._meta.verbose_name_plural)
 
 
-def _refused(hooks: Mapping[str, Callable[[Context], bool]], ctx: Context) -> set[str]:
+def _find_denied_models(hooks: Mapping[str, Callable[[Context], bool]], ctx: Context) -> set[str]:
     """Return the labels of the models with a hook that denies the caller.
 
     A hook that raises is logged and denies access.
     """
-    refused: set[str] = set()
+    denied: set[str] = set()
     for label, hook in hooks.items():
         try:
             allowed = hook(ctx)
@@ -182,42 +184,42 @@ def _refused(hooks: Mapping[str, Callable[[Context], bool]], ctx: Context) -> se
             logger.exception("Permission hook failed, hiding the model: %s of the toolset of %s", hook.__name__, label)
             allowed = False
         if not allowed:
-            refused.add(label)
-    return refused
+            denied.add(label)
+    return denied
 
 
-def _input(verb: str, tools: Verbs) -> dict[str, Any]:
-    merged = arguments_of([tool.parameters.schema for tool in tools.values()])
+def _build_input_schema(verb: str, tools: ToolsByLabel) -> dict[str, Any]:
+    merged = merge_argument_schemas([tool.parameters.schema for tool in tools.values()])
     model = {"type": "string", "enum": list(tools), "description": "The model, by its label."}
-    required = [] if verb == DESCRIBE else ["model", *merged["required"]]
+    required = [] if verb == DESCRIBE_TOOL else ["model", *merged["required"]]
     return {**merged, "properties": {"model": model, **merged["properties"]}, "required": required}
 
 
-class _PassedOn:
+class _UncheckedOutput:
     """Output without validation, because the forwarded tool validates its results."""
 
-    wrapped = False
+    is_wrapped = False
 
     def __init__(self, schema: dict[str, Any]) -> None:
         self.schema = schema
 
-    def structured(self, value: Any) -> Any:
+    def to_structured(self, value: Any) -> Any:
         """Return the result unchanged."""
         return value
 
 
-def _output(verb: str, tools: Verbs) -> _PassedOn | None:
+def _build_output(verb: str, tools: ToolsByLabel) -> _UncheckedOutput | None:
     outputs = [tool.output for tool in tools.values()]
     if None in outputs:
         return None
-    if verb == DESCRIBE:
-        return _PassedOn({"type": "object"})
-    return _PassedOn(result_of([output.schema for output in outputs if output is not None]))
+    if verb == DESCRIBE_TOOL:
+        return _UncheckedOutput({"type": "object"})
+    return _UncheckedOutput(merge_result_schemas([output.schema for output in outputs if output is not None]))
 
 
-def _annotations(tools: Sequence[Tool]) -> dict[str, bool]:
+def _merge_annotations(tools: Sequence[Tool]) -> dict[str, bool]:
     """Merge the annotations of several tools to the most cautious values."""
-    said = [{} if tool.annotations is None else tool.annotations.to_wire() for tool in tools]
-    everyone = {key: all(one.get(key, False) for one in said) for key in ("readOnlyHint", "idempotentHint")}
-    anyone = {key: any(one.get(key, True) for one in said) for key in ("destructiveHint", "openWorldHint")}
-    return {**everyone, **anyone}
+    hints = [{} if tool.annotations is None else tool.annotations.to_wire() for tool in tools]
+    true_for_all = {key: all(one.get(key, False) for one in hints) for key in ("readOnlyHint", "idempotentHint")}
+    true_for_any = {key: any(one.get(key, True) for one in hints) for key in ("destructiveHint", "openWorldHint")}
+    return {**true_for_all, **true_for_any}

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from django.db import models
 
 from mcp_django.orm.checks import check_declaration
-from mcp_django.orm.fields.exposed_fields import Exposure, expose
-from mcp_django.orm.queries.serialize import plan_of, read
-from mcp_django.orm.queries.visibility import Scope
+from mcp_django.orm.fields.exposed_fields import Exposure, compile_exposure
+from mcp_django.orm.queries.serialize import get_plan, read_rows
+from mcp_django.orm.queries.visibility import VisibilityScope
 from mcp_django.orm.toolset import ModelToolset
 from mcp_django.schema import DeclarationError
 from mcp_django.server.context.context import Context
-from mcp_django.server.injection.handler import source_of
+from mcp_django.server.injection.handler import describe_source
 
 if TYPE_CHECKING:
     from mcp_django.orm.writes.forms.compiled import FormClass
@@ -49,7 +49,7 @@ class ModelInline(ModelToolset):
         """
         inline = cls()
         inline.parent, inline.registry, inline._neighbours = parent, parent.registry, parent._neighbours
-        inline.foreign_key = _foreign_key(cls, parent.model)
+        inline.foreign_key = _find_foreign_key(cls, parent.model)
         accessor = inline.foreign_key.remote_field.get_accessor_name()
         inline.name = cls.name or accessor or f"{inline.model._meta.model_name}_set"
 
@@ -64,54 +64,54 @@ class ModelInline(ModelToolset):
 
         They are compiled again when the parent's are.
         """
-        outer = self.parent.exposure
-        found: Exposure | None = outer.plans.get(self)
-        if found is None:
-            found = outer.plans[self] = expose(self)
-        return found
+        parent_exposure = self.parent.exposure
+        exposure: Exposure | None = parent_exposure.cache.get(self)
+        if exposure is None:
+            exposure = parent_exposure.cache[self] = compile_exposure(self)
+        return exposure
 
     def get_queryset(self, ctx: Context) -> "models.QuerySet[Any, Any]":
         """Return the rows that the caller may see.
 
         If the model has a toolset on this server, only rows of that toolset are included.
         """
-        rows, other = super().get_queryset(ctx), self.beside(self.model)
-        if other is None or not other.is_scoped:
+        rows, model_toolset = super().get_queryset(ctx), self.find_toolset(self.model)
+        if model_toolset is None or not model_toolset.is_scoped:
             return rows
-        return rows.filter(pk__in=other.get_queryset(ctx).using(rows.db).order_by().values("pk"))
+        return rows.filter(pk__in=model_toolset.get_queryset(ctx).using(rows.db).order_by().values("pk"))
 
     @property
-    def chooses_rows(self) -> bool:
+    def restricts_rows(self) -> bool:
         """See ModelToolset."""
         return type(self).get_queryset is not ModelInline.get_queryset
 
     def has_view_permission(self, ctx: Context, obj: Any = None) -> bool:
         """Return True if the caller may see these rows, or this row."""
-        other = self.beside(self.model)
-        if other is None:
+        model_toolset = self.find_toolset(self.model)
+        if model_toolset is None:
             return super().has_view_permission(ctx, obj)
-        return other.admits(ctx) and other.has_view_permission(ctx, obj)
+        return model_toolset.has_class_permission(ctx) and model_toolset.has_view_permission(ctx, obj)
 
     def has_add_permission(self, ctx: Context) -> bool:
         """Return True if the caller may add such rows."""
-        other = self.beside(self.model)
-        if other is None:
+        model_toolset = self.find_toolset(self.model)
+        if model_toolset is None:
             return super().has_add_permission(ctx)
-        return other.admits(ctx) and other.has_add_permission(ctx)
+        return model_toolset.has_class_permission(ctx) and model_toolset.has_add_permission(ctx)
 
     def has_change_permission(self, ctx: Context, obj: Any = None) -> bool:
         """Return True if the caller may change these rows, or this row."""
-        other = self.beside(self.model)
-        if other is None:
+        model_toolset = self.find_toolset(self.model)
+        if model_toolset is None:
             return super().has_change_permission(ctx, obj)
-        return other.admits(ctx) and other.has_change_permission(ctx, obj)
+        return model_toolset.has_class_permission(ctx) and model_toolset.has_change_permission(ctx, obj)
 
     def has_delete_permission(self, ctx: Context, obj: Any = None) -> bool:
         """Return True if the caller may delete these rows, or this row."""
-        other = self.beside(self.model)
-        if other is None:
+        model_toolset = self.find_toolset(self.model)
+        if model_toolset is None:
             return super().has_delete_permission(ctx, obj)
-        return other.admits(ctx) and other.has_delete_permission(ctx, obj)
+        return model_toolset.has_class_permission(ctx) and model_toolset.has_delete_permission(ctx, obj)
 
     def get_form_class(self, ctx: Context) -> "FormClass":
         """Return the form that validates the rows.
@@ -121,27 +121,27 @@ class ModelInline(ModelToolset):
         return self.default_form
 
     @property
-    def fixed_fields(self) -> tuple[str, ...]:
+    def server_fields(self) -> tuple[str, ...]:
         """See ModelToolset."""
         return (self.foreign_key.name,)
 
-    def below(self, parent: Any, using: str) -> "models.QuerySet[Any, Any]":
+    def get_rows_below(self, parent: Any, using: str) -> "models.QuerySet[Any, Any]":
         """Return all rows below a parent row or primary key, regardless of visibility."""
         return self.model._base_manager.using(using).filter(**{self.foreign_key.name: parent})
 
-    def shown_below(self, ctx: Context, parent: Any, using: str) -> dict[str, Any]:
+    def serialize_rows_below(self, ctx: Context, parent: Any, using: str) -> dict[str, Any]:
         """Return the visible rows below a parent row or primary key, as JSON."""
         rows = self.get_queryset(ctx).using(using).filter(**{self.foreign_key.name: parent})
         rows = rows.order_by(*(self.ordering or ("pk",)))
-        scope = Scope(self, ctx, using)
-        items, _ = read(scope, rows[: self.max_num + 1], plan_of(self, scope, None))
+        scope = VisibilityScope(self, ctx, using)
+        items, _ = read_rows(scope, rows[: self.max_num + 1], get_plan(self, scope, None))
         return {"items": items[: self.max_num], "more": len(items) > self.max_num}
 
 
-def _foreign_key(inline: type[ModelInline], parent: type[models.Model]) -> Any:
-    where, model = source_of(inline), inline.model
+def _find_foreign_key(inline: type[ModelInline], parent: type[models.Model]) -> Any:
+    where, model = describe_source(inline), inline.model
     parents = {parent._meta.concrete_model, *parent._meta.all_parents}
-    found = [
+    foreign_keys = [
         field
         for field in model._meta.get_fields()
         if isinstance(field, models.ForeignKey)
@@ -149,13 +149,13 @@ def _foreign_key(inline: type[ModelInline], parent: type[models.Model]) -> Any:
         and inline.fk_name in (None, field.name)
     ]
 
-    if not found:
-        wanted = "foreign key" if inline.fk_name is None else f"foreign key {inline.fk_name!r}"
-        raise DeclarationError(f"{where}: {model._meta.label} has no {wanted} to {parent._meta.label}")
-    if len(found) > 1:
-        names = ", ".join(field.name for field in found)
+    if not foreign_keys:
+        expected = "foreign key" if inline.fk_name is None else f"foreign key {inline.fk_name!r}"
+        raise DeclarationError(f"{where}: {model._meta.label} has no {expected} to {parent._meta.label}")
+    if len(foreign_keys) > 1:
+        names = ", ".join(field.name for field in foreign_keys)
         raise DeclarationError(
             f"{where}: {model._meta.label} has several foreign keys to {parent._meta.label}; "
             f"set fk_name to one of {names}"
         )
-    return found[0]
+    return foreign_keys[0]

@@ -17,26 +17,26 @@ from django.db import models
 from django.db.models.constants import LOOKUP_SEP
 
 from mcp_django.orm.fields.codecs import Codec
-from mcp_django.orm.fields.exposed_fields import field_of
+from mcp_django.orm.fields.exposed_fields import find_field
 from mcp_django.protocol.errors import InsufficientScope, InvalidParams, NotFound
-from mcp_django.protocol.uri import MAX_LENGTH, UriTemplate, Value
+from mcp_django.protocol.uri import MAX_URI_LENGTH, UriTemplate, Value
 from mcp_django.schema import ArgumentError
 from mcp_django.server.context.context import Context
-from mcp_django.server.execution.invoke import pass_on
+from mcp_django.server.execution.invoke import delegate_to_tool
 from mcp_django.server.injection.handler import Handler
 from mcp_django.server.primitives.base import Completer, Completion, Primitive, ResourceTemplate, Tool
 
 if TYPE_CHECKING:
     from mcp_django.orm.toolset import ModelToolset
 
-JSON = "application/json"
-OFFERED = 100
+JSON_MEDIA_TYPE = "application/json"
+MAX_COMPLETIONS = 100
 """Maximum number of values of one completion (server/utilities/completion)."""
-_ENCODED = re.compile(r"(?:[A-Za-z0-9\-._~:@!$&'()*+,;=]|%[0-9A-Fa-f]{2})+")
+_ENCODED_KEY = re.compile(r"(?:[A-Za-z0-9\-._~:@!$&'()*+,;=]|%[0-9A-Fa-f]{2})+")
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
-_WORDS = {"true": True, "false": False}
-_OWN = ("search", "cursor")
-Values = Callable[[str, Context], Awaitable[Completion | Sequence[str]]]
+_BOOLEANS = {"true": True, "false": False}
+_RESERVED_VARIABLES = ("search", "cursor")
+CompletionSource = Callable[[str, Context], Awaitable[Completion | Sequence[str]]]
 """Function from typed text to completion values."""
 Declaration = tuple[Callable[[], Primitive | Completer], str]
 
@@ -56,10 +56,10 @@ class RowUri(UriTemplate):
 
     def match(self, uri: str) -> dict[str, Value] | None:
         """See UriTemplate."""
-        if not uri.startswith(self._start) or len(uri) > MAX_LENGTH:
+        if not uri.startswith(self._start) or len(uri) > MAX_URI_LENGTH:
             return None
         rest = uri[len(self._start) :]
-        if not _ENCODED.fullmatch(rest):
+        if not _ENCODED_KEY.fullmatch(rest):
             return None
         try:
             pk = unquote_to_bytes(rest).decode()
@@ -68,41 +68,46 @@ class RowUri(UriTemplate):
         return None if "\0" in pk else {"pk": pk}
 
 
-def resources_of(toolset: "ModelToolset") -> list[Declaration]:
+def build_declarations(toolset: "ModelToolset") -> list[Declaration]:
     """Return the URI templates of a toolset and their completions, with their sources."""
-    declared: list[Declaration] = []
+    declarations: list[Declaration] = []
     if not toolset.resources:
-        return declared
+        return declarations
 
     if "get" in toolset.tools:
-        declared.append((partial(_row, toolset), f"{toolset.source}, its rows"))
+        declarations.append((partial(_build_row_template, toolset), f"{toolset.source}, its rows"))
         if "list" in toolset.tools:
-            declared.append((partial(_completer, _row_uri(toolset).text, "pk", partial(keys, toolset)), toolset.source))
+            declarations.append(
+                (
+                    partial(_build_completer, _build_row_uri(toolset).text, "pk", partial(complete_keys, toolset)),
+                    toolset.source,
+                )
+            )
 
     if "list" in toolset.tools:
-        declared.append((partial(_page, toolset), f"{toolset.source}, their pages"))
-        text = _page_uri(toolset)
-        for name in _variables(toolset):
-            complete = _values(toolset, name)
+        declarations.append((partial(_build_page_template, toolset), f"{toolset.source}, their pages"))
+        text = _build_page_uri(toolset)
+        for name in _list_filter_variables(toolset):
+            complete = _find_completion_source(toolset, name)
             if complete is not None:
-                declared.append((partial(_completer, text, name, complete), f"{toolset.source}, {name}"))
+                declarations.append((partial(_build_completer, text, name, complete), f"{toolset.source}, {name}"))
 
-    return declared
+    return declarations
 
 
-def _row_uri(toolset: "ModelToolset") -> RowUri:
+def _build_row_uri(toolset: "ModelToolset") -> RowUri:
     return RowUri(toolset.uri_scheme)
 
 
-def _row(toolset: "ModelToolset") -> ResourceTemplate:
-    get = toolset.verb("get")
+def _build_row_template(toolset: "ModelToolset") -> ResourceTemplate:
+    get = toolset.get_tool("get")
     meta = toolset.model._meta
 
     async def read(pk: str, ctx: Context) -> Any:
-        value = json_of(toolset.exposure.pk.codec, pk)
+        value = parse_uri_value(toolset.exposure.pk.codec, pk)
         if value is None:
             return None
-        row = await _passed(ctx, get, {"pk": value})
+        row = await _call_tool(ctx, get, {"pk": value})
         # Each row has exactly one URI: subscribers are notified only under that URI.
         return row if row is not None and str(row["pk"]) == pk else None
 
@@ -118,40 +123,40 @@ def _row(toolset: "ModelToolset") -> ResourceTemplate:
         timeout=get.timeout,
         handler=Handler(read, {"ctx": Context}, atomic=()),
         source=toolset.source,
-        template=_row_uri(toolset),
+        template=_build_row_uri(toolset),
         convert=dict,
-        mime_type=JSON,
-        probe=True,
+        mime_type=JSON_MEDIA_TYPE,
+        check_exists=True,
     )
 
 
-def _page_uri(toolset: "ModelToolset") -> str:
-    return f"{toolset.uri_scheme}://{{?{','.join((*_variables(toolset), *_OWN))}}}"
+def _build_page_uri(toolset: "ModelToolset") -> str:
+    return f"{toolset.uri_scheme}://{{?{','.join((*_list_filter_variables(toolset), *_RESERVED_VARIABLES))}}}"
 
 
-def _variables(toolset: "ModelToolset") -> tuple[str, ...]:
+def _list_filter_variables(toolset: "ModelToolset") -> tuple[str, ...]:
     """Return the variables that filter pages.
 
     They do not depend on toolsets that are registered later.
     """
     names = toolset.field_names() if toolset.list_filter == "__all__" else toolset.list_filter
-    return tuple(name for name in names if name not in _OWN and name not in toolset.sensitive_fields)
+    return tuple(name for name in names if name not in _RESERVED_VARIABLES and name not in toolset.sensitive_fields)
 
 
-def _page(toolset: "ModelToolset") -> ResourceTemplate:
-    rows = toolset.verb("list")
+def _build_page_template(toolset: "ModelToolset") -> ResourceTemplate:
+    rows = toolset.get_tool("list")
     meta = toolset.model._meta
-    variables = _variables(toolset)
+    variables = _list_filter_variables(toolset)
 
     async def read(ctx: Context, **values: str) -> Any:
         filters = {name: values[name] for name in variables if name in values}
         for name, text in filters.items():
             item = toolset.exposure.filters.get(name)
-            filters[name] = json_of(None if item is None else item.codec, text)
+            filters[name] = parse_uri_value(None if item is None else item.codec, text)
             if filters[name] is None:
                 return None
-        given = {name: values[name] for name in _OWN if name in values}
-        return await _passed(ctx, rows, {**given, **({"filters": filters} if filters else {})})
+        given = {name: values[name] for name in _RESERVED_VARIABLES if name in values}
+        return await _call_tool(ctx, rows, {**given, **({"filters": filters} if filters else {})})
 
     return ResourceTemplate(
         name=str(meta.verbose_name_plural).replace(" ", "_"),
@@ -165,14 +170,14 @@ def _page(toolset: "ModelToolset") -> ResourceTemplate:
         timeout=rows.timeout,
         handler=Handler(read, {"ctx": Context}, atomic=()),
         source=toolset.source,
-        template=UriTemplate(_page_uri(toolset)),
+        template=UriTemplate(_build_page_uri(toolset)),
         convert=dict,
-        mime_type=JSON,
-        probe=True,
+        mime_type=JSON_MEDIA_TYPE,
+        check_exists=True,
     )
 
 
-def _completer(target: str, argument: str, values: Values) -> Completer:
+def _build_completer(target: str, argument: str, values: CompletionSource) -> Completer:
     async def complete(value: str, ctx: Context) -> Completion | Sequence[str]:
         return await values(value, ctx)
 
@@ -181,86 +186,88 @@ def _completer(target: str, argument: str, values: Values) -> Completer:
     )
 
 
-def _values(toolset: "ModelToolset", name: str) -> Values | None:
+def _find_completion_source(toolset: "ModelToolset", name: str) -> CompletionSource | None:
     """Return the completion source of a filter, or None if it has none.
 
     Sources are related rows, choices, and the values true and false.
     """
-    field = end_of(toolset.model, name)
+    field = find_last_field(toolset.model, name)
     if field is None:
         return None
     if field.is_relation:
-        return partial(_related, toolset, field.related_model)
+        return partial(_complete_related, toolset, field.related_model)
     choices = [str(value) for value, _ in getattr(field, "flatchoices", None) or () if value not in (None, "")]
     if isinstance(field, models.BooleanField):
-        choices = list(_WORDS)
-    return partial(_chosen, choices) if choices else None
+        choices = list(_BOOLEANS)
+    return partial(_complete_choices, choices) if choices else None
 
 
-async def _chosen(choices: Sequence[str], typed: str, ctx: Context) -> Sequence[str]:
-    return [choice for choice in choices if choice.lower().startswith(typed.strip().lower())]
+async def _complete_choices(choices: Sequence[str], prefix: str, ctx: Context) -> Sequence[str]:
+    return [choice for choice in choices if choice.lower().startswith(prefix.strip().lower())]
 
 
-async def _related(toolset: "ModelToolset", model: Any, typed: str, ctx: Context) -> Completion | Sequence[str]:
-    target = toolset.beside(model)
-    return () if target is None or "list" not in target.tools else await keys(target, typed, ctx)
+async def _complete_related(
+    toolset: "ModelToolset", model: Any, prefix: str, ctx: Context
+) -> Completion | Sequence[str]:
+    target = toolset.find_toolset(model)
+    return () if target is None or "list" not in target.tools else await complete_keys(target, prefix, ctx)
 
 
-async def keys(toolset: "ModelToolset", typed: str, ctx: Context) -> Completion:
+async def complete_keys(toolset: "ModelToolset", prefix: str, ctx: Context) -> Completion:
     """Return primary keys of visible rows that match typed text.
 
     Matches are keys with this prefix, and rows that a search returns.
     """
-    found: dict[str, None] = {}
-    for arguments in _asked(toolset, typed):
-        if len(found) < OFFERED:
-            found |= dict.fromkeys(await _listed(toolset, arguments, ctx))
-    return Completion(list(found)[:OFFERED], has_more=len(found) > OFFERED)
+    keys: dict[str, None] = {}
+    for arguments in _build_key_queries(toolset, prefix):
+        if len(keys) < MAX_COMPLETIONS:
+            keys |= dict.fromkeys(await _list_keys(toolset, arguments, ctx))
+    return Completion(list(keys)[:MAX_COMPLETIONS], has_more=len(keys) > MAX_COMPLETIONS)
 
 
-def _asked(toolset: "ModelToolset", typed: str) -> list[dict[str, Any]]:
+def _build_key_queries(toolset: "ModelToolset", prefix: str) -> list[dict[str, Any]]:
     """Return the arguments of at most two `list` calls that find matching keys."""
-    text = typed.strip()[:100]
+    text = prefix.strip()[:100]
     if not text:
         return [{}]
 
-    asked: list[dict[str, Any]] = []
+    queries: list[dict[str, Any]] = []
     codec = toolset.exposure.pk.codec
     if codec is not None and "istartswith" in codec.lookups:
-        asked.append({"filters": {"pk__istartswith": text}})
-    elif (value := json_of(codec, text)) is not None and codec is not None:
+        queries.append({"filters": {"pk__istartswith": text}})
+    elif (value := parse_uri_value(codec, text)) is not None and codec is not None:
         try:
             codec.decode(value)
         except ValueError:
             pass
         else:
-            asked.append({"filters": {"pk": value}})
-    if toolset.exposure.search or toolset.overrides("get_search_results"):
-        asked.append({"search": text})
-    return asked
+            queries.append({"filters": {"pk": value}})
+    if toolset.exposure.search or toolset.is_overridden("get_search_results"):
+        queries.append({"search": text})
+    return queries
 
 
-async def _listed(toolset: "ModelToolset", arguments: dict[str, Any], ctx: Context) -> list[str]:
-    limit = min(OFFERED, toolset.max_limit)
-    page = await _passed(ctx, toolset.verb("list"), {"fields": [], "limit": limit, **arguments})
+async def _list_keys(toolset: "ModelToolset", arguments: dict[str, Any], ctx: Context) -> list[str]:
+    limit = min(MAX_COMPLETIONS, toolset.max_limit)
+    page = await _call_tool(ctx, toolset.get_tool("list"), {"fields": [], "limit": limit, **arguments})
     return [] if page is None else [str(row["pk"]) for row in page["items"]]
 
 
-async def _passed(ctx: Context, tool: Tool, arguments: dict[str, Any]) -> Any:
+async def _call_tool(ctx: Context, tool: Tool, arguments: dict[str, Any]) -> Any:
     """Return the tool's result, or None if the rows or the tool are unavailable."""
     try:
-        return await pass_on(ctx, tool, arguments)
+        return await delegate_to_tool(ctx, tool, arguments)
     except (NotFound, ArgumentError, InvalidParams, InsufficientScope):
         return None
 
 
-def json_of(codec: Codec | None, text: str) -> Any:
+def parse_uri_value(codec: Codec | None, text: str) -> Any:
     """Convert text from a URI to JSON for a column, or None if it is invalid."""
     match None if codec is None else codec.kind:
         case "integer":
             return int(text) if _INTEGER.fullmatch(text) else None
         case "boolean":
-            return _WORDS.get(text)
+            return _BOOLEANS.get(text)
         case "number":
             try:
                 return float(text)
@@ -271,11 +278,11 @@ def json_of(codec: Codec | None, text: str) -> Any:
     return text
 
 
-def end_of(model: Any, path: str) -> Any:
+def find_last_field(model: Any, path: str) -> Any:
     """Return Django's field at the end of a path, or None."""
     field = None
     for segment in path.split(LOOKUP_SEP):
-        field = None if model is None else field_of(model, segment)
+        field = None if model is None else find_field(model, segment)
         if field is None:
             return None
         model = field.related_model

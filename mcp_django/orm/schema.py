@@ -8,22 +8,22 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from mcp_django.orm.fields.codecs import TEXT, nullable
+from mcp_django.orm.fields.codecs import MAX_TEXT_CHARACTERS, make_nullable
 from mcp_django.orm.fields.exposed_fields import ExposedField
-from mcp_django.orm.queries.limits import DEPTH, ORDERS
+from mcp_django.orm.queries.limits import MAX_FILTER_DEPTH, MAX_ORDER_FIELDS
 from mcp_django.protocol.headers import HeaderParam
-from mcp_django.schema import ArgumentError, OutputError, natively
+from mcp_django.schema import ArgumentError, OutputError, call_in_default_language
 from mcp_django.schema.custom_schema import check_schema
 
 if TYPE_CHECKING:
     from mcp_django.orm.toolset import ModelToolset
 
 Schema = dict[str, Any]
-CHOICES = 30
+MAX_LISTED_CHOICES = 30
 """Maximum number of choices in a description; `describe` lists all of them."""
 
 
-class Arguments:
+class ModelToolParameters:
     """Arguments of a tool (`ToolParameters`), with a schema built on first use.
 
     The handler receives them as one dict, `arguments`.
@@ -32,52 +32,54 @@ class Arguments:
     header_params: tuple[HeaderParam, ...] = ()
 
     def __init__(self, make: Callable[[], Schema], where: str) -> None:
-        self._make, self._where = make, where
+        self._build_schema = make
+        self._source = where
 
     @cached_property
     def schema(self) -> Schema:
         """See ToolParameters."""
-        return natively(self._make)
+        return call_in_default_language(self._build_schema)
 
     @cached_property
     def _checker(self) -> Any:
-        return check_schema(self.schema, f"{self._where}: input schema")
+        return check_schema(self.schema, f"{self._source}: input schema")
 
     def check(self, arguments: dict[str, Any]) -> None:
         """See ToolParameters."""
         if not self._checker.is_valid(arguments):
-            raise ArgumentError(self._checker.problems(arguments))
+            raise ArgumentError(self._checker.describe_problems(arguments))
 
     def convert(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """See ToolParameters."""
         return {"arguments": arguments}
 
 
-class Result:
+class ModelToolOutput:
     """Structured result of a tool (`ToolOutput`), with a schema built on first use.
 
     Values are JSON already.
     """
 
-    wrapped = False
+    is_wrapped = False
 
     def __init__(self, make: Callable[[], Schema], where: str) -> None:
-        self._make, self._where = make, where
+        self._build_schema = make
+        self._source = where
 
     @cached_property
     def schema(self) -> Schema:
         """See ToolOutput."""
-        return natively(self._make)
+        return call_in_default_language(self._build_schema)
 
     @cached_property
     def _checker(self) -> Any:
-        return check_schema(self.schema, f"{self._where}: output schema")
+        return check_schema(self.schema, f"{self._source}: output schema")
 
-    def structured(self, value: Any) -> Any:
+    def to_structured(self, value: Any) -> Any:
         """See ToolOutput."""
         if not self._checker.is_valid(value):
-            problems = self._checker.problems(value, "key")
-            raise OutputError(f"{self._where}: the result does not fit its output schema: {problems}")
+            problems = self._checker.describe_problems(value, "key")
+            raise OutputError(f"{self._source}: the result does not fit its output schema: {problems}")
         return value
 
 
@@ -99,13 +101,13 @@ def row_schema(toolset: "ModelToolset") -> tuple[Schema, Schema]:
 
 def field_schema(item: ExposedField) -> Schema:
     """Return the schema of a field's value in a row."""
-    described = described_by(item)
+    description = describe_field(item)
     if item.computed is not None:
-        return {**item.computed.schema, **described}
+        return {**item.computed.schema, **description}
     value = reference_schema(item) if item.is_relation and item.target is not None else value_schema(item)
-    if item.many:
-        return {"type": "array", "items": value, **described}
-    return {**(nullable(value) if item.nullable else value), **described}
+    if item.is_to_many:
+        return {"type": "array", "items": value, **description}
+    return {**(make_nullable(value) if item.is_nullable else value), **description}
 
 
 def value_schema(item: ExposedField) -> Schema:
@@ -122,7 +124,7 @@ def reference_schema(item: ExposedField) -> Schema:
     }
 
 
-def described_by(item: ExposedField) -> Schema:
+def describe_field(item: ExposedField) -> Schema:
     """Return the description of a field, from its help text, codec and choices."""
     if item.computed is not None:
         return {"description": item.computed.description} if item.computed.description else {}
@@ -134,13 +136,17 @@ def described_by(item: ExposedField) -> Schema:
 
     choices = list(getattr(field, "flatchoices", None) or ())
     if choices:
-        listed = "; ".join(f"{value}: {label}" for value, label in choices[:CHOICES])
-        texts.append(f"{listed}; and {len(choices) - CHOICES} more" if len(choices) > CHOICES else listed)
+        choice_text = "; ".join(f"{value}: {label}" for value, label in choices[:MAX_LISTED_CHOICES])
+        texts.append(
+            f"{choice_text}; and {len(choices) - MAX_LISTED_CHOICES} more"
+            if len(choices) > MAX_LISTED_CHOICES
+            else choice_text
+        )
     text = ". ".join(part.strip().rstrip(".") for part in texts if part.strip())
     return {"description": text} if text else {}
 
 
-def key_text(item: ExposedField) -> str:
+def describe_key(item: ExposedField) -> str:
     """Return a description of the key of a related row."""
     if item.target is None:
         return "A primary key"
@@ -155,9 +161,9 @@ def filters_schema(toolset: "ModelToolset") -> Schema:
     properties: Schema = {}
     for name, item in toolset.exposure.filters.items():
         lookups = [] if item.codec is None else [lookup for lookup in item.codec.lookups if lookup != "exact"]
-        text = described_by(item).get("description") or (key_text(item) if item.is_relation else None)
-        said = f"Also as {name}__<lookup>: {', '.join(lookups)}"
-        properties[name] = {"description": f"{text}. {said}" if text else said}
+        text = describe_field(item).get("description") or (describe_key(item) if item.is_relation else None)
+        lookup_text = f"Also as {name}__<lookup>: {', '.join(lookups)}"
+        properties[name] = {"description": f"{text}. {lookup_text}" if text else lookup_text}
 
     branches: Mapping[str, Any] = {"type": "array", "items": {"type": "object"}}
     return {
@@ -165,7 +171,7 @@ def filters_schema(toolset: "ModelToolset") -> Schema:
         "description": (
             "Conditions, all of which must hold: a field's name for equality, or name__lookup, such as "
             '{"price__gte": 10, "or": [{"name__icontains": "tea"}, {"not": {"stock": 0}}]}. in takes a list, range a '
-            f"list of two, isnull true or false. and, or and not nest up to {DEPTH} levels."
+            f"list of two, isnull true or false. and, or and not nest up to {MAX_FILTER_DEPTH} levels."
         ),
         "properties": {**properties, "and": branches, "or": branches, "not": {"type": "object"}},
     }
@@ -173,9 +179,11 @@ def filters_schema(toolset: "ModelToolset") -> Schema:
 
 def search_schema(toolset: "ModelToolset") -> Schema:
     """Return the schema of the `search` argument, or {} if the toolset has no search."""
-    if not toolset.search_fields and not toolset.overrides("get_search_results"):
+    if not toolset.search_fields and not toolset.is_overridden("get_search_results"):
         return {}
-    return {"search": {"type": "string", "maxLength": TEXT, "description": "Words that rows must contain"}}
+    return {
+        "search": {"type": "string", "maxLength": MAX_TEXT_CHARACTERS, "description": "Words that rows must contain"}
+    }
 
 
 def order_schema(toolset: "ModelToolset") -> Schema:
@@ -184,7 +192,7 @@ def order_schema(toolset: "ModelToolset") -> Schema:
     return {
         "type": "array",
         "items": {"type": "string", "maxLength": 200},
-        "maxItems": ORDERS,
+        "maxItems": MAX_ORDER_FIELDS,
         "description": f"Fields to order by, descending with a leading -. Of: {names}",
     }
 

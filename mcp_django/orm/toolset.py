@@ -9,19 +9,19 @@ from urllib.parse import quote
 from django.db import models, router
 
 from mcp_django import conf
-from mcp_django.orm.actions import ActionOptions, actions_of, build_action
-from mcp_django.orm.checks import check_declaration, names_of
-from mcp_django.orm.fields.codecs import codec_of
-from mcp_django.orm.fields.exposed_fields import Exposure, expose, field_of
-from mcp_django.orm.queries.visibility import may_leave_out
-from mcp_django.orm.resources import Declaration, resources_of
-from mcp_django.orm.tools import VERBS
+from mcp_django.orm.actions import ActionOptions, build_action_tool, collect_actions
+from mcp_django.orm.checks import check_declaration, resolve_field_names
+from mcp_django.orm.fields.codecs import get_codec
+from mcp_django.orm.fields.exposed_fields import Exposure, compile_exposure, find_field
+from mcp_django.orm.queries.visibility import can_restrict_rows
+from mcp_django.orm.resources import Declaration, build_declarations
+from mcp_django.orm.tools import TOOL_BUILDERS
 from mcp_django.orm.writes import admin_log
-from mcp_django.orm.writes.checks import check_confirm, check_writing, inlines_of
-from mcp_django.orm.writes.forms.compiled import Fillable, FormClass, fillable_of, form_class_of
+from mcp_django.orm.writes.checks import bind_inlines, check_confirm_option, check_write_options
+from mcp_django.orm.writes.forms.compiled import FormClass, WritableForm, build_form_class, build_writable_form
 from mcp_django.schema import DeclarationError
 from mcp_django.server.context.context import Context
-from mcp_django.server.injection.handler import source_of
+from mcp_django.server.injection.handler import describe_source
 from mcp_django.server.primitives.base import Completer, Permission, Primitive, Tool
 from mcp_django.server.primitives.registry import Registry
 from mcp_django.server.primitives.toolset import Toolset
@@ -30,12 +30,12 @@ from mcp_django.signals import model_registered
 if TYPE_CHECKING:
     from mcp_django.orm.inlines import ModelInline
 
-Names = Sequence[str]
+FieldNames = Sequence[str]
 GENERIC_PREFIX = "models_"
 """Prefix of the names of generic tools, which serve all models."""
 
 
-class Gate(NamedTuple):
+class ClassPermission(NamedTuple):
     """Permission and scopes that a toolset class requires of every caller."""
 
     permission: Permission | None
@@ -54,34 +54,34 @@ class ModelToolset(Toolset):
 
     model: type[models.Model]
     """The model, set by `@register(Model)` or by the class."""
-    fields: ClassVar[Names | Literal["__all__"]] = ()
+    fields: ClassVar[FieldNames | Literal["__all__"]] = ()
     """Fields of a row.
 
     Names are fields and relations of the model, paths such as "country__name", methods and properties of the toolset or
     the model. "__all__" selects every column and requires `exclude`.
     """
-    exclude: ClassVar[Names | None] = None
+    exclude: ClassVar[FieldNames | None] = None
     """Columns that "__all__" leaves out."""
-    readonly_fields: ClassVar[Names] = ()
+    readonly_fields: ClassVar[FieldNames] = ()
     """Fields that are shown but never written."""
-    sensitive_fields: ClassVar[Names] = ()
+    sensitive_fields: ClassVar[FieldNames] = ()
     """Fields with secret-looking names that you confirm may be shown.
 
     They are never used to filter, order, search or aggregate.
     """
-    search_fields: ClassVar[Names] = ()
+    search_fields: ClassVar[FieldNames] = ()
     """Fields that `search` compares, as in ModelAdmin.
 
     Examples: "name", "^code" (prefix), "=code" (equality), "country__name".
     """
-    list_filter: ClassVar[Names | Literal["__all__"]] = ()
+    list_filter: ClassVar[FieldNames | Literal["__all__"]] = ()
     """Fields that filter rows; "__all__" for every shown field.
 
     The primary key is always included.
     """
-    ordering: ClassVar[Names] = ()
+    ordering: ClassVar[FieldNames] = ()
     """Default order of lists; if empty, the model's order, limited to shown fields."""
-    list_select_related: ClassVar[bool | Names] = False
+    list_select_related: ClassVar[bool | FieldNames] = False
     """Relations that computed fields use, as in ModelAdmin.
 
     They are read in the same statement.
@@ -100,7 +100,7 @@ class ModelToolset(Toolset):
 
     None leaves only the time limit of the call.
     """
-    tools: ClassVar[Names] = ("describe", "list", "get", "count")
+    tools: ClassVar[FieldNames] = ("describe", "list", "get", "count")
     """Names of the tools to serve."""
     actions: ClassVar[Sequence[Callable[..., Any]]] = ()
     """Functions that are actions, in addition to methods marked with `@action`.
@@ -114,7 +114,7 @@ class ModelToolset(Toolset):
 
     By default it is generated from the editable fields in `fields`.
     """
-    confirm: ClassVar[Names] = ()
+    confirm: ClassVar[FieldNames] = ()
     """Tools and actions that require confirmation, such as ["delete"].
 
     The client requests it from its user.
@@ -156,10 +156,10 @@ class ModelToolset(Toolset):
         """Bound instances of `inlines`."""
         self.action_tools: dict[str, tuple[Callable[..., Any], ActionOptions]] = {}
         """Actions by name."""
-        self._gate = Gate(self._permission(), tuple(self.scopes), self.prefix)
+        self._class_permission = ClassPermission(self._get_permission(), tuple(self.scopes), self.prefix)
         self._exposure: Exposure | None = None
         self._neighbours: dict[type[models.Model], ModelToolset] = {}
-        self._verbs: dict[str, Tool] = {}
+        self._tools: dict[str, Tool] = {}
         self.is_generic = conf.orm_style() == "generic"
         """True if its tools are parts of the generic tools that serve all models."""
         self.uri_scheme = f"{self.model._meta.app_label}.{self.model._meta.model_name}".replace("_", "-")
@@ -168,15 +168,17 @@ class ModelToolset(Toolset):
         """True if some rows of the model may be hidden from some callers."""
 
     @classmethod
-    def bound_to(cls, subject: Any) -> "ModelToolset":
+    def for_subject(cls, subject: Any) -> "ModelToolset":
         """Return the instance for a model.
 
         Raises:
             DeclarationError: `subject` is not the model of the class.
         """
-        given = cls.__dict__.get("model", subject)
-        if not (isinstance(subject, type) and issubclass(subject, models.Model)) or given is not subject:
-            raise DeclarationError(f"{source_of(cls)}: cannot be registered for {subject!r}; register it for its model")
+        model = cls.__dict__.get("model", subject)
+        if not (isinstance(subject, type) and issubclass(subject, models.Model)) or model is not subject:
+            raise DeclarationError(
+                f"{describe_source(cls)}: cannot be registered for {subject!r}; register it for its model"
+            )
         # Avoid `cls()`: `__init__` needs the model, and one class can be registered for several models.
         instance = cls.__new__(cls)
         instance.model = subject
@@ -186,7 +188,7 @@ class ModelToolset(Toolset):
     @property
     def source(self) -> str:
         """Return the place of the declaration, for messages."""
-        return source_of(type(self))
+        return describe_source(type(self))
 
     def attach(self, registry: Registry) -> None:
         """Check the declaration and connect it to the toolsets of the same server.
@@ -209,12 +211,12 @@ class ModelToolset(Toolset):
 
         self.registry = registry
         check_declaration(self)
-        check_writing(self)
+        check_write_options(self)
 
         self._neighbours = {self.model: self, **{other.model: other for other in others}}
-        self.inline_toolsets = inlines_of(self)
-        self.action_tools = actions_of(self)
-        check_confirm(self)
+        self.inline_toolsets = bind_inlines(self)
+        self.action_tools = collect_actions(self)
+        check_confirm_option(self)
         for other in others:
             # Exposures compiled before this registration may gain relations to this model.
             other._neighbours[self.model] = self
@@ -222,51 +224,56 @@ class ModelToolset(Toolset):
 
         if self.is_generic:
             for name in self.tools:
-                self.verb(name)
+                self.get_tool(name)
 
         model_registered.send(self.model, toolset=self, server=registry.name)
 
-    def declarations(self) -> list[tuple[Callable[[], Primitive | Completer], str]]:
+    def get_declarations(self) -> list[tuple[Callable[[], Primitive | Completer], str]]:
         """Return the declarations of tools, actions, row resources and marked methods."""
         names = () if self.is_generic else dict.fromkeys(self.tools)
-        verbs: list[Declaration] = [(partial(self.verb, name), f"{self.source}, {name}") for name in names]
+        verbs: list[Declaration] = [(partial(self.get_tool, name), f"{self.source}, {name}") for name in names]
         actions: list[Declaration] = [
-            (self._action(name, *action), f"{self.source}, {name}") for name, action in self.action_tools.items()
+            (self._get_action_factory(name, *action), f"{self.source}, {name}")
+            for name, action in self.action_tools.items()
         ]
-        return [*verbs, *actions, *resources_of(self), *super().declarations()]
+        return [*verbs, *actions, *build_declarations(self), *super().get_declarations()]
 
-    def verb(self, name: str) -> Tool:
+    def get_tool(self, name: str) -> Tool:
         """Return a tool by name, with the options of the class.
 
         Raises:
             DeclarationError: the tool cannot be built.
         """
-        if name not in self._verbs:
-            tool = self._build(lambda _: VERBS[name](self), None)
+        if name not in self._tools:
+            tool = self._build(lambda _: TOOL_BUILDERS[name](self), None)
             assert isinstance(tool, Tool)
-            self._verbs[name] = tool
-        return self._verbs[name]
+            self._tools[name] = tool
+        return self._tools[name]
 
     def tool_name(self, verb: str) -> str:
         """Return the full name of a tool, as clients call it."""
         return f"{GENERIC_PREFIX if self.is_generic else self.prefix}{verb}"
 
-    def _action(self, name: str, fn: Callable[..., Any], options: ActionOptions) -> Callable[[], Primitive | Completer]:
-        return lambda: self._build(lambda _: build_action(self, name, fn, options), None)
+    def _get_action_factory(
+        self, name: str, fn: Callable[..., Any], options: ActionOptions
+    ) -> Callable[[], Primitive | Completer]:
+        return lambda: self._build(lambda _: build_action_tool(self, name, fn, options), None)
 
     # Access
 
-    def admits(self, ctx: Context) -> bool:
+    def has_class_permission(self, ctx: Context) -> bool:
         """Return True if the caller has the `permission` and `scopes` of the class.
 
         Its tools check this themselves. Use this method where rows are reached through paths, references and inlines.
         """
         authorizer = ctx.server.authorizer
-        return not authorizer.guards(self._gate) or authorizer.allows(ctx.principal, self._gate)
+        return not authorizer.is_restricted(self._class_permission) or authorizer.is_allowed(
+            ctx.principal, self._class_permission
+        )
 
-    def lets_view(self, ctx: Context, obj: Any = None) -> bool:
+    def can_view(self, ctx: Context, obj: Any = None) -> bool:
         """Return True if rows, or this row, may be shown to the caller in related rows."""
-        return self.admits(ctx) and bool(self.has_view_permission(ctx, obj))
+        return self.has_class_permission(ctx) and bool(self.has_view_permission(ctx, obj))
 
     # Exposed fields
 
@@ -274,22 +281,22 @@ class ModelToolset(Toolset):
     def exposure(self) -> Exposure:
         """Return the exposed fields, compiled on first use after the last registration."""
         if self._exposure is None:
-            self._exposure = expose(self)
+            self._exposure = compile_exposure(self)
         return self._exposure
 
     def field_names(self) -> tuple[str, ...]:
         """Return the names in `fields`, with "__all__" expanded."""
-        return names_of(self)
+        return resolve_field_names(self)
 
-    def shows(self, name: str) -> bool:
+    def has_field(self, name: str) -> bool:
         """Return True if rows of the model show this field."""
         return name in self.field_names()
 
-    def beside(self, model: Any) -> "ModelToolset | None":
+    def find_toolset(self, model: Any) -> "ModelToolset | None":
         """Return the toolset of a model on the same server, or None."""
         return self._neighbours.get(model)
 
-    def own_method(self, name: str) -> Callable[..., Any] | None:
+    def find_own_method(self, name: str) -> Callable[..., Any] | None:
         """Return a method that a subclass adds to ModelToolset, or None."""
         method = None if hasattr(ModelToolset, name) else getattr(self, name, None)
         # Skip classes: `self.model` is a class, and "model" is a common column name.
@@ -300,25 +307,29 @@ class ModelToolset(Toolset):
         """Return the name of the column that labels a row, or None."""
         if self.label_field is not None:
             return self.label_field
-        named = [name.lstrip("^=") for name in self.search_fields]
-        for name in (*(name for name in named if self.shows(name)), *self.field_names()):
-            if name not in self.sensitive_fields and self.own_method(name) is None and _is_text(self.model, name):
+        search_names = [name.lstrip("^=") for name in self.search_fields]
+        for name in (*(name for name in search_names if self.has_field(name)), *self.field_names()):
+            if (
+                name not in self.sensitive_fields
+                and self.find_own_method(name) is None
+                and _is_text_column(self.model, name)
+            ):
                 return name
         return None
 
     @property
-    def serves_rows(self) -> bool:
+    def has_row_uris(self) -> bool:
         """Return True if rows can be read by their URI."""
         return self.resources and "get" in self.tools
 
-    def uri(self, pk: Any) -> str:
+    def build_row_uri(self, pk: Any) -> str:
         """Return the URI of a row."""
         return f"{self.uri_scheme}://{pk if type(pk) is int else quote(str(pk), safe='')}"
 
     @property
     def description(self) -> str:
         """Return the docstring of the toolset or of the model, for `describe`."""
-        return next((text for cls in (type(self), self.model) if (text := _docstring(cls))), "")
+        return next((text for cls in (type(self), self.model) if (text := _get_docstring(cls))), "")
 
     def permission_name(self, action: str) -> str:
         """Return Django's permission for view, add, change or delete on the model."""
@@ -332,29 +343,29 @@ class ModelToolset(Toolset):
         All tools restrict their rows to this queryset, including counts, references and labels.
         """
         rows = self.queryset if self.queryset is not None else self.model._default_manager
-        found: models.QuerySet[Any, Any] = rows.all()
-        return found if self.using is None else found.using(self.using)
+        queryset: models.QuerySet[Any, Any] = rows.all()
+        return queryset if self.using is None else queryset.using(self.using)
 
     def has_view_permission(self, ctx: Context, obj: Any = None) -> bool:
         """Return True if the caller may see rows, or this row.
 
         An override replaces the check of Django's permission.
         """
-        return _has_perm(ctx, self.permission_name("view"))
+        return _has_permission(ctx, self.permission_name("view"))
 
     def has_add_permission(self, ctx: Context) -> bool:
         """Return True if the caller may add rows."""
-        return _has_perm(ctx, self.permission_name("add"))
+        return _has_permission(ctx, self.permission_name("add"))
 
     def has_change_permission(self, ctx: Context, obj: Any = None) -> bool:
         """Return True if the caller may change rows, or this row."""
-        return _has_perm(ctx, self.permission_name("change"))
+        return _has_permission(ctx, self.permission_name("change"))
 
     def has_delete_permission(self, ctx: Context, obj: Any = None) -> bool:
         """Return True if the caller may delete rows, or this row."""
-        return _has_perm(ctx, self.permission_name("delete"))
+        return _has_permission(ctx, self.permission_name("delete"))
 
-    def get_ordering(self, ctx: Context) -> Names:
+    def get_ordering(self, ctx: Context) -> FieldNames:
         """Return the default order of lists."""
         return self.ordering
 
@@ -389,50 +400,50 @@ class ModelToolset(Toolset):
 
         Requires that the admin is installed and that the caller is a user. `flag` and `message` are those of LogEntry.
         """
-        admin_log.write(ctx, rows, flag, message)
+        admin_log.write_entries(ctx, rows, flag, message)
 
     # Writable fields
 
     @property
     def default_form(self) -> "FormClass":
         """Return the form class built from `form` and `fields`."""
-        return self.declared_fillable.form
+        return self.declared_writable_form.form
 
     @property
-    def declared_fillable(self) -> "Fillable":
+    def declared_writable_form(self) -> "WritableForm":
         """Return the writable form of the declaration."""
-        plans = self.exposure.plans
-        if "fillable" not in plans:
-            plans["fillable"] = fillable_of(self, form_class_of(self, self.fixed_fields))
-        found: Fillable = plans["fillable"]
-        return found
+        cache = self.exposure.cache
+        if "fillable" not in cache:
+            cache["fillable"] = build_writable_form(self, build_form_class(self, self.server_fields))
+        writable_form: WritableForm = cache["fillable"]
+        return writable_form
 
-    def fillable(self, ctx: Context) -> "Fillable":
+    def get_writable_form(self, ctx: Context) -> "WritableForm":
         """Return the writable form of this call."""
-        form, known = self.get_form_class(ctx), self.declared_fillable
-        return known if form is known.form else fillable_of(self, form)
+        form, declared = self.get_form_class(ctx), self.declared_writable_form
+        return declared if form is declared.form else build_writable_form(self, form)
 
     @property
-    def fixed_fields(self) -> tuple[str, ...]:
+    def server_fields(self) -> tuple[str, ...]:
         """Return the names of form fields that the server fills."""
         return ()
 
     @property
-    def chooses_rows(self) -> bool:
+    def restricts_rows(self) -> bool:
         """Return True if the project restricts the rows that a caller may see."""
-        return self.overrides("get_queryset")
+        return self.is_overridden("get_queryset")
 
-    def overrides(self, hook: str) -> bool:
+    def is_overridden(self, hook: str) -> bool:
         """Return True if a subclass overrides this hook."""
         return getattr(type(self), hook) is not getattr(ModelToolset, hook)
 
 
-def _has_perm(ctx: Context, permission: str) -> bool:
+def _has_permission(ctx: Context, permission: str) -> bool:
     principal: Any = ctx.principal
     return bool(principal.has_perm(permission))
 
 
-def _docstring(cls: type[Any]) -> str:
+def _get_docstring(cls: type[Any]) -> str:
     """Return the class's own docstring.
 
     Django generates a docstring for models without one, "Model(fields…)". It is ignored.
@@ -443,15 +454,15 @@ def _docstring(cls: type[Any]) -> str:
 
 def _is_scoped(toolset: ModelToolset) -> bool:
     manager = type(toolset.model._default_manager)
-    return toolset.overrides("get_queryset") or toolset.queryset is not None or may_leave_out(manager)
+    return toolset.is_overridden("get_queryset") or toolset.queryset is not None or can_restrict_rows(manager)
 
 
-def _is_text(model: type[models.Model], name: str) -> bool:
-    found = field_of(model, name)
-    if found is None or found.is_relation:
+def _is_text_column(model: type[models.Model], name: str) -> bool:
+    field = find_field(model, name)
+    if field is None or field.is_relation:
         return False
-    codec = codec_of(found)
-    return codec.kind == "text" and codec.orderable and not found.choices
+    codec = get_codec(field)
+    return codec.kind == "text" and codec.is_orderable and not field.choices
 
 
-Toolsets = Mapping[type[models.Model], ModelToolset]
+ToolsetsByModel = Mapping[type[models.Model], ModelToolset]

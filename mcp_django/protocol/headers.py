@@ -17,18 +17,18 @@ from typing import Any, NamedTuple
 from mcp_django.protocol.errors import HeaderMismatch
 
 PROTOCOL_VERSION = b"mcp-protocol-version"
-METHOD = b"mcp-method"
-NAME = b"mcp-name"
+METHOD_HEADER = b"mcp-method"
+NAME_HEADER = b"mcp-name"
 SESSION_ID = b"mcp-session-id"
 LAST_EVENT_ID = b"last-event-id"
 PARAM_PREFIX = b"mcp-param-"
 
-ROUTING = frozenset({PROTOCOL_VERSION, METHOD, NAME})
+ROUTING = frozenset({PROTOCOL_VERSION, METHOD_HEADER, NAME_HEADER})
 
-NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+NAMED_PARAMS = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """Method to the parameter that its ``Mcp-Name`` header mirrors."""
 
-TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+TOKEN_PATTERN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """Pattern of a header's name (RFC 9110, section 5.6.2)."""
 
 _PREFIX, _SUFFIX = b"=?base64?", b"?="
@@ -122,14 +122,14 @@ def check_routing(headers: Headers, version: str, method: str, name: str | None)
     if got is None or (got != version.encode() and got.strip(b" \t") != version.encode()):
         raise _mismatch("MCP-Protocol-Version", got, "the protocol version in params._meta")
 
-    got = headers.get(METHOD)
+    got = headers.get(METHOD_HEADER)
     if got is None or (got != method.encode() and got.strip(b" \t") != method.encode()):
         raise _mismatch("Mcp-Method", got, "the method")
 
     if name is not None:
-        got = headers.get(NAME)
+        got = headers.get(NAME_HEADER)
         if got is None or not (_is_plainly(got, name) or decode_value(got) == name):
-            raise _mismatch("Mcp-Name", got, f"params.{NAMED.get(method, 'name')}")
+            raise _mismatch("Mcp-Name", got, f"params.{NAMED_PARAMS.get(method, 'name')}")
 
 
 def _is_plainly(got: bytes, name: str) -> bool:

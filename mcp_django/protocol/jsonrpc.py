@@ -63,7 +63,7 @@ Message = Request | Notification | Response
 # Same as Request(...), but without its Python function: half the cost on the hottest path.
 _new = tuple.__new__
 
-LARGE = 64 * 1024
+LARGE_BODY_BYTES = 64 * 1024
 """Size in bytes from which a document is decoded without garbage collection."""
 
 _OPEN_ARRAY = ord("[")
@@ -85,12 +85,12 @@ def decode(body: bytes, *, max_nesting: int = 64) -> Any:
     if (
         (_OPEN_ARRAY in body or len(body) > 5 * max_nesting)
         and body.count(b"{") + body.count(b"[") > max_nesting
-        and _nested_deeper(body, max_nesting)
+        and _exceeds_nesting(body, max_nesting)
     ):
         raise InvalidRequest(f"Invalid request: nested deeper than {max_nesting} levels")
 
     try:
-        return loads(body) if len(body) < LARGE else _load_large(body)
+        return loads(body) if len(body) < LARGE_BODY_BYTES else _load_large(body)
     except ValueError:
         raise ParseError from None
 
@@ -110,7 +110,7 @@ def _load_large(body: bytes) -> Any:
         gc.enable()
 
 
-def _nested_deeper(body: bytes, limit: int) -> bool:
+def _exceeds_nesting(body: bytes, limit: int) -> bool:
     """Return True if `body` is nested deeper than `limit`.
 
     Runs in linear time and without recursion. Exact for valid JSON.
@@ -161,14 +161,14 @@ def read(raw: Any) -> Message:
             if "result" not in raw and _is_error(error):
                 return Response(id, None, error)
 
-    raise _refusal(raw)
+    raise _build_refusal(raw)
 
 
 def _is_error(error: Any) -> bool:
     return type(error) is dict and type(error.get("code")) is int and type(error.get("message")) is str
 
 
-def _refusal(raw: dict[str, Any]) -> InvalidRequest:
+def _build_refusal(raw: dict[str, Any]) -> InvalidRequest:
     """Build the error for an invalid message. Only the slow path calls this."""
     id = raw.get("id")
     readable = id if type(id) is int or type(id) is str else None

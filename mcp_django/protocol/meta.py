@@ -17,23 +17,23 @@ TRACEPARENT = "traceparent"
 TRACESTATE = "tracestate"
 BAGGAGE = "baggage"
 
-TAGS = "mcp-django/tags"
+TAGS_KEY = "mcp-django/tags"
 """Key of the tags of a tool, resource or prompt: an array of strings."""
 
-ERRORS = "mcp-django/errors"
+ERRORS_KEY = "mcp-django/errors"
 """Key of the details of a tool error: an object of arrays of strings, by field.
 
 Structured content is not used for them, because it must fit the tool's output schema in every case (server/tools).
 """
 
-LONGEST_PROGRESS_TOKEN = 1024
+MAX_PROGRESS_TOKEN_LENGTH = 1024
 """Maximum length of a progress token in characters.
 
 Each progress notification repeats the token, so a long one makes a long response to a short request.
 """
 
-WRONG_PROGRESS_TOKEN = (
-    f"_meta progressToken must be an integer or a string of {LONGEST_PROGRESS_TOKEN} characters at most"
+PROGRESS_TOKEN_ERROR = (
+    f"_meta progressToken must be an integer or a string of {MAX_PROGRESS_TOKEN_LENGTH} characters at most"
 )
 
 _LABEL = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
@@ -43,7 +43,7 @@ _RESERVED = frozenset({"modelcontextprotocol", "mcp"})
 
 def is_progress_token(value: Any) -> bool:
     """Return True for an integer, or a string of acceptable length."""
-    return type(value) is int or (type(value) is str and len(value) <= LONGEST_PROGRESS_TOKEN)
+    return type(value) is int or (type(value) is str and len(value) <= MAX_PROGRESS_TOKEN_LENGTH)
 
 
 def is_valid_key(key: str) -> bool:

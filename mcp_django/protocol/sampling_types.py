@@ -108,37 +108,41 @@ class SamplingMessage:
         return {**wire, "_meta": dict(self.meta)} if self.meta else wire
 
 
-Said = str | PromptMessage | SamplingMessage | Mapping[str, Any]
+SamplingInput = str | PromptMessage | SamplingMessage | Mapping[str, Any]
 """A message: a text of the user, a message object, or a message in wire form."""
 
 
-def conversation(said: Said | Sequence[Said]) -> list[Wire]:
+def build_messages(sampling_input: SamplingInput | Sequence[SamplingInput]) -> list[Wire]:
     """Build the messages of a conversation, each with a list of blocks as its content.
 
     Raises:
         ValueError: a message in wire form is invalid, or tool uses and results do not match.
         TypeError: a message or its content has an unsupported type.
     """
-    given: Any = [said] if isinstance(said, str | PromptMessage | SamplingMessage | Mapping) else said
-    messages = [_message(item) for item in given]
+    given: Any = (
+        [sampling_input]
+        if isinstance(sampling_input, str | PromptMessage | SamplingMessage | Mapping)
+        else sampling_input
+    )
+    messages = [_build_message(item) for item in given]
     if not messages:
         raise ValueError("a conversation needs a message")
-    require_balance(messages)
+    check_tool_balance(messages)
     return messages
 
 
-def _message(said: Any) -> Wire:
-    if isinstance(said, str):
-        return SamplingMessage(Role.USER, said).to_wire()
-    if isinstance(said, SamplingMessage):
-        return said.to_wire()
-    if isinstance(said, PromptMessage):
-        return SamplingMessage(said.role, said.content).to_wire()  # type: ignore[arg-type]  # refused by its type
-    if not isinstance(said, Mapping):
-        raise TypeError(f"a message is text, a SamplingMessage or its wire form, not {type(said).__name__}")
-    if said.get("role") not in (Role.USER, Role.ASSISTANT):
-        raise ValueError(f"role {said.get('role')!r} must be 'user' or 'assistant'")
-    return {**said, "content": blocks_of(said.get("content"))}
+def _build_message(message: Any) -> Wire:
+    if isinstance(message, str):
+        return SamplingMessage(Role.USER, message).to_wire()
+    if isinstance(message, SamplingMessage):
+        return message.to_wire()
+    if isinstance(message, PromptMessage):
+        return SamplingMessage(message.role, message.content).to_wire()  # type: ignore[arg-type]  # refused by its type
+    if not isinstance(message, Mapping):
+        raise TypeError(f"a message is text, a SamplingMessage or its wire form, not {type(message).__name__}")
+    if message.get("role") not in (Role.USER, Role.ASSISTANT):
+        raise ValueError(f"role {message.get('role')!r} must be 'user' or 'assistant'")
+    return {**message, "content": blocks_of(message.get("content"))}
 
 
 def blocks_of(content: Any) -> list[Wire]:
@@ -158,7 +162,7 @@ def blocks_of(content: Any) -> list[Wire]:
     return list(blocks)
 
 
-def validate_sampling_messages(said: Said | Sequence[Said]) -> None:
+def validate_sampling_messages(sampling_input: SamplingInput | Sequence[SamplingInput]) -> None:
     """Check the messages of a conversation for a model.
 
     Each message must be valid, and tool uses and tool results must match (client/sampling, message content
@@ -168,11 +172,11 @@ def validate_sampling_messages(said: Said | Sequence[Said]) -> None:
         ValueError: names the invalid message, or the message whose tool uses and results do not match.
         TypeError: a message or its content has an unsupported type.
     """
-    if isinstance(said, str | PromptMessage | SamplingMessage | Mapping) or said:
-        conversation(said)
+    if isinstance(sampling_input, str | PromptMessage | SamplingMessage | Mapping) or sampling_input:
+        build_messages(sampling_input)
 
 
-def require_balance(messages: Sequence[Wire]) -> None:
+def check_tool_balance(messages: Sequence[Wire]) -> None:
     """Check that tool uses and tool results match.
 
     After a message of the assistant with tool uses, the next message is the user's. It holds one result for each use
@@ -192,16 +196,16 @@ def require_balance(messages: Sequence[Wire]) -> None:
         if answered and len(answered) != len(message["content"]):
             raise ValueError(f"message {number}: a message with tool results must hold nothing else")
         if sorted(answered) != sorted(open_uses):
-            raise ValueError(f"message {number}: {_imbalance(open_uses, answered)}")
+            raise ValueError(f"message {number}: {_describe_imbalance(open_uses, answered)}")
         if len(set(used)) != len(used):
             raise ValueError(f"message {number}: two tool uses have the same id")
         open_uses = used
 
     if open_uses:
-        raise ValueError(f"after message {len(messages)}: {_imbalance(open_uses, [])}")
+        raise ValueError(f"after message {len(messages)}: {_describe_imbalance(open_uses, [])}")
 
 
-def _imbalance(used: list[str], answered: list[str]) -> str:
+def _describe_imbalance(used: list[str], answered: list[str]) -> str:
     missing = [id for id in used if id not in answered]
     if missing:
         return f"the tool use {missing[0][:64]!r} must be answered by a tool result in the message right after it"

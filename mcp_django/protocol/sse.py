@@ -16,7 +16,7 @@ No empty line follows it: in a stream with event ids, some clients report an emp
 """
 
 
-class Event(NamedTuple):
+class ServerSentEvent(NamedTuple):
     """A received event."""
 
     event: str
@@ -57,7 +57,7 @@ def event(data: bytes, *, event: str = "message", id: str | None = None, retry: 
     return b"\n".join(lines) + b"\n\n"
 
 
-def numbered(id: bytes, data: bytes) -> bytes:
+def with_id(id: bytes, data: bytes) -> bytes:
     """Encode a message with an id. Both must be single lines."""
     return b"event: message\nid: %b\ndata: %b\n\n" % (id, data)
 
@@ -99,7 +99,7 @@ class Decoder:
         self._data_size = 0
         self._retry: int | None = None
 
-    def feed(self, chunk: bytes) -> list[Event]:
+    def feed(self, chunk: bytes) -> list[ServerSentEvent]:
         """Decode the next bytes and return the events that they complete.
 
         Raises:
@@ -115,11 +115,12 @@ class Decoder:
         lines = _NEWLINE.split(chunk)
         rest = lines.pop()
 
-        events: list[Event] = []
+        events: list[ServerSentEvent] = []
         for line in lines:
             if self._pending:
                 line = b"".join([*self._pending, line])
-                self._pending, self._pending_size = [], 0
+                self._pending = []
+                self._pending_size = 0
             if self._at_start:
                 self._at_start = False
                 line = line.removeprefix(_BOM)
@@ -153,10 +154,10 @@ class Decoder:
         elif name == b"retry" and value.isdigit() and len(value) <= 15:
             self.retry = self._retry = int(value)
 
-    def _dispatch(self, events: list[Event]) -> None:
+    def _dispatch(self, events: list[ServerSentEvent]) -> None:
         # Set only at the empty line: a client that disconnects within an event has not received it.
         self.last_event_id = self._id
         if self._data:
             name = self._event.decode(errors="replace") or "message"
-            events.append(Event(name, b"\n".join(self._data), self.last_event_id, self._retry))
+            events.append(ServerSentEvent(name, b"\n".join(self._data), self.last_event_id, self._retry))
         self._reset()

@@ -14,16 +14,16 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import unquote
 
-from mcp_django.protocol.headers import TOKEN, Headers
+from mcp_django.protocol.headers import TOKEN_PATTERN, Headers
 from mcp_django.protocol.meta import BAGGAGE, TRACEPARENT, TRACESTATE
 
-STATE_MEMBERS = 32
-STATE_LENGTH = 512
+MAX_STATE_MEMBERS = 32
+MAX_STATE_LENGTH = 512
 """Maximum length of a ``tracestate`` in characters.
 
 The specification requires to pass on at least as many.
 """
-BAGGAGE_LENGTH = 8192
+MAX_BAGGAGE_LENGTH = 8192
 """Maximum size of a ``baggage`` in bytes, with the same requirement."""
 
 _PARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-[\x20-\x7e]*)?")
@@ -32,8 +32,8 @@ _STATE_KEY = r"[a-z][a-z0-9_*/-]{0,255}|[a-z0-9][a-z0-9_*/-]{0,240}@[a-z][a-z0-9
 _STATE_MEMBER = re.compile(rf"({_STATE_KEY})=[\x20-\x2b\x2d-\x3c\x3e-\x7e]{{0,255}}[\x21-\x2b\x2d-\x3c\x3e-\x7e]")
 _OCTETS = r"[\x21\x23-\x2b\x2d-\x3a\x3c-\x5b\x5d-\x7e]*"
 _BLANK = r"[ \t]*"
-_PROPERTY = rf"{_BLANK};{_BLANK}{TOKEN.pattern}(?:{_BLANK}={_BLANK}{_OCTETS})?"
-_BAGGAGE_MEMBER = re.compile(rf"({TOKEN.pattern}){_BLANK}={_BLANK}({_OCTETS})(?:{_PROPERTY})*")
+_PROPERTY = rf"{_BLANK};{_BLANK}{TOKEN_PATTERN.pattern}(?:{_BLANK}={_BLANK}{_OCTETS})?"
+_BAGGAGE_MEMBER = re.compile(rf"({TOKEN_PATTERN.pattern}){_BLANK}={_BLANK}({_OCTETS})(?:{_PROPERTY})*")
 _SAMPLED, _RANDOM = 1, 2
 _NAMES = (TRACEPARENT, TRACESTATE, BAGGAGE)
 _KEYS = frozenset(name.encode() for name in _NAMES)
@@ -78,7 +78,7 @@ class TraceContext:
         return self.headers()
 
 
-def carrier(meta: Mapping[str, Any], headers: Headers | None = None) -> dict[str, str]:
+def find_carrier(meta: Mapping[str, Any], headers: Headers | None = None) -> dict[str, str]:
     """Return the valid trace values of a message by name.
 
     ``_meta`` belongs to the message. The headers belong to the HTTP request, which a proxy may have sent. Therefore
@@ -103,18 +103,18 @@ def _header(headers: Headers, name: str) -> str | None:
 
 def _valid(parent: Any, state: Any, baggage: Any) -> dict[str, str]:
     found = {}
-    if type(parent) is str and read_parent(parent) is not None:
+    if type(parent) is str and parse_parent(parent) is not None:
         found[TRACEPARENT] = parent
         if type(state) is str and is_state(state):
             found[TRACESTATE] = state
-    if type(baggage) is str and read_baggage(baggage) is not None:
+    if type(baggage) is str and parse_baggage(baggage) is not None:
         found[BAGGAGE] = baggage
     return found
 
 
-def read(carried: Mapping[str, str]) -> TraceContext | None:
+def parse(carried: Mapping[str, str]) -> TraceContext | None:
     """Parse the values of `find_carrier`. Returns None without a ``traceparent``."""
-    parent = read_parent(carried.get(TRACEPARENT, ""))
+    parent = parse_parent(carried.get(TRACEPARENT, ""))
     if parent is None:
         return None
     trace_id, span_id, flags = parent
@@ -124,12 +124,12 @@ def read(carried: Mapping[str, str]) -> TraceContext | None:
         span_id=span_id,
         flags=flags,
         state=carried.get(TRACESTATE, ""),
-        baggage=MappingProxyType(read_baggage(baggage) or {}),
+        baggage=MappingProxyType(parse_baggage(baggage) or {}),
         carried=baggage,
     )
 
 
-def read_parent(text: str) -> tuple[str, str, int] | None:
+def parse_parent(text: str) -> tuple[str, str, int] | None:
     """Parse a ``traceparent`` into trace id, span id and flags, or None if malformed.
 
     Version 00 is parsed strictly. Of later versions, the common parts and one flag are read (W3C Trace Context, 4.3).
@@ -148,7 +148,7 @@ def is_state(text: str) -> bool:
 
     The limits are 32 members and 512 characters, with unique keys.
     """
-    if len(text) > STATE_LENGTH:
+    if len(text) > MAX_STATE_LENGTH:
         return False
     keys = []
     for member in text.split(","):
@@ -158,15 +158,15 @@ def is_state(text: str) -> bool:
             if found is None:
                 return False
             keys.append(found[1])
-    return 0 < len(keys) <= STATE_MEMBERS and len(set(keys)) == len(keys)
+    return 0 < len(keys) <= MAX_STATE_MEMBERS and len(set(keys)) == len(keys)
 
 
-def read_baggage(text: str) -> dict[str, str] | None:
+def parse_baggage(text: str) -> dict[str, str] | None:
     """Parse the entries of a ``baggage``, percent-decoded, without their properties.
 
     Returns None if it is malformed or longer than 8192 bytes.
     """
-    if not text or len(text) > BAGGAGE_LENGTH:
+    if not text or len(text) > MAX_BAGGAGE_LENGTH:
         return None
     entries = {}
     for member in text.split(","):

@@ -32,10 +32,10 @@ class LoggingLevel(StrEnum):
     @property
     def rank(self) -> int:
         """Index among the levels, lowest first. The levels themselves compare as text."""
-        return LEVELS.index(self.value)
+        return LOG_LEVELS.index(self.value)
 
 
-LEVELS: tuple[str, ...] = tuple(level.value for level in LoggingLevel)
+LOG_LEVELS: tuple[str, ...] = tuple(level.value for level in LoggingLevel)
 """The levels in wire form, lowest first."""
 
 

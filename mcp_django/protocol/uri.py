@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
-MAX_LENGTH = 8192
+MAX_URI_LENGTH = 8192
 """Maximum length of a matched URI, in characters."""
 
 Value = str | list[str]
@@ -54,8 +54,8 @@ class UriTemplate:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        if len(text) > MAX_LENGTH:
-            raise ValueError(f"URI template is longer than {MAX_LENGTH} characters")
+        if len(text) > MAX_URI_LENGTH:
+            raise ValueError(f"URI template is longer than {MAX_URI_LENGTH} characters")
 
         path, query = _split_query(text)
         self._query: tuple[str, ...] = query
@@ -92,7 +92,7 @@ class UriTemplate:
         Absent query variables are left out. Returns None for a URI that does not match, is malformed or too long, or
         has a path traversal in a value.
         """
-        if not uri.startswith(self._prefix) or len(uri) > MAX_LENGTH:
+        if not uri.startswith(self._prefix) or len(uri) > MAX_URI_LENGTH:
             return None
         if self.is_static:
             return {} if uri == self.text else None
@@ -139,8 +139,8 @@ class UriTemplate:
         given = [(name, _text(name, values[name])) for name in self._query if name in values]
         query = "&".join(f"{name}={quote(value, safe='')}" for name, value in given)
         uri = f"{path}?{query}" if query else path
-        if len(uri) > MAX_LENGTH:
-            raise ValueError(f"the URI would be longer than {MAX_LENGTH} characters")
+        if len(uri) > MAX_URI_LENGTH:
+            raise ValueError(f"the URI would be longer than {MAX_URI_LENGTH} characters")
         return uri
 
     def _expand(self, segment: _Segment, values: Mapping[str, str | Sequence[str]]) -> str:

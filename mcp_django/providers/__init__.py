@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from mcp_django.providers.files.files import DirectoryProvider, FileResource
 from mcp_django.providers.files.storages import StorageProvider
 from mcp_django.providers.mounts import Mount
+from mcp_django.server.composition.provider import Provider
 
 if TYPE_CHECKING:
     from mcp_django.providers.http import HTTPProvider, HTTPResource
@@ -20,17 +21,18 @@ __all__ = [
     "HTTPProvider",
     "HTTPResource",
     "Mount",
+    "Provider",
     "StorageProvider",
 ]
 
-_WEB = {"HTTPProvider": "http", "HTTPResource": "http"}
+_LAZY_MODULES = {"HTTPProvider": "http", "HTTPResource": "http"}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _WEB:
-        return getattr(import_module(f"{__name__}.{_WEB[name]}"), name)
+    if name in _LAZY_MODULES:
+        return getattr(import_module(f"{__name__}.{_LAZY_MODULES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_WEB})
+    return sorted({*globals(), *_LAZY_MODULES})

@@ -6,17 +6,24 @@ from typing import Any, Unpack
 from urllib.parse import quote
 
 from mcp_django.protocol.errors import InternalError
-from mcp_django.providers.files.patterns import DEPTH, TooLarge, is_name
-from mcp_django.providers.media_types import contents_of, guessed
-from mcp_django.providers.metadata import MAX_SIZE, Declared, declared, reading, resource_at, template_below
-from mcp_django.providers.safe_fetch import Failed, Fetcher, Refused
+from mcp_django.providers.files.patterns import MAX_PATH_DEPTH, ContentTooLarge, is_safe_name
+from mcp_django.providers.media_types import build_contents, guess_media_type
+from mcp_django.providers.metadata import (
+    DEFAULT_MAX_BYTES,
+    ProvidedResourceOptions,
+    build_path_template,
+    build_read_handler,
+    build_static_resource,
+    check_options,
+)
+from mcp_django.providers.safe_fetch import Fetcher, FetchFailed, FetchRefused
 from mcp_django.schema import DeclarationError
 from mcp_django.server.composition.provider import Provider
 from mcp_django.server.context.context import Context
 from mcp_django.server.primitives.base import Resource, ResourceTemplate
 
 logger = logging.getLogger("mcp_django.providers")
-ABSENT = frozenset({404, 410})
+ABSENT_STATUSES = frozenset({404, 410})
 _PLAIN = "/!$&'()*+,;=:@~"
 
 
@@ -44,11 +51,11 @@ class HTTPResource(Provider):
         http: bool = False,
         redirects: int = 0,
         timeout: float = 10.0,
-        max_size: int = MAX_SIZE,
-        **options: Unpack[Declared],
+        max_size: int = DEFAULT_MAX_BYTES,
+        **options: Unpack[ProvidedResourceOptions],
     ) -> None:
         """Validate the options. Raises DeclarationError for an invalid URL, URI or option."""
-        self._source = _Source(
+        self._source = _HTTPSource(
             type(self),
             url,
             headers,
@@ -59,9 +66,10 @@ class HTTPResource(Provider):
             timeout=timeout,
             max_size=max_size,
         )
-        self._url, self._mime_type = url, mime_type
-        self._resource = resource_at(
-            type(self), uri, self._read, name=name or uri, mime_type=mime_type, **declared(type(self), options)
+        self._url = url
+        self._mime_type = mime_type
+        self._resource = build_static_resource(
+            type(self), uri, self._read, name=name or uri, mime_type=mime_type, **check_options(type(self), options)
         )
 
     async def resources(self, ctx: Context) -> Iterable[Resource]:
@@ -93,16 +101,16 @@ class HTTPProvider(Provider):
         http: bool = False,
         redirects: int = 0,
         timeout: float = 10.0,
-        max_size: int = MAX_SIZE,
-        **options: Unpack[Declared],
+        max_size: int = DEFAULT_MAX_BYTES,
+        **options: Unpack[ProvidedResourceOptions],
     ) -> None:
         """Validate the options. Raises DeclarationError."""
-        if isinstance(paths, str) or not all(map(_is_path, paths)):
+        if isinstance(paths, str) or not all(map(_is_relative_path, paths)):
             raise DeclarationError(f"{type(self).__name__}: paths is a list of relative paths")
         if not base_url.endswith("/") or "?" in base_url or "#" in base_url:
             raise DeclarationError(f"{type(self).__name__}: base_url must end with a slash, without query and fragment")
 
-        self._source = _Source(
+        self._source = _HTTPSource(
             type(self),
             base_url,
             headers,
@@ -113,18 +121,19 @@ class HTTPProvider(Provider):
             timeout=timeout,
             max_size=max_size,
         )
-        self._base_url, self.uri_prefix = base_url, uri_prefix
-        common = declared(type(self), options)
+        self._base_url = base_url
+        self.uri_prefix = uri_prefix
+        common = check_options(type(self), options)
         self._template = ResourceTemplate(
             **{"description": "A page, by its path.", **common},
             name=uri_prefix,
-            template=template_below(type(self), uri_prefix),
+            template=build_path_template(type(self), uri_prefix),
             convert=lambda variables: variables,
-            handler=reading(self._read),
+            handler=build_read_handler(self._read),
             source=type(self).__name__,
         )
         self._common = {name: value for name, value in common.items() if name not in ("title", "description")}
-        self._listed = {path: self._resource(path) for path in paths}
+        self._listed = {path: self._build_resource(path) for path in paths}
         self._only_listed = only_listed
 
     async def resources(self, ctx: Context) -> Iterable[Resource]:
@@ -137,11 +146,11 @@ class HTTPProvider(Provider):
         variables = self._template.template.match(uri)
         path = "" if variables is None else str(variables["path"])
         listed = self._listed.get(path)
-        if listed is not None or self._only_listed or not _is_path(path):
+        if listed is not None or self._only_listed or not _is_relative_path(path):
             return listed
-        return self._resource(path)
+        return self._build_resource(path)
 
-    def _resource(self, path: str) -> Resource:
+    def _build_resource(self, path: str) -> Resource:
         async def read() -> Any:
             return await self._read(path)
 
@@ -149,8 +158,8 @@ class HTTPProvider(Provider):
             **self._common,
             uri=self.uri_prefix + quote(path, safe=_PLAIN),
             name=path,
-            mime_type=guessed(path),
-            handler=reading(read),
+            mime_type=guess_media_type(path),
+            handler=build_read_handler(read),
             source=type(self).__name__,
         )
 
@@ -158,7 +167,7 @@ class HTTPProvider(Provider):
         return await self._source.read(self._base_url + quote(path, safe=_PLAIN), None)
 
 
-class _Source:
+class _HTTPSource:
     """An origin and the settings of its requests."""
 
     def __init__(
@@ -174,10 +183,10 @@ class _Source:
         if isinstance(allowed_hosts, str):
             raise DeclarationError(f"{owner.__name__}: allowed_hosts is a list; write [{allowed_hosts!r}]")
         try:
-            host = Fetcher.host_of(url)
+            host = Fetcher.get_host(url)
             self._fetcher = Fetcher(allowed_hosts=[host, *allowed_hosts], **limits)
-            self._fetcher.check(url)
-        except (Refused, ValueError) as problem:
+            self._fetcher.check_url(url)
+        except (FetchRefused, ValueError) as problem:
             raise DeclarationError(f"{owner.__name__}: the URL cannot be served, because {problem}") from None
 
     async def read(self, url: str, mime_type: str | None) -> Any:
@@ -186,24 +195,24 @@ class _Source:
         Raises InternalError, with a text without the URL.
         """
         try:
-            found = await self._fetcher.fetch(url, self._headers)
-        except TooLarge as problem:
-            raise InternalError(f"The resource is larger than {problem} bytes, which is the limit") from None
-        except (Refused, Failed) as problem:
-            logger.warning("A resource could not be fetched, because %s", problem, exc_info=problem.__cause__)
-            raise InternalError(f"The resource could not be fetched, because {problem}") from None
+            response = await self._fetcher.fetch(url, self._headers)
+        except ContentTooLarge as error:
+            raise InternalError(f"The resource is larger than {error} bytes, which is the limit") from None
+        except (FetchRefused, FetchFailed) as error:
+            logger.warning("A resource could not be fetched, because %s", error, exc_info=error.__cause__)
+            raise InternalError(f"The resource could not be fetched, because {error}") from None
 
-        if found.status in ABSENT:
+        if response.status in ABSENT_STATUSES:
             return None
-        if not 200 <= found.status < 300:
-            logger.warning("A resource could not be fetched: the status is %d", found.status)
-            raise InternalError(f"The resource could not be fetched, because its server answered {found.status}")
+        if not 200 <= response.status < 300:
+            logger.warning("A resource could not be fetched: the status is %d", response.status)
+            raise InternalError(f"The resource could not be fetched, because its server answered {response.status}")
 
-        mime_type = mime_type or found.mime_type
-        return contents_of(found.body, mime_type, found.charset)
+        mime_type = mime_type or response.mime_type
+        return build_contents(response.body, mime_type, response.charset)
 
 
-def _is_path(path: str) -> bool:
+def _is_relative_path(path: str) -> bool:
     """Return True for a path below the base, with or without a trailing slash."""
     parts = path.removesuffix("/").split("/")
-    return len(parts) <= DEPTH and all(map(is_name, parts))
+    return len(parts) <= MAX_PATH_DEPTH and all(map(is_safe_name, parts))

@@ -22,46 +22,46 @@ for _name, _type in {
     ".yml": "application/yaml",
 }.items():
     _TYPES.add_type(_type, _name)
-_PACKED = {"gzip": "application/gzip", "bzip2": "application/x-bzip2", "xz": "application/x-xz"}
+_COMPRESSED_TYPES = {"gzip": "application/gzip", "bzip2": "application/x-bzip2", "xz": "application/x-xz"}
 _ALWAYS_BINARY = ("image/", "audio/", "video/", "font/")
 # Encodings of web pages. Remote servers must not choose other Python codecs: some take quadratic time.
-_CHARSETS = re.compile(
+_ALLOWED_CHARSETS = re.compile(
     r"utf-?8|utf-?(16|32)([bl]e|-[bl]e)?|(us-)?ascii|iso-?8859-\d\d?|latin-?1|(windows-|cp)125\d|koi8-[ru]|shift_jis"
     r"|euc-(jp|kr)|gbk|gb2312|gb18030|big5",
     re.IGNORECASE | re.ASCII,
 )
-_BINARY = frozenset({BINARY, "application/pdf", "application/zip", *_PACKED.values()})
+_BINARY = frozenset({BINARY, "application/pdf", "application/zip", *_COMPRESSED_TYPES.values()})
 
 
-def guessed(name: str) -> str | None:
+def guess_media_type(name: str) -> str | None:
     """Return the media type of a file name, or None if it is unknown."""
     # Avoid the scheme detection of guess_type(), because a name is not a URL.
-    found, packing = _TYPES.guess_type("./" + name.rpartition("/")[2])
-    return _PACKED.get(packing, BINARY) if packing else found
+    media_type, compression = _TYPES.guess_type("./" + name.rpartition("/")[2])
+    return _COMPRESSED_TYPES.get(compression, BINARY) if compression else media_type
 
 
-def contents_of(
+def build_contents(
     data: bytes, mime_type: str | None = None, charset: str | None = None
 ) -> TextResourceContents | BlobResourceContents:
     """Build contents of a resource: text if the bytes decode, else a blob.
 
     The default charset is UTF-8.
     """
-    text = None if _is_binary(mime_type) else _text(data, charset or "utf-8")
+    text = None if _is_binary(mime_type) else _decode_text(data, charset or "utf-8")
     if text is None:
         return BlobResourceContents(data, mime_type=mime_type or BINARY)
     return TextResourceContents(text, mime_type=mime_type or TEXT)
 
 
-def header_type(value: str | None) -> tuple[str | None, str | None]:
+def parse_content_type(value: str | None) -> tuple[str | None, str | None]:
     """Parse a Content-Type header into media type and charset."""
     if not value:
         return None, None
     message = Message()
     message["content-type"] = value
-    found = message.get_content_type() if "/" in value else None
+    media_type = message.get_content_type() if "/" in value else None
     charset = message.get_param("charset")
-    return found, charset if isinstance(charset, str) else None
+    return media_type, charset if isinstance(charset, str) else None
 
 
 def _is_binary(mime_type: str | None) -> bool:
@@ -70,8 +70,8 @@ def _is_binary(mime_type: str | None) -> bool:
     return mime_type.startswith(_ALWAYS_BINARY) or mime_type in _BINARY
 
 
-def _text(data: bytes, charset: str) -> str | None:
-    if not _CHARSETS.fullmatch(charset) or charset.lower() in ("utf-8", "utf8"):
+def _decode_text(data: bytes, charset: str) -> str | None:
+    if not _ALLOWED_CHARSETS.fullmatch(charset) or charset.lower() in ("utf-8", "utf8"):
         charset = "utf-8-sig"
     try:
         text = data.decode(charset)

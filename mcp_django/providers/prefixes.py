@@ -8,24 +8,24 @@ can be reverted.
 import re
 from dataclasses import dataclass
 
-from mcp_django.conf.readers import PREFIX, SCHEME
-from mcp_django.protocol.uri import MAX_LENGTH, UriTemplate
+from mcp_django.conf.readers import NAME_PREFIX_PATTERN, SCHEME_PREFIX_PATTERN
+from mcp_django.protocol.uri import MAX_URI_LENGTH, UriTemplate
 from mcp_django.schema import DeclarationError
-from mcp_django.server.primitives.decorators import NAME
+from mcp_django.server.primitives.decorators import NAME_PATTERN
 
 SEPARATOR = "__"
-LONGEST = 128
+MAX_NAME_CHARACTERS = 128
 """Maximum characters of a remote name (server/tools); own names are limited to 64."""
-_LENIENT = re.compile(rf"[A-Za-z0-9_.\-]{{1,{LONGEST}}}")
+_FOREIGN_NAME = re.compile(rf"[A-Za-z0-9_.\-]{{1,{MAX_NAME_CHARACTERS}}}")
 _WITH_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
 
 
-class Unfit(DeclarationError):
+class InvalidPrefixedName(DeclarationError):
     """A name or URI is invalid with its prefix; the text has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
-class Naming:
+class NamePrefixes:
     """The prefix of names ("" for none) and of URIs (None for none).
 
     Raises DeclarationError for an invalid prefix. A name prefix has letters, digits, "-", "." and single "_" in
@@ -36,11 +36,11 @@ class Naming:
     uri_prefix: str | None = None
 
     def __post_init__(self) -> None:
-        if self.prefix and not re.fullmatch(PREFIX, self.prefix):
+        if self.prefix and not re.fullmatch(NAME_PREFIX_PATTERN, self.prefix):
             raise DeclarationError(
                 f"the prefix {self.prefix!r} must have letters, digits, '-' and '.', with single '_' between them"
             )
-        if self.uri_prefix is not None and not re.fullmatch(SCHEME, self.uri_prefix):
+        if self.uri_prefix is not None and not re.fullmatch(SCHEME_PREFIX_PATTERN, self.uri_prefix):
             raise DeclarationError(
                 f"the URI prefix {self.uri_prefix!r} must begin with a letter and have letters, digits, '-' and '.'; "
                 "it becomes the beginning of a scheme, as in 'weather+city://zurich'"
@@ -57,37 +57,43 @@ class Naming:
         A `foreign` name, of a remote server, may have 128 characters. Other names may have 64, the limit that clients
         check.
         """
-        here = f"{self.prefix}{SEPARATOR}{name}" if self.prefix else name
-        pattern, most = (_LENIENT, LONGEST) if foreign else (NAME, 64)
-        if not pattern.fullmatch(here):
-            raise Unfit(f"the name {here[:LONGEST]!r} must have 1 to {most} letters, digits, or one of _ - .")
-        return here
+        prefixed = f"{self.prefix}{SEPARATOR}{name}" if self.prefix else name
+        pattern, max_characters = (_FOREIGN_NAME, MAX_NAME_CHARACTERS) if foreign else (NAME_PATTERN, 64)
+        if not pattern.fullmatch(prefixed):
+            raise InvalidPrefixedName(
+                f"the name {prefixed[:MAX_NAME_CHARACTERS]!r} must have 1 to {max_characters} letters, digits, or "
+                "one of _ - ."
+            )
+        return prefixed
 
-    def own_name(self, here: str) -> str | None:
+    def own_name(self, prefixed: str) -> str | None:
         """Return the name without the prefix; None if it has another prefix."""
         if not self.prefix:
-            return here
-        beginning = f"{self.prefix}{SEPARATOR}"
-        return here.removeprefix(beginning) if here.startswith(beginning) and here != beginning else None
+            return prefixed
+        prefix = f"{self.prefix}{SEPARATOR}"
+        return prefixed.removeprefix(prefix) if prefixed.startswith(prefix) and prefixed != prefix else None
 
     def uri(self, uri: str) -> str:
         """Return the prefixed URI or template text.
 
         Raises InvalidPrefixedName for a URI without a scheme, and for one that becomes too long.
         """
-        here = uri if self.uri_prefix is None else f"{self.uri_prefix}+{uri}"
-        if not _WITH_SCHEME.match(uri) or len(here) > MAX_LENGTH:
-            raise Unfit(f"the URI {here[:LONGEST]!r} must have a scheme, and {MAX_LENGTH} characters at most")
-        return here
+        prefixed = uri if self.uri_prefix is None else f"{self.uri_prefix}+{uri}"
+        if not _WITH_SCHEME.match(uri) or len(prefixed) > MAX_URI_LENGTH:
+            raise InvalidPrefixedName(
+                f"the URI {prefixed[:MAX_NAME_CHARACTERS]!r} must have a scheme, and {MAX_URI_LENGTH} characters "
+                "at most"
+            )
+        return prefixed
 
-    def own_uri(self, here: str) -> str | None:
+    def own_uri(self, prefixed: str) -> str | None:
         """Return the URI without the prefix; None if it has another prefix."""
         if self.uri_prefix is None:
-            return here
-        beginning = f"{self.uri_prefix}+"
-        return here.removeprefix(beginning) if here.startswith(beginning) else None
+            return prefixed
+        prefix = f"{self.uri_prefix}+"
+        return prefixed.removeprefix(prefix) if prefixed.startswith(prefix) else None
 
     def template(self, template: UriTemplate) -> UriTemplate:
         """Return the prefixed template. Raises InvalidPrefixedName."""
-        here = self.uri(template.text)
-        return template if here == template.text else UriTemplate(here)
+        prefixed = self.uri(template.text)
+        return template if prefixed == template.text else UriTemplate(prefixed)

@@ -18,7 +18,7 @@ from django.db import DatabaseError, connections, router, transaction
 
 from mcp_django.models import StoredArgument, StoredMessage, StoredPrompt, StoredResource, StoredState
 from mcp_django.models.stored.prompt import MessageKind
-from mcp_django.models.stored.template_strings import fill, fill_uri, filled_length
+from mcp_django.models.stored.template_strings import fill, fill_uri, get_max_filled_length
 from mcp_django.protocol.content import (
     BlobResourceContents,
     EmbeddedResource,
@@ -29,22 +29,22 @@ from mcp_django.protocol.content import (
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.protocol.types import Annotations
 from mcp_django.schema import ArgumentError
-from mcp_django.schema.validation.messages import choices, echo, missing, unknown
+from mcp_django.schema.validation.messages import describe_missing, describe_unknown, format_choices, format_value
 from mcp_django.server.composition.provider import Provider
 from mcp_django.server.context.context import Context
 from mcp_django.server.injection.handler import Handler
-from mcp_django.server.methods.resources import contents_of
+from mcp_django.server.methods.resources import read_contents
 from mcp_django.server.primitives.base import Completion, Permission, Primitive, Prompt, Resource, ResourceTemplate
 
 logger = logging.getLogger("mcp_django.server")
 
-RENDERED = 2_000_000
+MAX_RENDERED_CHARACTERS = 2_000_000
 """Maximum characters of a rendered prompt, including embedded resources.
 
 A text may use an argument many times, and callers choose the length of arguments.
 """
-_CHOICES = "mcp_django.stored.choices"
-_SHOWN = 5
+_CHOICES_METADATA_KEY = "mcp_django.stored.choices"
+_MAX_REPORTED_PROBLEMS = 5
 
 
 class StoredProvider(Provider):
@@ -52,36 +52,37 @@ class StoredProvider(Provider):
 
     offers = frozenset({"prompts", "resources", "completions"})
 
-    def __init__(self, alias: str, *, alone: bool = False) -> None:
+    def __init__(self, alias: str, *, excludes_shared: bool = False) -> None:
         """Set the server; `excludes_shared` leaves out rows for all servers."""
-        self._alias, self._alone = alias, alone
-        self._shelf = _Shelf()
+        self._alias = alias
+        self._excludes_shared = excludes_shared
+        self._snapshot = _StoredSnapshot()
 
-    def within(self) -> "StoredProvider":
+    def for_mounting(self) -> "StoredProvider":
         """Return a provider without the rows for all servers; the host serves them."""
-        return StoredProvider(self._alias, alone=True)
+        return StoredProvider(self._alias, excludes_shared=True)
 
-    def guarded(self) -> frozenset[str]:
+    def get_permission_dependent(self) -> frozenset[str]:
         try:
             # In a savepoint, because the transaction of the caller must survive missing tables.
             with transaction.atomic(using=router.db_for_write(StoredState)):
-                shelf = self._look()
+                snapshot = self._load_snapshot()
         except DatabaseError:
             return frozenset()
-        lists: dict[str, Sequence[Primitive]] = {"prompts": shelf.prompts, "resources": shelf.resources}
+        lists: dict[str, Sequence[Primitive]] = {"prompts": snapshot.prompts, "resources": snapshot.resources}
         return frozenset(kind for kind, rows in lists.items() if any(row.permission for row in rows))
 
     async def prompts(self, ctx: Context) -> Iterable[Prompt]:
-        return (await self._current(ctx)).prompts
+        return (await self._get_snapshot(ctx)).prompts
 
     async def prompt(self, name: str, ctx: Context) -> Prompt | None:
-        return (await self._current(ctx)).prompts_by_name.get(name)
+        return (await self._get_snapshot(ctx)).prompts_by_name.get(name)
 
     async def resources(self, ctx: Context) -> Iterable[Resource]:
-        return (await self._current(ctx)).resources
+        return (await self._get_snapshot(ctx)).resources
 
     async def resource(self, uri: str, ctx: Context) -> Resource | None:
-        return (await self._current(ctx)).resources_by_uri.get(uri)
+        return (await self._get_snapshot(ctx)).resources_by_uri.get(uri)
 
     async def templates(self, ctx: Context) -> Iterable[ResourceTemplate]:
         return ()
@@ -90,35 +91,35 @@ class StoredProvider(Provider):
         self, target: str, argument: str, value: str, arguments: Mapping[str, str], ctx: Context
     ) -> Completion | Sequence[str] | None:
         # Choices of the prompt that the caller may use, which may be of another provider.
-        known: Mapping[str, Sequence[str]] = ctx.metadata.get(_CHOICES, {})
-        return _matching(known[argument], value) if argument in known else None
+        argument_choices: Mapping[str, Sequence[str]] = ctx.metadata.get(_CHOICES_METADATA_KEY, {})
+        return _filter_choices(argument_choices[argument], value) if argument in argument_choices else None
 
-    async def _current(self, ctx: Context) -> "_Shelf":
-        return await ctx.server.executor.run(self._look)
+    async def _get_snapshot(self, ctx: Context) -> "_StoredSnapshot":
+        return await ctx.server.executor.run(self._load_snapshot)
 
-    def _look(self) -> "_Shelf":
+    def _load_snapshot(self) -> "_StoredSnapshot":
         """Load the snapshot of the current version; blocks.
 
         The version is read first. Rows that are newer than it are read again next time, and never cached.
         """
         try:
-            mark = StoredState.objects.mark()
+            version = StoredState.objects.get_version()
         except DatabaseError:
             if _is_migrated():
                 raise
             # Code is often deployed before its migrations; registered primitives are served until then.
             logger.warning("Stored prompts and resources are not served: the tables are missing; run `migrate`")
-            return _Shelf()
-        shelf = self._shelf
-        if mark != shelf.mark:
-            shelf = self._shelf = _read(self._alias, mark, alone=self._alone)
-        return shelf
+            return _StoredSnapshot()
+        snapshot = self._snapshot
+        if version != snapshot.version:
+            snapshot = self._snapshot = _read_snapshot(self._alias, version, excludes_shared=self._excludes_shared)
+        return snapshot
 
 
-class _Shelf(NamedTuple):
+class _StoredSnapshot(NamedTuple):
     """The rows that were read for one version."""
 
-    mark: str | None = None
+    version: str | None = None
     prompts: tuple[Prompt, ...] = ()
     resources: tuple[Resource, ...] = ()
     prompts_by_name: Mapping[str, Prompt] = {}
@@ -130,32 +131,34 @@ def _is_migrated() -> bool:
     return StoredState._meta.db_table in connection.introspection.table_names()
 
 
-def _read(alias: str, mark: str, *, alone: bool) -> _Shelf:
+def _read_snapshot(alias: str, version: str, *, excludes_shared: bool) -> _StoredSnapshot:
     # A row for this server replaces one for all servers.
-    served: dict[str, Any] = {"enabled": True, "server__in": [alias] if alone else ["", alias]}
-    prompts = StoredPrompt.objects.filter(**served).order_by("server").prefetch_related("arguments")
-    resources = StoredResource.objects.filter(**served).order_by("server").defer("text", "data")
+    filters: dict[str, Any] = {"enabled": True, "server__in": [alias] if excludes_shared else ["", alias]}
+    prompts = StoredPrompt.objects.filter(**filters).order_by("server").prefetch_related("arguments")
+    resources = StoredResource.objects.filter(**filters).order_by("server").defer("text", "data")
     by_name = {row.name: build_prompt(row) for row in prompts}
     by_uri = {row.uri: build_resource(row) for row in resources}
-    return _Shelf(mark, tuple(by_name.values()), tuple(by_uri.values()), by_name, by_uri)
+    return _StoredSnapshot(version, tuple(by_name.values()), tuple(by_uri.values()), by_name, by_uri)
 
 
 def build_prompt(row: StoredPrompt) -> Prompt:
     """Build the prompt of a row. Its messages are read on use."""
-    pk, arguments = row.pk, _Arguments.of(row)
+    pk, arguments = row.pk, _StoredArguments.from_row(row)
 
     async def get(ctx: Context, values: dict[str, str]) -> list[PromptMessage]:
-        rows = await ctx.server.executor.run(_messages, pk)
-        return [message for found in _measured(rows, values) for message in await _filled(found, values, ctx)]
+        rows = await ctx.server.executor.run(_load_messages, pk)
+        return [
+            message for found in _check_length(rows, values) for message in await _render_message(found, values, ctx)
+        ]
 
     return Prompt(
         name=row.name,
         title=row.title or None,
         description=row.description or row.title or row.name.replace("_", " ").capitalize(),
         tags=tuple(row.tags),
-        permission=_permission(row),
+        permission=_parse_permission(row),
         scopes=tuple(row.scopes),
-        metadata={_CHOICES: {name: found for name, found in arguments.choices.items() if found}},
+        metadata={_CHOICES_METADATA_KEY: {name: found for name, found in arguments.choices.items() if found}},
         handler=Handler(get, {"ctx": Context}, atomic=()),
         source=f"stored prompt {row}",
         parameters=arguments,
@@ -182,23 +185,23 @@ def build_resource(row: StoredResource) -> Resource:
         size=row.size,
         annotations=annotations,
         tags=tuple(row.tags),
-        permission=_permission(row),
+        permission=_parse_permission(row),
         scopes=tuple(row.scopes),
         handler=Handler(read, atomic=()),
         source=f"stored resource {row}",
     )
 
 
-def _permission(row: StoredPrompt | StoredResource) -> Permission | None:
+def _parse_permission(row: StoredPrompt | StoredResource) -> Permission | None:
     return row.permission.split() or None
 
 
-def _messages(prompt: int) -> list[StoredMessage]:
+def _load_messages(prompt: int) -> list[StoredMessage]:
     return list(StoredMessage.objects.filter(prompt=prompt))
 
 
 @dataclass(frozen=True, slots=True)
-class _Arguments:
+class _StoredArguments:
     """The arguments of a prompt, with their choices and defaults."""
 
     arguments: list[dict[str, Any]]
@@ -206,27 +209,27 @@ class _Arguments:
     defaults: Mapping[str, str]
 
     @classmethod
-    def of(cls, row: StoredPrompt) -> "_Arguments":
+    def from_row(cls, row: StoredPrompt) -> "_StoredArguments":
         found: Sequence[StoredArgument] = sorted(
             getattr(row, "arguments").all(),  # noqa: B009  the relation, unknown to mypy
             key=lambda one: (one.position, one.pk),
         )
         return cls(
-            [_entry(one) for one in found],
+            [_describe_argument(one) for one in found],
             {one.name: tuple(one.choices) for one in found},
             {one.name: one.default for one in found},
         )
 
     def convert(self, values: dict[str, Any]) -> dict[str, Any]:
         """Return the value or default of every argument. Raises ArgumentError."""
-        problems = [unknown(name, self.defaults, "argument") for name in values if name not in self.defaults]
-        problems += [missing(one["name"], "argument") for one in self.arguments if _is_missing(one, values)]
+        problems = [describe_unknown(name, self.defaults, "argument") for name in values if name not in self.defaults]
+        problems += [describe_missing(one["name"], "argument") for one in self.arguments if _is_missing(one, values)]
         for name, value in values.items():
             allowed = self.choices.get(name)
             if allowed and value not in allowed:
-                problems.append(f"{name}: {echo(value)} must be one of {choices(allowed)}")
+                problems.append(f"{name}: {format_value(value)} must be one of {format_choices(allowed)}")
         if problems:
-            raise ArgumentError("; ".join(problems[:_SHOWN]))
+            raise ArgumentError("; ".join(problems[:_MAX_REPORTED_PROBLEMS]))
         return {"values": {**self.defaults, **values}}
 
 
@@ -234,42 +237,49 @@ def _is_missing(argument: dict[str, Any], values: dict[str, Any]) -> bool:
     return argument["required"] and argument["name"] not in values
 
 
-def _entry(row: StoredArgument) -> dict[str, Any]:
-    said = {"name": row.name, "title": row.title, "description": row.description}
-    return {key: value for key, value in said.items() if value} | {"required": row.required}
+def _describe_argument(row: StoredArgument) -> dict[str, Any]:
+    texts = {"name": row.name, "title": row.title, "description": row.description}
+    return {key: value for key, value in texts.items() if value} | {"required": row.required}
 
 
-def _matching(known: Sequence[str], value: str) -> list[str]:
+def _filter_choices(known_choices: Sequence[str], value: str) -> list[str]:
     """Return the choices that start with `value`, then those that contain it."""
     typed = value.casefold()
-    folded = [(one, one.casefold()) for one in known]
-    first = [one for one, text in folded if text.startswith(typed)]
-    return first + [one for one, text in folded if typed in text and not text.startswith(typed)]
+    folded = [(choice, choice.casefold()) for choice in known_choices]
+    first = [choice for choice, text in folded if text.startswith(typed)]
+    return first + [choice for choice, text in folded if typed in text and not text.startswith(typed)]
 
 
-def _measured(rows: list[StoredMessage], values: Mapping[str, str]) -> list[StoredMessage]:
+def _check_length(rows: list[StoredMessage], values: Mapping[str, str]) -> list[StoredMessage]:
     """Return the rows if their rendered length is allowed.
 
     Raises InvalidParams before anything is rendered.
     """
     # A character may become twelve in an encoded URI.
-    length = sum(filled_length(row.text, values) + 12 * filled_length(row.uri, values) for row in rows)
-    _require_room(length)
+    length = sum(get_max_filled_length(row.text, values) + 12 * get_max_filled_length(row.uri, values) for row in rows)
+    _check_rendered_length(length)
     return rows
 
 
-def _require_room(length: int) -> None:
-    if length > RENDERED:
-        raise InvalidParams(f"With these arguments the prompt is longer than {RENDERED} characters; shorten them")
+def _check_rendered_length(length: int) -> None:
+    if length > MAX_RENDERED_CHARACTERS:
+        raise InvalidParams(
+            f"With these arguments the prompt is longer than {MAX_RENDERED_CHARACTERS} characters; shorten them"
+        )
 
 
-async def _filled(row: StoredMessage, values: Mapping[str, str], ctx: Context) -> list[PromptMessage]:
+async def _render_message(row: StoredMessage, values: Mapping[str, str], ctx: Context) -> list[PromptMessage]:
     """Render a row: one message, or one for each content of a resource."""
     if row.kind == MessageKind.TEXT:
         return [PromptMessage(row.role, TextContent(fill(row.text, values)))]
     uri = fill_uri(row.uri, values)
     if row.kind == MessageKind.LINK:
         return [PromptMessage(row.role, ResourceLink(uri, fill(row.text, values) or uri))]
-    found = await contents_of(uri, ctx)
-    _require_room(sum(len(one.data if isinstance(one, BlobResourceContents) else one.text) for one in found))
-    return [PromptMessage(row.role, EmbeddedResource(one)) for one in found]
+    resource_contents = await read_contents(uri, ctx)
+    _check_rendered_length(
+        sum(
+            len(content.data if isinstance(content, BlobResourceContents) else content.text)
+            for content in resource_contents
+        )
+    )
+    return [PromptMessage(row.role, EmbeddedResource(content)) for content in resource_contents]

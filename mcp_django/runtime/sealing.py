@@ -33,38 +33,39 @@ from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.server.ports import StateTooLarge
 
-VERSION = b"\x01"
-ID, SALT, NONCE = 4, 16, 12
-MARK = 16
+TOKEN_VERSION = b"\x01"
+KEY_ID_BYTES, SALT_BYTES, NONCE_BYTES = 4, 16, 12
+MAC_BYTES = 16
 """Length of a name's authentication code in bytes: 128 bits cannot be guessed."""
-MARKED = 512
+MAX_SIGNED_NAME_CHARACTERS = 512
 """Maximum length of a signed name in characters; longer input is rejected unread."""
-SHORT = 256
+MAX_UNCOMPRESSED_BYTES = 256
 """Maximum length of JSON that is sealed without compression, in bytes."""
-INFLATES = 8
+MAX_INFLATION_FACTOR = 8
 """Maximum ratio of payload to token length; repetitive JSON compresses well."""
 
-_HEAD = struct.Struct(">Bd")
+_PAYLOAD_HEADER = struct.Struct(">Bd")
 """Header of the plaintext: compression flag, expiry in seconds since the epoch."""
 
 
-class Seal:
+class TokenSealer:
     """Authenticated encryption of tokens for one purpose.
 
     Tokens of another purpose do not open. `secrets` are SECRET_KEY and its fallbacks. `max_token_bytes` is the maximum
     length of a token.
     """
 
-    def __init__(self, secrets: Sequence[str | bytes], *, purpose: str, limit: int = 64 * 1024) -> None:
+    def __init__(self, secrets: Sequence[str | bytes], *, purpose: str, max_token_bytes: int = 64 * 1024) -> None:
         if not secrets or not all(secrets):
             raise ValueError("Sealing requires secrets; check that SECRET_KEY is not empty")
-        self.purpose, self.limit = purpose, limit
+        self.purpose = purpose
+        self.max_token_bytes = max_token_bytes
         label = b"mcp_django seal 1 " + purpose.encode()
-        keys = [HKDF(SHA256(), 32, None, label).derive(_bytes(secret)) for secret in secrets]
+        keys = [HKDF(SHA256(), 32, None, label).derive(_encode_secret(secret)) for secret in secrets]
         # The key id selects the key that opens a token and reveals nothing about the key. Reversed: of equal ids the
         # first secret wins.
-        self._keys = {hashlib.sha256(b"id" + key).digest()[:ID]: key for key in reversed(keys)}
-        self._id = hashlib.sha256(b"id" + keys[0]).digest()[:ID]
+        self._keys = {hashlib.sha256(b"id" + key).digest()[:KEY_ID_BYTES]: key for key in reversed(keys)}
+        self._key_id = hashlib.sha256(b"id" + keys[0]).digest()[:KEY_ID_BYTES]
 
     def seal(self, payload: dict[str, Any], binding: bytes, *, ttl: float) -> str:
         """Return a token that opens only with the same `binding`, for `ttl` seconds.
@@ -72,59 +73,62 @@ class Seal:
         Raises:
             StateTooLarge: the payload or the token exceeds the limit.
         """
-        data = jsonrpc.dumps(payload)
-        if len(data) > INFLATES * self.limit:
+        encoded = jsonrpc.dumps(payload)
+        if len(encoded) > MAX_INFLATION_FACTOR * self.max_token_bytes:
             raise StateTooLarge(
-                f"The {self.purpose} payload of {len(data)} bytes exceeds the limit of {INFLATES * self.limit}"
+                f"The {self.purpose} payload of {len(encoded)} bytes exceeds the limit of "
+                f"{MAX_INFLATION_FACTOR * self.max_token_bytes}"
             )
 
-        packed = len(data) > SHORT
-        plain = _HEAD.pack(packed, time.time() + ttl) + (zlib.compress(data, 1) if packed else data)
-        salt, nonce = os.urandom(SALT), os.urandom(NONCE)
-        head = VERSION + self._id
-        sealed = _cipher(self._keys[self._id], salt).encrypt(nonce, plain, head + binding)
+        is_compressed = len(encoded) > MAX_UNCOMPRESSED_BYTES
+        plaintext = _PAYLOAD_HEADER.pack(is_compressed, time.time() + ttl) + (
+            zlib.compress(encoded, 1) if is_compressed else encoded
+        )
+        salt, nonce = os.urandom(SALT_BYTES), os.urandom(NONCE_BYTES)
+        head = TOKEN_VERSION + self._key_id
+        sealed = _create_cipher(self._keys[self._key_id], salt).encrypt(nonce, plaintext, head + binding)
         token = base64.urlsafe_b64encode(b"".join((head, salt, nonce, sealed))).rstrip(b"=").decode("ascii")
 
-        if len(token) > self.limit:
-            raise StateTooLarge(f"The {self.purpose} of {len(token)} bytes exceeds the limit of {self.limit}")
+        if len(token) > self.max_token_bytes:
+            raise StateTooLarge(f"The {self.purpose} of {len(token)} bytes exceeds the limit of {self.max_token_bytes}")
         return token
 
-    def open(self, token: Any, binding: bytes) -> dict[str, Any]:
+    def unseal(self, token: Any, binding: bytes) -> dict[str, Any]:
         """Return the payload of a token.
 
         Raises:
             InvalidParams: the token is invalid; the text is the same for each reason, so that a client cannot infer it.
         """
         try:
-            return self._open(token, binding)
+            return self._unseal(token, binding)
         except (ValueError, KeyError, InvalidTag, zlib.error):
-            raise self.refused() from None
+            raise self.build_error() from None
 
-    def refused(self) -> InvalidParams:
+    def build_error(self) -> InvalidParams:
         """Return the exception that `unseal` raises."""
         return InvalidParams(f"Invalid or expired {self.purpose}")
 
-    def _open(self, token: Any, binding: bytes) -> dict[str, Any]:
-        if type(token) is not str or len(token) > self.limit:
+    def _unseal(self, token: Any, binding: bytes) -> dict[str, Any]:
+        if type(token) is not str or len(token) > self.max_token_bytes:
             raise ValueError
 
-        raw = _decode(token)
-        head, salt, nonce, sealed = _cut(raw)
-        plain = _cipher(self._keys[head[1:]], salt).decrypt(nonce, sealed, head + binding)
+        raw = _decode_token(token)
+        head, salt, nonce, sealed = _split_token(raw)
+        plain = _create_cipher(self._keys[head[1:]], salt).decrypt(nonce, sealed, head + binding)
 
-        packed, expires = _HEAD.unpack_from(plain)
+        packed, expires = _PAYLOAD_HEADER.unpack_from(plain)
         if expires < time.time():
             raise ValueError
-        data = plain[_HEAD.size :]
+        data = plain[_PAYLOAD_HEADER.size :]
         if packed:
             # Decrypted, so created by this project. The output is limited because an older worker may have had a higher
             # limit.
-            data = zlib.decompressobj().decompress(data, INFLATES * self.limit)
+            data = zlib.decompressobj().decompress(data, MAX_INFLATION_FACTOR * self.max_token_bytes)
         payload: dict[str, Any] = jsonrpc.loads(data)
         return payload
 
 
-class Stamp:
+class NameSigner:
     """Signer of names that are sent to clients.
 
     Any worker can verify a signed name without shared storage. `secrets` are SECRET_KEY and its fallbacks: the first
@@ -135,37 +139,37 @@ class Stamp:
         if not secrets or not all(secrets):
             raise ValueError("Signing requires secrets; check that SECRET_KEY is not empty")
         label = b"mcp_django stamp 1 " + purpose.encode()
-        self._keys = [HKDF(SHA256(), 32, None, label).derive(_bytes(secret)) for secret in secrets]
+        self._keys = [HKDF(SHA256(), 32, None, label).derive(_encode_secret(secret)) for secret in secrets]
 
-    def mark(self, name: str, binding: str) -> str:
+    def sign(self, name: str, binding: str) -> str:
         """Return `<name>.<mac>`, which is ASCII if the name is."""
-        return f"{name}.{_mark(self._keys[0], name, binding)}"
+        return f"{name}.{_compute_mac(self._keys[0], name, binding)}"
 
-    def read(self, marked: Any, binding: str) -> str | None:
+    def unsign(self, signed_name: Any, binding: str) -> str | None:
         """Return the name of a signed name, or None if the signature is invalid."""
-        if type(marked) is not str or not marked.isascii() or len(marked) > MARKED:
+        if type(signed_name) is not str or not signed_name.isascii() or len(signed_name) > MAX_SIGNED_NAME_CHARACTERS:
             return None
-        name, dot, given = marked.rpartition(".")
-        if not dot or not any(hmac.compare_digest(given, _mark(key, name, binding)) for key in self._keys):
+        name, dot, mac = signed_name.rpartition(".")
+        if not dot or not any(hmac.compare_digest(mac, _compute_mac(key, name, binding)) for key in self._keys):
             return None
         return name
 
 
-def _mark(key: bytes, name: str, binding: str) -> str:
+def _compute_mac(key: bytes, name: str, binding: str) -> str:
     # The length prevents moving characters between the name and the binding.
-    said = f"{len(name)}.{name}{binding}".encode()
-    return base64.urlsafe_b64encode(hmac.digest(key, said, "sha256")[:MARK]).rstrip(b"=").decode("ascii")
+    message = f"{len(name)}.{name}{binding}".encode()
+    return base64.urlsafe_b64encode(hmac.digest(key, message, "sha256")[:MAC_BYTES]).rstrip(b"=").decode("ascii")
 
 
-def _bytes(secret: str | bytes) -> bytes:
+def _encode_secret(secret: str | bytes) -> bytes:
     return secret if isinstance(secret, bytes) else secret.encode()
 
 
-def _cipher(key: bytes, salt: bytes) -> AESGCM:
+def _create_cipher(key: bytes, salt: bytes) -> AESGCM:
     return AESGCM(hmac.digest(key, salt, "sha256"))
 
 
-def _decode(token: str) -> bytes:
+def _decode_token(token: str) -> bytes:
     try:
         encoded = token.encode("ascii")
         raw = base64.b64decode(encoded + b"=" * (-len(encoded) % 4), altchars=b"-_", validate=True)
@@ -177,9 +181,9 @@ def _decode(token: str) -> bytes:
     return raw
 
 
-def _cut(raw: bytes) -> tuple[bytes, bytes, bytes, bytes]:
-    a = len(VERSION) + ID
-    b, c = a + SALT, a + SALT + NONCE
-    if raw[: len(VERSION)] != VERSION:
+def _split_token(raw: bytes) -> tuple[bytes, bytes, bytes, bytes]:
+    a = len(TOKEN_VERSION) + KEY_ID_BYTES
+    b, c = a + SALT_BYTES, a + SALT_BYTES + NONCE_BYTES
+    if raw[: len(TOKEN_VERSION)] != TOKEN_VERSION:
         raise ValueError
     return raw[:a], raw[a:b], raw[b:c], raw[c:]

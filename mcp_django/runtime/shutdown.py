@@ -36,59 +36,67 @@ from mcp_django.server.server import Server
 logger = logging.getLogger("mcp_django.lifecycle")
 
 Loop = asyncio.AbstractEventLoop
-CLOSING = "The server is shutting down"
-UNWIND = 1.0
+SHUTDOWN_MESSAGE = "The server is shutting down"
+UNWIND_TIMEOUT_SECONDS = 1.0
 """Maximum seconds for a cancelled call to clean up, and for its answer to be sent."""
-LOOKS = 100
+MAX_ANSWER_CHECKS = 100
 """Number of checks in that time for unsent answers."""
-LAST_WORK = 5.0
+CLEANUP_TIMEOUT_SECONDS = 5.0
 """Maximum seconds for each cleanup callback."""
-FLUSH = 0.1
+FLUSH_SECONDS = 0.1
 """Seconds for the last bytes to reach the socket from the server's buffers."""
 
 
-class Airborne(Protocol):
+class Drainable(Protocol):
     """Running call, or another task that shutdown waits for."""
 
     loop: Loop
     task: asyncio.Task[None] | None
-    answered: bool
+    is_answered: bool
 
     @property
     def is_call(self) -> bool:
         """True for a call, False for other tasks."""
         ...
 
-    def shut_down(self) -> None:
+    def abort(self) -> None:
         """Cancel the task; a call is answered with an error."""
 
 
-class _Attended:
+class _DrainState:
     """Shutdown state of a loop that has served a call.
 
     It must not refer to the loop, its weak key.
     """
 
-    __slots__ = ("brittle", "draining", "endings", "finish", "landing", "last", "scoped")
+    __slots__ = (
+        "cleanup_callbacks",
+        "drain_callbacks",
+        "drain_task",
+        "finish_task",
+        "has_lifespan_scope",
+        "is_draining",
+        "protected_count",
+    )
 
     def __init__(self) -> None:
-        self.draining = False
+        self.is_draining = False
         """True while new calls are rejected."""
-        self.scoped = False
+        self.has_lifespan_scope = False
         """True if the server will send lifespan.shutdown."""
-        self.brittle = 0
+        self.protected_count = 0
         """Number of open connections that the server does not wait for."""
-        self.endings: set[Callable[[], None]] = set()
-        self.last: list[Callable[[], Awaitable[None]]] = []
+        self.drain_callbacks: set[Callable[[], None]] = set()
+        self.cleanup_callbacks: list[Callable[[], Awaitable[None]]] = []
         """Callbacks to await after the calls have ended, before the threads are stopped."""
         # Strong references, because a loop keeps weak ones to its tasks only.
-        self.landing: asyncio.Task[None] | None = None
-        self.finish: asyncio.Task[None] | None = None
+        self.drain_task: asyncio.Task[None] | None = None
+        self.finish_task: asyncio.Task[None] | None = None
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Drop the tasks of a finished loop, because they refer to it."""
-        self.landing = self.finish = None
-        self.scoped = False
+        self.drain_task = self.finish_task = None
+        self.has_lifespan_scope = False
 
 
 class Lifecycle:
@@ -97,246 +105,250 @@ class Lifecycle:
     Each process has one instance, because a process has one set of signal handlers. Each loop drains separately.
     """
 
-    def __init__(self, *, grace: Callable[[], float], close_lanes: Callable[[Loop], None]) -> None:
+    def __init__(self, *, get_grace_seconds: Callable[[], float], close_threads: Callable[[Loop], None]) -> None:
         """Create the registry of a process.
 
         `get_grace_seconds` returns the seconds that running calls have to end. `close_threads` stops the threads of a
         loop.
         """
-        self.flights: set[Airborne] = set()
-        self.has_drained = False
+        self.active: set[Drainable] = set()
+        self.has_started_draining = False
         """True after any loop has started draining.
 
         Almost always False, which makes it a cheap first check.
         """
-        self._grace, self._close_lanes = grace, close_lanes
-        self._loops: weakref.WeakKeyDictionary[Loop, _Attended] = weakref.WeakKeyDictionary()
+        self._get_grace_seconds = get_grace_seconds
+        self._close_threads = close_threads
+        self._loops: weakref.WeakKeyDictionary[Loop, _DrainState] = weakref.WeakKeyDictionary()
         self._servers: weakref.WeakSet[Server] = weakref.WeakSet()
-        self._latest: Callable[[], Loop | None] = _nothing
-        self._chained: Callable[[], Loop | None] = _nothing
+        self._latest_loop: Callable[[], Loop | None] = _do_nothing
+        self._signal_loop: Callable[[], Loop | None] = _do_nothing
 
-    def board(self, flight: Airborne) -> None:
+    def register(self, item: Drainable) -> None:
         """Register a call of the running loop; it removes itself from `active` at its end."""
-        self.flights.add(flight)
-        if self._latest() is not flight.loop:
-            self.attend(flight.loop)
+        self.active.add(item)
+        if self._latest_loop() is not item.loop:
+            self.track_loop(item.loop)
 
-    def attend(self, loop: Loop) -> None:
+    def track_loop(self, loop: Loop) -> None:
         """Track a loop, so that its shutdown is coordinated.
 
         Call it on the loop before serving.
         """
-        self._latest = weakref.ref(loop)
+        self._latest_loop = weakref.ref(loop)
         if loop not in self._loops:
-            self._loops[loop] = _Attended()
-        if threading.current_thread() is threading.main_thread() and _chain(self):
-            self._chained = weakref.ref(loop)
+            self._loops[loop] = _DrainState()
+        if threading.current_thread() is threading.main_thread() and _install_signal_handlers(self):
+            self._signal_loop = weakref.ref(loop)
 
-    def keep(self, server: Server) -> None:
+    def add_server(self, server: Server) -> None:
         """Exit the lifespan of `server` at shutdown."""
         self._servers.add(server)
 
     def is_draining(self) -> bool:
         """Return True if new calls are rejected on the running loop."""
-        if not self.has_drained:
+        if not self.has_started_draining:
             return False
-        attended = self._loops.get(asyncio.get_running_loop())
-        return attended is not None and attended.draining
+        state = self._loops.get(asyncio.get_running_loop())
+        return state is not None and state.is_draining
 
-    def on_drain(self, end: Callable[[], None]) -> Callable[[], None]:
+    def add_drain_callback(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` when the running loop starts draining, or at once if it has.
 
         It ends streams that would never end by themselves. Returns a function that removes the callback.
         """
         loop = asyncio.get_running_loop()
-        self.attend(loop)
-        attended = self._loops[loop]
+        self.track_loop(loop)
+        state = self._loops[loop]
 
-        if attended.draining:
-            end()
-            return _nothing
+        if state.is_draining:
+            callback()
+            return _do_nothing
 
-        attended.endings.add(end)
-        return partial(attended.endings.discard, end)
+        state.drain_callbacks.add(callback)
+        return partial(state.drain_callbacks.discard, callback)
 
-    def shield(self) -> Callable[[], None]:
+    def protect_connection(self) -> Callable[[], None]:
         """Delay the server's exit until a connection is closed or all calls have ended.
 
         For connections that the server would cut at once. Returns a function that ends the protection; call it once.
         """
         loop = asyncio.get_running_loop()
-        self.attend(loop)
-        attended = self._loops[loop]
-        attended.brittle += 1
+        self.track_loop(loop)
+        state = self._loops[loop]
+        state.protected_count += 1
 
         def close() -> None:
-            attended.brittle -= 1
+            state.protected_count -= 1
 
         return close
 
-    def at_end(self, work: Callable[[], Awaitable[None]]) -> None:
+    def add_cleanup(self, callback: Callable[[], Awaitable[None]]) -> None:
         """Await `callback` after the running loop has drained, before its threads stop."""
         loop = asyncio.get_running_loop()
-        self.attend(loop)
-        self._loops[loop].last.append(work)
+        self.track_loop(loop)
+        self._loops[loop].cleanup_callbacks.append(callback)
 
-    async def open(self, servers: Iterable[Server]) -> None:
+    async def startup(self, servers: Iterable[Server]) -> None:
         """Handle lifespan.startup: enter the lifespans of `servers`.
 
         Raises:
             RuntimeError: a lifespan failed, described in the message; no lifespan remains entered.
         """
         loop = asyncio.get_running_loop()
-        self.attend(loop)
-        attended = self._loops[loop]
+        self.track_loop(loop)
+        state = self._loops[loop]
 
         try:
             for server in servers:
                 if server.has_lifespan:
-                    await _enter(server)
+                    await _enter_lifespan(server)
         except BaseException:
-            await self._leave()
+            await self._exit_lifespans()
             raise
         # A loop may serve again after it was drained.
-        attended.forget()
-        attended.scoped, attended.draining = True, False
+        state.reset()
+        state.has_lifespan_scope, state.is_draining = True, False
 
-    async def close(self) -> None:
+    async def shutdown(self) -> None:
         """Handle lifespan.shutdown; the server has waited for its connections already.
 
         Calls that still run have lost their client.
         """
         loop = asyncio.get_running_loop()
-        self.attend(loop)
-        attended = self._loops[loop]
-        attended.draining = self.has_drained = True
-        await asyncio.wait([self._descend(loop, attended)])
-        await self._close(loop)
-        attended.forget()
+        self.track_loop(loop)
+        state = self._loops[loop]
+        state.is_draining = self.has_started_draining = True
+        await asyncio.wait([self._start_drain(loop, state)])
+        await self._clean_up(loop)
+        state.reset()
 
-    def hear(self, tell: Callable[[], None]) -> bool:
+    def on_signal(self, notify_server: Callable[[], None]) -> bool:
         """Handle a shutdown signal: drain every loop.
 
         Returns True if `notify_server`, which calls the server's own handler, will be called later. Returns False if it
         must be called now, for one of two reasons. The signal is a repeated one. Or the server waits for its
         connections by itself and will send lifespan.shutdown, and none of its connections needs protection.
         """
-        chained, held = self._chained(), False
+        signal_loop, is_delayed = self._signal_loop(), False
         for reference in self._loops.keyrefs():
             loop = reference()
-            attended = None if loop is None else self._loops.get(loop)
-            if loop is None or attended is None or attended.draining or not loop.is_running():
+            state = None if loop is None else self._loops.get(loop)
+            if loop is None or state is None or state.is_draining or not loop.is_running():
                 continue
 
-            holds = loop is chained and (not attended.scoped or attended.brittle > 0)
+            delays_server = loop is signal_loop and (not state.has_lifespan_scope or state.protected_count > 0)
             # Set the flag first, because the loop of another thread may start before this function continues.
-            attended.draining = self.has_drained = True
+            state.is_draining = self.has_started_draining = True
             try:
-                loop.call_soon_threadsafe(self._begin, loop, attended, tell if holds else None)
+                loop.call_soon_threadsafe(self._start_shutdown, loop, state, notify_server if delays_server else None)
             except RuntimeError:
                 continue  # another thread's loop, closed just now
-            held = held or holds
-        return held
+            is_delayed = is_delayed or delays_server
+        return is_delayed
 
-    def _begin(self, loop: Loop, attended: _Attended, tell: Callable[[], None] | None) -> None:
-        landing = self._descend(loop, attended)
-        if not attended.scoped:
+    def _start_shutdown(self, loop: Loop, state: _DrainState, notify_server: Callable[[], None] | None) -> None:
+        drain_task = self._start_drain(loop, state)
+        if not state.has_lifespan_scope:
             # The server will not send lifespan.shutdown: daphne, or a project that serves only the view.
-            attended.finish = _task(loop, self._finish(loop, attended, landing, tell))
-        elif tell is not None:
-            attended.finish = _task(loop, _tell_after(landing, tell))
+            state.finish_task = _create_task(loop, self._finish(loop, state, drain_task, notify_server))
+        elif notify_server is not None:
+            state.finish_task = _create_task(loop, _notify_after_drain(drain_task, notify_server))
 
-    def _descend(self, loop: Loop, attended: _Attended) -> asyncio.Task[None]:
-        if attended.landing is None:
-            for end in tuple(attended.endings):
-                _call(end)
-            attended.endings.clear()
-            attended.landing = _task(loop, self._land(loop))
-        return attended.landing
+    def _start_drain(self, loop: Loop, state: _DrainState) -> asyncio.Task[None]:
+        if state.drain_task is None:
+            for callback in tuple(state.drain_callbacks):
+                _run_drain_callback(callback)
+            state.drain_callbacks.clear()
+            state.drain_task = _create_task(loop, self._drain(loop))
+        return state.drain_task
 
-    async def _land(self, loop: Loop) -> None:
+    async def _drain(self, loop: Loop) -> None:
         """Wait for the calls of a loop, and abort them after the grace period.
 
         Errors of calls are not raised.
         """
-        flights = waiting = self._aboard(loop)
-        if not flights:
+        items = waiting = self._find_active(loop)
+        if not items:
             return
 
-        grace = self._grace()
-        until = loop.time() + grace
-        if calls := _count(flights.values()):
+        grace = self._get_grace_seconds()
+        deadline = loop.time() + grace
+        if calls := _count_calls(items.values()):
             logger.info("Shutting down: %d calls have %g seconds to end", calls, grace)
 
         late: set[asyncio.Task[None]] = set()
         while waiting and not late:
-            _, late = await asyncio.wait(waiting, timeout=max(0.0, until - loop.time()))
+            _, late = await asyncio.wait(waiting, timeout=max(0.0, deadline - loop.time()))
             # Background jobs of finished calls may have been registered in the meantime.
-            waiting = self._aboard(loop)
-            flights |= waiting
+            waiting = self._find_active(loop)
+            items |= waiting
 
         if late:
             late |= waiting.keys()
-            if calls := _count(flights[task] for task in late):
+            if calls := _count_calls(items[task] for task in late):
                 logger.warning("Shutting down: %d calls exceeded SHUTDOWN_GRACE and were cancelled", calls)
             else:
                 logger.warning("Shutting down: cutting streams whose clients did not read them to the end")
             for task in late:
-                flights[task].shut_down()
-            await asyncio.wait(late, timeout=UNWIND)
+                items[task].abort()
+            await asyncio.wait(late, timeout=UNWIND_TIMEOUT_SECONDS)
 
-        for _ in range(LOOKS):
-            if all(flight.answered for flight in flights.values()):
+        for _ in range(MAX_ANSWER_CHECKS):
+            if all(item.is_answered for item in items.values()):
                 return
-            await asyncio.sleep(UNWIND / LOOKS)  # poll: Django sets the flag from a thread, without waking the loop
+            await asyncio.sleep(
+                UNWIND_TIMEOUT_SECONDS / MAX_ANSWER_CHECKS
+            )  # poll: Django sets the flag from a thread, without waking the loop
 
-    def _aboard(self, loop: Loop) -> dict[asyncio.Task[None], Airborne]:
+    def _find_active(self, loop: Loop) -> dict[asyncio.Task[None], Drainable]:
         """Return the running tasks of a loop with their items."""
-        found = [flight for flight in list(self.flights) if flight.loop is loop]
-        return {flight.task: flight for flight in found if flight.task is not None and not flight.task.done()}
+        items = [item for item in list(self.active) if item.loop is loop]
+        return {item.task: item for item in items if item.task is not None and not item.task.done()}
 
     async def _finish(
-        self, loop: Loop, attended: _Attended, landing: asyncio.Task[None], tell: Callable[[], None] | None
+        self, loop: Loop, state: _DrainState, drain_task: asyncio.Task[None], notify_server: Callable[[], None] | None
     ) -> None:
         try:
-            await asyncio.wait([landing])
-            await self._close(loop)
-            await asyncio.sleep(FLUSH)
+            await asyncio.wait([drain_task])
+            await self._clean_up(loop)
+            await asyncio.sleep(FLUSH_SECONDS)
         finally:
-            attended.forget()
-            if tell is not None:
-                tell()
+            state.reset()
+            if notify_server is not None:
+                notify_server()
 
-    async def _close(self, loop: Loop) -> None:
-        attended = self._loops[loop]
-        for work in attended.last:
-            await _within(work())
-        await self._leave()
-        await asyncio.to_thread(self._close_lanes, loop)
+    async def _clean_up(self, loop: Loop) -> None:
+        state = self._loops[loop]
+        for callback in state.cleanup_callbacks:
+            await _run_cleanup(callback())
+        await self._exit_lifespans()
+        await asyncio.to_thread(self._close_threads, loop)
 
-    async def _leave(self) -> None:
-        await asyncio.gather(*(server.lifespan.leave() for server in list(self._servers)))
+    async def _exit_lifespans(self) -> None:
+        await asyncio.gather(*(server.lifespan.exit() for server in list(self._servers)))
 
 
-def _count(flights: Iterable[Airborne]) -> int:
+def _count_calls(items: Iterable[Drainable]) -> int:
     """Return the number of calls among the items."""
-    return sum(flight.is_call for flight in flights)
+    return sum(item.is_call for item in items)
 
 
-class _Link:
+class _ChainedSignalHandler:
     """Signal handler that drains the loops before it calls the server's handler."""
 
-    __slots__ = ("_lifecycle", "_server")
+    __slots__ = ("_lifecycle", "_server_handler")
 
-    def __init__(self, lifecycle: Lifecycle, server: Callable[[int, FrameType | None], Any]) -> None:
-        self._lifecycle, self._server = lifecycle, server
+    def __init__(self, lifecycle: Lifecycle, server_handler: Callable[[int, FrameType | None], Any]) -> None:
+        self._lifecycle = lifecycle
+        self._server_handler = server_handler
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        if not self._lifecycle.hear(partial(self._server, number, None)):
-            self._server(number, frame)
+        if not self._lifecycle.on_signal(partial(self._server_handler, number, None)):
+            self._server_handler(number, frame)
 
 
-def _chain(lifecycle: Lifecycle) -> bool:
+def _install_signal_handlers(lifecycle: Lifecycle) -> bool:
     """Install handlers for SIGTERM and SIGINT before the server's own.
 
     Idempotent; call it on the main thread only. Return False if the process does not belong to a server.
@@ -345,53 +357,55 @@ def _chain(lifecycle: Lifecycle) -> bool:
     handlers. Servers install their handlers before they serve, and restore the previous ones at their end.
     """
     for number in (signal.SIGTERM, signal.SIGINT):
-        before = signal.getsignal(number)
-        if isinstance(before, _Link):
+        previous_handler = signal.getsignal(number)
+        if isinstance(previous_handler, _ChainedSignalHandler):
             continue
-        if not callable(before):
+        if not callable(previous_handler):
             if number is signal.SIGTERM:
                 return False
-        elif before is not signal.default_int_handler:
-            signal.signal(number, _Link(lifecycle, before))
+        elif previous_handler is not signal.default_int_handler:
+            signal.signal(number, _ChainedSignalHandler(lifecycle, previous_handler))
             if hasattr(signal, "siginterrupt"):
                 signal.siginterrupt(number, False)  # as asyncio does for its own handlers
     return True
 
 
-async def _tell_after(landing: asyncio.Task[None], tell: Callable[[], None]) -> None:
+async def _notify_after_drain(drain_task: asyncio.Task[None], notify_server: Callable[[], None]) -> None:
     try:
-        await asyncio.wait([landing])
-        await asyncio.sleep(FLUSH)
+        await asyncio.wait([drain_task])
+        await asyncio.sleep(FLUSH_SECONDS)
     finally:
-        tell()
+        notify_server()
 
 
-async def _enter(server: Server) -> None:
+async def _enter_lifespan(server: Server) -> None:
     try:
         await server.lifespan.enter()
     except Exception as problem:
-        what = f"{type(problem).__name__}: {problem}"
-        raise RuntimeError(f'A lifespan of the MCP server "{server.alias}" failed at startup: {what}') from problem
+        description = f"{type(problem).__name__}: {problem}"
+        raise RuntimeError(
+            f'A lifespan of the MCP server "{server.alias}" failed at startup: {description}'
+        ) from problem
 
 
-def _task(loop: Loop, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+def _create_task(loop: Loop, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
     # In a clean context: a call's context may refer to a thread that returns to the pool.
-    return loop.create_task(work, context=contextvars.Context())
+    return loop.create_task(coroutine, context=contextvars.Context())
 
 
-def _call(end: Callable[[], None]) -> None:
+def _run_drain_callback(callback: Callable[[], None]) -> None:
     try:
-        end()
+        callback()
     except Exception:
         logger.exception("Shutdown callback of a stream failed")
 
 
-async def _within(work: Awaitable[None]) -> None:
+async def _run_cleanup(awaitable: Awaitable[None]) -> None:
     try:
-        await asyncio.wait_for(work, LAST_WORK)
+        await asyncio.wait_for(awaitable, CLEANUP_TIMEOUT_SECONDS)
     except Exception:
         logger.exception("Shutdown cleanup callback failed")
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """Return None; used as an empty loop reference and as an empty remover."""

@@ -19,45 +19,53 @@ from django.dispatch import Signal
 from mcp_django.models import ResourceSubscription
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidParams, InvalidRequest, ResourceNotFound
-from mcp_django.protocol.revisions import may_notify
-from mcp_django.runtime.events.event_log import Draft, Event, EventLog
-from mcp_django.runtime.events.follower import Feed, Following, run_apart
-from mcp_django.runtime.events.publisher import Feeds
+from mcp_django.protocol.revisions import can_notify
+from mcp_django.runtime.events.event_log import Event, EventDraft, EventLog
+from mcp_django.runtime.events.follower import LogFollower, TopicSubscription, run_on_own_thread
+from mcp_django.runtime.events.publisher import EventPublisher
 from mcp_django.runtime.sessions.store import LOCAL_OWNER
 from mcp_django.server.calls.call import Call, Connection
 from mcp_django.server.calls.message_queue import Outbox
-from mcp_django.server.calls.session import Session
+from mcp_django.server.calls.session import ServerSession
 from mcp_django.server.eras.handshake import HandshakeEra
 from mcp_django.server.ports import Executor, Overloaded
 from mcp_django.server.server import Server
-from mcp_django.server.subscriptions.filter import LISTS, RESOURCE_UPDATED, concerns, covering, is_free, may_read
-from mcp_django.server.subscriptions.upstream import Followed, may_follow
+from mcp_django.server.subscriptions.filter import (
+    LIST_NOTIFICATIONS,
+    RESOURCE_UPDATED,
+    can_read,
+    covering_uris,
+    is_public,
+    is_relevant,
+)
+from mcp_django.server.subscriptions.upstream import UpstreamSubscriptions, has_upstream
 from mcp_django.signals import subscribed, unsubscribed
 
 logger = logging.getLogger("mcp_django.server")
 
-RETRY_AFTER = 10.0
+RETRY_AFTER_SECONDS = 10.0
 """Seconds after which a client should retry when the stream limit is reached."""
-BUSY = 1.0
+PERMISSION_RETRY_SECONDS = 1.0
 """Seconds between two attempts to check a read permission on an overloaded server."""
 
-Sink = Callable[[int, bytes], None]
+MessageHandler = Callable[[int, bytes], None]
 
 
-class Listens:
+class StreamLimiter:
     """Limit on long-lived streams in this process, in total and per owner.
 
     The local principal may represent many clients, so only the total limit applies to it.
     """
 
-    def __init__(self, most: int, each: int) -> None:
-        self._most, self._each = most, each
+    def __init__(self, max_streams: int, max_per_owner: int) -> None:
+        self._max_streams = max_streams
+        self._max_per_owner = max_per_owner
         self._counts: dict[str, int] = {}
-        self._all = 0
+        self._total = 0
         # Locked, because servers may run a loop in each of their threads.
         self._lock = threading.Lock()
 
-    def enter(self, owner: str) -> None:
+    def acquire(self, owner: str) -> None:
         """Count another open stream.
 
         Raises:
@@ -65,76 +73,90 @@ class Listens:
         """
         with self._lock:
             count = self._counts.get(owner, 0)
-            if count >= self._each and owner != LOCAL_OWNER:
-                text = f"{self._each} streams of yours are open already; close one first"
-                raise Overloaded(text, status=429, retry_after=RETRY_AFTER)
+            if count >= self._max_per_owner and owner != LOCAL_OWNER:
+                message = f"{self._max_per_owner} streams of yours are open already; close one first"
+                raise Overloaded(message, status=429, retry_after=RETRY_AFTER_SECONDS)
 
-            if self._all >= self._most:
-                raise Overloaded("Too many streams are open; try again later", retry_after=RETRY_AFTER)
+            if self._total >= self._max_streams:
+                raise Overloaded("Too many streams are open; try again later", retry_after=RETRY_AFTER_SECONDS)
             self._counts[owner] = count + 1
-            self._all += 1
+            self._total += 1
 
-    def leave(self, owner: str) -> None:
+    def release(self, owner: str) -> None:
         """Uncount a stream that was counted by `acquire`."""
         with self._lock:
-            self._all -= 1
-            left = self._counts[owner] - 1
-            if left:
-                self._counts[owner] = left
+            self._total -= 1
+            remaining = self._counts[owner] - 1
+            if remaining:
+                self._counts[owner] = remaining
             else:
                 del self._counts[owner]
 
     def __len__(self) -> int:
-        return self._all
+        return self._total
 
 
-class LoggedChanges:
+class EventLogChangeFeed:
     """Implementation of `ports.ChangeFeed` on the event log, for one server alias."""
 
-    def __init__(self, alias: str, *, feeds: Feeds, executor: Executor, listens: Listens, most: int) -> None:
+    def __init__(
+        self,
+        alias: str,
+        *,
+        publisher: EventPublisher,
+        executor: Executor,
+        limiter: StreamLimiter,
+        max_subscriptions: int,
+    ) -> None:
         """Create the feed; a session may subscribe to `max_subscriptions` resources."""
-        self._alias, self._feeds, self._executor, self._most = alias, feeds, executor, most
-        self.enter, self.leave = listens.enter, listens.leave
+        self._alias = alias
+        self._publisher = publisher
+        self._executor = executor
+        self._max_subscriptions = max_subscriptions
+        self.acquire_stream = limiter.acquire
+        self.release_stream = limiter.release
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def follow(self, tell: Callable[[str, Any], None]) -> Callable[[], None]:
-        def pass_on(event: Event) -> None:
-            tell(event.kind, event.payload)
+    async def add_listener(self, callback: Callable[[str, Any], None]) -> Callable[[], None]:
+        def on_event(event: Event) -> None:
+            callback(event.kind, event.payload)
 
-        return (await self._feeds.here().follow(changes_topic(self._alias), pass_on)).stop
+        return (await self._publisher.get_follower().subscribe(changes_topic(self._alias), on_event)).stop
 
     async def subscribe(self, call: Call, uri: str) -> None:
-        session = _session(call)
+        session = _require_session(call)
         if "\0" in uri:
             raise ResourceNotFound(uri)  # Databases cannot store NUL, and templates never match it.
         since = await self._executor.run(self._insert, session.pk, uri)
         if since is not None:
             # Publish after the row is written: a stream opened in between has read the row.
-            await self._feeds.publish(Draft(session_topic(session), "subscribed", {"uri": uri, "since": since}))
-            self.announce(call, [uri], opened=True)
+            await self._publisher.publish(
+                EventDraft(session_topic(session), "subscribed", {"uri": uri, "since": since})
+            )
+            self.send_stream_signal(call, [uri], opened=True)
 
     async def unsubscribe(self, call: Call, uri: str) -> None:
-        session = _session(call)
-        if await self._executor.run(ResourceSubscription.objects.drop, session.pk, uri):
-            await self._feeds.publish(Draft(session_topic(session), "unsubscribed", {"uri": uri}))
-            self.announce(call, [uri], opened=False)
+        session = _require_session(call)
+        if await self._executor.run(ResourceSubscription.objects.remove, session.pk, uri):
+            await self._publisher.publish(EventDraft(session_topic(session), "unsubscribed", {"uri": uri}))
+            self.send_stream_signal(call, [uri], opened=False)
 
-    def announce(self, call: Call, uris: Sequence[str], *, opened: bool) -> None:
+    def send_stream_signal(self, call: Call, uris: Sequence[str], *, opened: bool) -> None:
         signal = subscribed if opened else unsubscribed
         if not signal.receivers or not uris:
             return
-        told = {"server": self._alias, "owner": call.principal.key, "session": call.session and call.session.pk}
+        arguments = {"server": self._alias, "owner": call.principal.key, "session": call.session and call.session.pk}
         # In a clean context and on a separate thread: the call, or its connection, may have ended.
-        sending = self._send(signal, uris, told)
-        task = asyncio.get_running_loop().create_task(sending, context=contextvars.Context())
+        coroutine = self._send_signals(signal, uris, arguments)
+        task = asyncio.get_running_loop().create_task(coroutine, context=contextvars.Context())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _send(self, signal: Signal, uris: Sequence[str], told: dict[str, Any]) -> None:
-        lease = self._executor.enter(patient=True)
+    async def _send_signals(self, signal: Signal, uris: Sequence[str], arguments: dict[str, Any]) -> None:
+        lease = self._executor.acquire_lease(unbounded=True)
         try:
             for uri in uris:
-                await signal.asend_robust(sender=None, uri=uri, **told)
+                await signal.asend_robust(sender=None, uri=uri, **arguments)
         except Exception:
             logger.exception("Subscription signal could not be sent to all receivers")
         finally:
@@ -144,15 +166,16 @@ class LoggedChanges:
         """Insert the row; return the last event's number, or None if the row existed."""
         since = EventLog().head()
         try:
-            if not ResourceSubscription.objects.add(session, uri, since=since, most=self._most):
+            if not ResourceSubscription.objects.add(session, uri, since=since, limit=self._max_subscriptions):
                 return None
         except IntegrityError:
             raise InvalidRequest("This session has ended") from None
         except OverflowError:
-            text = (
-                f"This session has reached its limit of {self._most} subscriptions; unsubscribe from a resource first"
+            message = (
+                f"This session has reached its limit of {self._max_subscriptions} subscriptions; "
+                "unsubscribe from a resource first"
             )
-            raise InvalidParams(text) from None
+            raise InvalidParams(message) from None
         return since
 
 
@@ -161,29 +184,33 @@ def changes_topic(alias: str) -> str:
     return f"changes:{alias}"
 
 
-def session_topic(session: Session) -> str:
+def session_topic(session: ServerSession) -> str:
     """Return the topic of events for one session."""
     return f"session:{session.pk}"
 
 
-def _session(call: Call) -> Session:
+def _require_session(call: Call) -> ServerSession:
     if call.session is None:
         raise InvalidRequest("The session is not initialized; send initialize first")
     return call.session
 
 
-class SessionView:
+class SessionEventSource:
     """Event log filtered for one session.
 
     Events are not copied per session. A session can therefore read missed events as long as the log has them. They are
     the messages of its own topic, updates of subscribed resources, and list changes that its revision supports.
     """
 
-    def __init__(self, server: Server, *, feeds: Feeds, executor: Executor) -> None:
-        self._server, self._feeds, self._executor = server, feeds, executor
+    def __init__(self, server: Server, *, publisher: EventPublisher, executor: Executor) -> None:
+        self._server = server
+        self._publisher = publisher
+        self._executor = executor
         self._era = HandshakeEra(server)
 
-    async def open(self, session: Session, after: int, sink: Sink, *, connection: Connection, fresh: bool) -> "View":
+    async def open(
+        self, session: ServerSession, after: int, handler: MessageHandler, *, connection: Connection, is_new: bool
+    ) -> "SessionEventStream":
         """Open a stream of the session's events from number `after` + 1 on.
 
         `handler` is called on the running loop, in order, with the number and the encoded JSON-RPC message of each
@@ -196,180 +223,190 @@ class SessionView:
         Raises:
             django.db.Error: the event log cannot be read.
         """
-        message = jsonrpc.Notification(RESOURCE_UPDATED, None)
-        call = self._era.open(message, connection, Outbox(interactive=False))
-        view = View(call, sink)
-        feed = self._feeds.here()
+        notification = jsonrpc.Notification(RESOURCE_UPDATED, None)
+        call = self._era.create_call(notification, connection, Outbox(interactive=False))
+        stream = SessionEventStream(call, handler)
+        follower = self._publisher.get_follower()
 
         try:
-            await view.follow(feed, session_topic(session), after)
-            await view.follow(feed, changes_topic(self._server.alias), after)
-            wanted = await run_apart(self._executor, ResourceSubscription.objects.of, session.pk)
-            stale = await self._server.listings.stale(call) if fresh else ()
+            await stream.subscribe(follower, session_topic(session), after)
+            await stream.subscribe(follower, changes_topic(self._server.alias), after)
+            subscribed_uris = await run_on_own_thread(
+                self._executor, ResourceSubscription.objects.get_start_events, session.pk
+            )
+            stale_lists = await self._server.listings.find_stale(call) if is_new else ()
         except BaseException:
-            view.stop()
+            stream.stop()
             raise
-        view.go_live(wanted, stale, after)
-        return view
+        stream.start(subscribed_uris, stale_lists, after)
+        return stream
 
 
-class View:
+class SessionEventStream:
     """Open event stream of a session, until `stop`."""
 
     __slots__ = (
+        "_allowed_notifications",
+        "_buffered",
         "_call",
-        "_early",
-        "_elsewhere",
-        "_followed",
-        "_following",
-        "_notified",
+        "_handler",
         "_queue",
-        "_sink",
-        "_subscribed",
-        "_task",
-        "_telling",
+        "_queue_task",
+        "_subscribed_uris",
+        "_topic_subscriptions",
+        "_upstream",
+        "_upstream_changes",
+        "_upstream_task",
     )
 
-    def __init__(self, call: Call, sink: Sink) -> None:
-        self._call, self._sink = call, sink
-        self._notified = call.server.notified(call.revision)
+    def __init__(self, call: Call, handler: MessageHandler) -> None:
+        self._call = call
+        self._handler = handler
+        self._allowed_notifications = call.server.get_notified_changes(call.revision)
 
-        self._following: list[Following] = []
-        self._subscribed: dict[str, int] = {}
+        self._topic_subscriptions: list[TopicSubscription] = []
+        self._subscribed_uris: dict[str, int] = {}
         """Resource URI → number of the event after which updates are sent."""
 
-        self._early: list[Event] | None = []
+        self._buffered: list[Event] | None = []
         """Events received before both topics are subscribed; None afterwards."""
         self._queue: deque[Event] = deque()
         """Events queued behind one that needs a permission check."""
-        self._task: asyncio.Task[None] | None = None
+        self._queue_task: asyncio.Task[None] | None = None
 
-        self._followed = Followed(call, self._changed_elsewhere) if may_follow(call.server) else None
+        self._upstream = UpstreamSubscriptions(call, self._on_upstream_change) if has_upstream(call.server) else None
         """Subscriptions to resources of other servers, whose changes are not in the log."""
-        self._elsewhere: dict[str, None] = {}
+        self._upstream_changes: dict[str, None] = {}
         """URIs of changed upstream resources whose notifications are pending."""
-        self._telling: asyncio.Task[None] | None = None
+        self._upstream_task: asyncio.Task[None] | None = None
 
     @property
     def position(self) -> int:
         """Number up to which all events of the session have been passed to the handler."""
-        if self._early or self._queue:
-            return (self._early or self._queue)[0].seq - 1
-        return min(following.position for following in self._following)
+        if self._buffered or self._queue:
+            return (self._buffered or self._queue)[0].seq - 1
+        return min(subscription.position for subscription in self._topic_subscriptions)
 
     def stop(self) -> None:
         """Stop calling the handler. Idempotent."""
-        for following in self._following:
-            following.stop()
-        self._early = []
+        for subscription in self._topic_subscriptions:
+            subscription.stop()
+        self._buffered = []
         self._queue.clear()
-        for task in (self._task, self._telling):
+        for task in (self._queue_task, self._upstream_task):
             if task is not None:
                 task.cancel()
-        if self._followed is not None:
-            self._followed.close()
+        if self._upstream is not None:
+            self._upstream.close()
 
-    async def follow(self, feed: Feed, topic: str, after: int) -> None:
+    async def subscribe(self, follower: LogFollower, topic: str, after: int) -> None:
         """Subscribe to a topic."""
-        self._following.append(await feed.follow(topic, self._hear, after=after))
+        self._topic_subscriptions.append(await follower.subscribe(topic, self._on_event, after=after))
 
-    def go_live(self, subscribed: Mapping[str, int], stale: Iterable[str], after: int) -> None:
+    def start(self, subscribed_uris: Mapping[str, int], stale_lists: Iterable[str], after: int) -> None:
         """Start delivery after all topics are subscribed.
 
         `subscribed_uris` maps URIs to the event after which their updates are sent. `stale_lists` are kinds of lists
         that changed before event `after`.
         """
-        self._subscribed.update(subscribed)
-        for kind in stale:
-            if kind in self._notified.lists:
-                self._say(after, LISTS[kind], None)
+        self._subscribed_uris.update(subscribed_uris)
+        for kind in stale_lists:
+            if kind in self._allowed_notifications.lists:
+                self._send_notification(after, LIST_NOTIFICATIONS[kind], None)
 
-        early, self._early = self._early or [], None
-        if self._followed is not None:
-            for uri in subscribed:
-                self._followed.add(uri, late=True)
-        for event in sorted(early):
-            self._hear(event)
+        buffered = self._buffered or []
+        self._buffered = None
+        if self._upstream is not None:
+            for uri in subscribed_uris:
+                self._upstream.add(uri, may_have_changed=True)
+        for event in sorted(buffered):
+            self._on_event(event)
 
-    def _hear(self, event: Event) -> None:
-        if self._early is not None:
-            self._early.append(event)
-        elif self._queue or not self._pass(event):
+    def _on_event(self, event: Event) -> None:
+        if self._buffered is not None:
+            self._buffered.append(event)
+        elif self._queue or not self._deliver(event):
             self._queue.append(event)
-            if self._task is None:
-                self._task = asyncio.get_running_loop().create_task(self._work_off(), context=contextvars.Context())
+            if self._queue_task is None:
+                self._queue_task = asyncio.get_running_loop().create_task(
+                    self._process_queue(), context=contextvars.Context()
+                )
 
-    def _pass(self, event: Event) -> bool:
+    def _deliver(self, event: Event) -> bool:
         """Deliver an event if it concerns the session.
 
         Return False if permission must be checked first.
         """
         match event.kind:
             case "message":
-                self._sink(event.seq, jsonrpc.dumps(event.payload))
+                self._handler(event.seq, jsonrpc.dumps(event.payload))
             case "updated":
                 uri = event.payload["uri"]
-                if self._wants(event.seq, uri) and concerns(event.payload, self._call.principal):
-                    if not is_free(self._call.server, uri):
+                if self._is_subscribed(event.seq, uri) and is_relevant(event.payload, self._call.principal):
+                    if not is_public(self._call.server, uri):
                         return False
-                    self._say(event.seq, RESOURCE_UPDATED, {"uri": uri})
+                    self._send_notification(event.seq, RESOURCE_UPDATED, {"uri": uri})
             case "list_changed":
-                if event.payload["kind"] in self._notified.lists and concerns(event.payload, self._call.principal):
-                    self._say(event.seq, LISTS[event.payload["kind"]], None)
+                if event.payload["kind"] in self._allowed_notifications.lists and is_relevant(
+                    event.payload, self._call.principal
+                ):
+                    self._send_notification(event.seq, LIST_NOTIFICATIONS[event.payload["kind"]], None)
             case "broadcast":
-                if may_notify(self._call.revision, event.payload["method"]):
-                    self._say(event.seq, event.payload["method"], event.payload.get("params"))
+                if can_notify(self._call.revision, event.payload["method"]):
+                    self._send_notification(event.seq, event.payload["method"], event.payload.get("params"))
             case "subscribed":
-                self._subscribed[event.payload["uri"]] = event.payload["since"]
-                if self._followed is not None:
-                    self._followed.add(event.payload["uri"])
+                self._subscribed_uris[event.payload["uri"]] = event.payload["since"]
+                if self._upstream is not None:
+                    self._upstream.add(event.payload["uri"])
             case "unsubscribed":
-                self._subscribed.pop(event.payload["uri"], None)
-                if self._followed is not None:
-                    self._followed.drop(event.payload["uri"])
+                self._subscribed_uris.pop(event.payload["uri"], None)
+                if self._upstream is not None:
+                    self._upstream.remove(event.payload["uri"])
         return True
 
-    def _wants(self, seq: int, uri: str) -> bool:
-        return self._notified.resources and any(seq > self._subscribed.get(under, seq) for under in covering(uri))
+    def _is_subscribed(self, seq: int, uri: str) -> bool:
+        return self._allowed_notifications.includes_resources and any(
+            seq > self._subscribed_uris.get(covering_uri, seq) for covering_uri in covering_uris(uri)
+        )
 
-    def _say(self, seq: int, method: str, params: dict[str, Any] | None) -> None:
-        self._sink(seq, jsonrpc.notification(method, params))
+    def _send_notification(self, seq: int, method: str, params: dict[str, Any] | None) -> None:
+        self._handler(seq, jsonrpc.notification(method, params))
 
-    async def _work_off(self) -> None:
+    async def _process_queue(self) -> None:
         try:
             while self._queue:
                 event = self._queue[0]
-                if not self._pass(event) and await self._may_read(event.payload["uri"]) and self._queue:
-                    self._say(event.seq, RESOURCE_UPDATED, {"uri": event.payload["uri"]})
+                if not self._deliver(event) and await self._can_read(event.payload["uri"]) and self._queue:
+                    self._send_notification(event.seq, RESOURCE_UPDATED, {"uri": event.payload["uri"]})
                 if self._queue:
                     self._queue.popleft()
         finally:
-            self._task = None
+            self._queue_task = None
 
-    def _changed_elsewhere(self, uri: str) -> None:
-        if self._notified.resources:
-            self._elsewhere[uri] = None
-            if self._telling is None:
-                work = self._tell_of_elsewhere()
-                self._telling = asyncio.get_running_loop().create_task(work, context=contextvars.Context())
+    def _on_upstream_change(self, uri: str) -> None:
+        if self._allowed_notifications.includes_resources:
+            self._upstream_changes[uri] = None
+            if self._upstream_task is None:
+                coroutine = self._send_upstream_changes()
+                self._upstream_task = asyncio.get_running_loop().create_task(coroutine, context=contextvars.Context())
 
-    async def _tell_of_elsewhere(self) -> None:
+    async def _send_upstream_changes(self) -> None:
         """Send notifications of upstream changes under the last delivered event's number.
 
         These changes are not in the log. A client that resumes is notified again.
         """
         try:
-            while self._elsewhere:
-                uri = next(iter(self._elsewhere))
-                del self._elsewhere[uri]
-                if await self._may_read(uri) and uri in self._subscribed:
-                    self._say(self.position, RESOURCE_UPDATED, {"uri": uri})
+            while self._upstream_changes:
+                uri = next(iter(self._upstream_changes))
+                del self._upstream_changes[uri]
+                if await self._can_read(uri) and uri in self._subscribed_uris:
+                    self._send_notification(self.position, RESOURCE_UPDATED, {"uri": uri})
         finally:
-            self._telling = None
+            self._upstream_task = None
 
-    async def _may_read(self, uri: str) -> bool:
+    async def _can_read(self, uri: str) -> bool:
         while True:
             try:
-                return await may_read(self._call, uri)
+                return await can_read(self._call, uri)
             except Overloaded:
-                await asyncio.sleep(BUSY)
+                await asyncio.sleep(PERMISSION_RETRY_SECONDS)

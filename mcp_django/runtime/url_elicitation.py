@@ -19,23 +19,23 @@ from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
 
 from mcp_django.models import SpentState
-from mcp_django.runtime.events.event_log import Draft
-from mcp_django.runtime.events.follower import run_apart
-from mcp_django.runtime.events.publisher import Feeds
-from mcp_django.runtime.sealing import Seal
+from mcp_django.runtime.events.event_log import EventDraft
+from mcp_django.runtime.events.follower import run_on_own_thread
+from mcp_django.runtime.events.publisher import EventPublisher
+from mcp_django.runtime.sealing import TokenSealer
 from mcp_django.server.calls.call import Call
-from mcp_django.server.client_requests.conversation import Unanswered
+from mcp_django.server.client_requests.conversation import InputUnavailable
 from mcp_django.server.ports import Executor, StateTooLarge
 
-OPEN, DONE = "page", "page_done"
+OPEN_VIEW, DONE_VIEW = "page", "page_done"
 """Names of the views in `mcp_django.urls`, and the bindings of their tokens."""
-NEXT = "next"
+NEXT_PARAMETER = "next"
 """Query parameter that holds the return URL of a page, as in Django's own views."""
-LONGEST = 6000
+MAX_TOKEN_CHARACTERS = 6000
 """Maximum length of a token; browsers and proxies accept URLs of 8 KB."""
 
 
-class Visit(NamedTuple):
+class PageVisit(NamedTuple):
     """Content of a sealed token."""
 
     id: str
@@ -47,77 +47,88 @@ class Visit(NamedTuple):
     """Expiry time in seconds since the epoch."""
 
 
-class SitePages:
+class SealedElicitationPages:
     """Implementation of `server.ports.ElicitationPages` with sealed tokens.
 
     `unseal_visit`, `mark_finished` and `is_finished` may query the database. Call them from views.
     """
 
     def __init__(
-        self, secrets: Sequence[str | bytes], *, executor: Callable[[], Executor], feeds: Callable[[], Feeds]
+        self,
+        secrets: Sequence[str | bytes],
+        *,
+        get_executor: Callable[[], Executor],
+        get_publisher: Callable[[], EventPublisher],
     ) -> None:
-        self._seal = Seal(secrets, purpose="page", limit=LONGEST)
-        self._executor, self._feeds = executor, feeds
+        self._sealer = TokenSealer(secrets, purpose="page", max_token_bytes=MAX_TOKEN_CHARACTERS)
+        self._get_executor = get_executor
+        self._get_publisher = get_publisher
 
-    def address(self, call: Call, target: Any, id: str, *, ttl: float) -> str:
+    def build_url(self, call: Call, target: Any, id: str, *, ttl: float) -> str:
         request, user = call.request, getattr(call.principal.user, "pk", None)
         if request is None:
-            raise Unanswered("Cannot build the URL of the page: the call was not received over HTTP")
+            raise InputUnavailable("Cannot build the URL of the page: the call was not received over HTTP")
         if user is None:
-            raise Unanswered("Cannot open a page of this site: the caller has no user account here")
+            raise InputUnavailable("Cannot open a page of this site: the caller has no user account here")
 
         expires = timezone.now().timestamp() + ttl
-        done = self.link(request, DONE, Visit(id, str(user), "", expires), ttl=ttl)
+        done = self.build_path(request, DONE_VIEW, PageVisit(id, str(user), "", expires), ttl=ttl)
         if callable(target):
             page = str(target(request.build_absolute_uri(done)))
         else:
-            page = _with_next(resolve_url(target), done)
-        return str(request.build_absolute_uri(self.link(request, OPEN, Visit(id, str(user), page, expires), ttl=ttl)))
+            page = _add_next_parameter(resolve_url(target), done)
+        return str(
+            request.build_absolute_uri(
+                self.build_path(request, OPEN_VIEW, PageVisit(id, str(user), page, expires), ttl=ttl)
+            )
+        )
 
-    def link(self, request: Any, purpose: str, visit: Visit, *, ttl: float) -> str:
+    def build_path(self, request: Any, purpose: str, visit: PageVisit, *, ttl: float) -> str:
         """Return the path of one of the two views, below the prefix of the request."""
         try:
-            token = self._seal.seal(visit._asdict(), purpose.encode(), ttl=ttl)
+            token = self._sealer.seal(visit._asdict(), purpose.encode(), ttl=ttl)
         except StateTooLarge:
-            raise Unanswered("The URL of the page is too long") from None
-        return _reversed(request, purpose, token)
+            raise InputUnavailable("The URL of the page is too long") from None
+        return _reverse_view(request, purpose, token)
 
-    async def returned(self, id: str, *, within: float) -> bool:
-        if await run_apart(self._executor(), self.is_finished, id):
+    async def wait_for_return(self, id: str, *, timeout: float) -> bool:
+        if await run_on_own_thread(self._get_executor(), self.is_finished, id):
             return True
-        if within <= 0:
+        if timeout <= 0:
             return False
 
-        over = asyncio.Event()
-        following = await self._feeds().here().follow(_topic(id), lambda event: over.set())
+        returned_event = asyncio.Event()
+        subscription = (
+            await self._get_publisher().get_follower().subscribe(_visit_topic(id), lambda event: returned_event.set())
+        )
         try:
             # The user may have returned before the subscription was active.
-            if await run_apart(self._executor(), self.is_finished, id):
+            if await run_on_own_thread(self._get_executor(), self.is_finished, id):
                 return True
-            async with asyncio.timeout(within) as scope:
-                await over.wait()
+            async with asyncio.timeout(timeout) as scope:
+                await returned_event.wait()
         except TimeoutError:
             if not scope.expired():
                 raise
             return False
         finally:
-            following.stop()
+            subscription.stop()
         return True
 
-    def open(self, token: str, purpose: str) -> Visit:
+    def unseal_visit(self, token: str, purpose: str) -> PageVisit:
         """Return the visit of a token of this purpose.
 
         Raises:
             InvalidParams: the token is invalid or expired.
         """
-        found = self._seal.open(token, purpose.encode())
-        return Visit(found["id"], found["user"], found["target"], found["expires"])
+        payload = self._sealer.unseal(token, purpose.encode())
+        return PageVisit(payload["id"], payload["user"], payload["target"], payload["expires"])
 
     def is_finished(self, id: str) -> bool:
         """Return True if the user has returned from the page."""
-        return SpentState.objects.filter(digest=_digest(id)).exists()
+        return SpentState.objects.filter(digest=_hash_visit_id(id)).exists()
 
-    def finish(self, visit: Visit) -> bool:
+    def mark_finished(self, visit: PageVisit) -> bool:
         """Record the user's return and notify the waiting worker.
 
         Return False if it was recorded before.
@@ -127,15 +138,15 @@ class SitePages:
         rows = SpentState.objects.all()
         try:
             with transaction.atomic(using=rows.db):
-                rows.create(digest=_digest(visit.id), expires=expires)
+                rows.create(digest=_hash_visit_id(visit.id), expires=expires)
         except IntegrityError:
             return False
 
-        self._feeds().publish_on_commit(Draft(_topic(visit.id), "returned"), using=rows.db)
+        self._get_publisher().publish_on_commit(EventDraft(_visit_topic(visit.id), "returned"), using=rows.db)
         return True
 
 
-def _reversed(request: Any, name: str, token: str) -> str:
+def _reverse_view(request: Any, name: str, token: str) -> str:
     match = request.resolver_match
     namespace = ":".join(match.namespaces) or "mcp_django"
     # Exclude the parameters that the endpoint's own pattern captured; the rest belongs to the prefix.
@@ -150,15 +161,15 @@ def _reversed(request: Any, name: str, token: str) -> str:
         ) from None
 
 
-def _with_next(page: str, address: str) -> str:
+def _add_next_parameter(page: str, address: str) -> str:
     parts = urlsplit(page)
-    query = [(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name != NEXT]
-    return urlunsplit(parts._replace(query=urlencode([*query, (NEXT, address)])))
+    query = [(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name != NEXT_PARAMETER]
+    return urlunsplit(parts._replace(query=urlencode([*query, (NEXT_PARAMETER, address)])))
 
 
-def _digest(id: str) -> str:
+def _hash_visit_id(id: str) -> str:
     return hashlib.sha256(b"page " + id.encode()).hexdigest()
 
 
-def _topic(id: str) -> str:
+def _visit_topic(id: str) -> str:
     return f"page:{id}"

@@ -5,44 +5,49 @@ here. It does not depend on servers, transports or Django.
 """
 
 from mcp_django.schema.choices import Choice
-from mcp_django.schema.custom_schema import check_schema, header_params
+from mcp_django.schema.custom_schema import check_schema, find_header_params
 from mcp_django.schema.errors import ArgumentError, DeclarationError, OutputError
-from mcp_django.schema.forms import Form, form_of
-from mcp_django.schema.functions.callables import shape_of
-from mcp_django.schema.functions.docstrings import Description, describe
-from mcp_django.schema.functions.output import Output, output_of
-from mcp_django.schema.functions.prompts import PromptParameters, prompt_parameters_of, text_reader, uri_parameters_of
-from mcp_django.schema.functions.signature import Parameters, injected_among, parameters_of
+from mcp_django.schema.forms import ElicitationForm, build_form
+from mcp_django.schema.functions.callables import inspect_callable
+from mcp_django.schema.functions.docstrings import DocstringDescription, describe_callable
+from mcp_django.schema.functions.output import CompiledOutput, compile_output
+from mcp_django.schema.functions.prompts import (
+    PromptParameters,
+    compile_prompt_parameters,
+    compile_text_reader,
+    compile_uri_parameters,
+)
+from mcp_django.schema.functions.signature import CompiledParameters, compile_parameters, find_injected
 from mcp_django.schema.jsonable import is_lazy, to_json
-from mcp_django.schema.lazy_strings import natively
-from mcp_django.schema.reading import Reading, reading_of
-from mcp_django.schema.validation.validation import Checker
+from mcp_django.schema.lazy_strings import call_in_default_language
+from mcp_django.schema.reading import TextParser, compile_text_parser
+from mcp_django.schema.validation.validation import SchemaChecker
 
 __all__ = [
     "ArgumentError",
-    "Checker",
     "Choice",
+    "CompiledOutput",
+    "CompiledParameters",
     "DeclarationError",
-    "Description",
-    "Form",
-    "Output",
+    "DocstringDescription",
+    "ElicitationForm",
     "OutputError",
-    "Parameters",
     "PromptParameters",
-    "Reading",
+    "SchemaChecker",
+    "TextParser",
+    "build_form",
+    "call_in_default_language",
     "check_schema",
-    "describe",
-    "form_of",
-    "header_params",
-    "injected_among",
+    "compile_output",
+    "compile_parameters",
+    "compile_prompt_parameters",
+    "compile_text_parser",
+    "compile_text_reader",
+    "compile_uri_parameters",
+    "describe_callable",
+    "find_header_params",
+    "find_injected",
+    "inspect_callable",
     "is_lazy",
-    "natively",
-    "output_of",
-    "parameters_of",
-    "prompt_parameters_of",
-    "reading_of",
-    "shape_of",
-    "text_reader",
     "to_json",
-    "uri_parameters_of",
 ]

@@ -24,7 +24,7 @@ _QUALIFIERS: dict[Any, Any] = {
 }
 
 
-class Adapter:
+class AnnotationAdapter:
     """Rewrites annotations and collects their Structs."""
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Adapter:
             self.structs[mark] = annotation
             return Annotated[annotation, StructSchema(annotation, mark)]
         if is_typeddict(annotation):
-            return self._converted(annotation)
+            return self._convert_typed_dict(annotation)
 
         origin = get_origin(annotation)
         if origin is None or origin is typing.Literal:
@@ -59,7 +59,7 @@ class Adapter:
             return _QUALIFIERS[origin][adapted[0]]
         return annotation.copy_with(adapted) if hasattr(annotation, "copy_with") else origin[adapted]
 
-    def _converted(self, cls: Any) -> Any:
+    def _convert_typed_dict(self, cls: Any) -> Any:
         if cls in self._typed_dicts:
             return self._typed_dicts[cls]
         hints = typing_extensions.get_type_hints(cls, include_extras=True)
@@ -68,13 +68,16 @@ class Adapter:
         self._typed_dicts[cls] = new
 
         fields = {key: self.adapt(hint) for key, hint in hints.items()}
-        if not _refused(cls) and all(fields[key] is hints[key] and not _is_read_only(hints[key]) for key in hints):
+        if not _is_unsupported(cls) and all(
+            fields[key] is hints[key] and not _is_read_only(hints[key]) for key in hints
+        ):
             self._typed_dicts[cls] = cls
             return cls
 
         required = {key for key in hints if _is_required(hints[key], key in cls.__required_keys__)}
         new.__annotations__ = {
-            key: _bare(hint) if key in required else NotRequired[_bare(hint)] for key, hint in fields.items()
+            key: _strip_qualifiers(hint) if key in required else NotRequired[_strip_qualifiers(hint)]
+            for key, hint in fields.items()
         }
         new.__required_keys__ = frozenset(required)
         new.__optional_keys__ = frozenset(hints.keys() - required)
@@ -84,11 +87,11 @@ class Adapter:
         return new
 
 
-def _refused(cls: Any) -> bool:
+def _is_unsupported(cls: Any) -> bool:
     return sys.version_info < (3, 12) and type(cls).__module__ == "typing"
 
 
-def _is_required(hint: Any, otherwise: bool) -> bool:
+def _is_required(hint: Any, default: bool) -> bool:
     """Return True if the qualifiers make the key required.
 
     `__required_keys__` misses qualifiers inside string annotations.
@@ -102,7 +105,7 @@ def _is_required(hint: Any, otherwise: bool) -> bool:
         if qualifier is not ReadOnly and origin is not Annotated:
             break
         hint = get_args(hint)[0]
-    return otherwise
+    return default
 
 
 def _is_read_only(hint: Any) -> bool:
@@ -117,7 +120,7 @@ def _is_read_only(hint: Any) -> bool:
     return False
 
 
-def _bare(hint: Any) -> Any:
+def _strip_qualifiers(hint: Any) -> Any:
     while get_origin(hint) in _QUALIFIERS:
         hint = get_args(hint)[0]
     return hint

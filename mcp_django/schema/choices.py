@@ -10,11 +10,11 @@ from pydantic_core import core_schema, to_jsonable_python
 
 from mcp_django.schema.generation import SchemaGenerator
 
-Field = tuple[dict[str, Any], dict[str, Any] | None]
+FormField = tuple[dict[str, Any], dict[str, Any] | None]
 """Property of a form, and the values of its choices unless they equal the strings."""
 
 
-class FormGenerator(SchemaGenerator):
+class FormSchemaGenerator(SchemaGenerator):
     """Schema generator that describes Enums with titles by `oneOf`."""
 
     def get_default_value(self, schema: core_schema.WithDefaultSchema) -> Any:
@@ -26,14 +26,14 @@ class FormGenerator(SchemaGenerator):
         factory = schema.get("default_factory")
         if factory is None or schema.get("default_factory_takes_data"):
             return default
-        made = cast(Callable[[], Any], factory)()
-        return made if isinstance(made, list | tuple) else default
+        value = cast(Callable[[], Any], factory)()
+        return value if isinstance(value, list | tuple) else default
 
     def enum_schema(self, schema: core_schema.EnumSchema) -> JsonSchemaValue:
         described = super().enum_schema(schema)
         described.pop("description", None)
         members = [member for member in schema["members"] if isinstance(member, Enum)]
-        titles = [_title(member) for member in members]
+        titles = [_find_title(member) for member in members]
         if any(title is not None for title in titles):
             values = [to_jsonable_python(member.value) for member in members]
             described.pop("enum", None)
@@ -44,7 +44,7 @@ class FormGenerator(SchemaGenerator):
         return described
 
 
-def _title(member: Enum) -> str | None:
+def _find_title(member: Enum) -> str | None:
     """Return the title of a member for users, or None.
 
     It is the `label` of Django's choices, else the name if it differs from the value.
@@ -64,34 +64,34 @@ class Choice:
     values: list[Any]
     titles: list[str] | None
 
-    def single(self, texts: dict[str, Any], default: Any) -> Field:
+    def build_single_field(self, texts: dict[str, Any], default: Any) -> FormField:
         """Return the property for a single choice."""
-        field = {"type": "string", **texts, **self._options("oneOf")}
+        field = {"type": "string", **texts, **self._build_options("oneOf")}
         if default is not None:
-            field["default"] = _text(default)
-        return field, self._meaning()
+            field["default"] = _to_text(default)
+        return field, self._build_decoder()
 
-    def multiple(self, texts: dict[str, Any], default: Any) -> Field:
+    def build_multiple_field(self, texts: dict[str, Any], default: Any) -> FormField:
         """Return the property for a multiple choice."""
-        items = self._options("anyOf")
+        items = self._build_options("anyOf")
         field = {"type": "array", **texts, "items": items if self.titles else {"type": "string", **items}}
         if isinstance(default, list):
-            field["default"] = [_text(item) for item in default]
-        return field, self._meaning()
+            field["default"] = [_to_text(item) for item in default]
+        return field, self._build_decoder()
 
-    def _options(self, keyword: str) -> dict[str, Any]:
-        names = [_text(value) for value in self.values]
+    def _build_options(self, keyword: str) -> dict[str, Any]:
+        names = [_to_text(value) for value in self.values]
         if self.titles is None:
             return {"enum": names}
         return {keyword: [{"const": n, "title": t} for n, t in zip(names, self.titles, strict=True)]}
 
-    def _meaning(self) -> dict[str, Any] | None:
+    def _build_decoder(self) -> dict[str, Any] | None:
         if all(isinstance(value, str) for value in self.values):
             return None
-        return {_text(value): value for value in self.values}
+        return {_to_text(value): value for value in self.values}
 
 
-def choice_of(schema: dict[str, Any]) -> Choice | None:
+def find_choice(schema: dict[str, Any]) -> Choice | None:
     """Return the choice of an enum, a const or a `oneOf` of consts, else None."""
     if isinstance(schema.get("oneOf"), list) and all("const" in option for option in schema["oneOf"]):
         options = schema["oneOf"]
@@ -101,5 +101,5 @@ def choice_of(schema: dict[str, Any]) -> Choice | None:
     return Choice([schema["const"]], None) if "const" in schema else None
 
 
-def _text(value: Any) -> str:
+def _to_text(value: Any) -> str:
     return value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)

@@ -8,12 +8,12 @@ from pydantic_core import ErrorDetails, PydanticSerializationError, to_json
 from typing_extensions import TypedDict
 
 from mcp_django.schema.errors import ArgumentError, DeclarationError
-from mcp_django.schema.generation import Compiled, SchemaGenerator, compile_type
+from mcp_django.schema.generation import CompiledType, SchemaGenerator, compile_type
 from mcp_django.schema.validation import messages
-from mcp_django.schema.validation.complexity import Structure
-from mcp_django.schema.validation.validation import SHOWN
+from mcp_django.schema.validation.complexity import SchemaGraph
+from mcp_django.schema.validation.validation import MAX_PROBLEMS
 
-Convert = Callable[[Any], Any]
+Converter = Callable[[Any], Any]
 
 
 def compile_fields(
@@ -22,7 +22,7 @@ def compile_fields(
     where: str,
     open_ended: bool = False,
     generator: type[SchemaGenerator] = SchemaGenerator,
-) -> Compiled:
+) -> CompiledType:
     """Compile named annotations to one object type.
 
     `open_ended` passes additional names through unchanged.
@@ -38,13 +38,13 @@ def compile_fields(
         compiled = compile_type(holder, where, generator=generator)
     except DeclarationError:
         for name, annotation in fields.items():
-            compile_type(unqualified(annotation), f"{where}: parameter '{name}'")
+            compile_type(unwrap_not_required(annotation), f"{where}: parameter '{name}'")
         raise
-    _refuse_endless_choice(compiled.schema, where)
+    _check_recursive_choices(compiled.schema, where)
     return compiled
 
 
-def converter(compiled: Compiled) -> Convert:
+def build_converter(compiled: CompiledType) -> Converter:
     """Build a function that converts a checked JSON value to its Python value.
 
     For `datetime | str`, pydantic chooses the more exact type, and a Python string always matches str exactly. In JSON
@@ -59,43 +59,44 @@ def converter(compiled: Compiled) -> Convert:
         try:
             encoded = to_json(value)
         except (PydanticSerializationError, UnicodeError) as error:
-            raise ArgumentError(messages.shorten(f"not JSON: {error}")) from None
+            raise ArgumentError(messages.truncate(f"not JSON: {error}")) from None
         return validate_json(encoded)
 
     return convert
 
 
-def explain(
-    error: ValidationError, value: Any, noun: str = "argument", at: tuple[str | int, ...] = ()
+def build_argument_error(
+    error: ValidationError, value: Any, noun: str = "argument", prefix: tuple[str | int, ...] = ()
 ) -> ArgumentError:
     """Build an ArgumentError that describes up to five of pydantic's errors.
 
     `value` is the root, `prefix` the path of the converted part inside it.
     """
-    told: dict[str, None] = {}
+    problems: dict[str, None] = {}
     for detail in error.errors(include_url=False, include_context=False):
-        detail["loc"] = (*at, *detail["loc"])
-        told[_problem(detail, value, noun)] = None
-        if len(told) == SHOWN:
+        detail["loc"] = (*prefix, *detail["loc"])
+        problems[_describe_problem(detail, value, noun)] = None
+        if len(problems) == MAX_PROBLEMS:
             break
-    return ArgumentError("; ".join(told))
+    return ArgumentError("; ".join(problems))
 
 
-def _problem(detail: ErrorDetails, value: Any, noun: str) -> str:
-    loc, kind, given = detail["loc"], detail["type"], detail["input"]
-    path = messages.place(_path(loc, value))
+def _describe_problem(detail: ErrorDetails, value: Any, noun: str) -> str:
+    loc, kind, value_given = detail["loc"], detail["type"], detail["input"]
+    path = messages.format_path(_path(loc, value))
     noun = "key" if len(loc) > 1 else noun
-    inside, name = messages.place(_path(loc[:-1], value)), str(loc[-1]) if loc else ""
+    inside, name = messages.format_path(_path(loc[:-1], value)), str(loc[-1]) if loc else ""
     if kind == "missing":
-        text, path = messages.missing(name, noun), inside
+        text, path = messages.describe_missing(name, noun), inside
     elif kind in ("extra_forbidden", "unexpected_keyword_argument"):
-        text, path = messages.unknown(name, (), noun), inside
+        text, path = messages.describe_unknown(name, (), noun), inside
     else:
         message = detail["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
         text = message.replace("Input should be", "must be", 1)
-        if isinstance(given, str | int | float):
-            text = f"{messages.echo(given)} {text if text.startswith(('must', 'is ')) else f'is refused: {text}'}"
-    return messages.shorten(f"{path}: {text}" if path else text)
+        if isinstance(value_given, str | int | float):
+            text = text if text.startswith(("must", "is ")) else f"is refused: {text}"
+            text = f"{messages.format_value(value_given)} {text}"
+    return messages.truncate(f"{path}: {text}" if path else text)
 
 
 def _path(loc: tuple[str | int, ...], value: Any) -> list[str | int]:
@@ -113,14 +114,14 @@ def _path(loc: tuple[str | int, ...], value: Any) -> list[str | int]:
     return path
 
 
-def _refuse_endless_choice(schema: dict[str, Any], where: str) -> None:
+def _check_recursive_choices(schema: dict[str, Any], where: str) -> None:
     """Reject recursive choices that pydantic tries in full at every level.
 
     A value with a few dozen levels would take exponential time.
     """
-    structure = Structure(schema)
-    for alternatives in structure.returning("anyOf"):
-        types = [structure.type_of(alternative) for alternative in alternatives]
+    structure = SchemaGraph(schema)
+    for alternatives in structure.find_recursive_choices("anyOf"):
+        types = [structure.get_type(alternative) for alternative in alternatives]
         if len(set(types)) < len(types):
             names = [str(alternative.get("$ref", "a type")).rpartition("/")[2] for alternative in alternatives]
             raise DeclarationError(
@@ -129,7 +130,7 @@ def _refuse_endless_choice(schema: dict[str, Any], where: str) -> None:
             )
 
 
-def unqualified(annotation: Any) -> Any:
+def unwrap_not_required(annotation: Any) -> Any:
     """Return a field's type without NotRequired."""
     return get_args(annotation)[0] if get_origin(annotation) is NotRequired else annotation
 
@@ -137,13 +138,13 @@ def unqualified(annotation: Any) -> Any:
 def _is_ambiguous(schema: dict[str, Any]) -> bool:
     """Return True if a choice has two types with the same JSON type."""
     definitions = schema.get("$defs", {})
-    waiting: list[Any] = [schema]
-    while waiting:
-        node = waiting.pop()
+    pending: list[Any] = [schema]
+    while pending:
+        node = pending.pop()
         if isinstance(node, list):
-            waiting.extend(node)
+            pending.extend(node)
         elif isinstance(node, dict):
-            waiting.extend(node.values())
+            pending.extend(node.values())
             branches = node.get("anyOf") or node.get("oneOf")
             if isinstance(branches, list):
                 kinds = [_json_type(branch, definitions) for branch in branches]

@@ -7,30 +7,30 @@ dialects, a root that is not an object, references outside the document, and siz
 import re
 from typing import Any
 
-from mcp_django.protocol.headers import PARAM_PREFIX, TOKEN, HeaderParam
+from mcp_django.protocol.headers import PARAM_PREFIX, TOKEN_PATTERN, HeaderParam
 from mcp_django.schema.errors import DeclarationError
-from mcp_django.schema.validation.complexity import Structure
-from mcp_django.schema.validation.subschemas import positions
-from mcp_django.schema.validation.validation import Checker
+from mcp_django.schema.validation.complexity import SchemaGraph
+from mcp_django.schema.validation.subschemas import iter_subschemas
+from mcp_django.schema.validation.validation import SchemaChecker
 
-DEPTH = 32
+MAX_SCHEMA_DEPTH = 32
 """Maximum nesting of schemas."""
-SUBSCHEMAS = 2000
+MAX_SUBSCHEMAS = 2000
 """Maximum number of schemas inside one schema."""
-REPETITION = 10_000
+MAX_SCHEMAS_PER_VALUE = 10_000
 """Maximum number of schemas applied to one value, following references."""
-HEADER = "x-mcp-header"
+HEADER_KEYWORD = "x-mcp-header"
 """Annotation that mirrors an argument into a request header.
 
 See 2026-07-28, basic/transports, custom headers.
 """
 
-_NESTING = 128
+_MAX_NESTING = 128
 _DIALECTS = re.compile(r"https?://json-schema\.org/(draft-0[467]|draft/20(19-09|20-12))/schema#?")
-_MIRRORED = ("integer", "string", "boolean")
+_HEADER_TYPES = ("integer", "string", "boolean")
 
 
-def check_schema(schema: Any, where: str) -> Checker:
+def check_schema(schema: Any, where: str) -> SchemaChecker:
     """Check a schema for arguments or results, and compile it.
 
     Raises:
@@ -38,59 +38,61 @@ def check_schema(schema: Any, where: str) -> Checker:
     """
     if not isinstance(schema, dict):
         raise DeclarationError(f"{where}: the schema must be a dict, not {type(schema).__name__}")
-    if _too_nested(schema):
-        raise DeclarationError(f"{where}: nested deeper than {_NESTING} levels, or not JSON; flatten the schema")
+    if _is_too_nested(schema):
+        raise DeclarationError(f"{where}: nested deeper than {_MAX_NESTING} levels, or not JSON; flatten the schema")
     if schema.get("type") != "object":
         raise DeclarationError(f"{where}: the root must have 'type': 'object'; put other values under a property")
 
     _check_dialect(schema, where)
     _check_size(schema, where)
-    if Structure(schema).repetition() > REPETITION:
+    if SchemaGraph(schema).max_schemas_per_value() > MAX_SCHEMAS_PER_VALUE:
         raise DeclarationError(
-            f"{where}: references apply more than {REPETITION} schemas to one value, or a schema to itself; simplify it"
+            f"{where}: references apply more than {MAX_SCHEMAS_PER_VALUE} schemas to one value, or a schema to "
+            "itself; simplify it"
         )
 
     try:
-        return Checker(schema)
+        return SchemaChecker(schema)
     except DeclarationError as error:
         raise DeclarationError(f"{where}: {error}") from error
 
 
-def header_params(schema: dict[str, Any], where: str) -> tuple[HeaderParam, ...]:
+def find_header_params(schema: dict[str, Any], where: str) -> tuple[HeaderParam, ...]:
     """Return the arguments that are mirrored into `Mcp-Param-*` headers.
 
     Raises:
         DeclarationError: for an invalid annotation, for which clients would drop the tool.
     """
-    found: dict[bytes, HeaderParam] = {}
-    for position in positions(schema):
-        if HEADER not in position.schema:
+    params: dict[bytes, HeaderParam] = {}
+    for position in iter_subschemas(schema):
+        if HEADER_KEYWORD not in position.schema:
             continue
 
-        name, place = position.schema[HEADER], ".".join(position.properties or ())
+        name, place = position.schema[HEADER_KEYWORD], ".".join(position.properties or ())
         if not position.properties:
             raise DeclarationError(
-                f"{where}: {HEADER} at {'/'.join(position.pointer) or 'the root'} is not on a property reached through "
+                f"{where}: {HEADER_KEYWORD} at {'/'.join(position.pointer) or 'the root'} is not on a property "
+                "reached through "
                 "'properties' alone; move it to such a property"
             )
-        if not isinstance(name, str) or not TOKEN.fullmatch(name):
+        if not isinstance(name, str) or not TOKEN_PATTERN.fullmatch(name):
             raise DeclarationError(
-                f"{where}: {HEADER} of '{place}' must be a header token (letters, digits and -), not {name!r}"
+                f"{where}: {HEADER_KEYWORD} of '{place}' must be a header token (letters, digits and -), not {name!r}"
             )
-        if position.schema.get("type") not in _MIRRORED:
+        if position.schema.get("type") not in _HEADER_TYPES:
             raise DeclarationError(
-                f"{where}: {HEADER} of '{place}' needs a property of type integer, string or boolean, "
+                f"{where}: {HEADER_KEYWORD} of '{place}' needs a property of type integer, string or boolean, "
                 f"not {position.schema.get('type', 'one without a plain type')!r}"
             )
 
         header = PARAM_PREFIX + name.lower().encode()
-        if header in found:
+        if header in params:
             raise DeclarationError(
-                f"{where}: {HEADER} {name!r} is on '{'.'.join(found[header].path)}' and on '{place}'; "
+                f"{where}: {HEADER_KEYWORD} {name!r} is on '{'.'.join(params[header].path)}' and on '{place}'; "
                 "header names must differ in more than case"
             )
-        found[header] = HeaderParam(position.properties, header)
-    return tuple(sorted(found.values()))
+        params[header] = HeaderParam(position.properties, header)
+    return tuple(sorted(params.values()))
 
 
 def _check_dialect(schema: dict[str, Any], where: str) -> None:
@@ -102,17 +104,17 @@ def _check_dialect(schema: dict[str, Any], where: str) -> None:
 
 
 def _check_size(schema: dict[str, Any], where: str) -> None:
-    for count, position in enumerate(positions(schema), start=1):
-        if count > SUBSCHEMAS:
-            raise DeclarationError(f"{where}: more than {SUBSCHEMAS} schemas inside; simplify it")
-        if position.depth > DEPTH:
-            raise DeclarationError(f"{where}: schemas nested deeper than {DEPTH}; use '$defs' and '$ref'")
+    for count, position in enumerate(iter_subschemas(schema), start=1):
+        if count > MAX_SUBSCHEMAS:
+            raise DeclarationError(f"{where}: more than {MAX_SUBSCHEMAS} schemas inside; simplify it")
+        if position.depth > MAX_SCHEMA_DEPTH:
+            raise DeclarationError(f"{where}: schemas nested deeper than {MAX_SCHEMA_DEPTH}; use '$defs' and '$ref'")
 
 
-def _too_nested(value: Any) -> bool:
+def _is_too_nested(value: Any) -> bool:
     """Return True for a value that is too deeply nested, cyclic, or not JSON."""
     level = [value]
-    for _ in range(_NESTING):
+    for _ in range(_MAX_NESTING):
         inner: list[Any] = []
         for item in level:
             if isinstance(item, dict):

@@ -10,19 +10,19 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from mcp_django.schema.choices import FormGenerator, choice_of
-from mcp_django.schema.conversion import compile_fields, converter, explain
+from mcp_django.schema.choices import FormSchemaGenerator, find_choice
+from mcp_django.schema.conversion import build_argument_error, build_converter, compile_fields
 from mcp_django.schema.custom_schema import check_schema
 from mcp_django.schema.errors import ArgumentError, DeclarationError
 from mcp_django.schema.functions.docstrings import parse_docstring
-from mcp_django.schema.generation import Compiled, compile_type, describe_type
-from mcp_django.schema.lazy_strings import natively
-from mcp_django.schema.validation.validation import Checker
+from mcp_django.schema.generation import CompiledType, compile_type, describe_type
+from mcp_django.schema.lazy_strings import call_in_default_language
+from mcp_django.schema.validation.validation import SchemaChecker
 
-VALUE = "value"
+VALUE_FIELD = "value"
 """Name of the one property of a form that requests a single value."""
 _FORMATS = ("date", "date-time", "email", "uri")
-_KEPT = {
+_FIELD_KEYWORDS = {
     "string": ("minLength", "maxLength", "default"),
     "integer": ("minimum", "maximum", "default"),
     "number": ("minimum", "maximum", "default"),
@@ -30,7 +30,7 @@ _KEPT = {
 }
 
 
-class Form:
+class ElicitationForm:
     """The schema of an elicitation, and the conversion of its content."""
 
     __slots__ = ("_checker", "_convert", "_decode", "_nullable", "schema")
@@ -44,7 +44,7 @@ class Form:
     ) -> None:
         self.schema = schema
         """Restricted JSON Schema that a client shows. Must not be changed."""
-        self._checker = Checker(schema)
+        self._checker = SchemaChecker(schema)
         self._convert = convert
         self._decode = decode or {}
         self._nullable = nullable
@@ -63,20 +63,20 @@ class Form:
         given = {name: value for name, value in (content or {}).items() if name in known and value is not None}
 
         if not self._checker.is_valid(given):
-            raise ArgumentError(self._checker.problems(given, "field"))
+            raise ArgumentError(self._checker.describe_problems(given, "field"))
         for name, meaning in self._decode.items():
             if name in given:
-                given[name] = _decoded(given[name], meaning)
+                given[name] = _decode_choice(given[name], meaning)
         for name in self._nullable - given.keys():
             given[name] = None
 
         try:
             return self._convert(given)
         except ValidationError as error:
-            raise explain(error, given, "field") from None
+            raise build_argument_error(error, given, "field") from None
 
 
-def form_of(type_: Any) -> Form:
+def build_form(type_: Any) -> ElicitationForm:
     """Compile a type to a form.
 
     None requests only consent. A bool, str, number, date, Literal, Enum or list of choices requests one value. A
@@ -87,34 +87,34 @@ def form_of(type_: Any) -> Form:
         DeclarationError: when the type does not fit a flat form.
     """
     if isinstance(type_, dict):
-        return _by_hand(type_)
+        return _build_custom_form(type_)
     try:
         hash(type_)
     except TypeError:
         # For example a type annotated with a Field.
-        return natively(_compiled_form, type_)
-    return _cached_form(type_)
+        return call_in_default_language(_compile_form, type_)
+    return _compile_cached_form(type_)
 
 
-def _compiled_form(type_: Any) -> Form:
+def _compile_form(type_: Any) -> ElicitationForm:
     if type_ is None or type_ is type(None):
-        return Form({"type": "object", "properties": {}}, lambda content: None)
+        return ElicitationForm({"type": "object", "properties": {}}, lambda content: None)
     where = f"form {describe_type(type_)}"
-    compiled = compile_type(type_, where, generator=FormGenerator)
-    described = _object(compiled)
+    compiled = compile_type(type_, where, generator=FormSchemaGenerator)
+    described = _find_object_schema(compiled)
     if described is not None:
-        return _form(compiled, described, parse_docstring(type_.__doc__ or "").parameters, where, unwrap=False)
-    single = compile_fields({VALUE: type_}, where=where, generator=FormGenerator)
-    return _form(single, single.schema, {}, where, unwrap=True)
+        return _build_form(compiled, described, parse_docstring(type_.__doc__ or "").parameters, where, unwrap=False)
+    single = compile_fields({VALUE_FIELD: type_}, where=where, generator=FormSchemaGenerator)
+    return _build_form(single, single.schema, {}, where, unwrap=True)
 
 
 # Cached, because handlers request the same types at run time again and again.
 @lru_cache(maxsize=256)
-def _cached_form(type_: Any) -> Form:
-    return natively(_compiled_form, type_)
+def _compile_cached_form(type_: Any) -> ElicitationForm:
+    return call_in_default_language(_compile_form, type_)
 
 
-def _object(compiled: Compiled) -> dict[str, Any] | None:
+def _find_object_schema(compiled: CompiledType) -> dict[str, Any] | None:
     """Return the schema of a type with fields, else None."""
     described = compiled.schema
     if "$ref" in described:
@@ -123,19 +123,19 @@ def _object(compiled: Compiled) -> dict[str, Any] | None:
     return described if described.get("type") == "object" and "properties" in described else None
 
 
-def _form(
-    compiled: Compiled, described: dict[str, Any], descriptions: dict[str, str], where: str, *, unwrap: bool
-) -> Form:
+def _build_form(
+    compiled: CompiledType, described: dict[str, Any], descriptions: dict[str, str], where: str, *, unwrap: bool
+) -> ElicitationForm:
     definitions = described.get("$defs", {})
     properties: dict[str, Any] = {}
     decode: dict[str, dict[str, Any]] = {}
     nullable: set[str] = set()
 
     for name, inner in described.get("properties", {}).items():
-        schema, may_be_null = _without_null(inner, definitions)
+        schema, may_be_null = _remove_null(inner, definitions)
         if may_be_null:
             nullable.add(name)
-        field, meaning = _field(schema, definitions, f"{where}: field '{name}'")
+        field, meaning = _build_field(schema, definitions, f"{where}: field '{name}'")
         if name in descriptions:
             field.setdefault("description", descriptions[name])
         properties[name] = field
@@ -147,13 +147,15 @@ def _form(
     if must := [name for name in required if name not in nullable]:
         schema["required"] = must
 
-    convert = converter(compiled)
+    convert = build_converter(compiled)
     if unwrap:
-        return Form(schema, lambda given: convert(given)[VALUE], decode, frozenset(nullable.intersection(required)))
-    return Form(schema, convert, decode, frozenset(nullable.intersection(required)))
+        return ElicitationForm(
+            schema, lambda given: convert(given)[VALUE_FIELD], decode, frozenset(nullable.intersection(required))
+        )
+    return ElicitationForm(schema, convert, decode, frozenset(nullable.intersection(required)))
 
 
-def _field(
+def _build_field(
     schema: dict[str, Any], definitions: dict[str, Any], where: str
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """Build one property of a form.
@@ -161,18 +163,18 @@ def _field(
     Returns it with the values of its choices, or None where the values equal the choices.
     """
     texts: dict[str, Any] = {key: schema[key] for key in ("title", "description") if key in schema}
-    _refuse_secret(schema, where)
+    _check_not_secret(schema, where)
 
-    choice = choice_of(schema)
+    choice = find_choice(schema)
     if choice is not None:
-        return choice.single(texts, schema.get("default"))
+        return choice.build_single_field(texts, schema.get("default"))
     kind = schema.get("type")
     if kind == "array" and isinstance(schema.get("items"), dict):
-        choice = choice_of(_without_null(schema["items"], definitions)[0])
+        choice = find_choice(_remove_null(schema["items"], definitions)[0])
         if choice is not None:
             limits: dict[str, Any] = {key: schema[key] for key in ("minItems", "maxItems") if key in schema}
-            return choice.multiple({**texts, **limits}, schema.get("default"))
-    if kind not in _KEPT:
+            return choice.build_multiple_field({**texts, **limits}, schema.get("default"))
+    if kind not in _FIELD_KEYWORDS:
         raise DeclarationError(
             f"{where} does not fit a form, which holds strings, numbers, booleans, choices and lists of choices; "
             "split it into several forms"
@@ -181,15 +183,15 @@ def _field(
     field: dict[str, Any] = {
         "type": kind,
         **texts,
-        **{key: schema[key] for key in _KEPT[kind] if schema.get(key) is not None},
+        **{key: schema[key] for key in _FIELD_KEYWORDS[kind] if schema.get(key) is not None},
     }
     if schema.get("format") in _FORMATS:
         field["format"] = schema["format"]
-    _include_bounds(field, schema)
+    _add_inclusive_bounds(field, schema)
     return field, None
 
 
-def _include_bounds(field: dict[str, Any], schema: dict[str, Any]) -> None:
+def _add_inclusive_bounds(field: dict[str, Any], schema: dict[str, Any]) -> None:
     """Convert exclusive bounds to inclusive ones, the only ones in forms.
 
     For numbers, the excluded bound is rejected when the content is read.
@@ -201,7 +203,7 @@ def _include_bounds(field: dict[str, Any], schema: dict[str, Any]) -> None:
         field["maximum"] = schema["exclusiveMaximum"] - step
 
 
-def _without_null(schema: dict[str, Any], definitions: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+def _remove_null(schema: dict[str, Any], definitions: dict[str, Any]) -> tuple[dict[str, Any], bool]:
     """Resolve a property's reference and remove null.
 
     Returns the schema, and True if null was allowed.
@@ -213,7 +215,7 @@ def _without_null(schema: dict[str, Any], definitions: dict[str, Any]) -> tuple[
         numbers = [branch for branch in rest if branch.get("type") == "number"]
         if len(rest) == 1 or (len(rest) == 2 and numbers):
             around = {key: value for key, value in schema.items() if key != "anyOf"}
-            inner, _ = _without_null((numbers or rest)[0], definitions)
+            inner, _ = _remove_null((numbers or rest)[0], definitions)
             return {**inner, **around}, len(rest) < len(branches)
     if "$ref" in schema:
         target = definitions.get(schema["$ref"].removeprefix("#/$defs/"), {})
@@ -221,7 +223,7 @@ def _without_null(schema: dict[str, Any], definitions: dict[str, Any]) -> tuple[
     return schema, False
 
 
-def _refuse_secret(schema: dict[str, Any], where: str) -> None:
+def _check_not_secret(schema: dict[str, Any], where: str) -> None:
     if schema.get("format") == "password" or schema.get("writeOnly"):
         raise DeclarationError(
             f"{where} requests a secret, which must not pass through the client (client/elicitation); request it on a "
@@ -229,24 +231,24 @@ def _refuse_secret(schema: dict[str, Any], where: str) -> None:
         )
 
 
-def _decoded(value: Any, meaning: dict[str, Any]) -> Any:
+def _decode_choice(value: Any, meaning: dict[str, Any]) -> Any:
     return [meaning[item] for item in value] if isinstance(value, list) else meaning[value]
 
 
-def _by_hand(schema: dict[str, Any]) -> Form:
+def _build_custom_form(schema: dict[str, Any]) -> ElicitationForm:
     schema = {"properties": {}, **schema}
     check_schema(schema, "form")
     for name, field in schema["properties"].items():
-        if not _fits(field):
+        if not _is_form_field(field):
             raise DeclarationError(
                 f"form: property '{name}' must be a string, number, integer, boolean, or an array of choices"
             )
-        _refuse_secret(field, f"form: property '{name}'")
-    return Form(schema, lambda content: content)
+        _check_not_secret(field, f"form: property '{name}'")
+    return ElicitationForm(schema, lambda content: content)
 
 
-def _fits(field: Any) -> bool:
+def _is_form_field(field: Any) -> bool:
     if not isinstance(field, dict) or field.get("type") != "array":
-        return isinstance(field, dict) and field.get("type") in _KEPT
+        return isinstance(field, dict) and field.get("type") in _FIELD_KEYWORDS
     items = field.get("items")
     return isinstance(items, dict) and ("enum" in items or "anyOf" in items)

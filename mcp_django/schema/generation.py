@@ -13,13 +13,13 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import CoreSchema, SchemaError, SchemaValidator, core_schema, to_jsonable_python
 
 from mcp_django.schema import structs
-from mcp_django.schema.annotations import Adapter
+from mcp_django.schema.annotations import AnnotationAdapter
 from mcp_django.schema.errors import DeclarationError
 
 Mode = Literal["validation", "serialization"]
 
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
-FLOAT_MAX = 2**53 - 1
+MAX_EXACT_FLOAT = 2**53 - 1
 """Largest magnitude up to which a float with an integral value is certainly exact."""
 
 _DECIMAL_IN = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)$"
@@ -46,17 +46,17 @@ class SchemaGenerator(GenerateJsonSchema):
         return described
 
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
-        return _untitled(super().model_schema(schema), schema["cls"])
+        return _remove_title(super().model_schema(schema), schema["cls"])
 
     def dataclass_schema(self, schema: core_schema.DataclassSchema) -> JsonSchemaValue:
-        described = _untitled(super().dataclass_schema(schema), schema["cls"])
+        described = _remove_title(super().dataclass_schema(schema), schema["cls"])
         if schema.get("config", {}).get("extra_fields_behavior") == "forbid":
             # Not all pydantic versions mark a plain dataclass as closed when the surrounding type is.
             described.setdefault("additionalProperties", False)
         return described
 
     def typed_dict_schema(self, schema: core_schema.TypedDictSchema) -> JsonSchemaValue:
-        return _untitled(super().typed_dict_schema(schema), schema.get("cls"))
+        return _remove_title(super().typed_dict_schema(schema), schema.get("cls"))
 
     def enum_schema(self, schema: core_schema.EnumSchema) -> JsonSchemaValue:
         self._enums.add(schema["cls"].__name__)
@@ -72,7 +72,7 @@ class SchemaGenerator(GenerateJsonSchema):
         return described
 
 
-class Compiled:
+class CompiledType:
     """A compiled annotation: its schema, its validator and its serializer."""
 
     def __init__(self, annotation: Any, mode: Mode, generator: type[SchemaGenerator]) -> None:
@@ -80,14 +80,14 @@ class Compiled:
 
         Raises pydantic's errors; `compile_type` makes them readable.
         """
-        adapter = Adapter()
+        adapter = AnnotationAdapter()
         self._adapter: TypeAdapter[Any] = TypeAdapter(adapter.adapt(annotation))
         if not self._adapter.pydantic_complete:
             self._adapter.rebuild(raise_errors=True)
         described = self._adapter.json_schema(mode=mode, by_alias=True, schema_generator=generator)
         # Converts lazy translations, as in Django's models, to plain text.
         plain: dict[str, Any] = to_jsonable_python(described, fallback=str)
-        self.schema = structs.inline(plain, adapter.structs)
+        self.schema = structs.inline_structs(plain, adapter.structs)
         """JSON Schema of the input or the output, by alias. Must not be changed."""
 
     @property
@@ -97,11 +97,11 @@ class Compiled:
 
     def validator(self) -> SchemaValidator:
         """Return a validator that accepts only integers of 64 bits."""
-        return _built(_exact_integers(self._adapter.core_schema))
+        return _build_validator(_exact_integers(self._adapter.core_schema))
 
     def text_validator(self) -> SchemaValidator:
         """Return a validator for values written as text, such as "5" for an integer."""
-        return _built(_exact_integers(self._adapter.core_schema, from_text=True))
+        return _build_validator(_exact_integers(self._adapter.core_schema, from_text=True))
 
 
 def compile_type(
@@ -110,14 +110,14 @@ def compile_type(
     *,
     mode: Mode = "validation",
     generator: type[SchemaGenerator] = SchemaGenerator,
-) -> Compiled:
+) -> CompiledType:
     """Compile an annotation for input ("validation") or output ("serialization").
 
     Raises:
         DeclarationError: when it has no JSON form; the text starts with `where`.
     """
     try:
-        return Compiled(annotation, mode, generator)
+        return CompiledType(annotation, mode, generator)
     except DeclarationError as error:
         raise DeclarationError(f"{where}: {error}") from error
     except PydanticUndefinedAnnotation as error:
@@ -139,7 +139,7 @@ def describe_type(annotation: Any) -> str:
     return name if len(name) <= 120 else f"{name[:117]}..."
 
 
-def _built(schema: CoreSchema) -> SchemaValidator:
+def _build_validator(schema: CoreSchema) -> SchemaValidator:
     try:
         # Prebuilt validators of model classes would restore pydantic's own integers.
         return SchemaValidator(schema, _use_prebuilt=False)
@@ -148,7 +148,7 @@ def _built(schema: CoreSchema) -> SchemaValidator:
         return SchemaValidator(schema)
 
 
-def _untitled(schema: JsonSchemaValue, cls: Any) -> JsonSchemaValue:
+def _remove_title(schema: JsonSchemaValue, cls: Any) -> JsonSchemaValue:
     if schema.get("title") == getattr(cls, "__name__", None):
         schema.pop("title", None)
     return schema
@@ -165,8 +165,8 @@ def _exact_integers(schema: Any, *, from_text: bool = False) -> Any:
         return schema
     kind = schema.get("type")
     if kind == "int":
-        bounded = _bounded(schema)
-        return bounded if from_text else _exact(bounded)
+        bounded = _bound_integer(schema)
+        return bounded if from_text else _exact_integer(bounded)
 
     is_schema = isinstance(kind, str)
     exact = {
@@ -183,14 +183,14 @@ def _exact_integers(schema: Any, *, from_text: bool = False) -> Any:
     return exact
 
 
-def _bounded(schema: dict[str, Any]) -> dict[str, Any]:
+def _bound_integer(schema: dict[str, Any]) -> dict[str, Any]:
     return {**schema, "ge": max(schema.get("ge", INT_MIN), INT_MIN), "le": min(schema.get("le", INT_MAX), INT_MAX)}
 
 
-def _exact(schema: dict[str, Any]) -> CoreSchema:
+def _exact_integer(schema: dict[str, Any]) -> CoreSchema:
     rules: Any = {key: value for key, value in schema.items() if key not in ("strict", "ref", "serialization")}
     whole = {**rules, "strict": True}
-    as_float = core_schema.float_schema(strict=True, ge=-FLOAT_MAX, le=FLOAT_MAX)
+    as_float = core_schema.float_schema(strict=True, ge=-MAX_EXACT_FLOAT, le=MAX_EXACT_FLOAT)
     exact: Any = core_schema.union_schema(
         [whole, core_schema.chain_schema([as_float, rules])],
         mode="left_to_right",

@@ -20,13 +20,13 @@ def to_json(value: Any) -> Any:
     if value is None or type(value) in (str, bool, int, float):
         return value
     try:
-        return to_jsonable_python(value, by_alias=True, bytes_mode="base64", fallback=fallback)
+        return to_jsonable_python(value, by_alias=True, bytes_mode="base64", fallback=to_json_fallback)
     except ValueError as error:
         # PydanticSerializationError is a ValueError. A value that contains itself raises another one.
         raise TypeError(f"{type(value).__name__} has no JSON form: {error}") from error
 
 
-def fallback(value: Any) -> Any:
+def to_json_fallback(value: Any) -> Any:
     """Convert a value that pydantic does not support. Raises TypeError."""
     if structs.is_struct_value(value):
         return structs.to_builtins(value)

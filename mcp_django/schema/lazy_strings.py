@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-def natively(make: Callable[..., T], *args: Any) -> T:
+def call_in_default_language(make: Callable[..., T], *args: Any) -> T:
     """Call `make` in a clean context, without the language of a request.
 
     The texts of declarations are cached and served to all clients. A lazily translated text (`gettext_lazy`) must not

@@ -11,16 +11,16 @@ from pydantic import ValidationError
 
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import MCPError
-from mcp_django.schema.conversion import converter, explain
+from mcp_django.schema.conversion import build_argument_error, build_converter
 from mcp_django.schema.errors import ArgumentError
 from mcp_django.schema.generation import compile_type, describe_type
-from mcp_django.schema.lazy_strings import natively
-from mcp_django.schema.validation.validation import Checker
+from mcp_django.schema.lazy_strings import call_in_default_language
+from mcp_django.schema.validation.validation import SchemaChecker
 
 _FENCE = "```"
 
 
-class Reading:
+class TextParser:
     """The schema of a type, and the conversion of a model's text to its value."""
 
     __slots__ = ("_checker", "_convert", "schema")
@@ -28,25 +28,25 @@ class Reading:
     def __init__(self, schema: dict[str, Any], convert: Callable[[Any], Any]) -> None:
         self.schema = schema
         """JSON Schema for the model. Must not be changed."""
-        self._checker = Checker(schema)
+        self._checker = SchemaChecker(schema)
         self._convert = convert
 
-    def read(self, text: str) -> Any:
+    def parse(self, text: str) -> Any:
         """Convert a JSON text, possibly in a fenced block, to its value.
 
         Raises:
             ArgumentError: describes the error to the model that wrote the text.
         """
-        value = _parsed(text)
+        value = _parse_json(text)
         if not self._checker.is_valid(value):
-            raise ArgumentError(self._checker.problems(value, "key"))
+            raise ArgumentError(self._checker.describe_problems(value, "key"))
         try:
             return self._convert(value)
         except ValidationError as error:
-            raise explain(error, value, "key") from None
+            raise build_argument_error(error, value, "key") from None
 
 
-def reading_of(type_: Any) -> Reading:
+def compile_text_parser(type_: Any) -> TextParser:
     """Compile a type: a dataclass, TypedDict, pydantic model or Struct, or a list.
 
     Any type with a JSON form is accepted.
@@ -57,23 +57,23 @@ def reading_of(type_: Any) -> Reading:
     try:
         hash(type_)
     except TypeError:
-        return natively(_compiled, type_)
-    return _cached(type_)
+        return call_in_default_language(_compile_parser, type_)
+    return _compile_cached_parser(type_)
 
 
-def _compiled(type_: Any) -> Reading:
+def _compile_parser(type_: Any) -> TextParser:
     compiled = compile_type(type_, f"result_type {describe_type(type_)}")
-    return Reading(compiled.schema, converter(compiled))
+    return TextParser(compiled.schema, build_converter(compiled))
 
 
 # Cached, because handlers request the same types at run time again and again.
 @lru_cache(maxsize=256)
-def _cached(type_: Any) -> Reading:
-    return natively(_compiled, type_)
+def _compile_cached_parser(type_: Any) -> TextParser:
+    return call_in_default_language(_compile_parser, type_)
 
 
-def _parsed(text: str) -> Any:
-    for candidate in (text.strip(), *_fenced(text)):
+def _parse_json(text: str) -> Any:
+    for candidate in (text.strip(), *_find_fenced_blocks(text)):
         try:
             return jsonrpc.decode(candidate.encode())
         except (MCPError, UnicodeError):
@@ -81,7 +81,7 @@ def _parsed(text: str) -> Any:
     raise ArgumentError("the answer is not JSON")
 
 
-def _fenced(text: str) -> Iterator[str]:
+def _find_fenced_blocks(text: str) -> Iterator[str]:
     """Yield the text of fenced blocks, without the name of the language."""
     parts = text.split(_FENCE, 16)
     for part in parts[1::2]:

@@ -13,7 +13,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from mcp_django.schema.errors import DeclarationError
 
-MARK = "x-msgspec-struct"
+STRUCT_KEYWORD = "x-msgspec-struct"
 """Keyword that marks a Struct until `inline_structs` inserts a reference."""
 
 
@@ -30,7 +30,7 @@ def is_struct_value(value: Any) -> bool:
 
 def to_builtins(value: Any) -> Any:
     """Convert a Struct to JSON values."""
-    return _msgspec().to_builtins(value, str_keys=True)
+    return _get_msgspec().to_builtins(value, str_keys=True)
 
 
 class StructSchema:
@@ -49,10 +49,10 @@ class StructSchema:
         )
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return {MARK: self.mark}
+        return {STRUCT_KEYWORD: self.mark}
 
     def _convert(self, value: Any) -> Any:
-        msgspec = _msgspec()
+        msgspec = _get_msgspec()
         if isinstance(value, self.cls):
             return value
         try:
@@ -66,20 +66,20 @@ class StructSchema:
             raise ValueError(str(error)) from error
 
 
-def inline(schema: dict[str, Any], structs: dict[str, type[Any]]) -> dict[str, Any]:
+def inline_structs(schema: dict[str, Any], structs: dict[str, type[Any]]) -> dict[str, Any]:
     """Replace the marks of `structs` in a schema by references, and add their `$defs`."""
     if not structs:
         return schema
     classes = list(structs.values())
     try:
-        roots, components = _msgspec().json.schema_components(classes, ref_template="#/$defs/{name}")
+        roots, components = _get_msgspec().json.schema_components(classes, ref_template="#/$defs/{name}")
     except (TypeError, KeyError) as error:
         # KeyError: two classes of one module with the same name.
         names = ", ".join(cls.__name__ for cls in classes)
         raise DeclarationError(f"msgspec cannot describe {names} together as JSON Schema ({error})") from error
 
     by_mark = dict(zip(structs, roots, strict=True))
-    result: dict[str, Any] = _replace(schema, by_mark)
+    result: dict[str, Any] = _replace_marks(schema, by_mark)
     definitions = result.setdefault("$defs", {})
     for name, component in components.items():
         if definitions.get(name, component) != component:
@@ -90,15 +90,15 @@ def inline(schema: dict[str, Any], structs: dict[str, type[Any]]) -> dict[str, A
     return result
 
 
-def _replace(node: Any, by_mark: dict[str, dict[str, Any]]) -> Any:
+def _replace_marks(node: Any, by_mark: dict[str, dict[str, Any]]) -> Any:
     if isinstance(node, list):
-        return [_replace(item, by_mark) for item in node]
+        return [_replace_marks(item, by_mark) for item in node]
     if not isinstance(node, dict):
         return node
-    replaced = {key: _replace(value, by_mark) for key, value in node.items() if key != MARK}
-    mark = node.get(MARK)
+    replaced = {key: _replace_marks(value, by_mark) for key, value in node.items() if key != STRUCT_KEYWORD}
+    mark = node.get(STRUCT_KEYWORD)
     return {**by_mark[mark], **replaced} if isinstance(mark, str) and mark in by_mark else replaced
 
 
-def _msgspec() -> Any:
+def _get_msgspec() -> Any:
     return sys.modules["msgspec"]

@@ -9,37 +9,37 @@ from typing import Any
 
 from mcp_django.protocol.errors import MethodNotFound
 from mcp_django.server.calls.call import Call
-from mcp_django.server.execution.lists import Encoded
+from mcp_django.server.execution.lists import EncodedResult
 from mcp_django.server.methods import completion, lifecycle, logging, prompts, resources, tools
 from mcp_django.server.subscriptions import methods
-from mcp_django.server.subscriptions.listen import LISTENING
+from mcp_django.server.subscriptions.listen import LISTEN_METHOD
 
-Body = dict[str, Any] | Encoded
+ResultBody = dict[str, Any] | EncodedResult
 
-METHODS: dict[str, Callable[[Call], Body | Coroutine[Any, Any, Body]]] = {
+METHODS: dict[str, Callable[[Call], ResultBody | Coroutine[Any, Any, ResultBody]]] = {
     "initialize": lifecycle.initialize,
     "ping": lifecycle.ping,
     "server/discover": lifecycle.discover,
     "tools/list": tools.list_tools,
-    "tools/call": tools.call_,
+    "tools/call": tools.handle_call,
     "resources/list": resources.list_resources,
     "resources/templates/list": resources.list_templates,
-    "resources/read": resources.read,
+    "resources/read": resources.read_resource,
     "prompts/list": prompts.list_prompts,
-    "prompts/get": prompts.get,
+    "prompts/get": prompts.get_prompt,
     "completion/complete": completion.complete,
     "logging/setLevel": logging.set_level,
     "resources/subscribe": methods.subscribe,
     "resources/unsubscribe": methods.unsubscribe,
-    LISTENING: methods.listen,
+    LISTEN_METHOD: methods.listen,
 }
 
 NOTIFICATIONS: dict[str, Callable[[Call], Awaitable[None]]] = {
-    "notifications/initialized": lifecycle.initialized,
-    "notifications/cancelled": lifecycle.cancelled,
+    "notifications/initialized": lifecycle.handle_initialized,
+    "notifications/cancelled": lifecycle.handle_cancelled,
 }
 
-NEEDS = {
+REQUIRED_CAPABILITIES = {
     "tools/list": "tools",
     "tools/call": "tools",
     "resources/list": "resources",
@@ -55,7 +55,7 @@ NEEDS = {
 """Method name to the server capability that it requires."""
 
 
-def dispatch(call: Call) -> Body | Coroutine[Any, Any, Body]:
+def dispatch(call: Call) -> ResultBody | Coroutine[Any, Any, ResultBody]:
     """Find the method in the call's revision and start it.
 
     Raises MethodNotFound, and the errors of the method.
@@ -66,15 +66,15 @@ def dispatch(call: Call) -> Body | Coroutine[Any, Any, Body]:
     if function is None or method not in call.revision.methods:
         raise MethodNotFound(f"Method not found: {method[:128]}")
 
-    needed = NEEDS.get(method)
-    if needed is not None and needed not in call.server.offers:
-        raise MethodNotFound(f"This server does not offer {needed}")
+    capability = REQUIRED_CAPABILITIES.get(method)
+    if capability is not None and capability not in call.server.offered_capabilities:
+        raise MethodNotFound(f"This server does not offer {capability}")
 
     call.era.check(call)
     return function(call)
 
 
-async def notice(call: Call) -> None:
+async def handle_notification(call: Call) -> None:
     """Handle a notification. Unknown notifications are ignored, as JSON-RPC requires."""
     function = NOTIFICATIONS.get(call.method)
     if function is not None and call.method in call.revision.client_notifications:

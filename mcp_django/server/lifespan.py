@@ -17,22 +17,22 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any
 
 logger = logging.getLogger("mcp_django.server")
-Factory = Callable[[], AbstractAsyncContextManager[Any]]
-LEAVING = 5.0
+ContextManagerFactory = Callable[[], AbstractAsyncContextManager[Any]]
+EXIT_TIMEOUT_SECONDS = 5.0
 """Seconds within which the lifespans of a server must exit."""
-STUBBORN = 1.0
+CANCEL_TIMEOUT_SECONDS = 1.0
 """Seconds to wait for a cancelled lifespan. After them it is abandoned."""
 
 
-class _Entry:
+class _LoopEntry:
     def __init__(self) -> None:
         self.ready: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self.over = asyncio.Event()
+        self.exit_requested = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
         self.state: Any = None
-        self.own = False
+        self.is_serving = False
         """True if the server handles calls itself."""
-        self.guests = 0
+        self.host_count = 0
         """Number of host servers that have entered it."""
 
 
@@ -42,11 +42,14 @@ class Lifespans:
     Handlers read the value of the server's own lifespan as `ctx.lifespan`.
     """
 
-    def __init__(self, own: Factory | None, others: Callable[[], list[Factory]]) -> None:
-        self._own, self._others = own, others
-        self._entries: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Entry] = weakref.WeakKeyDictionary()
+    def __init__(
+        self, server_factory: ContextManagerFactory | None, inner_factories: Callable[[], list[ContextManagerFactory]]
+    ) -> None:
+        self._server_factory = server_factory
+        self._inner_factories = inner_factories
+        self._entries: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopEntry] = weakref.WeakKeyDictionary()
 
-    def state(self, loop: asyncio.AbstractEventLoop) -> Any:
+    def get_state(self, loop: asyncio.AbstractEventLoop) -> Any:
         """Return the value that the server's own lifespan yielded on a loop, or None.
 
         Thread-safe.
@@ -54,7 +57,7 @@ class Lifespans:
         entry = self._entries.get(loop)
         return None if entry is None else entry.state
 
-    def entered(self) -> bool:
+    def is_entered(self) -> bool:
         """Return True if a call may run without waiting for the lifespan.
 
         Called on the hot path.
@@ -67,30 +70,30 @@ class Lifespans:
 
         Raises the errors of the lifespan; the next call tries again.
         """
-        (await self._enter()).own = True
+        (await self._enter()).is_serving = True
 
     @contextlib.asynccontextmanager
-    async def shared(self) -> AsyncIterator[None]:
+    async def enter_shared(self) -> AsyncIterator[None]:
         """Enter the lifespan for a server that this one is mounted in.
 
         It exits when no host and no call of its own needs it.
         """
         entry = await self._enter()
-        entry.guests += 1
+        entry.host_count += 1
         try:
             yield
         finally:
-            entry.guests -= 1
-            if not entry.own and not entry.guests:
-                await self._leave(entry)
+            entry.host_count -= 1
+            if not entry.is_serving and not entry.host_count:
+                await self._exit(entry)
 
-    async def _enter(self) -> _Entry:
+    async def _enter(self) -> _LoopEntry:
         loop = asyncio.get_running_loop()
         entry = self._entries.get(loop)
         if entry is None:
-            entry = self._entries[loop] = _Entry()
+            entry = self._entries[loop] = _LoopEntry()
             # A clean context: the context of the first call refers to a thread that is released when the call ends.
-            entry.task = loop.create_task(self._hold(entry), context=contextvars.Context())
+            entry.task = loop.create_task(self._run_entry(entry), context=contextvars.Context())
         try:
             await asyncio.shield(entry.ready)
         except Exception:
@@ -99,35 +102,35 @@ class Lifespans:
             raise
         return entry
 
-    async def leave(self) -> None:
+    async def exit(self) -> None:
         """Exit the lifespan on the running loop and wait for it.
 
         Errors are logged and a timeout abandons the lifespan, so that shutdown continues.
         """
         entry = self._entries.get(asyncio.get_running_loop())
         if entry is not None:
-            entry.own = False
-            if not entry.guests:
-                await self._leave(entry)
+            entry.is_serving = False
+            if not entry.host_count:
+                await self._exit(entry)
 
-    async def _leave(self, entry: _Entry) -> None:
+    async def _exit(self, entry: _LoopEntry) -> None:
         loop = asyncio.get_running_loop()
         if self._entries.get(loop) is entry:
             del self._entries[loop]
         if entry.task is not None:
-            entry.over.set()
-            _, late = await asyncio.wait([entry.task], timeout=LEAVING + STUBBORN)
+            entry.exit_requested.set()
+            _, late = await asyncio.wait([entry.task], timeout=EXIT_TIMEOUT_SECONDS + CANCEL_TIMEOUT_SECONDS)
             if late:
                 logger.error("Lifespan abandoned: it did not exit after its cancellation")
 
-    async def _hold(self, entry: _Entry) -> None:
+    async def _run_entry(self, entry: _LoopEntry) -> None:
         loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(None) as bound, self._all() as state:
+            async with asyncio.timeout(None) as exit_timeout, self._enter_all() as state:
                 entry.state = state
                 entry.ready.set_result(None)
-                await _wait(entry.over)
-                bound.reschedule(loop.time() + LEAVING)
+                await _wait_for_exit(entry.exit_requested)
+                exit_timeout.reschedule(loop.time() + EXIT_TIMEOUT_SECONDS)
 
         except BaseException as problem:
             is_failure = isinstance(problem, Exception)
@@ -135,8 +138,8 @@ class Lifespans:
                 # Every outcome must resolve the future, because callers wait for it.
                 text = f"Entering the lifespan raised {type(problem).__name__}"
                 entry.ready.set_exception(problem if isinstance(problem, Exception) else RuntimeError(text))
-            elif is_failure and bound.expired():
-                logger.error("Lifespan cancelled: its exit took longer than %g seconds", LEAVING)
+            elif is_failure and exit_timeout.expired():
+                logger.error("Lifespan cancelled: its exit took longer than %g seconds", EXIT_TIMEOUT_SECONDS)
             elif is_failure:
                 logger.exception("Lifespan failed during its exit")
             if not is_failure:
@@ -147,21 +150,21 @@ class Lifespans:
                 del self._entries[loop]
 
     @contextlib.asynccontextmanager
-    async def _all(self) -> AsyncIterator[Any]:
+    async def _enter_all(self) -> AsyncIterator[Any]:
         async with AsyncExitStack() as stack:
-            state = None if self._own is None else await stack.enter_async_context(self._own())
-            for factory in self._others():
+            state = None if self._server_factory is None else await stack.enter_async_context(self._server_factory())
+            for factory in self._inner_factories():
                 await stack.enter_async_context(factory())
             yield state
 
 
-async def _wait(over: asyncio.Event) -> None:
+async def _wait_for_exit(exit_requested: asyncio.Event) -> None:
     """Wait for the request to exit.
 
     Closing the loop counts as a request. The cancellation is then revoked, so that the exit itself is not cancelled.
     """
     try:
-        await over.wait()
+        await exit_requested.wait()
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is not None:

@@ -18,19 +18,19 @@ from typing import Any
 
 from mcp_django.server.calls.call import Call
 
-Handle = Callable[[Call], Awaitable[dict[str, Any]]]
-Middleware = Callable[[Call, Handle], Awaitable[dict[str, Any]]]
+CallHandler = Callable[[Call], Awaitable[dict[str, Any]]]
+Middleware = Callable[[Call, CallHandler], Awaitable[dict[str, Any]]]
 
 
-def chain(middleware: Sequence[Middleware], innermost: Handle) -> Handle:
+def chain_middleware(middleware: Sequence[Middleware], innermost: CallHandler) -> CallHandler:
     """Build one function that runs all middleware, the first outermost."""
     handle = innermost
     for layer in reversed(middleware):
-        handle = _around(layer, handle)
+        handle = _wrap(layer, handle)
     return handle
 
 
-def _around(layer: Middleware, inner: Handle) -> Handle:
+def _wrap(layer: Middleware, inner: CallHandler) -> CallHandler:
     def handle(call: Call) -> Awaitable[dict[str, Any]]:
         return layer(call, inner)
 

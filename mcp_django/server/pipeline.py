@@ -9,26 +9,26 @@ from mcp_django.protocol.errors import InsufficientScope, InternalError, Invalid
 from mcp_django.protocol.revisions import Era
 from mcp_django.server.batch import Batch
 from mcp_django.server.calls.call import Call, Connection
-from mcp_django.server.calls.current import CURRENT, leave
-from mcp_django.server.calls.internal_errors import is_bug, report
-from mcp_django.server.calls.log_sanitizer import label
+from mcp_django.server.calls.current import CURRENT_CALL, reset_current_call
+from mcp_django.server.calls.internal_errors import is_bug, report_internal_error
+from mcp_django.server.calls.log_sanitizer import sanitize_label
 from mcp_django.server.calls.message_queue import Outbox
 from mcp_django.server.calls.outcome import Outcome
-from mcp_django.server.calls.pending import AnyCoroutine, Handled, Receipt, Work, over
+from mcp_django.server.calls.pending import Acknowledgement, AnyCoroutine, PendingResponse, PipelineResult, finish_call
 from mcp_django.server.client_requests.conversation import INPUT_REQUIRED
-from mcp_django.server.dispatcher import Body, dispatch, notice
-from mcp_django.server.eras.base import Era as EraStrategy
-from mcp_django.server.eras.handshake import OPENING, HandshakeEra
+from mcp_django.server.dispatcher import ResultBody, dispatch, handle_notification
+from mcp_django.server.eras.base import EraStrategy as EraStrategy
+from mcp_django.server.eras.handshake import INITIALIZE, HandshakeEra
 from mcp_django.server.eras.stateless import StatelessEra
-from mcp_django.server.execution.lists import Encoded
-from mcp_django.server.middleware import chain
-from mcp_django.server.ports import Attendance, Overloaded
-from mcp_django.server.primitives.results import tool_error
+from mcp_django.server.execution.lists import EncodedResult
+from mcp_django.server.middleware import chain_middleware
+from mcp_django.server.ports import CallObservation, Overloaded
+from mcp_django.server.primitives.results import build_tool_error
 from mcp_django.server.server import Server
-from mcp_django.server.subscriptions.listen import LISTENING, Subscription
+from mcp_django.server.subscriptions.listen import LISTEN_METHOD, Subscription
 
-CALLING = "tools/call"
-WHOLE = frozenset({OPENING, LISTENING})
+TOOLS_CALL = "tools/call"
+UNSTREAMED_METHODS = frozenset({INITIALIZE, LISTEN_METHOD})
 """Methods whose response may not be streamed.
 
 The transport must inspect their outcome before it sends anything.
@@ -48,241 +48,253 @@ class Pipeline:
         self.stateless: EraStrategy = StatelessEra(server)
         self.handshake: EraStrategy = HandshakeEra(server)
         self.eras: dict[Era, EraStrategy] = {Era.STATELESS: self.stateless, Era.HANDSHAKE: self.handshake}
-        self._through = chain(server.middleware, self._innermost) if server.middleware else None
+        self._middleware_chain = chain_middleware(server.middleware, self._dispatch_call) if server.middleware else None
 
-    def handle(self, era: EraStrategy, raw: Any, connection: Connection, outbox: Outbox) -> Handled:
+    def handle(self, era: EraStrategy, raw: Any, connection: Connection, outbox: Outbox) -> PipelineResult:
         """Handle a message.
 
         Raises MCPError, with `request_id` set when the id was readable.
         """
-        message = era.read(raw, connection)  # 3. parse the message by the era's rules
+        message = era.parse(raw, connection)  # 3. parse the message by the era's rules
         if isinstance(message, list):
             return Batch(self, era, connection, outbox).handle(message)
         if not isinstance(message, jsonrpc.Request):
-            return self._receive(era, message, connection, outbox)
+            return self._handle_incoming(era, message, connection, outbox)
 
         try:
-            call = era.open(message, connection, outbox)  # 3. create the call
+            call = era.create_call(message, connection, outbox)  # 3. create the call
         except MCPError as problem:
             problem.request_id = message.id
             raise
         except Exception as problem:
-            error = InternalError(report(self.server, f"method {label(message.method)!r}", problem))
+            error = InternalError(
+                report_internal_error(self.server, f"method {sanitize_label(message.method)!r}", problem)
+            )
             error.request_id = message.id
             raise error from None
 
-        attendance = self.server.observer.attend(call)
+        observation = self.server.observer.observe(call)
         if (
-            attendance is not None
-            or self._through is not None
-            or (self.server.has_lifespan and not self.server.lifespan.entered())
+            observation is not None
+            or self._middleware_chain is not None
+            or (self.server.has_lifespan and not self.server.lifespan.is_entered())
         ):
-            return self._work(call, self._prepared(call), attendance)
+            return self._build_work(call, self._enter_and_run(call), observation)
         try:
             body = dispatch(call)  # 5. find the method; 6. run providers and the user's function
             if isinstance(body, Coroutine):
-                return self._work(call, body)
+                return self._build_work(call, body)
             answer = self._encode(call, body)  # 7. add the era's fields; step 8 belongs to the transport
         except MCPError as problem:
             problem.request_id = message.id
-            over(call, call.fate.of(problem), problem)
+            finish_call(call, call.record.get_outcome(problem), problem)
             raise
         except Exception as problem:
-            error = self._bug(call, problem)
+            error = self._report_bug(call, problem)
             error.request_id = message.id
-            over(call, BUG, error)
+            finish_call(call, BUG, error)
             raise error from None
-        over(call, OK)
+        finish_call(call, OK)
         return answer
 
-    def _work(self, call: Call, body: Coroutine[Any, Any, Body], attendance: Attendance | None = None) -> Work:
-        run = self._finish(call, body)
+    def _build_work(
+        self, call: Call, body: Coroutine[Any, Any, ResultBody], observation: CallObservation | None = None
+    ) -> PendingResponse:
+        run = self._run_call(call, body)
         inner: tuple[AnyCoroutine, ...] = (body,)
-        if attendance is not None:
-            run, inner = _attended(call, run, body, attendance), (run, body)
-        if call.method in WHOLE:
-            return Work(call, run, inner, (call,), may_stream=False, weight=0 if call.method == LISTENING else 1)
-        return Work(call, run, inner, (call,))
+        if observation is not None:
+            run, inner = _run_observed(call, run, body, observation), (run, body)
+        if call.method in UNSTREAMED_METHODS:
+            return PendingResponse(
+                call, run, inner, (call,), can_stream=False, call_count=0 if call.method == LISTEN_METHOD else 1
+            )
+        return PendingResponse(call, run, inner, (call,))
 
-    def _bug(self, call: Call, problem: BaseException) -> InternalError:
-        token = CURRENT.set(call)
+    def _report_bug(self, call: Call, problem: BaseException) -> InternalError:
+        token = CURRENT_CALL.set(call)
         try:
-            return InternalError(report(self.server, f"method {label(call.method)!r}", problem, call.fate))
+            return InternalError(
+                report_internal_error(self.server, f"method {sanitize_label(call.method)!r}", problem, call.record)
+            )
         except BaseException:  # a server with `raise_bugs` sends no response to them
-            over(call, BUG)
+            finish_call(call, BUG)
             raise
         finally:
-            leave(token)
+            reset_current_call(token)
 
-    def refuse(self, era: EraStrategy, problem: MCPError, call: Call | None = None) -> bytes:
+    def encode_error(self, era: EraStrategy, problem: MCPError, call: Call | None = None) -> bytes:
         """Encode an error response."""
         code = problem.code
         if call is not None and isinstance(problem, ResourceNotFound):
             code = call.revision.resource_not_found
         if call is not None and isinstance(problem, InsufficientScope):
             # Add the scopes that every request requires, so that one step-up is enough (RFC 6750, section 3.1).
-            every = self.server.ports.required_scopes(call.connection)
-            problem = InsufficientScope(sorted({*problem.scopes, *every}), problem.message)
+            required_scopes = self.server.ports.required_scopes(call.connection)
+            problem = InsufficientScope(sorted({*problem.scopes, *required_scopes}), problem.message)
         id = problem.request_id if call is None else call.id
         return jsonrpc.error(id, problem, code=code)
 
-    def decline(self, work: Work, problem: MCPError) -> bytes:
+    def encode_work_error(self, work: PendingResponse, problem: MCPError) -> bytes:
         """Encode an error in place of the response to some work."""
-        if work.in_batch and work.calls:
-            return jsonrpc.batch([self.refuse(call.era, problem, call) for call in work.calls])
-        return self.refuse(work.call.era, problem, None if work.in_batch else work.call)
+        if work.is_batch and work.calls:
+            return jsonrpc.batch([self.encode_error(call.era, problem, call) for call in work.calls])
+        return self.encode_error(work.call.era, problem, None if work.is_batch else work.call)
 
-    async def _prepared(self, call: Call) -> Body:
+    async def _enter_and_run(self, call: Call) -> ResultBody:
         if self.server.has_lifespan:
             await self.server.lifespan.enter()
-        return await self._innermost(call) if self._through is None else await self._through(call)  # 4. middleware
+        return (
+            await self._dispatch_call(call) if self._middleware_chain is None else await self._middleware_chain(call)
+        )  # 4. middleware
 
-    async def _innermost(self, call: Call) -> dict[str, Any]:
+    async def _dispatch_call(self, call: Call) -> dict[str, Any]:
         if call.id is None:
-            await notice(call)
+            await handle_notification(call)
             return {}
         body = dispatch(call)
         if isinstance(body, Coroutine):
             body = await body
-        return body.decoded() if isinstance(body, Encoded) else body
+        return body.decode() if isinstance(body, EncodedResult) else body
 
-    async def _finish(self, call: Call, work: Coroutine[Any, Any, Body]) -> bytes:
-        token = CURRENT.set(call)
+    async def _run_call(self, call: Call, work: Coroutine[Any, Any, ResultBody]) -> bytes:
+        token = CURRENT_CALL.set(call)
         # One thread for all ORM use of this call: middleware, dependencies, providers, the handler.
-        lease = self.server.executor.enter()
+        lease = self.server.executor.acquire_lease()
 
         try:
             body = await work
             answer = self._encode(call, body)
-            if call.connection.subscriptions is None or not _begin(call, answer):
-                over(call, _outcome(call, body))
+            if call.connection.subscriptions is None or not _start_stream(call, answer):
+                finish_call(call, _result_outcome(call, body))
             return answer
         except (MCPError, Overloaded) as problem:
-            _abandon(call)
-            over(call, call.fate.of(problem), problem)
+            _abandon_stream(call)
+            finish_call(call, call.record.get_outcome(problem), problem)
             raise
         except BaseException as problem:
-            _abandon(call)
+            _abandon_stream(call)
             if not is_bug(problem):
-                over(call, CANCELLED)
+                finish_call(call, CANCELLED)
                 raise
 
-            error = self._bug(call, problem)
-            if call.method == CALLING:
+            error = self._report_bug(call, problem)
+            if call.method == TOOLS_CALL:
                 # A tool result without a JSON form is a bug of the tool.
-                answer = self._encode(call, tool_error(error.message))
-                over(call, BUG)
+                answer = self._encode(call, build_tool_error(error.message))
+                finish_call(call, BUG)
                 return answer
-            over(call, BUG, error)
+            finish_call(call, BUG, error)
             raise error from None
         finally:
             lease.close()
-            leave(token)
+            reset_current_call(token)
 
-    def _encode(self, call: Call, body: Body) -> bytes:
+    def _encode(self, call: Call, body: ResultBody) -> bytes:
         id = cast(jsonrpc.Request, call.message).id
-        if isinstance(body, Encoded):
+        if isinstance(body, EncodedResult):
             return jsonrpc.splice(id, body.raw)
         kind = body.get("resultType")
         if kind is None:
-            return jsonrpc.result(id, call.era.dress(call, body))
+            return jsonrpc.result(id, call.era.add_result_fields(call, body))
         # Check the content, not the type, because middleware may have copied the body.
-        return jsonrpc.result(id, call.era.suspend(call, body) if kind == INPUT_REQUIRED else body)
+        return jsonrpc.result(id, call.era.add_round_fields(call, body) if kind == INPUT_REQUIRED else body)
 
-    def _receive(
+    def _handle_incoming(
         self, era: EraStrategy, message: jsonrpc.Notification | jsonrpc.Response, connection: Connection, outbox: Outbox
-    ) -> Receipt:
+    ) -> Acknowledgement:
         if isinstance(message, jsonrpc.Response):
             if connection.session is None:
                 raise InvalidRequest("Unexpected response: no request is pending without a session")
-            session, replies = connection.session, self.server.replies
-            if session.answer(message) or not replies.is_genuine(session, message.id):
-                return Receipt()
-            return Receipt(replies.forward(session, message))
-        if era.name is Era.STATELESS and self._through is None and connection.in_flight is None:
-            return Receipt()
-        return Receipt(self._noticed(era.open(message, connection, outbox)))
+            session, replies = connection.session, self.server.pending_requests
+            if session.receive_response(message) or not replies.is_valid_id(session, message.id):
+                return Acknowledgement()
+            return Acknowledgement(replies.forward(session, message))
+        if era.name is Era.STATELESS and self._middleware_chain is None and connection.in_flight is None:
+            return Acknowledgement()
+        return Acknowledgement(self._run_notification(era.create_call(message, connection, outbox)))
 
-    async def _noticed(self, call: Call) -> None:
-        token = CURRENT.set(call)
-        lease = self.server.executor.enter()
+    async def _run_notification(self, call: Call) -> None:
+        token = CURRENT_CALL.set(call)
+        lease = self.server.executor.acquire_lease()
 
         try:
-            await (notice(call) if self._through is None else self._through(call))
-            over(call, OK)
+            await (handle_notification(call) if self._middleware_chain is None else self._middleware_chain(call))
+            finish_call(call, OK)
         except (MCPError, Overloaded) as problem:  # a notification has no response
-            over(call, call.fate.of(problem), problem)
+            finish_call(call, call.record.get_outcome(problem), problem)
         except BaseException as problem:
             if not is_bug(problem):
-                over(call, CANCELLED)
+                finish_call(call, CANCELLED)
                 raise
-            self._bug(call, problem)
-            over(call, BUG)
+            self._report_bug(call, problem)
+            finish_call(call, BUG)
         finally:
             lease.close()
-            leave(token)
+            reset_current_call(token)
 
 
-def _subscription(call: Call) -> Subscription | None:
+def _find_subscription(call: Call) -> Subscription | None:
     """Return the stream that this call has opened, or None."""
     opened = call.connection.subscriptions
-    return None if opened is None or call.method != LISTENING or call.id is None else opened.get(call.id)
+    return None if opened is None or call.method != LISTEN_METHOD or call.id is None else opened.get(call.id)
 
 
-def _begin(call: Call, answer: bytes) -> bool:
+def _start_stream(call: Call, answer: bytes) -> bool:
     """Start the stream that this call has opened. Returns False without a stream."""
-    subscription = _subscription(call)
+    subscription = _find_subscription(call)
     if subscription is None:
         return False
     call.outcome = OK  # preliminary; the final outcome follows when the stream ends
-    subscription.begin(answer)
+    subscription.start(answer)
     return True
 
 
-def _abandon(call: Call) -> None:
+def _abandon_stream(call: Call) -> None:
     """Discard the unstarted stream of a failed call.
 
     Middleware may have failed after the stream opened.
     """
-    subscription, opened = _subscription(call), call.connection.subscriptions
-    if opened is not None and subscription is not None and not subscription.has_begun:
+    subscription, opened = _find_subscription(call), call.connection.subscriptions
+    if opened is not None and subscription is not None and not subscription.has_started:
         opened.pop(subscription.id)
         subscription.abandon()
 
 
-def _outcome(call: Call, body: Body) -> Outcome:
+def _result_outcome(call: Call, body: ResultBody) -> Outcome:
     """Return the outcome of a call that has a result."""
-    if isinstance(body, Encoded):
+    if isinstance(body, EncodedResult):
         return OK
     if body.get("isError"):
-        return call.fate.failure or Outcome.TOOL_ERROR
+        return call.record.failure or Outcome.TOOL_ERROR
     return Outcome.INPUT_REQUIRED if body.get("resultType") == INPUT_REQUIRED else OK
 
 
-async def _attended(call: Call, run: Coroutine[Any, Any, bytes], body: AnyCoroutine, attendance: Attendance) -> bytes:
+async def _run_observed(
+    call: Call, run: Coroutine[Any, Any, bytes], body: AnyCoroutine, observation: CallObservation
+) -> bytes:
     """Run a call between the start and the finish of its observation."""
-    token = CURRENT.set(call)
+    token = CURRENT_CALL.set(call)
 
     try:
         try:
-            await attendance.begin()
+            await observation.start()
         except BaseException:  # cancelled before it could run
             run.close()
             body.close()
-            over(call, CANCELLED)
+            finish_call(call, CANCELLED)
             raise
         answer = await run
     except (MCPError, Overloaded) as problem:
-        await attendance.end(call.outcome or CANCELLED, problem)
+        await observation.finish(call.outcome or CANCELLED, problem)
         raise
     except asyncio.CancelledError:
-        await attendance.end(CANCELLED, None)
+        await observation.finish(CANCELLED, None)
         raise
     except Exception:  # a bug, on a server with `raise_bugs`
-        await attendance.end(BUG, None)
+        await observation.finish(BUG, None)
         raise
     else:
-        await attendance.end(call.outcome or CANCELLED, None)
+        await observation.finish(call.outcome or CANCELLED, None)
         return answer
     finally:
-        leave(token)
+        reset_current_call(token)

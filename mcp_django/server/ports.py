@@ -17,7 +17,7 @@ from mcp_django.protocol.revisions import Revision
 if TYPE_CHECKING:
     from mcp_django.server.calls.call import Call
     from mcp_django.server.calls.outcome import Outcome
-    from mcp_django.server.calls.session import Session
+    from mcp_django.server.calls.session import ServerSession
     from mcp_django.server.primitives.base import Primitive
 
 T = TypeVar("T")
@@ -34,7 +34,8 @@ class Overloaded(Exception):
         self, text: str = "The server is busy; try again later", *, retry_after: float = 1.0, status: int = 503
     ) -> None:
         super().__init__(text)
-        self.retry_after, self.status = retry_after, status
+        self.retry_after = retry_after
+        self.status = status
 
 
 class StateTooLarge(Exception):
@@ -91,7 +92,7 @@ def step_up(scopes: Sequence[str]) -> Decision:
     return Decision(True, tuple(sorted(scopes)))
 
 
-class Guarded(Protocol):
+class PermissionTarget(Protocol):
     """A primitive, or the requirements of a class for all its primitives."""
 
     @property
@@ -115,7 +116,7 @@ class Authorizer(Protocol):
     async def refresh(self) -> None:
         """Load the current version. Raises Overloaded."""
 
-    def guards(self, primitive: "Guarded") -> bool:
+    def is_restricted(self, primitive: "PermissionTarget") -> bool:
         """Return True if the decision can depend on the caller or the time.
 
         False keeps permission checks off the hot path.
@@ -124,29 +125,29 @@ class Authorizer(Protocol):
     async def decide(self, principal: Principal, primitive: "Primitive", scopes: Collection[str] = ()) -> Decision:
         """Return the decision about a primitive, with extra `scopes`. Raises Overloaded."""
 
-    async def ration(self, principal: Principal, tool: "Primitive") -> float | None:
+    async def count_use(self, principal: Principal, tool: "Primitive") -> float | None:
         """Count one use of a tool. Returns seconds to wait if its rate is exhausted."""
 
-    def allows(self, principal: Principal, guarded: "Guarded", *, later: bool = False) -> bool:
+    def is_allowed(self, principal: Principal, target: "PermissionTarget", *, after_step_up: bool = False) -> bool:
         """Return True if `principal` may use the target now.
 
         With `after_step_up`, return True if a step-up would be enough. May block.
         """
 
-    async def hidden(self, principal: Principal, primitives: "Sequence[Primitive]") -> frozenset[str]:
+    async def find_hidden_keys(self, principal: Principal, primitives: "Sequence[Primitive]") -> frozenset[str]:
         """Return the keys of those `primitives` that `principal` must not see."""
 
 
 class SessionStore(Protocol):
     """Sessions of the handshake era."""
 
-    def peek(self, key: str, owner: str) -> "Session | None":
+    def peek(self, key: str, owner: str) -> "ServerSession | None":
         """Return the session if this process has it cached, without I/O.
 
         A session of another owner counts as unknown.
         """
 
-    async def load(self, key: str, owner: str) -> "Session | None":
+    async def load(self, key: str, owner: str) -> "ServerSession | None":
         """Return the session, or None if unknown, ended, expired or another owner's."""
 
     async def open(
@@ -158,80 +159,80 @@ class SessionStore(Protocol):
         capabilities: dict[str, Any],
         server: str,
         user_id: Any = None,
-    ) -> "Session":
+    ) -> "ServerSession":
         """Create a session. Raises Overloaded above the limit of all sessions."""
 
-    async def save(self, session: "Session") -> None:
+    async def save(self, session: "ServerSession") -> None:
         """Save the log level and the `initialized` flag."""
 
-    async def end(self, session: "Session", reason: str) -> None:
+    async def end(self, session: "ServerSession", reason: str) -> None:
         """End the session here and in the store, and cancel its running calls."""
 
-    async def cancel(self, session: "Session", id: jsonrpc.Id) -> None:
+    async def cancel(self, session: "ServerSession", id: jsonrpc.Id) -> None:
         """Cancel the call with this id in any process, if it is running."""
 
-    def touch(self, session: "Session") -> None:
+    def touch(self, session: "ServerSession") -> None:
         """Record that the session was used now. Writes at most once a minute."""
 
 
-class Replies(Protocol):
+class PendingRequests(Protocol):
     """Requests from the server to clients of the handshake era, across processes.
 
     It creates their ids, and forwards responses that reach another process than the sender of the request.
     """
 
-    def new_id(self, session: "Session") -> str:
+    def new_id(self, session: "ServerSession") -> str:
         """Create a request id that is unique across processes."""
 
-    def is_genuine(self, session: "Session", id: jsonrpc.Id) -> bool:
+    def is_valid_id(self, session: "ServerSession", id: jsonrpc.Id) -> bool:
         """Return True if a process may have created this id for a pending request."""
 
-    def listening(self, session: "Session") -> AbstractAsyncContextManager[None]:
+    def accept_forwarded(self, session: "ServerSession") -> AbstractAsyncContextManager[None]:
         """Route forwarded responses to `session.answer` while the context is active.
 
         Enter it before the request is sent.
         """
 
-    async def forward(self, session: "Session", response: jsonrpc.Response) -> None:
+    async def forward(self, session: "ServerSession", response: jsonrpc.Response) -> None:
         """Forward a response to the process that sent the request.
 
         Call it once for each id. Raises Overloaded when forwarding fails now.
         """
 
 
-class InProcess:
+class InMemoryPendingRequests:
     """`PendingRequests` of a single process, without forwarding."""
 
-    def new_id(self, session: "Session") -> str:
+    def new_id(self, session: "ServerSession") -> str:
         return secrets.token_urlsafe(12)
 
-    def is_genuine(self, session: "Session", id: jsonrpc.Id) -> bool:
+    def is_valid_id(self, session: "ServerSession", id: jsonrpc.Id) -> bool:
         return False
 
-    def listening(self, session: "Session") -> AbstractAsyncContextManager[None]:
+    def accept_forwarded(self, session: "ServerSession") -> AbstractAsyncContextManager[None]:
         return nullcontext()
 
-    async def forward(self, session: "Session", response: jsonrpc.Response) -> None:
+    async def forward(self, session: "ServerSession", response: jsonrpc.Response) -> None:
         return None
 
 
-class ListMemory(Protocol):
+class ListDigestStore(Protocol):
     """Digests of the lists that sessions have received."""
 
-    def keep(self, session: "Session") -> None:
+    def save(self, session: "ServerSession") -> None:
         """Merge `session.lists` into the stored digests. Does not wait."""
 
-    async def given(self, session: "Session") -> Mapping[str, str]:
+    async def load(self, session: "ServerSession") -> Mapping[str, str]:
         """Return the digests of the lists that the session received last, by kind."""
 
 
-class Forgetful:
+class NullListDigestStore:
     """`ListDigestStore` that stores nothing."""
 
-    def keep(self, session: "Session") -> None:
+    def save(self, session: "ServerSession") -> None:
         return None
 
-    async def given(self, session: "Session") -> Mapping[str, str]:
+    async def load(self, session: "ServerSession") -> Mapping[str, str]:
         return {}
 
 
@@ -244,14 +245,14 @@ class Sealer(Protocol):
         It is valid for `ttl` seconds. Raises StateTooLarge.
         """
 
-    def open(self, token: Any, binding: bytes) -> dict[str, Any]:
+    def unseal(self, token: Any, binding: bytes) -> dict[str, Any]:
         """Return the payload. Raises InvalidParams, with the same text for every reason."""
 
-    def refused(self) -> InvalidParams:
+    def build_error(self) -> InvalidParams:
         """Return the error of `unseal`, for callers that reject a token themselves."""
 
 
-class Ledger(Protocol):
+class IdempotencyStore(Protocol):
     """Operations that must happen at most once, across attempts and processes."""
 
     async def claim(self, name: str, *, owner: str, ttl: float) -> bool:
@@ -260,20 +261,20 @@ class Ledger(Protocol):
         Returns False if it was claimed before. Stored for `ttl` seconds.
         """
 
-    async def record(self, name: str, outcome: dict[str, Any]) -> None:
+    async def record_outcome(self, name: str, outcome: dict[str, Any]) -> None:
         """Store the outcome of an operation. Completes even if the caller is cancelled."""
 
-    def give_up(self, name: str) -> None:
+    def mark_unknown(self, name: str) -> None:
         """Record that the outcome will stay unknown. Does not wait."""
 
-    async def outcome(self, name: str) -> dict[str, Any] | None:
+    async def get_outcome(self, name: str) -> dict[str, Any] | None:
         """Return the outcome, or None if none is stored."""
 
-    async def spend(self, digest: str, *, ttl: float) -> bool:
+    async def consume(self, digest: str, *, ttl: float) -> bool:
         """Consume a token valid for `ttl` seconds. Returns False if already consumed."""
 
 
-class Lease(Protocol):
+class ExecutorLease(Protocol):
     """The resources of the executor that one call holds."""
 
     def close(self) -> None:
@@ -289,7 +290,7 @@ class Executor(Protocol):
         Raises Overloaded at once when the queue is full.
         """
 
-    def enter(self, *, patient: bool = False) -> Lease:
+    def acquire_lease(self, *, unbounded: bool = False) -> ExecutorLease:
         """Run thread-sensitive work of the current context (the async ORM) on one thread.
 
         The thread is leased at its first use. With `unbounded` the call may queue without limit, and the caller must
@@ -303,77 +304,77 @@ class Executor(Protocol):
         or is cancelled.
         """
 
-    def rest(self) -> None:
+    def release_thread(self) -> None:
         """Return the current call's thread to the pool while the call waits."""
 
-    def parking(self) -> AbstractContextManager[None]:
+    def blocking_wait(self) -> AbstractContextManager[None]:
         """Release a thread's place in the pool while a plain function waits in it.
 
         Raises Overloaded when too many threads wait in this way.
         """
 
-    async def attend(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
+    async def run_during_wait(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
         """Run a function as `run` does.
 
         Inside `blocking_wait`, the waiting thread takes its place again to run it.
         """
 
-    def asking_is_unsafe(self) -> bool:
+    def is_in_transaction(self) -> bool:
         """Return True if the calling thread is in a transaction.
 
         A transaction must not stay open during a request to the client.
         """
 
 
-class Attendance(Protocol):
+class CallObservation(Protocol):
     """The observation of one call, in the task and the context variables of the call.
 
     Its methods raise nothing but the cancellation of that task.
     """
 
-    async def begin(self) -> None:
+    async def start(self) -> None:
         """Prepare the observation, before the call runs."""
 
-    async def end(self, outcome: "Outcome", problem: "MCPError | Overloaded | None") -> None:
+    async def finish(self, outcome: "Outcome", problem: "MCPError | Overloaded | None") -> None:
         """Finish the observation. `problem` is the error in the response, if any."""
 
 
 class Observer(Protocol):
     """An observer of calls. Its failures never fail a call."""
 
-    def attend(self, call: "Call") -> Attendance | None:
+    def observe(self, call: "Call") -> CallObservation | None:
         """Return an observation of a request, or None, the usual case, for none.
 
         Called for each request in the context of its transport. Returning None must cost next to nothing.
         """
 
-    def over(self, call: "Call", outcome: "Outcome", problem: "MCPError | Overloaded | None") -> None:
+    def record_outcome(self, call: "Call", outcome: "Outcome", problem: "MCPError | Overloaded | None") -> None:
         """Record an outcome.
 
         Called once for each request when its outcome is known, even if it never ran, and once for each notification.
         """
 
 
-class Unobserved:
+class NullObserver:
     """`Observer` that observes nothing."""
 
-    def attend(self, call: "Call") -> None:
+    def observe(self, call: "Call") -> None:
         return None
 
-    def over(self, call: "Call", outcome: "Outcome", problem: "MCPError | Overloaded | None") -> None:
+    def record_outcome(self, call: "Call", outcome: "Outcome", problem: "MCPError | Overloaded | None") -> None:
         return None
 
 
-class Changes(Protocol):
+class ChangeFeed(Protocol):
     """Changes of one server: a feed of events, and the subscriptions of sessions."""
 
-    def enter(self, owner: str) -> None:
+    def acquire_stream(self, owner: str) -> None:
         """Count one more open stream of a principal's key. Raises Overloaded."""
 
-    def leave(self, owner: str) -> None:
+    def release_stream(self, owner: str) -> None:
         """Count one open stream less."""
 
-    async def follow(self, tell: Callable[[str, Any], None]) -> Callable[[], None]:
+    async def add_listener(self, callback: Callable[[str, Any], None]) -> Callable[[], None]:
         """Call `callback` on the running loop for each later change.
 
         The callback receives `"updated"` and `{"uri": ...}`, with an `"owner"` if the change concerns one owner only,
@@ -393,11 +394,11 @@ class Changes(Protocol):
     async def unsubscribe(self, call: "Call", uri: str) -> None:
         """Unsubscribe the session. A missing subscription is ignored."""
 
-    def announce(self, call: "Call", uris: Sequence[str], *, opened: bool) -> None:
+    def send_stream_signal(self, call: "Call", uris: Sequence[str], *, opened: bool) -> None:
         """Send the project's signal that a stream opened or closed. Does not wait."""
 
 
-class Interactive(Protocol):
+class CallStream(Protocol):
     """The message stream of one call, before its response."""
 
     async def put(self, message: bytes) -> None:
@@ -406,7 +407,7 @@ class Interactive(Protocol):
     def put_nowait(self, message: bytes) -> None:
         """Queue an encoded message without waiting."""
 
-    def take_back(self, message: bytes) -> None:
+    def put_cancellation(self, message: bytes) -> None:
         """Queue the cancellation of a request that was sent to the client."""
 
 
@@ -418,36 +419,36 @@ class FrameworkForm(Protocol):
     identity: dict[str, Any]
     """Properties that stay equal while the form is the same form."""
 
-    def read(self, content: Any, *, taken: bool = False) -> tuple[Any, Any]:
+    def read(self, content: Any, *, is_validated: bool = False) -> tuple[Any, Any]:
         """Return the cleaned data and the bound form.
 
         With `is_validated`, the same content was found valid before. Raises ArgumentError with a text for the user.
         """
 
 
-FormTable = Callable[[Any], Callable[[], FrameworkForm] | None]
+FormResolver = Callable[[Any], Callable[[], FrameworkForm] | None]
 """Resolver of framework forms.
 
 Returns a function that compiles the form (and may block), or None for other values.
 """
 
 
-class Pages(Protocol):
+class ElicitationPages(Protocol):
     """Pages of the site that clients send users to (client/elicitation, URL mode)."""
 
-    def address(self, call: "Call", target: Any, id: str, *, ttl: float) -> str:
+    def build_url(self, call: "Call", target: Any, id: str, *, ttl: float) -> str:
         """Return the absolute URL of a page that redirects to `target`.
 
         The page admits only the user of the call. It is valid for `ttl` seconds. May block. Raises Unanswered when no
         URL is possible.
         """
 
-    async def returned(self, id: str, *, within: float) -> bool:
+    async def wait_for_return(self, id: str, *, timeout: float) -> bool:
         """Wait until the user has returned. Returns False after `timeout` seconds."""
 
 
 Lifespan = Callable[[Any], Any]
 """Function of a server that returns an async context manager (`ctx.lifespan`)."""
 
-ExceptionTable = Callable[[Exception], Exception | None]
+ExceptionTranslator = Callable[[Exception], Exception | None]
 """Translator of exceptions into an MCPError or ToolError, or None for a bug."""

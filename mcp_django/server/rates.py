@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 _RATE = re.compile(r"([1-9]\d{0,8})/([1-9]\d{0,4})?(s|sec|seconds?|m|min|minutes?|h|hours?|d|days?)")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-GRAMMAR = "a rate such as '10/m': a number, a slash, and s, m, h or d, or several of these, such as '5/15m'"
+RATE_FORMAT = "a rate such as '10/m': a number, a slash, and s, m, h or d, or several of these, such as '5/15m'"
 """Description of the accepted format, for messages."""
 
 
@@ -21,15 +21,15 @@ class Rate(NamedTuple):
 
         Raises ValueError.
         """
-        found = _RATE.fullmatch(text.strip()) if isinstance(text, str) else None
-        if found is None:
-            raise ValueError(f"Invalid rate {text!r}; write {GRAMMAR}")
-        times, several, unit = found.groups()
-        return cls(int(times), int(several or 1) * _SECONDS[unit[0]])
+        matched = _RATE.fullmatch(text.strip()) if isinstance(text, str) else None
+        if matched is None:
+            raise ValueError(f"Invalid rate {text!r}; write {RATE_FORMAT}")
+        times, unit_count, unit = matched.groups()
+        return cls(int(times), int(unit_count or 1) * _SECONDS[unit[0]])
 
     def __str__(self) -> str:
         for unit, seconds in reversed(_SECONDS.items()):
             if self.seconds % seconds == 0:
-                several = self.seconds // seconds
-                return f"{self.times}/{several if several > 1 else ''}{unit}"
+                unit_count = self.seconds // seconds
+                return f"{self.times}/{unit_count if unit_count > 1 else ''}{unit}"
         raise AssertionError("every period is a multiple of one second")

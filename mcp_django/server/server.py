@@ -10,31 +10,31 @@ from mcp_django.protocol.revisions import Era, Revision
 from mcp_django.protocol.types import Implementation
 from mcp_django.schema import DeclarationError
 from mcp_django.server.calls.call import Call, Connection
-from mcp_django.server.client_requests.conversation import AskLimits
-from mcp_django.server.composition.mounting import Part
-from mcp_django.server.composition.provider import Provider, in_order
-from mcp_django.server.context.background import Places, Unlimited
-from mcp_django.server.execution.lists import Listings
-from mcp_django.server.execution.sampling_tools import Offered, Toolbox
+from mcp_django.server.client_requests.conversation import ConversationLimits
+from mcp_django.server.composition.mounting import MountedServer
+from mcp_django.server.composition.provider import Provider, sort_providers
+from mcp_django.server.context.background import BackgroundSlots, UnlimitedBackgroundSlots
+from mcp_django.server.execution.lists import PrimitiveLists
+from mcp_django.server.execution.sampling_tools import OfferedTool, Toolbox
 from mcp_django.server.lifespan import Lifespans
 from mcp_django.server.middleware import Middleware
 from mcp_django.server.ports import (
     Authorizer,
-    Changes,
-    ExceptionTable,
+    ChangeFeed,
+    ElicitationPages,
+    ExceptionTranslator,
     Executor,
-    Forgetful,
-    FormTable,
-    InProcess,
-    Ledger,
+    FormResolver,
+    IdempotencyStore,
+    InMemoryPendingRequests,
     Lifespan,
-    ListMemory,
+    ListDigestStore,
+    NullListDigestStore,
+    NullObserver,
     Observer,
-    Pages,
-    Replies,
+    PendingRequests,
     Sealer,
     SessionStore,
-    Unobserved,
 )
 from mcp_django.server.primitives.decorators import (
     PrimitiveOptions,
@@ -45,13 +45,13 @@ from mcp_django.server.primitives.decorators import (
     register_resource,
     register_tool,
 )
-from mcp_django.server.primitives.registry import Joint, Kind, Registry
+from mcp_django.server.primitives.registry import CombinedRegistry, Kind, Registry
 from mcp_django.server.primitives.toolset import Toolset, add_toolset
-from mcp_django.server.subscriptions.filter import LISTS
-from mcp_django.server.subscriptions.listen import Subscriptions
+from mcp_django.server.subscriptions.filter import LIST_NOTIFICATIONS
+from mcp_django.server.subscriptions.listen import ServerSubscriptions
 
-BOTH = (Era.HANDSHAKE, Era.STATELESS)
-_NOTIFYING = frozenset({"listChanged", "logging", "subscribe"})
+BOTH_ERAS = (Era.HANDSHAKE, Era.STATELESS)
+_NOTIFICATION_CAPABILITIES = frozenset({"listChanged", "logging", "subscribe"})
 """Capabilities, and members of capabilities, that consist of notifications."""
 
 
@@ -64,21 +64,21 @@ class Ports:
     sessions: SessionStore
     state_sealer: Sealer
     cursor_sealer: Sealer
-    ledger: Ledger
-    translate: ExceptionTable = lambda problem: None
+    idempotency_store: IdempotencyStore
+    translate_exception: ExceptionTranslator = lambda problem: None
     """Translator of a framework's exceptions."""
-    observer: Observer = field(default_factory=Unobserved)
-    forms: FormTable = lambda schema: None
+    observer: Observer = field(default_factory=NullObserver)
+    resolve_form: FormResolver = lambda schema: None
     """Resolver of a framework's forms, for the schemas of elicitation."""
-    pages: Pages | None = None
+    elicitation_pages: ElicitationPages | None = None
     """Pages for URL elicitation, or None without a site."""
-    replies: Replies = field(default_factory=InProcess)
-    lists: ListMemory = field(default_factory=Forgetful)
-    background: Places = field(default_factory=Unlimited)
+    pending_requests: PendingRequests = field(default_factory=InMemoryPendingRequests)
+    list_digests: ListDigestStore = field(default_factory=NullListDigestStore)
+    background: BackgroundSlots = field(default_factory=UnlimitedBackgroundSlots)
     """Limits of background work after the response."""
-    at_end: Callable[[Callable[[], Awaitable[None]]], None] = lambda work: None
+    add_shutdown_callback: Callable[[Callable[[], Awaitable[None]]], None] = lambda work: None
     """Function that registers a callback, awaited before the running loop ends."""
-    changes: Changes | None = None
+    change_feed: ChangeFeed | None = None
     """Feed of changes. With None the server offers no subscriptions."""
     required_scopes: Callable[[Connection], Collection[str]] = lambda connection: ()
     """Function that returns the scopes that every request on a connection requires."""
@@ -88,16 +88,16 @@ TRANSPORTS = ("http", "websocket", "sse", "stdio")
 """All transports: Streamable HTTP, WebSocket, HTTP+SSE and stdio."""
 
 
-class Notified(NamedTuple):
+class NotifiedChanges(NamedTuple):
     """The changes that a server notifies clients of."""
 
     lists: frozenset[str]
     """Kinds of lists: "tools", "prompts", "resources"."""
-    resources: bool
+    includes_resources: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class ServerOptions:
     """Options of a server's behaviour."""
 
     require_session: bool = True
@@ -115,7 +115,7 @@ class Options:
     """
     cache_ttl: float = 60.0
     """Seconds for which a client may cache a list (server/utilities/caching)."""
-    private: bool = False
+    private_lists: bool = False
     """True if every list is private to its caller.
 
     Set where callers are authenticated.
@@ -132,11 +132,11 @@ class Options:
 
     For tests that call a server in their process.
     """
-    batch: int = 50
+    max_batch_messages: int = 50
     """Maximum number of messages in a batch."""
-    subscriptions: int = 100
+    max_subscriptions: int = 100
     """Maximum number of subscribed resources of a session, or of a stateless stream."""
-    ask: AskLimits = field(default_factory=AskLimits)
+    conversation_limits: ConversationLimits = field(default_factory=ConversationLimits)
     enable_get: bool = True
     """True if clients with a session may open a GET stream, and resume a lost one."""
     allow_delete: bool = True
@@ -150,7 +150,7 @@ class Options:
 class Mountable(Protocol):
     """An object that can be mounted in a server: `providers.mounts.Mount`."""
 
-    def part(self, host: "Server") -> "Part":
+    def create_part(self, host: "Server") -> "MountedServer":
         """Create the mounted server for `host`. Raises DeclarationError."""
 
 
@@ -168,7 +168,7 @@ class Server:
         *,
         alias: str = "default",
         instructions: str | None = None,
-        eras: Sequence[Era] = BOTH,
+        eras: Sequence[Era] = BOTH_ERAS,
         registry: Registry | None = None,
         providers: Sequence[Provider] = (),
         toolsets: Sequence[Toolset] = (),
@@ -176,23 +176,25 @@ class Server:
         mounts: Sequence[Mountable] = (),
         proxies: Sequence[Provider] = (),
         lifespan: Lifespan | None = None,
-        options: Options | None = None,
+        options: ServerOptions | None = None,
         ports: Ports | None = None,
     ) -> None:
 
         self.info = name if isinstance(name, Implementation) else Implementation(name, version)
-        self.alias, self.instructions, self.eras = alias, instructions, tuple(eras)
+        self.alias = alias
+        self.instructions = instructions
+        self.eras = tuple(eras)
         self.registry = registry if registry is not None else Registry(alias)
-        self.providers = in_order((*providers, *proxies))
+        self.providers = sort_providers((*providers, *proxies))
         self.middleware = tuple(middleware)
-        self.options = options or Options()
+        self.options = options or ServerOptions()
         self._ports = ports
 
         for toolset in toolsets:
             add_toolset(self.registry, toolset)
-        self.registry.settle()
+        self.registry.run_deferred()
         self._host: Server | None = None
-        self.parts: tuple[Part, ...] = ()
+        self.parts: tuple[MountedServer, ...] = ()
         """The servers that are mounted in this one."""
 
         if mounts:
@@ -200,9 +202,9 @@ class Server:
         self.lifespan = Lifespans(None if lifespan is None else lambda: lifespan(self), self._inner_lifespans)
         self.has_lifespan = lifespan is not None or bool(self._inner_lifespans())
 
-        self.listings = Listings(self)
-        self.subscriptions = Subscriptions(self)
-        self._offers: tuple[int, frozenset[str]] = (-1, frozenset())
+        self.listings = PrimitiveLists(self)
+        self.subscriptions = ServerSubscriptions(self)
+        self._offered_cache: tuple[int, frozenset[str]] = (-1, frozenset())
 
     def __repr__(self) -> str:
         return f"<Server {self.alias!r}: {self.info.name} {self.info.version}>"
@@ -212,16 +214,18 @@ class Server:
 
         Raises DeclarationError.
         """
-        self.parts = tuple(mount.part(self) for mount in mounts)
-        self._require_toolsets_once()
-        joint = self.registry = Joint(self.registry)
+        self.parts = tuple(mount.create_part(self) for mount in mounts)
+        self._check_toolsets_unique()
+        combined = self.registry = CombinedRegistry(self.registry)
         for part in self.parts:
-            part.server.hosted_by(self)
-            part.known = joint.follow(part.server.registry, part.adopt).taken
-        joint.complete()
-        self.providers = in_order((*self.providers, *(theirs for part in self.parts for theirs in part.providers)))
+            part.server.set_host(self)
+            part.copies = combined.link(part.server.registry, part.copy_registered).copies
+        combined.mark_complete()
+        self.providers = sort_providers(
+            (*self.providers, *(provider for part in self.parts for provider in part.providers))
+        )
 
-    def _require_toolsets_once(self) -> None:
+    def _check_toolsets_unique(self) -> None:
         """Check that each toolset instance belongs to one server only.
 
         Raises DeclarationError. An instance holds the values that its lifespan opened, and a lifespan must be entered
@@ -236,15 +240,15 @@ class Server:
                     )
                     raise DeclarationError(f"{type(toolset).__qualname__}, {part.label}, {text}")
 
-    def hosted_by(self, host: "Server") -> None:
+    def set_host(self, host: "Server") -> None:
         """Set the host server. Its ports are used unless this server has its own."""
         self._host = self._host or host
 
     def _inner_lifespans(self) -> list[Any]:
-        mounted = [part.server.lifespan.shared for part in self.parts if part.server.has_lifespan]
+        mounted = [part.server.lifespan.enter_shared for part in self.parts if part.server.has_lifespan]
         return mounted + [t.lifespan for t in self.registry.toolsets if type(t).lifespan is not Toolset.lifespan]
 
-    def provides(self, capability: str) -> bool:
+    def has_provider_for(self, capability: str) -> bool:
         """Return True if a provider offers the capability."""
         return any(capability in provider.offers for provider in self.providers)
 
@@ -264,16 +268,16 @@ class Server:
     def bind(self, ports: Ports) -> "Server":
         """Replace the server's ports."""
         self._ports = ports
-        self._forget_ports()
+        self._reset_ports()
         return self
 
-    def _forget_ports(self) -> None:
+    def _reset_ports(self) -> None:
         for port in fields(Ports):
             vars(self).pop(port.name, None)
-        self.listings = Listings(self)
+        self.listings = PrimitiveLists(self)
         for part in self.parts:
             if not part.server.is_bound:
-                part.server._forget_ports()
+                part.server._reset_ports()
 
     @cached_property
     def authorizer(self) -> Authorizer:
@@ -300,27 +304,27 @@ class Server:
         return self.ports.observer
 
     @cached_property
-    def ledger(self) -> Ledger:
-        return self.ports.ledger
+    def idempotency_store(self) -> IdempotencyStore:
+        return self.ports.idempotency_store
 
     @cached_property
-    def replies(self) -> Replies:
-        return self.ports.replies
+    def pending_requests(self) -> PendingRequests:
+        return self.ports.pending_requests
 
     @cached_property
-    def changes(self) -> Changes | None:
-        return self.ports.changes
+    def change_feed(self) -> ChangeFeed | None:
+        return self.ports.change_feed
 
     @property
-    def offers(self) -> frozenset[str]:
+    def offered_capabilities(self) -> frozenset[str]:
         """Names of the capabilities that the server has primitives for, as on the wire."""
-        version, offered = self._offers
+        version, offered = self._offered_cache
         if version != self.registry.version:
-            offered = self._offered()
-            self._offers = self.registry.version, offered
+            offered = self._find_offered_capabilities()
+            self._offered_cache = self.registry.version, offered
         return offered
 
-    def _offered(self) -> frozenset[str]:
+    def _find_offered_capabilities(self) -> frozenset[str]:
         registry = self.registry
         offered = {name for provider in self.providers for name in provider.offers} | {"logging"}
 
@@ -341,10 +345,10 @@ class Server:
 
         Without `streams`, the transport carries only responses, so capabilities that need notifications are left out.
         """
-        declared: dict[str, Any] = {name: {} for name in sorted(self.offers)}
+        declared: dict[str, Any] = {name: {} for name in sorted(self.offered_capabilities)}
         # Sessions receive list changes on their own GET streams only.
-        if self.changes is not None and (revision.era is Era.STATELESS or self.options.enable_get):
-            for name in LISTS:
+        if self.change_feed is not None and (revision.era is Era.STATELESS or self.options.enable_get):
+            for name in LIST_NOTIFICATIONS:
                 if name in declared:
                     declared[name] = {"listChanged": True, **({"subscribe": True} if name == "resources" else {})}
 
@@ -354,20 +358,20 @@ class Server:
 
         if not streams:
             declared = {
-                name: {key: inner for key, inner in value.items() if key not in _NOTIFYING}
+                name: {key: inner for key, inner in value.items() if key not in _NOTIFICATION_CAPABILITIES}
                 for name, value in declared.items()
-                if name not in _NOTIFYING
+                if name not in _NOTIFICATION_CAPABILITIES
             }
         return revision.shape_capabilities(declared)
 
-    def notified(self, revision: Revision, *, streams: bool = True) -> Notified:
+    def get_notified_changes(self, revision: Revision, *, streams: bool = True) -> NotifiedChanges:
         """Return the changes that clients of `revision` are notified of.
 
         They are the declared ones, and none without `streams`.
         """
-        declared = self.capabilities(revision, streams=streams) if self.changes is not None else {}
-        lists = frozenset(kind for kind in LISTS if declared.get(kind, {}).get("listChanged"))
-        return Notified(lists, bool(declared.get("resources", {}).get("subscribe")))
+        declared = self.capabilities(revision, streams=streams) if self.change_feed is not None else {}
+        lists = frozenset(kind for kind in LIST_NOTIFICATIONS if declared.get(kind, {}).get("listChanged"))
+        return NotifiedChanges(lists, bool(declared.get("resources", {}).get("subscribe")))
 
     def tool(self, fn: Any = None, *, name: str | None = None, **options: Unpack[ToolOptions]) -> Any:
         """Register a tool on this server only, like `mcp_django.tool`."""
@@ -397,17 +401,18 @@ class Server:
         """
         return self.registry.remove(kind, key)
 
-    async def toolbox(self, call: Call, tools: Sequence[Offered]) -> Toolbox:
+    async def build_toolbox(self, call: Call, tools: Sequence[OfferedTool]) -> Toolbox:
         """Build the set of `tools` that the client's model may use in a sampling request."""
-        return await Toolbox.of(call, tools)
+        return await Toolbox.build(call, tools)
 
-    def variant(self, **changes: Any) -> "Server":
+    def copy_with_options(self, **changes: Any) -> "Server":
         """Return a copy of the server with other options, but the same registry and ports."""
         other = copy.copy(self)
-        return other.with_options(**changes)
+        return other.set_options(**changes)
 
-    def with_options(self, **changes: Any) -> "Server":
+    def set_options(self, **changes: Any) -> "Server":
         """Change options in place. For tests and scripts."""
         self.options = replace(self.options, **changes)
-        self.listings, self._offers = Listings(self), (-1, frozenset())
+        self.listings = PrimitiveLists(self)
+        self._offered_cache = (-1, frozenset())
         return self

@@ -8,13 +8,13 @@ import logging
 import weakref
 from typing import Protocol
 
-from mcp_django.aio.periodic import Rounds
-from mcp_django.aio.tasks import run_aside
-from mcp_django.auth.authentication.principal_cache import when_forgotten
+from mcp_django.aio.periodic import PeriodicVisitor
+from mcp_django.aio.tasks import run_in_background
+from mcp_django.auth.authentication.principal_cache import add_invalidation_callback
 
 logger = logging.getLogger("mcp_django.auth")
 
-VERIFY_EVERY = 4.0
+VERIFY_INTERVAL_SECONDS = 4.0
 """Seconds between two verifications of an open stream.
 
 Verified credentials are cached for TOKEN_CACHE_SECONDS (ten by default). A stream therefore outlives its credential by
@@ -22,100 +22,100 @@ less than fifteen seconds.
 """
 
 
-class Warranted(Protocol):
+class RevocableCredential(Protocol):
     """A credential that can be verified again while a stream is open."""
 
-    def is_surely_good(self) -> bool:
+    def is_known_valid(self) -> bool:
         """Return True if the cache proves that the credential is valid; never blocks.
 
         False means that it must be verified.
         """
 
-    async def is_good(self) -> bool:
+    async def is_valid(self) -> bool:
         """Return True if the credential is valid now, or cannot be verified at the moment."""
 
 
-class Watched(Protocol):
+class MonitoredStream(Protocol):
     """The part of a stream that the monitor uses."""
 
-    warrant: Warranted | None
+    credential: RevocableCredential | None
     """The credential to verify; None if the stream needs none."""
 
-    def lose(self) -> None:
+    def on_revoked(self) -> None:
         """End the stream because its credential has become invalid."""
 
 
-class Watch:
+class CredentialMonitor:
     """The monitored streams of one event loop."""
 
     def __init__(self) -> None:
-        self._streams: Rounds[Watched] = Rounds(VERIFY_EVERY, _look_at)
-        self._wanted = self._looking = False
+        self._streams: PeriodicVisitor[MonitoredStream] = PeriodicVisitor(VERIFY_INTERVAL_SECONDS, _check_stream)
+        self._check_requested = self._is_checking = False
 
     def __len__(self) -> int:
         return len(self._streams)
 
-    def add(self, stream: Watched) -> None:
+    def add(self, stream: MonitoredStream) -> None:
         """Monitor a stream, unless it has no credential."""
-        if stream.warrant is not None:
+        if stream.credential is not None:
             self._streams.add(stream)
 
-    def discard(self, stream: Watched) -> None:
+    def remove(self, stream: MonitoredStream) -> None:
         """Stop monitoring a stream. May be called more than once."""
-        self._streams.discard(stream)
+        self._streams.remove(stream)
 
-    def look(self) -> None:
+    def check_now(self) -> None:
         """Verify all streams now, after an invalidation of cached principals."""
-        self._wanted = True
-        if not self._looking and len(self._streams):
-            self._looking = True
-            run_aside(self._look())
+        self._check_requested = True
+        if not self._is_checking and len(self._streams):
+            self._is_checking = True
+            run_in_background(self._check_all())
 
-    async def _look(self) -> None:
+    async def _check_all(self) -> None:
         """Verify the streams one by one, because there may be a thousand."""
         try:
-            while self._wanted:
-                self._wanted = False
+            while self._check_requested:
+                self._check_requested = False
                 for stream in self._streams:
-                    if stream.warrant is not None and not stream.warrant.is_surely_good():
-                        await _verify(stream, stream.warrant)
+                    if stream.credential is not None and not stream.credential.is_known_valid():
+                        await _verify(stream, stream.credential)
         finally:
-            self._looking = False
+            self._is_checking = False
 
 
-_watches: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Watch] = weakref.WeakKeyDictionary()
+_monitors: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, CredentialMonitor] = weakref.WeakKeyDictionary()
 
 
-def watch() -> Watch:
+def get_credential_monitor() -> CredentialMonitor:
     """Return the credential monitor of the running loop."""
     loop = asyncio.get_running_loop()
-    found = _watches.get(loop)
-    if found is None:
-        found = _watches[loop] = Watch()
-    return found
+    monitor = _monitors.get(loop)
+    if monitor is None:
+        monitor = _monitors[loop] = CredentialMonitor()
+    return monitor
 
 
-def look_everywhere() -> None:
+def check_all_loops() -> None:
     """Make all loops of this process verify their streams now. Thread-safe."""
-    for loop, found in list(_watches.items()):
+    for loop, monitor in list(_monitors.items()):
         try:
-            loop.call_soon_threadsafe(found.look)
+            loop.call_soon_threadsafe(monitor.check_now)
         except RuntimeError:
             pass  # The loop is closed, and its streams with it.
 
 
-when_forgotten(look_everywhere)
+add_invalidation_callback(check_all_loops)
 
 
-def _look_at(stream: Watched) -> None:
-    warrant = stream.warrant
-    if warrant is not None and not warrant.is_surely_good():
-        run_aside(_verify(stream, warrant))
+def _check_stream(stream: MonitoredStream) -> None:
+    credential = stream.credential
+    if credential is not None and not credential.is_known_valid():
+        run_in_background(_verify(stream, credential))
 
 
-async def _verify(stream: Watched, warrant: Warranted) -> None:
+async def _verify(stream: MonitoredStream, credential: RevocableCredential) -> None:
     try:
-        if not await warrant.is_good():
-            stream.lose()
+        if not await credential.is_valid():
+            stream.on_revoked()
     except Exception:
         logger.exception("The credential of a stream could not be verified; it will be verified again")

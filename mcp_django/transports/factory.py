@@ -11,190 +11,200 @@ from django.dispatch import receiver
 from mcp_django import conf
 from mcp_django.auth.authentication.authenticator import Authenticator
 from mcp_django.conf.options import Limits
-from mcp_django.runtime.calls.concurrency import InFlight
-from mcp_django.runtime.sealing import Stamp
-from mcp_django.runtime.streams.session_stream import OwnStream
-from mcp_django.runtime.subscriptions import SessionView
-from mcp_django.server.calls.session import Session
+from mcp_django.runtime.calls.concurrency import ConcurrencyLimiter
+from mcp_django.runtime.sealing import NameSigner
+from mcp_django.runtime.streams.session_stream import SessionStream
+from mcp_django.runtime.subscriptions import SessionEventSource
+from mcp_django.server.calls.session import ServerSession
 from mcp_django.server.pipeline import Pipeline
 from mcp_django.server.server import Server
-from mcp_django.transports.connection.dependencies import Shared
-from mcp_django.transports.connection.options import DuplexLimits
-from mcp_django.transports.connection.registry import Duplexes
-from mcp_django.transports.http.get_stream import SessionStreams
-from mcp_django.transports.http.handler import Exchange
+from mcp_django.transports.connection.dependencies import ConnectionDependencies
+from mcp_django.transports.connection.options import ConnectionLimits
+from mcp_django.transports.connection.registry import ConnectionRegistry
+from mcp_django.transports.http.get_stream import SessionStreamOpener
+from mcp_django.transports.http.handler import StreamableHTTPEndpoint
 from mcp_django.transports.http.messages import HTTPLimits
-from mcp_django.transports.http.websocket_tickets import TicketDesk
-from mcp_django.transports.legacy_sse import LegacySSE
-from mcp_django.transports.security import Guard
-from mcp_django.transports.stream_registry import Listeners
+from mcp_django.transports.http.websocket_tickets import TicketEndpoint
+from mcp_django.transports.legacy_sse import LegacySSEEndpoint
+from mcp_django.transports.security import TransportSecurity
+from mcp_django.transports.stream_registry import StreamRegistry
 from mcp_django.wiring import (
-    authenticator,
-    call_streams,
-    event_ids,
-    executor,
-    feeds,
+    create_authenticator,
+    get_call_streams,
+    get_event_id_codec,
+    get_event_publisher,
+    get_executor,
+    get_lifecycle,
     get_server,
-    lifecycle,
-    listens,
-    posts,
+    get_sse_message_routers,
+    get_stream_limiter,
 )
 
 
-def get_exchange(alias: str = "default") -> Exchange:
+def get_http_endpoint(alias: str = "default") -> StreamableHTTPEndpoint:
     """Return the Streamable HTTP endpoint of a server alias."""
     # Under WSGI the first requests are concurrent; they must share one endpoint.
-    with _making:
-        return _make_exchange(alias)
+    with _CREATE_LOCK:
+        return _create_http_endpoint(alias)
 
 
-_making = threading.Lock()
+_CREATE_LOCK = threading.Lock()
 
 
 @functools.cache
-def _make_exchange(alias: str) -> Exchange:
-    return build_exchange(get_server(alias))
+def _create_http_endpoint(alias: str) -> StreamableHTTPEndpoint:
+    return build_http_endpoint(get_server(alias))
 
 
-def build_exchange(server: Server) -> Exchange:
+def build_http_endpoint(server: Server) -> StreamableHTTPEndpoint:
     """Build the Streamable HTTP endpoint of a server with the project's settings.
 
     The server may be built by hand, without an entry in the settings.
     """
     limits = conf.get_settings().limits
-    lifecycle().keep(server)
-    return Exchange(
+    get_lifecycle().add_server(server)
+    return StreamableHTTPEndpoint(
         Pipeline(server),
-        authenticator=_authenticator(server.alias),
-        guard=_guard(),
-        in_flight=InFlight(limits.in_flight),
-        lifecycle=lifecycle(),
-        limits=_http_limits(limits),
-        session_streams=_session_streams(server, limits.events),
+        authenticator=_get_authenticator(server.alias),
+        security=_build_security(),
+        limiter=ConcurrencyLimiter(limits.in_flight),
+        lifecycle=get_lifecycle(),
+        limits=_build_http_limits(limits),
+        session_streams=_build_session_stream_opener(server, limits.events),
         allow_get=server.options.enable_get,
         allow_delete=server.options.allow_delete,
     )
 
 
-def get_duplexes(alias: str = "default") -> Duplexes:
+def get_connection_registry(alias: str = "default") -> ConnectionRegistry:
     """Return the connection registry of a server alias."""
-    with _making:
-        return _make_duplexes(alias)
+    with _CREATE_LOCK:
+        return _create_connection_registry(alias)
 
 
 @functools.cache
-def _make_duplexes(alias: str) -> Duplexes:
-    return build_duplexes(get_server(alias))
+def _create_connection_registry(alias: str) -> ConnectionRegistry:
+    return build_connection_registry(get_server(alias))
 
 
-def build_duplexes(server: Server) -> Duplexes:
+def build_connection_registry(server: Server) -> ConnectionRegistry:
     """Build the connection registry of a server with the settings of this project.
 
     The server may be built by hand, without an entry in the settings.
     """
     limits = conf.get_settings().limits
-    lifecycle().keep(server)
+    get_lifecycle().add_server(server)
 
-    shared = Shared(
+    shared = ConnectionDependencies(
         pipeline=Pipeline(server),
-        own=_own_streams(server, limits.events),
-        keep=lambda pk, stream: call_streams().here().keep(pk, stream),
-        listens=listens(),
-        lifecycle=lifecycle(),
-        limits=DuplexLimits(
-            body=limits.body,
-            nesting=limits.nesting,
-            in_flight=limits.in_flight,
-            unsent=limits.unsent,
-            unsent_wait=limits.unsent_wait,
-            keep_alive=limits.keep_alive,
-            ping=limits.ping,
+        create_session_stream=_build_session_stream_factory(server, limits.events),
+        add_session_stream=lambda pk, stream: get_call_streams().get_loop_streams().add_session_stream(pk, stream),
+        stream_limiter=get_stream_limiter(),
+        lifecycle=get_lifecycle(),
+        limits=ConnectionLimits(
+            max_message_bytes=limits.body,
+            max_nesting=limits.nesting,
+            max_calls=limits.in_flight,
+            max_unsent=limits.send_buffer,
+            send_timeout=limits.send_timeout,
+            check_interval=limits.keep_alive,
+            ping_seconds=limits.ping,
         ),
-        open_ones=Listeners(lifecycle(), every=limits.keep_alive, patience=limits.unsent_wait),
-        guard=_guard(),
-        authenticator=_authenticator(server.alias),
+        open_streams=StreamRegistry(
+            get_lifecycle(), check_interval=limits.keep_alive, send_timeout=limits.send_timeout
+        ),
+        security=_build_security(),
+        authenticator=_get_authenticator(server.alias),
     )
-    return Duplexes(shared)
+    return ConnectionRegistry(shared)
 
 
-def get_legacy_sse(alias: str = "default") -> LegacySSE:
+def get_legacy_sse(alias: str = "default") -> LegacySSEEndpoint:
     """Return the HTTP+SSE endpoint of a server alias."""
-    with _making:
-        return _make_legacy_sse(alias)
+    with _CREATE_LOCK:
+        return _create_legacy_sse(alias)
 
 
 @functools.cache
-def _make_legacy_sse(alias: str) -> LegacySSE:
-    return build_legacy_sse(get_server(alias), _make_duplexes(alias))
+def _create_legacy_sse(alias: str) -> LegacySSEEndpoint:
+    return build_legacy_sse(get_server(alias), _create_connection_registry(alias))
 
 
-def build_legacy_sse(server: Server, duplexes: Duplexes) -> LegacySSE:
+def build_legacy_sse(server: Server, connections: ConnectionRegistry) -> LegacySSEEndpoint:
     """Build the HTTP+SSE endpoint of a server, with `connections` as its registry."""
-    return LegacySSE(
-        duplexes,
+    return LegacySSEEndpoint(
+        connections,
         alias=server.alias,
-        stamp=Stamp(conf.secret_keys(), purpose="stream"),
-        posts=posts(),
-        limits=_http_limits(conf.get_settings().limits),
+        signer=NameSigner(conf.secret_keys(), purpose="stream"),
+        message_routers=get_sse_message_routers(),
+        limits=_build_http_limits(conf.get_settings().limits),
     )
 
 
-def get_ticket_desk(alias: str = "default") -> TicketDesk:
+def get_ticket_endpoint(alias: str = "default") -> TicketEndpoint:
     """Return the endpoint that issues WebSocket tickets for a server alias."""
-    with _making:
-        return _make_ticket_desk(alias)
+    with _CREATE_LOCK:
+        return _create_ticket_endpoint(alias)
 
 
 @functools.cache
-def _make_ticket_desk(alias: str) -> TicketDesk:
-    return TicketDesk(_authenticator(alias), _guard(), _http_limits(conf.get_settings().limits))
+def _create_ticket_endpoint(alias: str) -> TicketEndpoint:
+    return TicketEndpoint(_get_authenticator(alias), _build_security(), _build_http_limits(conf.get_settings().limits))
 
 
 @functools.cache
-def _authenticator(alias: str) -> Authenticator:
+def _get_authenticator(alias: str) -> Authenticator:
     # All transports share one authenticator, and thereby its cache of principals.
-    return authenticator(alias)
+    return create_authenticator(alias)
 
 
-def _guard() -> Guard:
+def _build_security() -> TransportSecurity:
     settings = conf.get_settings()
-    return Guard(
+    return TransportSecurity(
         hosts=conf.allowed_hosts(),
-        trusted=[*conf.csrf_trusted_origins(), *settings.allowed_origins],
-        readers=settings.cors_allowed_origins,
-        development=conf.debug(),
+        trusted_origins=[*conf.csrf_trusted_origins(), *settings.allowed_origins],
+        cors_origins=settings.cors_allowed_origins,
+        development=conf.is_debug(),
     )
 
 
-def _http_limits(limits: Limits) -> HTTPLimits:
+def _build_http_limits(limits: Limits) -> HTTPLimits:
     return HTTPLimits(
-        body=limits.body,
-        nesting=limits.nesting,
-        upgrade_after=limits.sse_upgrade_after,
-        keep_alive=limits.keep_alive,
-        unsent=limits.unsent,
-        unsent_wait=limits.unsent_wait,
+        max_body_bytes=limits.body,
+        max_nesting=limits.nesting,
+        stream_after_seconds=limits.sse_upgrade_after,
+        keep_alive_seconds=limits.keep_alive,
+        max_unsent=limits.send_buffer,
+        send_timeout=limits.send_timeout,
     )
 
 
-def _own_streams(server: Server, most: int) -> Callable[[Session], OwnStream]:
-    view = SessionView(server, feeds=feeds(), executor=executor())
-    return lambda session: OwnStream(session, feeds=feeds(), view=view, executor=executor(), most=most)
+def _build_session_stream_factory(server: Server, max_events: int) -> Callable[[ServerSession], SessionStream]:
+    source = SessionEventSource(server, publisher=get_event_publisher(), executor=get_executor())
+    return lambda session: SessionStream(
+        session, publisher=get_event_publisher(), source=source, executor=get_executor(), max_waiting=max_events
+    )
 
 
-def _session_streams(server: Server, most: int) -> SessionStreams:
-    return SessionStreams(
-        ids=event_ids(),
-        streams=call_streams().here,
-        own=_own_streams(server, most),
-        listens=listens(),
-        lifecycle=lifecycle(),
+def _build_session_stream_opener(server: Server, max_events: int) -> SessionStreamOpener:
+    return SessionStreamOpener(
+        ids=get_event_id_codec(),
+        get_call_streams=get_call_streams().get_loop_streams,
+        create_session_stream=_build_session_stream_factory(server, max_events),
+        limiter=get_stream_limiter(),
+        lifecycle=get_lifecycle(),
         sessions=server.sessions,
     )
 
 
 @receiver(setting_changed)
-def _forget(*, setting: str, **kwargs: Any) -> None:
+def _clear_caches(*, setting: str, **kwargs: Any) -> None:
     if setting in {"MCP", "SECRET_KEY", "SECRET_KEY_FALLBACKS", "ALLOWED_HOSTS", "CSRF_TRUSTED_ORIGINS", "DEBUG"}:
-        for made in (_make_exchange, _make_duplexes, _make_legacy_sse, _make_ticket_desk, _authenticator):
-            made.cache_clear()
+        for factory in (
+            _create_http_endpoint,
+            _create_connection_registry,
+            _create_legacy_sse,
+            _create_ticket_endpoint,
+            _get_authenticator,
+        ):
+            factory.cache_clear()

@@ -18,21 +18,21 @@ from mcp_django.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL
 from mcp_django.protocol.revisions import LATEST
 from mcp_django.server.calls.call import Connection
 from mcp_django.server.calls.message_queue import Outbox
-from mcp_django.server.calls.pending import Receipt
-from mcp_django.server.context.background import run_jobs
-from mcp_django.server.eras.base import Era
+from mcp_django.server.calls.pending import Acknowledgement
+from mcp_django.server.context.background import run_background_jobs
+from mcp_django.server.eras.base import EraStrategy
 from mcp_django.server.pipeline import Pipeline
 from mcp_django.server.ports import Overloaded, Principal
 from mcp_django.server.server import Server
 
-Ask = Callable[[dict[str, Any]], dict[str, Any]]
-Tell = Callable[[str, dict[str, Any]], None]
-Hear = Callable[[dict[str, Any]], Awaitable[None]]
-POLL = 60.0
+ElicitFunction = Callable[[dict[str, Any]], dict[str, Any]]
+NotificationCallback = Callable[[str, dict[str, Any]], None]
+MessageCallback = Callable[[dict[str, Any]], Awaitable[None]]
+READ_TIMEOUT_SECONDS = 60.0
 
 
-async def exchange(
-    pipeline: Pipeline, era: Era, message: dict[str, Any], connection: Connection, hear: Hear
+async def send_request(
+    pipeline: Pipeline, era: EraStrategy, message: dict[str, Any], connection: Connection, on_message: MessageCallback
 ) -> dict[str, Any]:
     """Return the result of a request after its background jobs are done.
 
@@ -41,36 +41,36 @@ async def exchange(
     outbox = Outbox()
     # Encode and decode as over the wire, so that handlers get a copy with JSON values only.
     outcome = pipeline.handle(era, jsonrpc.loads(jsonrpc.dumps(message)), connection, outbox)
-    if isinstance(outcome, Receipt):
+    if isinstance(outcome, Acknowledgement):
         raise InternalError("A request was handled as a notification")
-    body = outcome if isinstance(outcome, bytes) else await _run(outcome.run, outbox, hear)
+    body = outcome if isinstance(outcome, bytes) else await _run_and_forward(outcome.run, outbox, on_message)
     if not isinstance(outcome, bytes):
-        await run_jobs(outcome.calls)
+        await run_background_jobs(outcome.calls)
     result: dict[str, Any] = jsonrpc.loads(body)["result"]
     return result
 
 
-async def _run(work: Coroutine[Any, Any, bytes], outbox: Outbox, hear: Hear) -> bytes:
+async def _run_and_forward(coroutine: Coroutine[Any, Any, bytes], outbox: Outbox, on_message: MessageCallback) -> bytes:
     outbox.loop = asyncio.get_running_loop()
-    reader = asyncio.ensure_future(_listen(outbox, hear))
+    reader = asyncio.ensure_future(_forward_messages(outbox, on_message))
     try:
-        return await work
+        return await coroutine
     finally:
         outbox.finish()
         with contextlib.suppress(Overloaded):
             await reader
 
 
-async def _listen(outbox: Outbox, hear: Hear) -> None:
+async def _forward_messages(outbox: Outbox, on_message: MessageCallback) -> None:
     try:
-        while (messages := await outbox.read(POLL)) is not None:
+        while (messages := await outbox.read(READ_TIMEOUT_SECONDS)) is not None:
             for message in messages:
-                await hear(jsonrpc.loads(message))
+                await on_message(jsonrpc.loads(message))
     finally:
-        outbox.cut()  # A call must not wait for a reader that failed.
+        outbox.abort()  # A call must not wait for a reader that failed.
 
 
-class Caller:
+class InProcessCaller:
     """Calls of one principal to one server.
 
     `elicit` gets the params of a form or URL elicitation and returns an ElicitResult. Without it the client declares no
@@ -78,10 +78,17 @@ class Caller:
     """
 
     def __init__(
-        self, server: Server, principal: Principal, *, ask: Ask | None = None, tell: Tell | None = None
+        self,
+        server: Server,
+        principal: Principal,
+        *,
+        elicit: ElicitFunction | None = None,
+        on_notification: NotificationCallback | None = None,
     ) -> None:
         self._pipeline = Pipeline(server)
-        self._principal, self._ask, self._tell = principal, ask, tell
+        self._principal = principal
+        self._elicit = elicit
+        self._on_notification = on_notification
         self._ids = itertools.count(1)
         self._running: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
 
@@ -98,7 +105,7 @@ class Caller:
                 return result
             params = {"name": name, "arguments": arguments}
             if "inputRequests" in result:
-                params["inputResponses"] = await self._answers(result["inputRequests"])
+                params["inputResponses"] = await self._build_input_responses(result["inputRequests"])
             if "requestState" in result:
                 params["requestState"] = result["requestState"]
 
@@ -106,26 +113,26 @@ class Caller:
         """Return the result of one request. Raises MCPError, Overloaded."""
         meta: dict[str, Any] = {
             PROTOCOL_VERSION: LATEST.version,
-            CLIENT_CAPABILITIES: {"elicitation": {"form": {}, "url": {}}} if self._ask else {},
+            CLIENT_CAPABILITIES: {"elicitation": {"form": {}, "url": {}}} if self._elicit else {},
             CLIENT_INFO: {"name": "mcp_django", "version": "1"},
             LOG_LEVEL: "info",
         }
         id = next(self._ids)
-        if self._tell is not None:
+        if self._on_notification is not None:
             meta["progressToken"] = id
         message = {"jsonrpc": "2.0", "id": id, "method": method, "params": {**(params or {}), "_meta": meta}}
         connection = Connection(self._principal)
-        return await exchange(self._pipeline, self._pipeline.stateless, message, connection, self._hear)
+        return await send_request(self._pipeline, self._pipeline.stateless, message, connection, self._on_message)
 
-    async def _hear(self, said: dict[str, Any]) -> None:
-        if self._tell is not None:
-            self._tell(said["method"], said.get("params", {}))
+    async def _on_message(self, message: dict[str, Any]) -> None:
+        if self._on_notification is not None:
+            self._on_notification(message["method"], message.get("params", {}))
 
-    async def _answers(self, questions: dict[str, Any]) -> dict[str, Any]:
-        assert self._ask is not None  # Without it the server sends no input request.
+    async def _build_input_responses(self, input_requests: dict[str, Any]) -> dict[str, Any]:
+        assert self._elicit is not None  # Without it the server sends no input request.
         # Run on the main thread of the caller, where Ctrl-C arrives.
-        ask = sync_to_async(self._ask, thread_sensitive=True)
-        return {key: await ask(asked["params"]) for key, asked in questions.items()}
+        elicit = sync_to_async(self._elicit, thread_sensitive=True)
+        return {key: await elicit(input_request["params"]) for key, input_request in input_requests.items()}
 
     def cancel(self) -> None:
         """Cancel the running call. Thread-safe."""

@@ -9,18 +9,18 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from mcp_django.aio.periodic import Rounds
+from mcp_django.aio.periodic import PeriodicVisitor
 from mcp_django.runtime.shutdown import Lifecycle
-from mcp_django.transports.credential_monitor import Warranted, watch
+from mcp_django.transports.credential_monitor import RevocableCredential, get_credential_monitor
 
 
-class Open(Protocol):
+class OpenStream(Protocol):
     """The part of a stream that the registry uses."""
 
-    warrant: Warranted | None
+    credential: RevocableCredential | None
     """The credential to monitor; None if the stream needs none."""
 
-    def look(self, patience: float) -> None:
+    def check(self, send_timeout: float) -> None:
         """Check the stream; called periodically.
 
         A client that has read nothing for `send_timeout` seconds counts as disconnected.
@@ -29,73 +29,76 @@ class Open(Protocol):
     def end(self) -> None:
         """Close the stream after its pending messages."""
 
-    def lose(self) -> None:
+    def on_revoked(self) -> None:
         """End the stream because its credential has become invalid."""
 
-    def drop(self) -> None:
+    def abort(self) -> None:
         """End the stream at once."""
 
 
-class OpenStreams:
+class LoopStreamRegistry:
     """The open streams of one event loop."""
 
-    def __init__(self, lifecycle: Lifecycle, *, every: float, patience: float) -> None:
+    def __init__(self, lifecycle: Lifecycle, *, check_interval: float, send_timeout: float) -> None:
         """Set the intervals in seconds.
 
         Each stream is checked every `check_interval` seconds. A client that has read nothing for `send_timeout` seconds
         counts as disconnected.
         """
-        self._lifecycle, self._patience = lifecycle, patience
-        self._streams: Rounds[Open] = Rounds(every, self._look_at)
-        self._take_back: Callable[[], None] | None = None
+        self._lifecycle = lifecycle
+        self._send_timeout = send_timeout
+        self._streams: PeriodicVisitor[OpenStream] = PeriodicVisitor(check_interval, self._check)
+        self._remove_drain_callback: Callable[[], None] | None = None
         self._empty = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._streams)
 
-    def add(self, stream: Open) -> None:
+    def add(self, stream: OpenStream) -> None:
         """Add an open stream. It is closed at once during shutdown."""
         if not len(self):
             self._empty.clear()
         self._streams.add(stream)
-        watch().add(stream)
+        get_credential_monitor().add(stream)
         if self._lifecycle.is_draining():
             stream.end()
-        elif self._take_back is None:
-            self._take_back = self._lifecycle.on_drain(self._drain)
+        elif self._remove_drain_callback is None:
+            self._remove_drain_callback = self._lifecycle.add_drain_callback(self._drain)
 
-    def discard(self, stream: Open) -> None:
+    def remove(self, stream: OpenStream) -> None:
         """Remove a closed stream."""
-        self._streams.discard(stream)
-        watch().discard(stream)
+        self._streams.remove(stream)
+        get_credential_monitor().remove(stream)
         if not len(self):
             self._empty.set()
-            if self._take_back is not None:
-                self._take_back()
-                self._take_back = None
+            if self._remove_drain_callback is not None:
+                self._remove_drain_callback()
+                self._remove_drain_callback = None
 
-    def _look_at(self, stream: Open) -> None:
-        stream.look(self._patience)
+    def _check(self, stream: OpenStream) -> None:
+        stream.check(self._send_timeout)
 
-    def _all(self) -> Iterable[Open]:
+    def _list_streams(self) -> Iterable[OpenStream]:
         return list(self._streams)
 
     def _drain(self) -> None:
-        self._take_back = None
-        for stream in self._all():
+        self._remove_drain_callback = None
+        for stream in self._list_streams():
             stream.end()
-        self._lifecycle.board(_Landing(self._lifecycle, self._empty, self._all))
+        self._lifecycle.register(_StreamDrain(self._lifecycle, self._empty, self._list_streams))
 
 
-class _Landing:
+class _StreamDrain:
     """The end of all streams of a loop, as a `Drainable` of the lifecycle."""
 
     is_call = False
 
-    def __init__(self, lifecycle: Lifecycle, empty: asyncio.Event, rest: Callable[[], Iterable[Open]]) -> None:
+    def __init__(
+        self, lifecycle: Lifecycle, empty: asyncio.Event, list_streams: Callable[[], Iterable[OpenStream]]
+    ) -> None:
         self.loop = asyncio.get_running_loop()
-        self._rest = rest
-        self.answered = False
+        self._list_streams = list_streams
+        self.is_answered = False
         self.task: asyncio.Task[None] | None = self.loop.create_task(
             self._wait(lifecycle, empty), context=contextvars.Context()
         )
@@ -104,26 +107,32 @@ class _Landing:
         try:
             await empty.wait()
         finally:
-            self.answered = True
-            lifecycle.flights.discard(self)
+            self.is_answered = True
+            lifecycle.active.discard(self)
 
-    def shut_down(self) -> None:
+    def abort(self) -> None:
         """End the streams whose clients do not read."""
-        for stream in self._rest():
-            stream.drop()
+        for stream in self._list_streams():
+            stream.abort()
 
 
-class Listeners:
+class StreamRegistry:
     """The open streams of one server in this process."""
 
-    def __init__(self, lifecycle: Lifecycle, *, every: float, patience: float) -> None:
-        self._lifecycle, self._every, self._patience = lifecycle, every, patience
-        self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, OpenStreams] = weakref.WeakKeyDictionary()
+    def __init__(self, lifecycle: Lifecycle, *, check_interval: float, send_timeout: float) -> None:
+        self._lifecycle = lifecycle
+        self._check_interval = check_interval
+        self._send_timeout = send_timeout
+        self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopStreamRegistry] = (
+            weakref.WeakKeyDictionary()
+        )
 
-    def here(self) -> OpenStreams:
+    def get_loop_registry(self) -> LoopStreamRegistry:
         """Return the registry of the running loop."""
         loop = asyncio.get_running_loop()
-        found = self._loops.get(loop)
-        if found is None:
-            found = self._loops[loop] = OpenStreams(self._lifecycle, every=self._every, patience=self._patience)
-        return found
+        registry = self._loops.get(loop)
+        if registry is None:
+            registry = self._loops[loop] = LoopStreamRegistry(
+                self._lifecycle, check_interval=self._check_interval, send_timeout=self._send_timeout
+            )
+        return registry

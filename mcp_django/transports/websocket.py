@@ -20,24 +20,24 @@ from django.dispatch import receiver
 from django.http import HttpRequest
 
 from mcp_django import conf
-from mcp_django.auth.authentication.challenges import challenge
+from mcp_django.auth.authentication.challenges import build_challenge
 from mcp_django.auth.requests import AuthRequest
-from mcp_django.auth.throttling.checks import admit_address
+from mcp_django.auth.throttling.checks import check_address_rate
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InternalError, InvalidRequest, TransportRefusal
 from mcp_django.protocol.headers import Headers
 from mcp_django.server.ports import Overloaded, Principal
 from mcp_django.server.server import Server
-from mcp_django.transports.connection.connection import Duplex
-from mcp_django.transports.connection.inbound_queue import ReadAhead
-from mcp_django.transports.connection.options import Ending, Terms
-from mcp_django.transports.connection.registry import Duplexes
+from mcp_django.transports.connection.connection import DuplexConnection
+from mcp_django.transports.connection.inbound_queue import InboundQueue
+from mcp_django.transports.connection.options import CloseReason, ConnectionOptions
+from mcp_django.transports.connection.registry import ConnectionRegistry
 from mcp_django.transports.credentials import Credential
-from mcp_django.transports.factory import build_duplexes, get_duplexes
-from mcp_django.transports.http.django_context import Surroundings
-from mcp_django.transports.http.django_request import RequestMaker
-from mcp_django.transports.security import Pairs
-from mcp_django.wiring import lifecycle
+from mcp_django.transports.factory import build_connection_registry, get_connection_registry
+from mcp_django.transports.http.django_context import DjangoContext
+from mcp_django.transports.http.django_request import DjangoRequestFactory
+from mcp_django.transports.security import HeaderPairs
+from mcp_django.wiring import get_lifecycle
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -46,35 +46,35 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 PATH: Final = "ws"
 """Path below the path of the endpoint."""
 SUBPROTOCOL: Final = "mcp"
-BEARER: Final = "mcp.bearer."
+BEARER_PREFIX: Final = "mcp.bearer."
 """Prefix of a token sent as a subprotocol; pages cannot set handshake headers."""
-PRIVATE: Final = 4000
+MIN_PRIVATE_CLOSE_CODE: Final = 4000
 """First close code for private use."""
-DENIAL: Final = "websocket.http.response"
-NO_SOCKET: Final = b"This URL serves no WebSocket."
-SILENCE: Final = 24 * 3600.0
+DENIAL_EXTENSION: Final = "websocket.http.response"
+NOT_FOUND_BODY: Final = b"This URL serves no WebSocket."
+READ_TIMEOUT_SECONDS: Final = 24 * 3600.0
 """Seconds that one read waits; servers or pings keep a silent connection open."""
-FLUSH: Final = 5.0
+FLUSH_TIMEOUT_SECONDS: Final = 5.0
 """Seconds to send the pending messages of an ended connection."""
-LAST_WORDS: Final = 1.0
+CLOSE_TIMEOUT_SECONDS: Final = 1.0
 
 logger = logging.getLogger("mcp_django.server")
 
-CLOSES: Mapping[Ending, tuple[int, str]] = {
-    Ending.CLOSING: (1001, "The server is shutting down"),
-    Ending.DEAD: (1001, "No answer to pings"),
-    Ending.BINARY: (1003, "Send messages as text frames"),
-    Ending.OVERSIZE: (1009, "The message is too large"),
-    Ending.BEHIND: (1013, "Messages were not read in time"),
-    Ending.FLOOD: (1013, "Too many messages; try again later"),
-    Ending.REVOKED: (4401, "The credential has expired or was revoked"),
-    Ending.FORBIDDEN: (4403, "The credential has lost rights"),
-    Ending.OVER: (4404, "The session has ended"),
+CLOSE_CODES: Mapping[CloseReason, tuple[int, str]] = {
+    CloseReason.SHUTDOWN: (1001, "The server is shutting down"),
+    CloseReason.PING_TIMEOUT: (1001, "No answer to pings"),
+    CloseReason.BINARY: (1003, "Send messages as text frames"),
+    CloseReason.OVERSIZE: (1009, "The message is too large"),
+    CloseReason.SLOW_CLIENT: (1013, "Messages were not read in time"),
+    CloseReason.TOO_MANY_MESSAGES: (1013, "Too many messages; try again later"),
+    CloseReason.REVOKED: (4401, "The credential has expired or was revoked"),
+    CloseReason.FORBIDDEN: (4403, "The credential has lost rights"),
+    CloseReason.SESSION_ENDED: (4404, "The session has ended"),
 }
 """Code and reason of the close frame: RFC 6455, section 7.4; 4000 and up private."""
 
 
-class Handshake(NamedTuple):
+class WebSocketHandshake(NamedTuple):
     """The parsed handshake request of a client."""
 
     scope: Scope
@@ -84,34 +84,34 @@ class Handshake(NamedTuple):
     """Subprotocol to select; None if the client offered none."""
 
 
-def read_handshake(scope: Scope) -> Handshake:
+def read_handshake(scope: Scope) -> WebSocketHandshake:
     """Parse a handshake.
 
     Raises:
         TransportRefusal: 400 for unsupported subprotocols and for more than one token.
     """
     pairs: list[tuple[bytes, bytes]] = list(scope["headers"])
-    offered = _offered(scope, pairs)
-    tokens = [name.removeprefix(BEARER) for name in offered if name.startswith(BEARER)]
+    subprotocols = _list_subprotocols(scope, pairs)
+    tokens = [name.removeprefix(BEARER_PREFIX) for name in subprotocols if name.startswith(BEARER_PREFIX)]
     if tokens:
         if len(tokens) > 1 or any(name == b"authorization" for name, _ in pairs):
-            raise _invalid("Send one token: in the Authorization header, or as a subprotocol")
-        offered = [name for name in offered if not name.startswith(BEARER)]
+            raise _build_invalid_request("Send one token: in the Authorization header, or as a subprotocol")
+        subprotocols = [name for name in subprotocols if not name.startswith(BEARER_PREFIX)]
         pairs = [pair for pair in pairs if pair[0] != b"sec-websocket-protocol"]
         pairs += [
-            (b"sec-websocket-protocol", ", ".join(offered).encode("latin-1")),
+            (b"sec-websocket-protocol", ", ".join(subprotocols).encode("latin-1")),
             (b"authorization", b"Bearer " + tokens[0].encode("latin-1")),
         ]
-        scope = {**scope, "headers": pairs, "subprotocols": offered}
-    if SUBPROTOCOL in offered:
-        return Handshake(scope, Headers(pairs), SUBPROTOCOL)
-    if offered or tokens:
+        scope = {**scope, "headers": pairs, "subprotocols": subprotocols}
+    if SUBPROTOCOL in subprotocols:
+        return WebSocketHandshake(scope, Headers(pairs), SUBPROTOCOL)
+    if subprotocols or tokens:
         raise TransportRefusal(400, body=b'Unsupported subprotocol; offer "mcp" or none.')
 
-    return Handshake(scope, Headers(pairs), None)
+    return WebSocketHandshake(scope, Headers(pairs), None)
 
 
-def _offered(scope: Scope, pairs: list[tuple[bytes, bytes]]) -> list[str]:
+def _list_subprotocols(scope: Scope, pairs: list[tuple[bytes, bytes]]) -> list[str]:
     """Return the offered subprotocols, as the client wrote them if possible.
 
     Daphne decodes percent signs in its list, and uvicorn with wsproto provides only the list.
@@ -122,148 +122,158 @@ def _offered(scope: Scope, pairs: list[tuple[bytes, bytes]]) -> list[str]:
     return [name for value in values for part in value.split(",") if (name := part.strip())]
 
 
-def _invalid(text: str) -> TransportRefusal:
+def _build_invalid_request(text: str) -> TransportRefusal:
     headers = [
         (b"content-type", b"application/json"),
-        (b"www-authenticate", challenge(error="invalid_request", description=text)),
+        (b"www-authenticate", build_challenge(error="invalid_request", description=text)),
     ]
     return TransportRefusal(400, headers, jsonrpc.error(None, InvalidRequest(text)))
 
 
-class Sockets:
+class WebSocketAcceptor:
     """Accepts the WebSockets of one server."""
 
-    def __init__(self, duplexes: Duplexes, make_request: RequestMaker, surroundings: Surroundings) -> None:
+    def __init__(
+        self, connections: ConnectionRegistry, make_request: DjangoRequestFactory, django_context: DjangoContext
+    ) -> None:
         """Wrap a connection registry.
 
         `make_request` builds the Django request for handlers that use it. `django_context` sets language and script
         prefix.
         """
-        self._duplexes, self._make_request, self._surroundings = duplexes, make_request, surroundings
-        self.limits = duplexes.limits
+        self._connections = connections
+        self._make_request = make_request
+        self._django_context = django_context
+        self.limits = connections.limits
 
-    async def open(self, scope: Scope) -> tuple[Duplex, str | None]:
+    async def accept(self, scope: Scope) -> tuple[DuplexConnection, str | None]:
         """Return the connection and the subprotocol. Raises TransportRefusal."""
         try:
-            return await self._open(scope)
-        except Overloaded as problem:
-            raise _busy(problem) from None
+            return await self._accept(scope)
+        except Overloaded as error:
+            raise _build_busy_refusal(error) from None
         except Error:
             logger.exception("Database error before a WebSocket was accepted")
-            raise _busy(Overloaded("The database does not answer; try again later")) from None
+            raise _build_busy_refusal(Overloaded("The database does not answer; try again later")) from None
 
-    async def _open(self, scope: Scope) -> tuple[Duplex, str | None]:
-        duplexes = self._duplexes
-        if "websocket" not in duplexes.transports:
+    async def _accept(self, scope: Scope) -> tuple[DuplexConnection, str | None]:
+        connections = self._connections
+        if "websocket" not in connections.transports:
             # Reached by a route of the project although the transport is disabled.
-            raise TransportRefusal(404, body=NO_SOCKET)
-        duplexes.guard.check(Headers(scope["headers"]))
+            raise TransportRefusal(404, body=NOT_FOUND_BODY)
+        connections.security.check(Headers(scope["headers"]))
         scope, headers, subprotocol = read_handshake(scope)
         client = scope.get("client")
         kwargs = scope.get("url_route", {}).get("kwargs")
         query = scope.get("query_string") or b""
-        asked = AuthRequest(headers, client[0] if client else None, "GET", kwargs, _scheme(scope), query, True)
-        await admit_address(asked, duplexes.executor)
+        auth_request = AuthRequest(
+            headers, client[0] if client else None, "GET", kwargs, _get_http_scheme(scope), query, True
+        )
+        await check_address_rate(auth_request, connections.executor)
         if query:
-            asked = await duplexes.authenticator.redeemed(asked)
-        principal = duplexes.authenticator.known(asked)
+            auth_request = await connections.authenticator.redeem_ticket(auth_request)
+        principal = connections.authenticator.get_cached(auth_request)
         if principal is None:
-            principal = await duplexes.authenticator.admit(asked)
+            principal = await connections.authenticator.authenticate_throttled(auth_request)
 
         def make_request(principal: Principal) -> HttpRequest:
             return self._make_request(_as_http(scope), b"", kwargs, principal)
 
-        context, root = None, scope.get("root_path")
-        if root or self._surroundings.matters:
-            context = self._surroundings.context(headers, root or "")
-        terms = Terms(
-            credential=Credential.of(principal, duplexes.authenticator, asked),
+        context, root_path = None, scope.get("root_path")
+        if root_path or self._django_context.is_needed:
+            context = self._django_context.create_context(headers, root_path or "")
+        options = ConnectionOptions(
+            credential=Credential.from_principal(principal, connections.authenticator, auth_request),
             headers=headers,
-            kwargs=kwargs,
+            url_kwargs=kwargs,
             make_request=make_request,
             context=context,
-            pings=True,
+            sends_pings=True,
         )
-        return duplexes.open(principal, terms), subprotocol
+        return connections.open_connection(principal, options), subprotocol
 
 
 def _as_http(scope: Scope) -> Scope:
     """Return the scope of the handshake as a GET request (RFC 6455, section 4.1)."""
-    return {**scope, "type": "http", "method": "GET", "scheme": _scheme(scope)}
+    return {**scope, "type": "http", "method": "GET", "scheme": _get_http_scheme(scope)}
 
 
-def _scheme(scope: Scope) -> str:
+def _get_http_scheme(scope: Scope) -> str:
     return "https" if scope.get("scheme") == "wss" else "http"
 
 
-def get_sockets(alias: str = "default") -> Sockets:
+def get_websocket_acceptor(alias: str = "default") -> WebSocketAcceptor:
     """Return the WebSocket acceptor of a server alias."""
-    return _make_sockets(alias)
+    return _create_websocket_acceptor(alias)
 
 
 @functools.cache
-def _make_sockets(alias: str) -> Sockets:
-    return _sockets(get_duplexes(alias), alias, conf.get_settings().servers[alias].path)
+def _create_websocket_acceptor(alias: str) -> WebSocketAcceptor:
+    return _build_acceptor(get_connection_registry(alias), alias, conf.get_settings().servers[alias].path)
 
 
-def build_sockets(server: Server, path: str) -> Sockets:
+def build_websocket_acceptor(server: Server, path: str) -> WebSocketAcceptor:
     """Build the WebSocket acceptor of a server with its endpoint at `path`.
 
     The server may be built by hand, without an entry in the settings.
     """
-    return _sockets(build_duplexes(server), server.alias, path)
+    return _build_acceptor(build_connection_registry(server), server.alias, path)
 
 
-def _sockets(duplexes: Duplexes, alias: str, path: str) -> Sockets:
-    make_request = RequestMaker(Consumer, alias=alias, route=f"{path}/{PATH}")
-    return Sockets(duplexes, make_request, Surroundings())
+def _build_acceptor(connections: ConnectionRegistry, alias: str, path: str) -> WebSocketAcceptor:
+    make_request = DjangoRequestFactory(Consumer, alias=alias, route=f"{path}/{PATH}")
+    return WebSocketAcceptor(connections, make_request, DjangoContext())
 
 
 class Consumer(AsyncConsumer):  # type: ignore[misc]  # Channels has no types
     """A WebSocket; `Consumer.as_asgi(server="default")` is an app for URLRouter."""
 
-    def __init__(self, server: str = "default", *, sockets: Sockets | None = None) -> None:
+    def __init__(self, server: str = "default", *, acceptor: WebSocketAcceptor | None = None) -> None:
         """Select the server by alias, or by `acceptor` for a server outside the settings."""
-        self._server, self._sockets = server, sockets
+        self._server = server
+        self._acceptor = acceptor
 
     # The dispatch of the base class is not used. It handles one message at a time, with a thread switch before each
     # (`aclose_old_connections`), and joins the channel layer without need.
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the WebSocket until it closes."""
-        sockets = self._sockets or get_sockets(self._server)
+        acceptor = self._acceptor or get_websocket_acceptor(self._server)
         if (await receive())["type"] != "websocket.connect":
             return
         try:
-            duplex, subprotocol = await sockets.open(scope)
+            connection, subprotocol = await acceptor.accept(scope)
         except TransportRefusal as refusal:
-            await deny(scope, send, refusal)
+            await deny_handshake(scope, send, refusal)
             return
 
-        release = lifecycle().shield()
+        unprotect = get_lifecycle().protect_connection()
         try:
-            if await _sent(send, {"type": "websocket.accept", "subprotocol": subprotocol}):
-                await _Socket(duplex, receive, send, sockets.limits.body).run()
+            if await _try_send(send, {"type": "websocket.accept", "subprotocol": subprotocol}):
+                await _WebSocketConnection(connection, receive, send, acceptor.limits.max_message_bytes).run()
         finally:
             try:
-                await duplex.close()
+                await connection.close()
             finally:
-                release()
+                unprotect()
 
 
-class _Socket:
+class _WebSocketConnection:
     """An accepted WebSocket and its connection."""
 
-    def __init__(self, duplex: Duplex, receive: Receive, send: Send, most: int) -> None:
+    def __init__(self, connection: DuplexConnection, receive: Receive, send: Send, max_message_bytes: int) -> None:
         """Limit messages to `max_message_bytes` bytes."""
-        self._duplex, self._receive, self._send, self._most = duplex, receive, send, most
-        self._ahead = ReadAhead(duplex, most)
-        self._time: asyncio.Timeout | None = None
+        self._connection = connection
+        self._receive = receive
+        self._send = send
+        self._max_message_bytes = max_message_bytes
+        self._inbound_queue = InboundQueue(connection, max_message_bytes)
+        self._send_deadline: asyncio.Timeout | None = None
         """Deadline of the sending task after the connection has ended."""
-        duplex.on_end = self._hurry
+        connection.on_end = self._limit_sending
 
     async def run(self) -> None:
         """Transfer messages in both directions until the connection or the socket ends."""
-        tasks = asyncio.create_task(self._read()), asyncio.create_task(self._write())
+        tasks = asyncio.create_task(self._receive_frames()), asyncio.create_task(self._send_messages())
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -271,71 +281,73 @@ class _Socket:
         except asyncio.CancelledError:
             # The server cancels this task, and would send 1011, the code for bugs.
             tasks[1].cancel()
-            await self._say(CLOSES[Ending.CLOSING])
+            await self._send_close(CLOSE_CODES[CloseReason.SHUTDOWN])
             raise
         finally:
-            self._duplex.on_end = None
+            self._connection.on_end = None
             for task in tasks:
                 task.cancel()
-            self._ahead.stop()
+            self._inbound_queue.stop()
 
-    async def _read(self) -> None:
+    async def _receive_frames(self) -> None:
         """Receive frames until the client disconnects, without waiting for calls."""
-        duplex, most = self._duplex, self._most
-        while (message := await self._next())["type"] != "websocket.disconnect":
+        connection, max_bytes = self._connection, self._max_message_bytes
+        while (message := await self._receive_event())["type"] != "websocket.disconnect":
             text = message.get("text")
             if text is None:
-                duplex.end(Ending.BINARY)
-            elif len(text) > most or len(body := text.encode("utf-8", "surrogatepass")) > most:
-                duplex.end(Ending.OVERSIZE)
+                connection.end(CloseReason.BINARY)
+            elif len(text) > max_bytes or len(body := text.encode("utf-8", "surrogatepass")) > max_bytes:
+                connection.end(CloseReason.OVERSIZE)
             else:
-                await self._ahead.take(body)
+                await self._inbound_queue.put(body)
             # Thousands of frames may be available at once: let earlier messages and other connections run.
             await asyncio.sleep(0)
-        duplex.end(Ending.GONE)
+        connection.end(CloseReason.CLIENT_GONE)
 
-    async def _next(self) -> MutableMapping[str, Any]:
+    async def _receive_event(self) -> MutableMapping[str, Any]:
         try:
             return await self._receive()
         except Exception as problem:
             logger.debug("A WebSocket has disconnected: %s", type(problem).__name__)
             return {"type": "websocket.disconnect"}
 
-    async def _write(self) -> None:
+    async def _send_messages(self) -> None:
         """Send messages of the connection, and at its end the close frame."""
-        duplex = self._duplex
+        connection = self._connection
         try:
-            async with asyncio.timeout(None) as self._time:
-                if duplex.is_over():
-                    self._hurry()
-                while (messages := await duplex.read(SILENCE)) is not None:
+            async with asyncio.timeout(None) as self._send_deadline:
+                if connection.is_ended():
+                    self._limit_sending()
+                while (messages := await connection.read(READ_TIMEOUT_SECONDS)) is not None:
                     for body in messages:
-                        if not await _sent(self._send, {"type": "websocket.send", "text": body.decode()}):
-                            duplex.end(Ending.GONE)
+                        if not await _try_send(self._send, {"type": "websocket.send", "text": body.decode()}):
+                            connection.end(CloseReason.CLIENT_GONE)
                             return
         except TimeoutError:
             pass  # The client does not read.
         finally:
-            self._time = None
+            self._send_deadline = None
 
-        why = None if duplex.ending is None else CLOSES.get(duplex.ending)
-        if why is not None:
-            await self._say(why)
+        close_code = None if connection.close_reason is None else CLOSE_CODES.get(connection.close_reason)
+        if close_code is not None:
+            await self._send_close(close_code)
 
-    async def _say(self, why: tuple[int, str]) -> None:
+    async def _send_close(self, close_code: tuple[int, str]) -> None:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LAST_WORDS):
-                await _close(self._send, *why)
+            async with asyncio.timeout(CLOSE_TIMEOUT_SECONDS):
+                await _send_close_frame(self._send, *close_code)
 
-    def _hurry(self) -> None:
+    def _limit_sending(self) -> None:
         """Limit the time to send pending messages after the connection has ended."""
-        ending, time = self._duplex.ending, self._time
-        if time is not None and ending is not None:
-            flush = ending.sends_rest and ending is not Ending.CLOSING
-            time.reschedule(asyncio.get_running_loop().time() + (FLUSH if flush else LAST_WORDS))
+        reason, deadline = self._connection.close_reason, self._send_deadline
+        if deadline is not None and reason is not None:
+            sends_pending = reason.sends_pending and reason is not CloseReason.SHUTDOWN
+            deadline.reschedule(
+                asyncio.get_running_loop().time() + (FLUSH_TIMEOUT_SECONDS if sends_pending else CLOSE_TIMEOUT_SECONDS)
+            )
 
 
-async def _sent(send: Send, message: dict[str, Any]) -> bool:
+async def _try_send(send: Send, message: dict[str, Any]) -> bool:
     """Send an event; return False if the socket is closed.
 
     Each server reports that in its own way: uvicorn raises an OSError, or a RuntimeError after it has closed the socket
@@ -349,41 +361,46 @@ async def _sent(send: Send, message: dict[str, Any]) -> bool:
     return True
 
 
-async def _close(send: Send, code: int, reason: str) -> None:
-    if not await _sent(send, {"type": "websocket.close", "code": code, "reason": reason}) and code < PRIVATE:
+async def _send_close_frame(send: Send, code: int, reason: str) -> None:
+    if (
+        not await _try_send(send, {"type": "websocket.close", "code": code, "reason": reason})
+        and code < MIN_PRIVATE_CLOSE_CODE
+    ):
         # Daphne sends only 1000 and private codes, and raises for other codes (autobahn/websocket/protocol.py,
         # sendClose).
-        await _sent(send, {"type": "websocket.close", "code": code - 1000 + PRIVATE, "reason": reason})
+        await _try_send(
+            send, {"type": "websocket.close", "code": code - 1000 + MIN_PRIVATE_CLOSE_CODE, "reason": reason}
+        )
 
 
-async def deny(scope: Scope, send: Send, refusal: TransportRefusal) -> None:
+async def deny_handshake(scope: Scope, send: Send, refusal: TransportRefusal) -> None:
     """Reject a WebSocket before it is accepted."""
-    if DENIAL not in (scope.get("extensions") or {}):
-        await _sent(send, {"type": "websocket.close"})
+    if DENIAL_EXTENSION not in (scope.get("extensions") or {}):
+        await _try_send(send, {"type": "websocket.close"})
         return
 
-    said = {name for name, _ in refusal.headers}
+    header_names = {name for name, _ in refusal.headers}
     headers = [
         (b"content-length", b"%d" % len(refusal.body)),
-        *([] if b"content-type" in said else [(b"content-type", b"text/plain; charset=utf-8")]),
-        *([] if b"cache-control" in said else [(b"cache-control", b"no-store")]),
+        *([] if b"content-type" in header_names else [(b"content-type", b"text/plain; charset=utf-8")]),
+        *([] if b"cache-control" in header_names else [(b"cache-control", b"no-store")]),
         *refusal.headers,
     ]
-    if await _sent(send, {"type": f"{DENIAL}.start", "status": refusal.status, "headers": headers}):
-        await _sent(send, {"type": f"{DENIAL}.body", "body": refusal.body})
+    if await _try_send(send, {"type": f"{DENIAL_EXTENSION}.start", "status": refusal.status, "headers": headers}):
+        await _try_send(send, {"type": f"{DENIAL_EXTENSION}.body", "body": refusal.body})
         # Uvicorn closes the connection at its next turn, and until then logs an error if the application returns
         # (uvicorn/protocols/websockets/websockets_sansio_impl.py, run_asgi).
         await asyncio.sleep(0)
 
 
-def _busy(problem: Overloaded) -> TransportRefusal:
-    headers: Pairs = (
+def _build_busy_refusal(error: Overloaded) -> TransportRefusal:
+    headers: HeaderPairs = (
         (b"content-type", b"application/json"),
-        (b"retry-after", b"%d" % max(1, round(problem.retry_after))),
+        (b"retry-after", b"%d" % max(1, round(error.retry_after))),
     )
-    return TransportRefusal(problem.status, headers, jsonrpc.error(None, InternalError(str(problem))))
+    return TransportRefusal(error.status, headers, jsonrpc.error(None, InternalError(str(error))))
 
 
 @receiver(setting_changed)
-def _forget(**kwargs: Any) -> None:
-    _make_sockets.cache_clear()
+def _clear_cache(**kwargs: Any) -> None:
+    _create_websocket_acceptor.cache_clear()

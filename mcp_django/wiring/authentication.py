@@ -15,27 +15,27 @@ from django.utils.module_loading import import_string
 from mcp_django import conf
 from mcp_django.auth.authentication import principal_cache
 from mcp_django.auth.authentication.authenticator import Authenticator
-from mcp_django.auth.authentication.session import Sessions
-from mcp_django.auth.authentication.shared_cache import Shared
-from mcp_django.auth.authentication.tickets import LONGEST, Tickets
-from mcp_django.auth.authentication.verifiers import Verifier, as_verifier
-from mcp_django.auth.authorization.rule_cache import RULEBOOK
-from mcp_django.auth.protected.registry import Resources
+from mcp_django.auth.authentication.session import SessionAuthenticator
+from mcp_django.auth.authentication.shared_cache import SharedPrincipalCache
+from mcp_django.auth.authentication.tickets import MAX_TICKET_CHARS, SocketTickets
+from mcp_django.auth.authentication.verifiers import Verifier, build_verifier
+from mcp_django.auth.authorization.rule_cache import RULE_CACHE
+from mcp_django.auth.protected.registry import ResourceRegistry
 from mcp_django.auth.resource import ProtectedResource
-from mcp_django.runtime.calls.idempotency import DatabaseLedger
+from mcp_django.runtime.calls.idempotency import DatabaseIdempotencyStore
 from mcp_django.runtime.events.event_log import Event
-from mcp_django.runtime.events.invalidation import News
-from mcp_django.runtime.sealing import Seal
-from mcp_django.wiring.authorization import narrow
-from mcp_django.wiring.services import executor, feeds, log_executor
+from mcp_django.runtime.events.invalidation import InvalidationTopic
+from mcp_django.runtime.sealing import TokenSealer
+from mcp_django.wiring.authorization import create_scope_filter
+from mcp_django.wiring.services import get_event_publisher, get_executor, get_log_executor
 
-TOPIC, FORGET = "principals", "forget"
+PRINCIPALS_TOPIC, INVALIDATE_EVENT = "principals", "forget"
 """Topic and name of events in the event log that invalidate cached principals."""
-VERIFIERS: Final[Mapping[str, str]] = MappingProxyType(
+VERIFIER_FACTORIES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "token": "mcp_django.auth.authentication.verifiers.PersonalTokenVerifier",
         "oauth": "mcp_django.contrib.oauth.tokens.verifier.verifier",
-        "external": "mcp_django.wiring.external.verifiers",
+        "external": "mcp_django.wiring.external.create_verifiers",
     }
 )
 """Factories of the verifiers named in `MCP["AUTH"]`.
@@ -44,63 +44,68 @@ Each returns one verifier or a list.
 """
 
 
-def authenticator(server: str) -> Authenticator:
+def create_authenticator(server: str) -> Authenticator:
     """Create the authenticator of a server from `MCP["AUTH"]`."""
     settings = conf.get_settings()
     names = conf.auth_names()
-    development = not names and conf.debug()
+    is_development = not names and conf.is_debug()
     # Without `AUTH`, development serves local clients and bearers of tokens.
-    wanted = ("token",) if development else tuple(name for name in names if name not in ("none", "session"))
+    verifier_names = ("token",) if is_development else tuple(name for name in names if name not in ("none", "session"))
 
     return Authenticator(
         server,
-        executor=executor(),
-        sessions=Sessions(frozenset(settings.session_scopes), executor=executor()) if "session" in names else None,
-        tickets=tickets() if wanted or "session" in names else None,
-        resource_of=functools.partial(resources().of, server),
-        varies=resources().varies(server),
-        verifiers=[verifier for name in wanted for verifier in _verifiers(name)],
-        local=development or names == ("none",),
+        executor=get_executor(),
+        sessions=SessionAuthenticator(frozenset(settings.session_scopes), executor=get_executor())
+        if "session" in names
+        else None,
+        tickets=get_socket_tickets() if verifier_names or "session" in names else None,
+        resolve_resource=functools.partial(get_resource_registry().get, server),
+        varies_by_request=get_resource_registry().varies_by_request(server),
+        verifiers=[verifier for name in verifier_names for verifier in _create_verifiers(name)],
+        local=is_development or names == ("none",),
         local_user=settings.local_user,
-        remember=_trust(),
-        narrow=narrow(server),
-        shared=shared(),
-        attended=news().attended if wanted and settings.token_cache_seconds else None,
+        cache_seconds=_get_cache_seconds(),
+        filter_scopes=create_scope_filter(server),
+        shared_cache=get_shared_principal_cache(),
+        follow_invalidations=get_invalidation_topic().keep_subscribed
+        if verifier_names and settings.token_cache_seconds
+        else None,
     )
 
 
-def authenticator_of(resource: ProtectedResource) -> Authenticator:
+def create_resource_authenticator(resource: ProtectedResource) -> Authenticator:
     """Create an authenticator for another API, with tokens for `resource`."""
-    wanted = [name for name in conf.auth_names() if name not in ("none", "session")]
+    verifier_names = [name for name in conf.auth_names() if name not in ("none", "session")]
     return Authenticator(
         resource.server,
-        executor=executor(),
-        resource_of=lambda request: resource,
-        verifiers=[verifier for name in wanted for verifier in _verifiers(name)],
-        remember=_trust(),
-        narrow=narrow(resource.server),
-        shared=shared(),
+        executor=get_executor(),
+        resolve_resource=lambda request: resource,
+        verifiers=[verifier for name in verifier_names for verifier in _create_verifiers(name)],
+        cache_seconds=_get_cache_seconds(),
+        filter_scopes=create_scope_filter(resource.server),
+        shared_cache=get_shared_principal_cache(),
     )
 
 
 @functools.cache
-def tickets() -> Tickets:
+def get_socket_tickets() -> SocketTickets:
     """Return the tickets that authenticate WebSockets of pages."""
-    return Tickets(
-        Seal(conf.secret_keys(), purpose="ticket", limit=LONGEST), DatabaseLedger(executor(), aside=log_executor())
+    return SocketTickets(
+        TokenSealer(conf.secret_keys(), purpose="ticket", max_token_bytes=MAX_TICKET_CHARS),
+        DatabaseIdempotencyStore(get_executor(), background_executor=get_log_executor()),
     )
 
 
 @functools.cache
-def shared() -> Shared | None:
+def get_shared_principal_cache() -> SharedPrincipalCache | None:
     """Return the cache shared with other processes, if the settings name one."""
     settings = conf.get_settings()
     if settings.token_cache is None or not settings.token_cache_seconds:
         return None
-    return Shared(settings.token_cache, _trust(), secret=conf.secret_keys()[0])
+    return SharedPrincipalCache(settings.token_cache, _get_cache_seconds(), secret=conf.secret_keys()[0])
 
 
-def _trust() -> float:
+def _get_cache_seconds() -> float:
     """Return the seconds for which a principal is cached in one place.
 
     An entry of the shared cache is cached here for as long again, so each place gets half of the setting.
@@ -110,58 +115,66 @@ def _trust() -> float:
 
 
 @functools.cache
-def news() -> News:
+def get_invalidation_topic() -> InvalidationTopic:
     """Return the topic of invalidations by other processes.
 
     It survives changes of settings, because the event log uses it.
     """
-    return News(feeds, TOPIC, hear=_hear, is_needed=principal_cache.is_fresh)
+    return InvalidationTopic(
+        get_event_publisher, PRINCIPALS_TOPIC, handler=_on_invalidation, is_needed=principal_cache.has_cached_principals
+    )
 
 
-def _hear(event: Event) -> None:
+def _on_invalidation(event: Event) -> None:
     owner = event.payload.get("owner")
     if owner is None:
-        RULEBOOK.forget()  # rules affect the permissions of every principal
-    principal_cache.forget_here(principal_cache.anybody if owner is None else principal_cache.of_user(owner))
+        RULE_CACHE.invalidate()  # rules affect the permissions of every principal
+    principal_cache.invalidate_in_process(
+        principal_cache.match_all if owner is None else principal_cache.match_user(owner)
+    )
 
 
-def _tell(owner: str | None, using: str) -> None:
+def _publish_invalidation(owner: str | None, using: str) -> None:
     if conf.auth_names() in ((), ("none",)):
         return  # only the local user is cached, for seconds
-    kept = shared()
-    if kept is not None:
-        kept.forget(owner)
+    shared_cache = get_shared_principal_cache()
+    if shared_cache is not None:
+        shared_cache.invalidate(owner)
         with contextlib.suppress(transaction.TransactionManagementError):
-            transaction.on_commit(lambda: kept.forget(owner), using=using, robust=True)
-    feeds().publish_on_commit(news().draft(FORGET, owner=owner), using=using)
+            transaction.on_commit(lambda: shared_cache.invalidate(owner), using=using, robust=True)
+    get_event_publisher().publish_on_commit(
+        get_invalidation_topic().create_draft(INVALIDATE_EVENT, owner=owner), using=using
+    )
 
 
-principal_cache.tell_with(_tell)
+principal_cache.add_publisher(_publish_invalidation)
 
 
 @functools.cache
-def resources() -> Resources:
+def get_resource_registry() -> ResourceRegistry:
     """Return the registry of protected resources, one for each server."""
-    return Resources(conf.get_settings().servers, origin=conf.origin(), issuers=conf.issuers())
+    return ResourceRegistry(conf.get_settings().servers, origin=conf.origin(), issuers=conf.issuers())
 
 
-def _verifiers(name: str) -> Sequence[Verifier]:
-    path = VERIFIERS.get(name)
+def _create_verifiers(name: str) -> Sequence[Verifier]:
+    path = VERIFIER_FACTORIES.get(name)
     if path is None:
-        return [as_verifier(import_string(name))]
+        return [build_verifier(import_string(name))]
     try:
-        made: Any = import_string(path)()
+        verifiers: Any = import_string(path)()
     except ImportError as problem:
         message = f'MCP["AUTH"] contains "{name}", which is unavailable: {problem}'
         raise ImproperlyConfigured(message) from problem
-    return [as_verifier(one) for one in (made if isinstance(made, list | tuple) else [made])]
+    return [
+        build_verifier(verifier) for verifier in (verifiers if isinstance(verifiers, list | tuple) else [verifiers])
+    ]
 
 
 @receiver(setting_changed)
-def _forget(*, setting: str, **kwargs: Any) -> None:
+def _clear_caches(*, setting: str, **kwargs: Any) -> None:
     if setting in {"MCP", "OAUTH2_PROVIDER", "ROOT_URLCONF", "FORCE_SCRIPT_NAME", "INSTALLED_APPS"}:
-        resources.cache_clear()
+        get_resource_registry.cache_clear()
     if setting in {"MCP", "SECRET_KEY"}:
-        shared.cache_clear()
+        get_shared_principal_cache.cache_clear()
     if setting in {"MCP", "SECRET_KEY", "SECRET_KEY_FALLBACKS", "DATABASES"}:
-        tickets.cache_clear()
+        get_socket_tickets.cache_clear()

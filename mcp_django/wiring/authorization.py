@@ -8,37 +8,37 @@ from django.utils.module_loading import import_string
 
 from mcp_django import conf
 from mcp_django.auth.authorization.policy import Policy
-from mcp_django.auth.authorization.scopes import Hierarchy, Narrowing
-from mcp_django.auth.principal import Principal
+from mcp_django.auth.authorization.scopes import ScopeFilter, ScopeHierarchy
+from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.conf.options import ServerSettings
-from mcp_django.runtime.events.follower import run_apart
-from mcp_django.wiring.services import executor, log_executor
+from mcp_django.runtime.events.follower import run_on_own_thread
+from mcp_django.wiring.services import get_executor, get_log_executor
 
 
-def policy(alias: str) -> Policy:
+def create_policy(alias: str) -> Policy:
     """Create the policy of a server."""
-    return Policy(executor(), server=alias, run_apart=_beside_the_calls())
+    return Policy(get_executor(), server=alias, run_outside_transaction=_get_rule_runner())
 
 
-def narrow(alias: str) -> Callable[..., Awaitable[Principal]]:
+def create_scope_filter(alias: str) -> Callable[..., Awaitable[DjangoPrincipal]]:
     """Create the scope filter of a server.
 
     It applies `SCOPE_IMPLIES`, the server's `AUTHORIZER`, and scope grants.
     """
     settings = conf.get_settings()
-    path = settings.servers.get(alias, _PLAIN).authorizer
+    path = settings.servers.get(alias, _DEFAULT_SETTINGS).authorizer
     authorize: Any = None if path is None else import_string(path)
-    return Narrowing(
-        hierarchy=Hierarchy(settings.scope_implies),
+    return ScopeFilter(
+        hierarchy=ScopeHierarchy(settings.scope_implies),
         authorize=authorize() if isinstance(authorize, type) else authorize,
-        run=executor().run,
-        run_apart=_beside_the_calls(),
-    ).narrow
+        run=get_executor().run,
+        run_outside_transaction=_get_rule_runner(),
+    ).filter_scopes
 
 
-def _beside_the_calls() -> Callable[..., Awaitable[Any]]:
+def _get_rule_runner() -> Callable[..., Awaitable[Any]]:
     """Return a function that reads the rules on threads that handlers do not occupy."""
-    return functools.partial(run_apart, log_executor())
+    return functools.partial(run_on_own_thread, get_log_executor())
 
 
-_PLAIN = ServerSettings()
+_DEFAULT_SETTINGS = ServerSettings()

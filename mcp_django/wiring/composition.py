@@ -14,7 +14,7 @@ from mcp_django import conf
 from mcp_django.conf.mounts import MountSettings
 from mcp_django.conf.options import ServerSettings
 from mcp_django.orm.generic import GenericTools
-from mcp_django.providers.mounts import Mount, server_of
+from mcp_django.providers.mounts import Mount, build_toolset_server
 from mcp_django.schema import DeclarationError
 from mcp_django.server.composition.provider import Provider
 from mcp_django.server.primitives.toolset import Toolset
@@ -23,79 +23,87 @@ from mcp_django.server.server import Server
 GetServer = Callable[[str], Server]
 
 
-def mounts(alias: str, described: ServerSettings, get_server: GetServer) -> Sequence[Mount]:
+def create_mounts(alias: str, described: ServerSettings, get_server: GetServer) -> Sequence[Mount]:
     """Create the mounts of a server.
 
     Raises ImproperlyConfigured with the setting of an invalid mount.
     """
-    found = []
+    result = []
     for prefix, settings in described.mounts.items():
-        where = f'MCP["SERVERS"]["{alias}"]["MOUNTS"]["{prefix}"]'
+        setting_path = f'MCP["SERVERS"]["{alias}"]["MOUNTS"]["{prefix}"]'
         try:
-            found.append(_mount(alias, described, prefix, settings, get_server))
+            result.append(_create_mount(alias, described, prefix, settings, get_server))
         except (DeclarationError, ImportError) as problem:
-            raise ImproperlyConfigured(f"{where}: {problem}") from problem
+            raise ImproperlyConfigured(f"{setting_path}: {problem}") from problem
         except ImproperlyConfigured as problem:
-            raise ImproperlyConfigured(f"{where}: {problem}") from None
-    return found
+            raise ImproperlyConfigured(f"{setting_path}: {problem}") from None
+    return result
 
 
-def proxies(alias: str, described: ServerSettings) -> Sequence[Provider]:
+def create_proxies(alias: str, described: ServerSettings) -> Sequence[Provider]:
     """Create the proxies of a server.
 
     Raises ImproperlyConfigured with the setting of an invalid proxy.
     """
-    found = []
+    result = []
     for name, settings in described.proxies.items():
         try:
             # Imported by name, because proxies require an extra.
-            made: Provider = import_string("mcp_django.contrib.proxies.Proxy")(name, **settings.options())
+            proxy: Provider = import_string("mcp_django.contrib.proxies.Proxy")(name, **settings.options())
         except (DeclarationError, ImportError, ImproperlyConfigured) as problem:
             raise ImproperlyConfigured(f'MCP["SERVERS"]["{alias}"]["PROXIES"]["{name}"]: {problem}') from problem
-        found.append(made)
-    return found
+        result.append(proxy)
+    return result
 
 
-def _mount(alias: str, described: ServerSettings, prefix: str, settings: MountSettings, get_server: GetServer) -> Mount:
-    servers, scopes, what = conf.get_settings().servers, settings.scopes, settings.what
-    theirs = servers.get(what)
-    if theirs is not None:
-        scopes = (*scopes, *_asked_of_everybody(described, what, theirs))
+def _create_mount(
+    alias: str, described: ServerSettings, prefix: str, settings: MountSettings, get_server: GetServer
+) -> Mount:
+    servers, scopes, what = conf.get_settings().servers, settings.scopes, settings.server
+    mounted_settings = servers.get(what)
+    if mounted_settings is not None:
+        scopes = (*scopes, *_get_endpoint_scopes(described, what, mounted_settings))
     elif "." not in what:
-        near = difflib.get_close_matches(what, servers, n=1)
-        raise ImproperlyConfigured(f'SERVERS has no "{what}"' + (f'; did you mean "{near[0]}"?' if near else ""))
-    found = get_server(what) if theirs is not None else _imported(alias, what)
+        suggestions = difflib.get_close_matches(what, servers, n=1)
+        raise ImproperlyConfigured(
+            f'SERVERS has no "{what}"' + (f'; did you mean "{suggestions[0]}"?' if suggestions else "")
+        )
+    target = get_server(what) if mounted_settings is not None else _import_mount_target(alias, what)
     return Mount(
-        found, prefix=prefix, uri_prefix=settings.uri_prefix, permission=settings.permission or None, scopes=scopes
+        target, prefix=prefix, uri_prefix=settings.uri_prefix, permission=settings.permission or None, scopes=scopes
     )
 
 
-def _asked_of_everybody(described: ServerSettings, what: str, theirs: ServerSettings) -> Sequence[str]:
+def _get_endpoint_scopes(
+    described: ServerSettings, mounted_alias: str, mounted_settings: ServerSettings
+) -> Sequence[str]:
     """Return the scopes that a mounted server requires at its own endpoint.
 
     Raises ImproperlyConfigured for requirements that only the endpoint checks, because the mount would bypass them.
     """
-    if theirs.authorizer is not None and theirs.authorizer != described.authorizer:
+    if mounted_settings.authorizer is not None and mounted_settings.authorizer != described.authorizer:
         raise ImproperlyConfigured(
-            f'"{what}" has the AUTHORIZER {theirs.authorizer}, which only its own endpoint applies; set it for this '
+            f'"{mounted_alias}" has the AUTHORIZER {mounted_settings.authorizer}, which only its own endpoint '
+            "applies; set it for this "
             "server, too"
         )
-    if not isinstance(theirs.required_scopes, str):
-        return theirs.required_scopes
-    if theirs.required_scopes != described.required_scopes:
+    if not isinstance(mounted_settings.required_scopes, str):
+        return mounted_settings.required_scopes
+    if mounted_settings.required_scopes != described.required_scopes:
         raise ImproperlyConfigured(
-            f'"{what}" computes its REQUIRED_SCOPES by {theirs.required_scopes}, which only its own endpoint applies; '
+            f'"{mounted_alias}" computes its REQUIRED_SCOPES by {mounted_settings.required_scopes}, which only '
+            "its own endpoint applies; "
             "set it for this server, too"
         )
     return ()
 
 
-def _imported(alias: str, path: str) -> Any:
-    found: Any = import_string(path)
-    is_toolset = isinstance(found, Toolset) or (isinstance(found, type) and issubclass(found, Toolset))
+def _import_mount_target(alias: str, path: str) -> Any:
+    target: Any = import_string(path)
+    is_toolset = isinstance(target, Toolset) or (isinstance(target, type) and issubclass(target, Toolset))
     if not is_toolset:
-        return found
-    server = server_of(found, alias=alias, is_told=True)
+        return target
+    server = build_toolset_server(target, alias=alias, publishes_changes=True)
     if conf.orm_style() == "generic":
         server.providers = (GenericTools(server.registry),)
     return server

@@ -15,27 +15,27 @@ from mcp_django import conf
 from mcp_django.auth.authentication.verifiers import Verifier
 from mcp_django.auth.external.verifier import ExternalVerifier
 
-NEEDED: Final = ("httpx", "jwcrypto")
+REQUIRED_PACKAGES: Final = ("httpx", "jwcrypto")
 """Packages of the extra `external`."""
 
 
-def verifiers() -> Sequence[Verifier]:
+def create_verifiers() -> Sequence[Verifier]:
     """Return the verifier of all issuers, shared by all servers to share its caches.
 
     Raises ImportError.
     """
-    missing = [name for name in NEEDED if find_spec(name) is None]
+    missing = [name for name in REQUIRED_PACKAGES if find_spec(name) is None]
     if missing:
         raise ImportError(f"{' and '.join(missing)} must be installed: pip install 'mcp-django-channels[external]'")
-    return [_verifier()]
+    return [_get_verifier()]
 
 
 @functools.cache
-def _verifier() -> ExternalVerifier:
+def _get_verifier() -> ExternalVerifier:
     return ExternalVerifier(conf.get_settings().issuers)
 
 
 @receiver(setting_changed)
-def _forget(*, setting: str, **kwargs: Any) -> None:
+def _clear_caches(*, setting: str, **kwargs: Any) -> None:
     if setting == "MCP":
-        _verifier.cache_clear()
+        _get_verifier.cache_clear()

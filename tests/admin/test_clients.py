@@ -10,8 +10,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from mcp_django.admin import client_health
-from mcp_django.client.pool.health import BOARD
-from mcp_django.client.pool.health_check import Checked
+from mcp_django.client.pool.health import HEALTH_REGISTRY
+from mcp_django.client.pool.health_check import HealthCheckResult
 from mcp_django.models import ClientHealth
 from tests.support.savepoints import rolled_back
 
@@ -28,10 +28,10 @@ CLIENTS = {
 
 @pytest.fixture(autouse=True)
 def _clients() -> Any:
-    BOARD.forget()
+    HEALTH_REGISTRY.reset_after_fork()
     with override_settings(MCP={"AUTH": "none", "CLIENTS": CLIENTS}):
         yield
-    BOARD.forget()
+    HEALTH_REGISTRY.reset_after_fork()
 
 
 def browser(*permissions: str) -> Client:
@@ -115,9 +115,9 @@ def test_what_a_server_says_of_itself_is_escaped(operator: Client) -> None:
 
 
 def test_this_process_is_shown_as_it_is_now(operator: Client) -> None:
-    row(process=client_health.process_name(), calls=1)
-    BOARD.connected("weather", protocol_version="r2", server="mine")
-    BOARD.called("weather", 0.5)
+    row(process=client_health.get_process_name(), calls=1)
+    HEALTH_REGISTRY.record_connected("weather", protocol_version="r2", server="mine")
+    HEALTH_REGISTRY.record_call("weather", 0.5)
     found = section(page(operator), "weather")
     assert found.count("<tr") == 2
     assert "(this one)" in found
@@ -165,16 +165,16 @@ def test_a_server_that_is_not_in_the_setting_cannot_be_checked(operator: Client)
 def test_a_check_says_what_it_found_and_keeps_it(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    async def check(alias: str, *, user: Any, limit: float) -> Checked:
-        asked.append((alias, user.username, limit))
-        BOARD.checked(alias, protocol_version="r1", server="weatherd 1", tools=3)
-        return Checked(alias=alias, reached=True, connecting=0.25, tools=(Any,) * 3)  # type: ignore[arg-type]
+    async def check(alias: str, *, user: Any, timeout: float) -> HealthCheckResult:
+        asked.append((alias, user.username, timeout))
+        HEALTH_REGISTRY.record_check(alias, protocol_version="r1", server="weatherd 1", tools=3)
+        return HealthCheckResult(alias=alias, reached=True, connecting=0.25, tools=(Any,) * 3)  # type: ignore[arg-type]
 
     monkeypatch.setattr(client_health, "check_client", check)
     response = operator.post(reverse(CHECK, args=["weather"]), follow=True)
     assert response.redirect_chain == [(f"{reverse(LIST)}#weather", 302)]
     assert "The server weather is available: 3 tools, connected in 250 ms." in response.content.decode()
-    assert asked == [("weather", "ada", client_health.LIMIT)]
+    assert asked == [("weather", "ada", client_health.CHECK_TIMEOUT_SECONDS)]
     assert ClientHealth.objects.get(alias="weather").server == "weatherd 1"
 
 

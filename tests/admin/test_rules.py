@@ -8,7 +8,7 @@ from django.contrib.auth.models import Group, User
 from django.test import Client
 from django.urls import reverse
 
-from mcp_django.auth.authorization.rule_cache import RULEBOOK
+from mcp_django.auth.authorization.rule_cache import RULE_CACHE
 from mcp_django.models import ScopeGrant, ToolPolicy
 from tests.support.savepoints import rolled_back
 
@@ -46,7 +46,7 @@ def test_a_policy_is_written_logged_and_holds_at_once(browser: Client) -> None:
         *("order_*", "", ["orders:write"]),
         *(["editors"], "10/m"),
     )
-    asked = RULEBOOK.read().of_tool("default", "order_get")
+    asked = RULE_CACHE.load().get_requirements("default", "order_get")
     assert asked.scopes == {"orders:write"}
     assert LogEntry.objects.get().get_change_message() == "Added."
     assert "No registered tool matches this name" in page(response)
@@ -87,7 +87,7 @@ def test_a_grant_is_written(browser: Client) -> None:
     write(browser, "grant", scope="orders:read", groups=["editors"], clients="https://a.example/*\n\nclient-1\n")
     row = ScopeGrant.objects.get()
     assert (row.groups, row.clients, row.tokens) == (["editors"], ["https://a.example/*", "client-1"], False)
-    assert "orders:read" in RULEBOOK.read().grants
+    assert "orders:read" in RULE_CACHE.load().grants
 
 
 def test_a_scope_with_a_grant_is_not_offered_for_another(browser: Client) -> None:

@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from mcp_django.models import EndReason, ResourceSubscription, Session, StreamEvent
-from mcp_django.runtime.events.event_log import Draft, EventLog
+from mcp_django.runtime.events.event_log import EventDraft, EventLog
 from mcp_django.runtime.sessions import activity
 from tests.support.savepoints import rolled_back
 
@@ -29,7 +29,7 @@ def session(of: Any = None, *, seen: float = 0, **fields: Any) -> Session:
     now = timezone.now()
     row = Session(owner="o", user=of, server="default", revision="r", expires=now + timedelta(days=1), **fields)
     row.last_seen = now - timedelta(seconds=seen)
-    row.mint()
+    row.generate_key()
     row.save()
     return row
 
@@ -152,7 +152,7 @@ def test_a_user_with_sessions_can_be_deleted(browser: Client) -> None:
 def report(by: str, **sessions: list[int]) -> None:
     """What a process says that it has open, by primary key."""
     said = {"by": by, "sessions": {pk.removeprefix("s"): found for pk, found in sessions.items()}}
-    EventLog().append([Draft(activity.TOPIC, activity.KIND, said)])
+    EventLog().append([EventDraft(activity.ACTIVITY_TOPIC, activity.ACTIVITY_KIND, said)])
 
 
 def cells(page: str, name: str) -> list[str]:
@@ -186,7 +186,7 @@ def test_the_page_of_a_session_says_what_it_has(browser: Client) -> None:
     report("one", **{f"s{row.pk}": [2, 1]})
     ResourceSubscription.objects.create(session=row, uri="a://b", uri_hash="h")
     topics = [f"session:{row.pk}", f"stream:{row.pk}:token", f"session:{other.pk}", f"stream:{other.pk}:x"]
-    EventLog().append([Draft(topic, "message") for topic in [*topics, f"session:{row.pk}1"]])
+    EventLog().append([EventDraft(topic, "message") for topic in [*topics, f"session:{row.pk}1"]])
     page = browser.get(reverse("admin:mcp_django_session_change", args=[row.pk])).content.decode()
     found = dict(re.findall(r'field-(calls|streams|subscriptions|events)".*?readonly">(\d+)<', page, re.DOTALL))
     assert found == {"calls": "2", "streams": "1", "subscriptions": "1", "events": "2"}

@@ -18,7 +18,7 @@ from mcp_django.admin import versions
 from mcp_django.auth.principal import local_principal
 from mcp_django.models import StoredArgument, StoredMessage, StoredPrompt, StoredResource
 from mcp_django.server.primitives import registry
-from mcp_django.transports.inprocess import Caller
+from mcp_django.transports.inprocess import InProcessCaller
 from tests.support.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
@@ -257,7 +257,7 @@ def test_versions_of_other_prompts_and_absent_versions_are_not_found(browser: Cl
 
 
 def test_versions_that_differ_in_too_much_are_not_compared(browser: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(versions, "COMPARED", 5)
+    monkeypatch.setattr(versions, "MAX_COMPARED_LINES", 5)
     row = stored("\n".join(f"old {n}" for n in range(9)))
     row.messages.update(text="\n".join(f"new {n}" for n in range(9)))
     row.record()
@@ -268,8 +268,8 @@ def test_the_order_that_a_database_gives_fields_makes_no_difference() -> None:
     data = stored("Hi\nthere").snapshot()
     other = dict(reversed(data.items()))
     other["messages"] = [dict(reversed(message.items())) for message in data["messages"]]
-    assert versions.compared(data, other) == []
-    assert versions.written(other)[0] == "name: greet"
+    assert versions.compare_snapshots(data, other) == []
+    assert versions.render_snapshot(other)[0] == "name: greet"
 
 
 # Preview
@@ -285,7 +285,7 @@ def test_a_preview_is_what_a_client_gets(browser: Client) -> None:
     StoredMessage.objects.create(prompt=row, position=2, kind="resource", uri="docs://a", role="assistant")
     StoredMessage.objects.create(prompt=row, position=3, kind="link", uri="docs://$who", text="More")
     resource("docs://a")(lambda: "embedded")
-    caller = Caller(wiring.get_server(), local_principal())
+    caller = InProcessCaller(wiring.get_server(), local_principal())
     params = {"name": "greet", "arguments": {"who": "$who\nAda"}}
     got = async_to_sync(caller.request)("prompts/get", params)
     found = preview(browser, row, who="$who\r\nAda")

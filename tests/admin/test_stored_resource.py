@@ -115,7 +115,7 @@ def test_values_that_clients_cannot_use_are_refused(browser: Client, subtests: p
 
 
 def test_a_file_that_is_too_large_is_refused(browser: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored_resource, "DATA", 3)
+    monkeypatch.setattr(stored_resource, "MAX_FILE_BYTES", 3)
     response = browser.post(url("add"), form(upload=upload("a.bin", b"1234")))
     assert "too large" in str(response.context["adminform"].form.errors)
 

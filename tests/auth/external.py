@@ -6,9 +6,9 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.contrib.auth.models import User
 
-from mcp_django.auth.authentication.verifiers import INVALID, AuthError
+from mcp_django.auth.authentication.verifiers import INVALID_MESSAGE, AuthError
 from mcp_django.auth.external.verifier import ExternalVerifier
-from mcp_django.auth.principal import Principal
+from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.auth.resource import ProtectedResource
 from mcp_django.models import ExternalIdentity
 from tests.auth.identity_provider import AUDIENCE, Provider, read_issuers
@@ -29,7 +29,7 @@ def introspecting_verifier(provider: Provider, **options: Any) -> ExternalVerifi
     return verifier_of(provider, INTROSPECTION_URL=f"{provider.origin}/introspect", **{**credentials, **options})
 
 
-def verify(verifier: ExternalVerifier, token: str, resource: ProtectedResource = RESOURCE) -> Principal:
+def verify(verifier: ExternalVerifier, token: str, resource: ProtectedResource = RESOURCE) -> DjangoPrincipal:
     """Verify a token."""
     return async_to_sync(verifier.verify)(token, resource=resource)
 
@@ -44,7 +44,7 @@ def refusal(verifier: ExternalVerifier, token: str, resource: ProtectedResource 
 def is_invalid(verifier: ExternalVerifier, token: str, resource: ProtectedResource = RESOURCE) -> bool:
     """Is it refused in the one way there is for all that is wrong with a token?"""
     problem = refusal(verifier, token, resource)
-    return (problem.kind, problem.description, problem.status) == ("invalid_token", INVALID, 401)
+    return (problem.kind, problem.description, problem.status) == ("invalid_token", INVALID_MESSAGE, 401)
 
 
 def linked(provider: Provider, subject: str = "ada", **facts: Any) -> User:

@@ -25,11 +25,11 @@ from jwcrypto import jwk, jws
 
 from mcp_django import conf
 from mcp_django.auth.external import http, jwks
-from mcp_django.conf.issuers import Issuer
+from mcp_django.conf.issuers import IssuerSettings
 from tests.support.waiting import WAIT_SECONDS
 
 AUDIENCE = "https://shop.example/mcp"
-REQUEST_SECONDS = jwks.EVERY / 2
+REQUEST_SECONDS = jwks.MIN_FETCH_INTERVAL_SECONDS / 2
 """How long a request to the provider may take: less than the time between two fetches of keys, as in production."""
 KINDS: dict[str, dict[str, Any]] = {
     "RS256": {"kty": "RSA", "size": 2048},
@@ -187,8 +187,8 @@ def serving(tls: tuple[Path, Path] | None = None) -> Iterator[Provider]:
     thread.start()
     try:
         with (
-            mock.patch.object(http, "TIMEOUT", REQUEST_SECONDS),
-            mock.patch.object(jwks, "TIMEOUT", REQUEST_SECONDS),
+            mock.patch.object(http, "REQUEST_TIMEOUT_SECONDS", REQUEST_SECONDS),
+            mock.patch.object(jwks, "REQUEST_TIMEOUT_SECONDS", REQUEST_SECONDS),
         ):
             yield provider
     finally:
@@ -220,7 +220,7 @@ def certificate(directory: Path) -> tuple[Path, Path]:
     return paths.certificate, paths.key
 
 
-def read_issuers(*entries: dict[str, Any]) -> tuple[Issuer, ...]:
+def read_issuers(*entries: dict[str, Any]) -> tuple[IssuerSettings, ...]:
     """Entries of MCP["ISSUERS"], as the setting is read."""
     with override_settings(MCP={"ISSUERS": list(entries)}):
         return conf.get_settings().issuers

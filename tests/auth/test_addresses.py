@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcp_django.auth.client_address import UNKNOWN, client_address
+from mcp_django.auth.client_address import UNKNOWN_ADDRESS, get_client_address
 from mcp_django.protocol.headers import Headers
 
 
@@ -11,13 +11,13 @@ def forwarded(*values: bytes) -> Headers:
 
 
 def test_without_proxies_what_a_client_says_of_its_address_is_not_looked_at() -> None:
-    assert client_address("198.51.100.7", forwarded(b"203.0.113.9")) == "198.51.100.7"
+    assert get_client_address("198.51.100.7", forwarded(b"203.0.113.9")) == "198.51.100.7"
 
 
 def test_behind_unknown_proxies_clients_have_no_address(subtests: pytest.Subtests) -> None:
     for peer in ("10.0.0.2", "127.0.0.1", "fd00::1", "192.168.1.1", "testclient"):
         with subtests.test(peer=peer):
-            assert client_address(peer, forwarded(b"203.0.113.9"), 0) == UNKNOWN
+            assert get_client_address(peer, forwarded(b"203.0.113.9"), 0) == UNKNOWN_ADDRESS
 
 
 FORWARDED: list[tuple[bytes, int, str]] = [
@@ -35,23 +35,23 @@ FORWARDED: list[tuple[bytes, int, str]] = [
 def test_as_many_entries_from_the_end_as_there_are_proxies_are_believed(subtests: pytest.Subtests) -> None:
     for said, proxies, address in FORWARDED:
         with subtests.test(said=said):
-            assert client_address("10.0.0.2", forwarded(said), proxies) == address
+            assert get_client_address("10.0.0.2", forwarded(said), proxies) == address
 
 
 def test_several_headers_are_one_list() -> None:
-    assert client_address("10.0.0.2", forwarded(b"192.0.2.66", b"203.0.113.9"), 1) == "203.0.113.9"
-    assert client_address("10.0.0.2", forwarded(b"203.0.113.9, 192.0.2.1", b"10.0.0.1"), 2) == "192.0.2.1"
+    assert get_client_address("10.0.0.2", forwarded(b"192.0.2.66", b"203.0.113.9"), 1) == "203.0.113.9"
+    assert get_client_address("10.0.0.2", forwarded(b"203.0.113.9, 192.0.2.1", b"10.0.0.1"), 2) == "192.0.2.1"
 
 
 def test_values_that_are_no_address_are_ignored(subtests: pytest.Subtests) -> None:
     for said in (b"", b"unknown", b"_hidden", b"\xff\xfe", b"9" * 5000, b"1.2.3", b"'; drop"):
         with subtests.test(said=said):
-            assert client_address("10.0.0.2", forwarded(said), 1) == "10.0.0.2"
+            assert get_client_address("10.0.0.2", forwarded(said), 1) == "10.0.0.2"
 
 
 def test_who_has_no_address_is_one_with_the_others_who_have_none() -> None:
-    assert client_address(None, None) == client_address("", forwarded(b"192.0.2.1")) == UNKNOWN
+    assert get_client_address(None, None) == get_client_address("", forwarded(b"192.0.2.1")) == UNKNOWN_ADDRESS
 
 
 def test_addresses_of_one_network_of_ipv6_are_one() -> None:
-    assert client_address("2001:db8::1", None) == client_address("2001:db8::ffff:1", None)
+    assert get_client_address("2001:db8::1", None) == get_client_address("2001:db8::ffff:1", None)

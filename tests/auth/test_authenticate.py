@@ -16,17 +16,17 @@ from django.utils import timezone
 from mcp_django import wiring
 from mcp_django.auth.authentication import principal_cache as memory
 from mcp_django.auth.authentication.authenticator import Authenticator
-from mcp_django.auth.authentication.bearer import LONGEST_TOKEN
-from mcp_django.auth.authentication.principal_cache import mark
+from mcp_django.auth.authentication.bearer import MAX_TOKEN_BYTES
+from mcp_django.auth.authentication.principal_cache import get_generation
 from mcp_django.auth.authentication.verifiers import AuthError, PersonalTokenVerifier
-from mcp_django.auth.principal import Principal, local_principal
+from mcp_django.auth.principal import DjangoPrincipal, local_principal
 from mcp_django.auth.requests import AuthRequest
 from mcp_django.auth.resource import ProtectedResource
 from mcp_django.models import PersonalAccessToken
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import TransportRefusal
 from mcp_django.protocol.headers import Headers
-from mcp_django.runtime.threads.executor import LaneExecutor
+from mcp_django.runtime.threads.executor import LeasingExecutor
 from mcp_django.server.ports import Overloaded
 from tests.support.clock import Clock
 
@@ -40,15 +40,15 @@ def headers(*pairs: tuple[bytes, bytes], token: str | None = None) -> Headers:
     return Headers([HOST, *credential, *pairs])
 
 
-def authenticate(authenticator: Authenticator, sent: Headers, peer: str | None = LOOPBACK) -> Principal:
+def authenticate(authenticator: Authenticator, sent: Headers, peer: str | None = LOOPBACK) -> DjangoPrincipal:
     """The principal, the way a transport asks."""
     request = AuthRequest(sent, peer)
-    return authenticator.known(request) or async_to_sync(authenticator.authenticate)(request)
+    return authenticator.get_cached(request) or async_to_sync(authenticator.authenticate)(request)
 
 
-def known(authenticator: Authenticator, sent: Headers, peer: str | None = None) -> Principal | None:
+def known(authenticator: Authenticator, sent: Headers, peer: str | None = None) -> DjangoPrincipal | None:
     """Whom the authenticator knows without waiting."""
-    return authenticator.known(AuthRequest(sent, peer))
+    return authenticator.get_cached(AuthRequest(sent, peer))
 
 
 def refusal(authenticator: Authenticator, sent: Headers, peer: str | None = LOOPBACK) -> SimpleNamespace:
@@ -75,11 +75,11 @@ class Recording:
     def accepts(self, token: str) -> bool:
         return token.startswith(self.prefix)
 
-    async def verify(self, token: str, *, resource: ProtectedResource) -> Principal:
+    async def verify(self, token: str, *, resource: ProtectedResource) -> DjangoPrincipal:
         self.seen.append(token)
         if token.endswith("bad"):
             raise AuthError("invalid_token", "No such token")
-        return Principal(issuer=self.prefix, subject=token, **self.facts)
+        return DjangoPrincipal(issuer=self.prefix, subject=token, **self.facts)
 
 
 class Broken(Recording):
@@ -89,7 +89,7 @@ class Broken(Recording):
         super().__init__()
         self.problem = problem
 
-    async def verify(self, token: str, *, resource: ProtectedResource) -> Principal:
+    async def verify(self, token: str, *, resource: ProtectedResource) -> DjangoPrincipal:
         raise self.problem
 
 
@@ -100,19 +100,19 @@ class Answering(Recording):
         super().__init__()
         self.answer = answer
 
-    async def verify(self, token: str, *, resource: ProtectedResource) -> Principal:
-        found: Principal = self.answer
+    async def verify(self, token: str, *, resource: ProtectedResource) -> DjangoPrincipal:
+        found: DjangoPrincipal = self.answer
         return found
 
 
 def made(*verifiers: Any, **options: Any) -> Authenticator:
-    return Authenticator("default", executor=LaneExecutor(), verifiers=verifiers, **options)
+    return Authenticator("default", executor=LeasingExecutor(), verifiers=verifiers, **options)
 
 
 def at(**facts: Any) -> dict[str, Any]:
     """An authenticator's options: the server is this resource."""
     resource = ProtectedResource(server="default", **facts)
-    return {"resource_of": lambda request: resource}
+    return {"resolve_resource": lambda request: resource}
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def configure(settings: Any) -> Any:
         settings.DEBUG = debug
         settings.MCP = {"AUTH": auth, **options}
         settings.OAUTH2_PROVIDER = {}
-        return wiring.authenticator(server)
+        return wiring.create_authenticator(server)
 
     return configure
 
@@ -346,8 +346,8 @@ class TestBearer:
 
     def test_a_token_may_have_eight_kibibytes(self) -> None:
         server = made(Recording())
-        assert authenticate(server, headers(token="a" * LONGEST_TOKEN)).subject
-        found = refusal(server, headers(token="a" * (LONGEST_TOKEN + 1)))
+        assert authenticate(server, headers(token="a" * MAX_TOKEN_BYTES)).subject
+        found = refusal(server, headers(token="a" * (MAX_TOKEN_BYTES + 1)))
         assert (found.status, 'error="invalid_request"' in found.challenge) == (400, True)
 
     def test_a_cookie_or_another_header_is_no_credential(self) -> None:
@@ -392,7 +392,7 @@ class TestVerifiers:
 
     def test_a_full_server_is_503_with_its_own_time_to_wait(self) -> None:
         class Full(Recording):
-            async def verify(self, token: str, *, resource: ProtectedResource) -> Principal:
+            async def verify(self, token: str, *, resource: ProtectedResource) -> DjangoPrincipal:
                 raise Overloaded(retry_after=7)
 
         found = refusal(made(Full()), headers(token="abc"))
@@ -400,7 +400,7 @@ class TestVerifiers:
 
     def test_a_lacking_scope_is_403_with_the_scopes_to_ask_for(self) -> None:
         class Strict(Recording):
-            async def verify(self, token: str, *, resource: ProtectedResource) -> Principal:
+            async def verify(self, token: str, *, resource: ProtectedResource) -> DjangoPrincipal:
                 raise AuthError("insufficient_scope", "More", scopes=("b", "a"))
 
         found = refusal(made(Strict(), **at(scopes=("base",))), headers(token="abc"))
@@ -416,9 +416,9 @@ class TestVerifiers:
         assert authenticate(made(Recording(audience="default")), headers(token="abc"))
 
 
-async def anything(token: str, *, resource: ProtectedResource) -> Principal:
+async def anything(token: str, *, resource: ProtectedResource) -> DjangoPrincipal:
     """A verifier that settings can name."""
-    return Principal(issuer="configured", subject=token)
+    return DjangoPrincipal(issuer="configured", subject=token)
 
 
 class TestMemory:
@@ -433,12 +433,12 @@ class TestMemory:
     def test_the_token_itself_is_not_kept(self) -> None:
         server = made(Recording())
         authenticate(server, headers(token="very-secret"))
-        assert b"very-secret" not in b"".join(server._known._found)
-        assert "very-secret" not in repr(server._known._found.keys())
+        assert b"very-secret" not in b"".join(server._cache._entries)
+        assert "very-secret" not in repr(server._cache._entries.keys())
 
     def test_it_is_forgotten_after_the_configured_seconds(self, clock: Clock) -> None:
         verifier = Recording()
-        server = made(verifier, remember=10)
+        server = made(verifier, cache_seconds=10)
         authenticate(server, headers(token="abc"))
         clock.move(9)
         assert known(server, headers(token="abc"))
@@ -448,7 +448,7 @@ class TestMemory:
         assert len(verifier.seen) == 2
 
     def test_it_is_forgotten_when_the_token_expires(self, clock: Clock) -> None:
-        server = made(Recording(expires_at=time.time() + 3600), remember=7200)
+        server = made(Recording(expires_at=time.time() + 3600), cache_seconds=7200)
         authenticate(server, headers(token="abc"))
         clock.move(3000)
         assert known(server, headers(token="abc"))
@@ -468,7 +468,7 @@ class TestMemory:
         assert verifier.seen == ["bad", "bad"]
 
     def test_it_is_bounded_and_the_oldest_goes_first(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(memory, "MOST", 3)
+        monkeypatch.setattr(memory, "MAX_CACHED_PRINCIPALS", 3)
         server = made(Recording())
         for token in ("a", "b", "c", "d"):
             authenticate(server, headers(token=token))
@@ -531,7 +531,7 @@ class TestForgetting:
         row, token = issued
 
         class Slow(PersonalTokenVerifier):
-            async def verify(self, token: str, *, resource: ProtectedResource) -> Principal:
+            async def verify(self, token: str, *, resource: ProtectedResource) -> DjangoPrincipal:
                 who = await super().verify(token, resource=resource)
                 row.revoked_at = timezone.now()
                 await row.asave()
@@ -551,13 +551,15 @@ class TestForgetting:
         with transaction.atomic():
             row.revoke()
             # Another worker of this process still reads the old row.
-            server._known.keep(server._digest(sent[b"authorization"], ProtectedResource(server="default")), who, mark())
+            server._cache.add(
+                server._digest(sent[b"authorization"], ProtectedResource(server="default")), who, get_generation()
+            )
             assert known(server, sent)
         assert known(server, sent) is None
 
 
 def test_many_at_once_are_each_answered() -> None:
-    async def main() -> list[Principal]:
+    async def main() -> list[DjangoPrincipal]:
         server = made(Recording())
         sent = [headers(token=f"t{number}") for number in range(50)]
         return await asyncio.gather(*[server.authenticate(AuthRequest(one)) for one in sent])
@@ -569,11 +571,11 @@ def test_tokens_are_verified_on_a_lane_when_the_server_has_threads() -> None:
     """Outside a call's context asgiref has one thread for the whole process, whose connections nobody cleans."""
 
     class Threaded(Recording):
-        async def verify(self, token: str, *, resource: ProtectedResource) -> Principal:
+        async def verify(self, token: str, *, resource: ProtectedResource) -> DjangoPrincipal:
             name = await sync_to_async(lambda: threading.current_thread().name)()
-            return Principal(issuer="thread", subject=name)
+            return DjangoPrincipal(issuer="thread", subject=name)
 
-    async def main() -> Principal:
+    async def main() -> DjangoPrincipal:
         server = made(Threaded())
         return await server.authenticate(AuthRequest(headers(token="abc")))
 

@@ -4,28 +4,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_django.auth.authentication.challenges import challenge, insufficient_scope
+from mcp_django.auth.authentication.challenges import build_challenge, build_insufficient_scope_challenge
 
 METADATA = "https://host/.well-known/oauth-protected-resource/mcp"
 
 
 def test_without_a_token_nothing_is_called_an_error() -> None:
-    value = challenge(scopes=["mcp:read"], resource_metadata=METADATA)
+    value = build_challenge(scopes=["mcp:read"], resource_metadata=METADATA)
     assert value == f'Bearer scope="mcp:read", resource_metadata="{METADATA}"'.encode()
 
 
 def test_a_challenge_that_has_nothing_to_say_still_has_a_parameter() -> None:
-    assert challenge() == b'Bearer realm="mcp"'
+    assert build_challenge() == b'Bearer realm="mcp"'
 
 
 def test_a_bad_token_is_named_as_the_error() -> None:
-    value = challenge(error="invalid_token", description="Expired", scopes=["b", "a"], resource_metadata=METADATA)
+    value = build_challenge(error="invalid_token", description="Expired", scopes=["b", "a"], resource_metadata=METADATA)
     expected = f'Bearer error="invalid_token", error_description="Expired", scope="a b", resource_metadata="{METADATA}"'
     assert value == expected.encode()
 
 
 def test_a_missing_scope_names_all_scopes_of_the_operation_once() -> None:
-    value = insufficient_scope(["shop:write", "mcp:read", "mcp:read"])
+    value = build_insufficient_scope_challenge(["shop:write", "mcp:read", "mcp:read"])
     assert value.startswith(b'Bearer error="insufficient_scope", error_description="')
     assert value.endswith(b'scope="mcp:read shop:write"')
 
@@ -42,11 +42,11 @@ DESCRIPTIONS: list[tuple[str, bytes]] = [
 def test_a_description_cannot_leave_its_quotes(subtests: pytest.Subtests) -> None:
     for text, written in DESCRIPTIONS:
         with subtests.test(text=text):
-            assert challenge(description=text) == b'Bearer error_description="' + written + b'"'
+            assert build_challenge(description=text) == b'Bearer error_description="' + written + b'"'
 
 
 @settings(deadline=None)
 @given(st.text())
 def test_whatever_is_described_the_value_is_one_line_of_visible_ascii(text: str) -> None:
-    value = challenge(error=text, description=text, scopes=[text], resource_metadata=text)
+    value = build_challenge(error=text, description=text, scopes=[text], resource_metadata=text)
     assert all(0x20 <= byte <= 0x7E for byte in value)

@@ -9,9 +9,9 @@ from django.db import transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mcp_django.auth.authentication.verifiers import INVALID, AuthError
+from mcp_django.auth.authentication.verifiers import INVALID_MESSAGE, AuthError
 from mcp_django.auth.external.verifier import ExternalVerifier
-from mcp_django.auth.principal import Principal
+from mcp_django.auth.principal import DjangoPrincipal
 from tests.auth.external import RESOURCE, introspecting_verifier, verifier_of
 from tests.auth.identity_provider import AUDIENCE, Provider, serving
 
@@ -47,7 +47,7 @@ def forgotten() -> Iterator[None]:
     VERIFIERS.clear()
 
 
-def outcome(verifier: ExternalVerifier, token: str) -> Principal | AuthError:
+def outcome(verifier: ExternalVerifier, token: str) -> DjangoPrincipal | AuthError:
     """Whom the token stands for, or how it is refused; the database is left as it was."""
     with transaction.atomic():
         try:
@@ -58,14 +58,14 @@ def outcome(verifier: ExternalVerifier, token: str) -> Principal | AuthError:
             transaction.set_rollback(True)
 
 
-def is_one_or_the_other(found: Principal | AuthError) -> bool:
+def is_one_or_the_other(found: DjangoPrincipal | AuthError) -> bool:
     """Is it a principal that holds together, or refused as every bad token is?"""
-    if isinstance(found, Principal):
+    if isinstance(found, DjangoPrincipal):
         assert found.user is None or found.user.is_active
         assert found.subject
         assert found.key
         return all(" " not in scope for scope in found.scopes)
-    return (found.kind, found.description) == ("invalid_token", INVALID)
+    return (found.kind, found.description) == ("invalid_token", INVALID_MESSAGE)
 
 
 @pytest.mark.django_db

@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from django.db import connection
 
 from mcp_django.auth.external import accounts
-from mcp_django.auth.external.claims import read
+from mcp_django.auth.external.claims import map_claims
 from mcp_django.auth.external.verifier import ExternalVerifier
 from mcp_django.models import ExternalIdentity
 from tests.auth.external import is_invalid, linked, verifier_of, verify
@@ -165,7 +165,7 @@ def test_a_name_that_cannot_be_had_is_replaced(provider: Provider, subtests: pyt
 
 @pytest.mark.django_db
 def test_a_subject_whose_account_cannot_be_made_is_refused(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(accounts, "_free_name", lambda model, said: "white space")
+    monkeypatch.setattr(accounts, "_choose_username", lambda model, said: "white space")
     assert is_invalid(verifier_of(provider, LINK=["create"]), provider.token())
     assert not User.objects.exists()
 
@@ -173,13 +173,13 @@ def test_a_subject_whose_account_cannot_be_made_is_refused(provider: Provider, m
 @pytest.mark.django_db(transaction=True)
 def test_those_who_come_at_once_for_the_first_time_are_one_account(provider: Provider) -> None:
     (issuer,) = read_issuers({"ISSUER": provider.issuer, "LINK": ["create"]})
-    said = read(provider.claims(preferred_username="ada"), issuer)
+    said = map_claims(provider.claims(preferred_username="ada"), issuer)
     together = threading.Barrier(4)
 
     def come(_: int) -> Any:
         try:
             together.wait(WAIT_SECONDS)
-            return accounts.link(said, issuer)
+            return accounts.link_user(said, issuer)
         finally:
             connection.close()
 

@@ -126,7 +126,7 @@ async def test_an_issuer_that_takes_too_long_is_no_verdict(provider: Provider, a
     held = provider.hold("/introspect")
     verified = asyncio.create_task(introspecting_verifier(provider).verify("opaque", resource=RESOURCE))
     await eventually(held.asked.is_set)
-    await clock.advance(http.TIMEOUT + 1)
+    await clock.advance(http.REQUEST_TIMEOUT_SECONDS + 1)
     await eventually(verified.done)
     with pytest.raises(AuthError) as caught:
         await verified
@@ -163,12 +163,12 @@ def test_an_answer_is_not_trusted_beyond_its_end(provider: Provider, ada: User) 
 
 
 async def test_few_questions_are_open_at_once(provider: Provider, ada: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(introspection, "MOST_ASKED", 2)
+    monkeypatch.setattr(introspection, "MAX_OPEN_REQUESTS", 2)
     held = provider.hold("/introspect")
-    look_up = introspection.Introspector(introspecting_verifier(provider)._asked[0].issuer).look_up
+    look_up = introspection.Introspector(introspecting_verifier(provider)._introspecting[0].issuer).introspect
     first = [asyncio.create_task(look_up(token)) for token in ("one", "two")]
     await asyncio.sleep(0)
-    with pytest.raises(http.Unreachable):
+    with pytest.raises(http.ProviderUnreachable):
         await look_up("three")
     held.release()
     one, two = await asyncio.gather(*first)
@@ -234,7 +234,7 @@ def test_neither_token_nor_secret_is_written_anywhere(
     refusal(verifier, "opaque-token-2")
     provider.answers["/introspect"] = lambda: (500, {}, {})
     refusal(verifier, "opaque-token-3")
-    issuer = verifier._asked[0].issuer
-    seen = caplog.text + repr(issuer) + repr(vars(verifier)) + repr(vars(verifier._asked[0]._introspector))
+    issuer = verifier._introspecting[0].issuer
+    seen = caplog.text + repr(issuer) + repr(vars(verifier)) + repr(vars(verifier._introspecting[0]._introspector))
     assert "opaque-token" not in seen
     assert "s3cret" not in seen

@@ -348,7 +348,7 @@ def test_a_database_that_fails_is_no_verdict(
     def fails() -> Any:
         raise OperationalError("secret words")
 
-    monkeypatch.setattr(accounts, "_linked", fails)
+    monkeypatch.setattr(accounts, "_select_identities", fails)
     problem = refusal(verifier, provider.token())
     assert (problem.kind, problem.status) == ("unavailable", 503)
     assert "secret" not in problem.description

@@ -11,8 +11,8 @@ import pytest
 from django.test import override_settings
 
 from mcp_django import conf
-from mcp_django.conf.issuers import ALGORITHMS, Claims, Issuer
-from mcp_django.wiring.external import verifiers
+from mcp_django.conf.issuers import ALGORITHMS, ClaimNames, IssuerSettings
+from mcp_django.wiring.external import create_verifiers
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "howto" / "identity-provider.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
@@ -29,7 +29,7 @@ def test_the_first_example_is_all_it_takes() -> None:
     made: dict[str, Any] = {}
     exec(BLOCKS[0], made)
     with override_settings(MCP=made["MCP"]):
-        (verifier,) = verifiers()
+        (verifier,) = create_verifiers()
         assert conf.issuers() == ("https://id.example.com/realms/shop",)
         assert not verifier.accepts("opaque")
 
@@ -40,15 +40,15 @@ def test_the_entry_of_a_provider_can_be_used(monkeypatch: pytest.MonkeyPatch, su
             monkeypatch.setitem(os.environ, "INTROSPECTION_SECRET", "secret")
             entry = eval(ENTRIES[number], {"os": os})
             with override_settings(MCP={"AUTH": "external", "ISSUERS": [entry]}):
-                assert conf.problems() == []
+                assert conf.get_problems() == []
                 assert conf.issuers() == (entry["ISSUER"],)
             assert len(ENTRIES) == 5
 
 
 def test_every_key_is_listed_with_its_default() -> None:
     listed = table("## Settings of an entry") | {"CLAIMS": ""}
-    defaults = {option.name.upper(): option for option in fields(Issuer)}
-    claims = {option.name.upper() for option in fields(Claims)}
+    defaults = {option.name.upper(): option for option in fields(IssuerSettings)}
+    claims = {option.name.upper() for option in fields(ClaimNames)}
     assert listed.keys() == defaults.keys() | claims | {"SCOPES"}
     for key in ("ALGORITHMS", "REQUIRE_TYPE", "LEEWAY", "REQUIRE_USER", "CLIENT_AUTH", "INTROSPECTION_CACHE"):
         said, is_ = ast.literal_eval(listed[key].strip("`")), defaults[key].default

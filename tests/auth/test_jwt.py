@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_django.auth.external.jwt import looks_like_one, parse
-from mcp_django.auth.external.strict_json import DEEPEST, Malformed, read_object
+from mcp_django.auth.external.jwt import is_jwt_shaped, parse_jwt
+from mcp_django.auth.external.strict_json import MAX_JSON_DEPTH, MalformedInput, parse_object
 from tests.auth.identity_provider import b64
 
 HEADER = {"alg": "RS256", "typ": "at+jwt", "kid": "one"}
@@ -32,27 +32,27 @@ def compact(header: Any, claims: Any, signature: bytes = b"signed") -> str:
 @given(header=st.dictionaries(texts, values, max_size=5), claims=st.dictionaries(texts, values, max_size=5))
 def test_what_was_written_is_read(header: dict[str, Any], claims: dict[str, Any]) -> None:
     header = {name: value for name, value in header.items() if name not in ("crit", "jwk", "jku", "x5u", "b64")}
-    parts = parse(compact(header, claims))
+    parts = parse_jwt(compact(header, claims))
     assert (parts.header, parts.claims) == (header, claims)
 
 
 @given(token=st.text(max_size=300) | st.from_regex(r"[A-Za-z0-9_-]{0,40}(\.[A-Za-z0-9_-]{0,40}){0,4}", fullmatch=True))
 def test_anything_at_all_is_read_or_malformed(token: str) -> None:
-    looks_like_one(token)
+    is_jwt_shaped(token)
     try:
-        parts = parse(token)
-        assert looks_like_one(token)
+        parts = parse_jwt(token)
+        assert is_jwt_shaped(token)
         assert isinstance(parts.type, str)
         assert isinstance(parts.algorithm, str)
-    except Malformed:
+    except MalformedInput:
         pass
 
 
 @given(raw=st.binary(max_size=200) | values.map(lambda value: json.dumps(value).encode()))
 def test_any_bytes_are_an_object_or_malformed(raw: bytes) -> None:
     try:
-        assert isinstance(read_object(raw), dict)
-    except Malformed:
+        assert isinstance(parse_object(raw), dict)
+    except MalformedInput:
         pass
 
 
@@ -62,8 +62,8 @@ def test_an_altered_token_is_malformed_or_another(place: int, char: str) -> None
     place %= len(token)
     altered = token[:place] + char + token[place + 1 :]
     try:
-        parts = parse(altered)
-    except Malformed:
+        parts = parse_jwt(altered)
+    except MalformedInput:
         return
     assert altered == token or altered.count(".") == 2
     assert set(parts.header)  # what it says was read from what it is
@@ -76,8 +76,8 @@ def test_no_two_tokens_are_read_as_one() -> None:
         if last != token[-1]:
             other = token[:-1] + last
             try:
-                parse(other)
-            except Malformed:
+                parse_jwt(other)
+            except MalformedInput:
                 continue
             assert last in "AQgw"
 
@@ -103,15 +103,15 @@ AMBIGUOUS_JSON: list[bytes] = [
     b"",
     b"{",
     b'{"a": ' + b"[" * 3000 + b"]" * 3000 + b"}",
-    b'{"a": ' + b"[" * DEEPEST + b"]" * DEEPEST + b"}",
+    b'{"a": ' + b"[" * MAX_JSON_DEPTH + b"]" * MAX_JSON_DEPTH + b"}",
     b"[" * 100_000,
 ]
 
 
 def test_json_that_two_readers_could_read_differently_is_malformed(subtests: pytest.Subtests) -> None:
     for raw in AMBIGUOUS_JSON:
-        with subtests.test(raw=raw), pytest.raises(Malformed):
-            read_object(raw)
+        with subtests.test(raw=raw), pytest.raises(MalformedInput):
+            parse_object(raw)
 
 
 NOT_COMPACT: list[str] = [
@@ -138,38 +138,38 @@ NOT_COMPACT: list[str] = [
 
 def test_a_token_in_another_form_is_malformed(subtests: pytest.Subtests) -> None:
     for token in NOT_COMPACT:
-        with subtests.test(token=token), pytest.raises(Malformed):
-            parse(token)
+        with subtests.test(token=token), pytest.raises(MalformedInput):
+            parse_jwt(token)
 
 
 def test_a_header_that_leads_elsewhere_is_malformed(subtests: pytest.Subtests) -> None:
     for name in ("crit", "jwk", "jku", "x5u", "b64", "zip", "enc"):
-        with subtests.test(name=name), pytest.raises(Malformed, match=name):
-            parse(compact({**HEADER, name: None}, {}))
+        with subtests.test(name=name), pytest.raises(MalformedInput, match=name):
+            parse_jwt(compact({**HEADER, name: None}, {}))
 
 
 def test_the_name_of_a_key_is_a_text(subtests: pytest.Subtests) -> None:
     for kid in (1, ["one"], {"one": 1}, "x" * 513, True):
-        with subtests.test(kid=kid), pytest.raises(Malformed):
-            _ = parse(compact({"kid": kid}, {})).kid
+        with subtests.test(kid=kid), pytest.raises(MalformedInput):
+            _ = parse_jwt(compact({"kid": kid}, {})).kid
 
 
 def test_a_type_is_compared_as_a_media_type(subtests: pytest.Subtests) -> None:
     for typ in ("at+jwt", "AT+JWT", "application/at+jwt", "Application/AT+JWT"):
         with subtests.test(typ=typ):
-            assert parse(compact({"typ": typ}, {})).type == "at+jwt"
+            assert parse_jwt(compact({"typ": typ}, {})).type == "at+jwt"
 
 
 def test_a_type_that_is_no_text_is_malformed() -> None:
-    with pytest.raises(Malformed):
-        _ = parse(compact({"typ": ["at+jwt"]}, {})).type
+    with pytest.raises(MalformedInput):
+        _ = parse_jwt(compact({"typ": ["at+jwt"]}, {})).type
 
 
 def test_opaque_tokens_do_not_look_like_one() -> None:
     for token in ("ya29.a0AfH6.SMBx", "0b1c.2d3e.4f5a", "opaque", "gho_16C7e42F292c6912E7", "v2.local.payload"):
-        assert not looks_like_one(token)
+        assert not is_jwt_shaped(token)
 
 
 def test_a_broken_token_still_looks_like_one() -> None:
-    assert looks_like_one(compact(HEADER, {}))
-    assert looks_like_one("eyJhbGciOi.broken.sig")
+    assert is_jwt_shaped(compact(HEADER, {}))
+    assert is_jwt_shaped("eyJhbGciOi.broken.sig")

@@ -14,8 +14,15 @@ import pytest
 from asgiref.sync import async_to_sync
 
 from mcp_django.auth.external import http
-from mcp_django.auth.external.jwks import EVERY, FRESH, STALE, KeySet, NoKeys, well_known
-from mcp_django.auth.external.jws import Key
+from mcp_django.auth.external.jwks import (
+    MAX_AGE_SECONDS,
+    MAX_STALE_SECONDS,
+    MIN_FETCH_INTERVAL_SECONDS,
+    KeySet,
+    KeysUnavailable,
+    build_discovery_urls,
+)
+from mcp_django.auth.external.jws import PublicKey
 from tests.auth.identity_provider import Provider, certificate, new_key, public, read_issuers, serving
 from tests.support.clock import Clock
 from tests.support.waiting import WAIT_SECONDS, eventually
@@ -32,7 +39,7 @@ def keyset(provider: Provider, **options: Any) -> KeySet:
     return KeySet(read_issuers({"ISSUER": provider.issuer, **options})[0])
 
 
-def find(keys: KeySet, kid: str | None = "RS256-0", algorithm: str = "RS256") -> Key | None:
+def find(keys: KeySet, kid: str | None = "RS256-0", algorithm: str = "RS256") -> PublicKey | None:
     return async_to_sync(keys.find)(kid, algorithm)
 
 
@@ -45,12 +52,12 @@ def test_keys_are_fetched_once_and_kept(provider: Provider) -> None:
 def test_a_flood_of_names_costs_one_fetch_a_minute(provider: Provider, clock: Clock) -> None:
     keys = keyset(provider)
     find(keys)
-    clock.move(EVERY + 1)
+    clock.move(MIN_FETCH_INTERVAL_SECONDS + 1)
     for number in range(50):
         assert find(keys, f"unknown-{number}") is None
     assert provider.count() == 2
     assert find(keys) is not None
-    clock.move(EVERY - 2)
+    clock.move(MIN_FETCH_INTERVAL_SECONDS - 2)
     assert find(keys, "unknown") is None
     assert provider.count() == 2
 
@@ -59,7 +66,7 @@ def test_a_new_key_is_found_when_a_token_names_it(provider: Provider, clock: Clo
     keys = keyset(provider)
     find(keys)
     provider.keys.append(public(new_key("RS256", 1)))
-    clock.move(EVERY + 1)
+    clock.move(MIN_FETCH_INTERVAL_SECONDS + 1)
     assert find(keys, "RS256-1") is not None
     assert provider.count() == 2
 
@@ -68,7 +75,7 @@ def test_a_key_that_is_taken_away_is_soon_unknown(provider: Provider, clock: Clo
     keys = keyset(provider)
     assert find(keys) is not None
     provider.keys = [public(new_key("RS256", 1))]
-    clock.move(FRESH - 1)
+    clock.move(MAX_AGE_SECONDS - 1)
     assert find(keys) is not None
     clock.move(2)
     assert find(keys) is None
@@ -81,15 +88,15 @@ def test_keys_are_kept_while_the_provider_is_down_but_not_for_ever(
     keys = keyset(provider)
     find(keys)
     provider.answers["/keys"] = lambda: (500, {}, {})
-    clock.move(FRESH + 1)
+    clock.move(MAX_AGE_SECONDS + 1)
     assert find(keys) is not None
     assert find(keys) is not None
     assert provider.count() == 2  # once a minute here too
     assert "500" in caplog.text
-    clock.move(STALE - FRESH - 3)
+    clock.move(MAX_STALE_SECONDS - MAX_AGE_SECONDS - 3)
     assert find(keys) is not None
     clock.move(3)
-    with pytest.raises(NoKeys):
+    with pytest.raises(KeysUnavailable):
         find(keys)
 
 
@@ -97,9 +104,9 @@ def test_without_an_answer_an_unknown_name_is_no_verdict(provider: Provider, clo
     keys = keyset(provider)
     find(keys)
     provider.answers["/keys"] = lambda: (503, {}, {})
-    clock.move(EVERY + 1)
+    clock.move(MIN_FETCH_INTERVAL_SECONDS + 1)
     for _ in range(2):
-        with pytest.raises(NoKeys):
+        with pytest.raises(KeysUnavailable):
             find(keys, "perhaps-new")
     assert find(keys) is not None
 
@@ -108,18 +115,18 @@ def test_a_provider_that_comes_back_is_asked_after_a_minute(provider: Provider, 
     good, provider.answers["/keys"] = provider.answers["/keys"], lambda: (502, {}, {})
     keys = keyset(provider)
     for _ in range(3):
-        with pytest.raises(NoKeys):
+        with pytest.raises(KeysUnavailable):
             find(keys)
     assert provider.count() == 1
     provider.answers["/keys"] = good
-    clock.move(EVERY + 1)
+    clock.move(MIN_FETCH_INTERVAL_SECONDS + 1)
     assert find(keys) is not None
 
 
 def test_callers_share_the_fetch_that_is_under_way(provider: Provider) -> None:
     keys, held = keyset(provider), provider.hold("/keys")
 
-    async def several() -> list[Key | None]:
+    async def several() -> list[PublicKey | None]:
         return await asyncio.gather(*(keys.find("RS256-0", "RS256") for _ in range(5)))
 
     with ThreadPoolExecutor(3) as threads:  # each with a loop of its own
@@ -184,7 +191,7 @@ def test_other_answers_are_not_taken_for_keys(provider: Provider, subtests: pyte
             provider.asked.clear()
             provider.answers["/keys"] = partial(answer, provider)
             provider.answers["/elsewhere"] = lambda: (200, {}, {"keys": provider.keys})
-            with pytest.raises(NoKeys):
+            with pytest.raises(KeysUnavailable):
                 find(keyset(provider))
             assert provider.asked == ["/keys"]
 
@@ -193,11 +200,11 @@ async def test_a_provider_that_does_not_answer_in_time_counts_as_down(provider: 
     held = provider.hold("/keys")
     found = asyncio.create_task(keyset(provider).find("RS256-0", "RS256"))
     await eventually(held.asked.is_set)
-    await clock.advance(http.TIMEOUT - 1)
+    await clock.advance(http.REQUEST_TIMEOUT_SECONDS - 1)
     assert not found.done()
     await clock.advance(1.5)
     await eventually(found.done)
-    with pytest.raises(NoKeys):
+    with pytest.raises(KeysUnavailable):
         await found
 
 
@@ -216,12 +223,12 @@ async def test_a_provider_that_drips_counts_as_down(provider: Provider, clock: C
     found = asyncio.create_task(keyset(provider).find("RS256-0", "RS256"))
     try:
         await eventually(first.is_set)
-        await clock.advance(http.TIMEOUT * 0.6)
+        await clock.advance(http.REQUEST_TIMEOUT_SECONDS * 0.6)
         go_on.set()
         await eventually(second.is_set)
-        await clock.advance(http.TIMEOUT * 0.405)
+        await clock.advance(http.REQUEST_TIMEOUT_SECONDS * 0.405)
         await eventually(found.done, "each byte gives the provider more time")
-        with pytest.raises(NoKeys):
+        with pytest.raises(KeysUnavailable):
             await found
     finally:
         over.set()
@@ -230,7 +237,7 @@ async def test_a_provider_that_drips_counts_as_down(provider: Provider, clock: C
 def test_a_provider_without_a_server_counts_as_down() -> None:
     with serving() as provider:
         keys = keyset(provider)
-    with pytest.raises(NoKeys):
+    with pytest.raises(KeysUnavailable):
         find(keys)
 
 
@@ -315,17 +322,17 @@ def test_a_discovery_document_of_another_or_without_keys_is_not_used(
         with subtests.test(changes=changes):
             document = provider.document() | changes
             provider.answers["/.well-known/openid-configuration"] = lambda document=document: (200, {}, document)
-            with pytest.raises(NoKeys):
+            with pytest.raises(KeysUnavailable):
                 find(keyset(provider, LEEWAY=1))
             assert provider.count() == 0
 
 
 def test_where_discovery_documents_are() -> None:
-    assert well_known("https://id.example/realms/shop") == (
+    assert build_discovery_urls("https://id.example/realms/shop") == (
         "https://id.example/.well-known/oauth-authorization-server/realms/shop",
         "https://id.example/realms/shop/.well-known/openid-configuration",
     )
-    assert well_known("https://id.example/") == (
+    assert build_discovery_urls("https://id.example/") == (
         "https://id.example/.well-known/oauth-authorization-server",
         "https://id.example/.well-known/openid-configuration",
     )
@@ -335,7 +342,7 @@ def test_https_takes_a_certificate_that_is_trusted(tmp_path: Path, caplog: pytes
     made = certificate(tmp_path)
     with serving(made) as provider:
         uri = f"{provider.origin}/keys"
-        with pytest.raises(NoKeys):
+        with pytest.raises(KeysUnavailable):
             find(keyset(provider, JWKS_URI=uri))
         assert provider.asked == []
         assert find(keyset(provider, JWKS_URI=uri, CA_FILE=str(made[0]))) is not None

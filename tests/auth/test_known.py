@@ -13,9 +13,15 @@ from django.test import override_settings
 
 from mcp_django import wiring
 from mcp_django.auth.authentication import principal_cache
-from mcp_django.auth.authentication.principal_cache import Known, anybody, forget, mark, of_user
-from mcp_django.auth.authentication.shared_cache import SKEW, Shared
-from mcp_django.auth.principal import EVERY_SCOPE, Principal
+from mcp_django.auth.authentication.principal_cache import (
+    PrincipalCache,
+    get_generation,
+    invalidate,
+    match_all,
+    match_user,
+)
+from mcp_django.auth.authentication.shared_cache import CLOCK_SKEW_SECONDS, SharedPrincipalCache
+from mcp_django.auth.principal import ALL_SCOPES, DjangoPrincipal
 from mcp_django.auth.requests import AuthRequest
 from mcp_django.models import PersonalAccessToken
 from mcp_django.protocol.errors import TransportRefusal
@@ -26,8 +32,8 @@ from mcp_django.wiring import authentication
 LOCMEM = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "LOCATION": "tests.auth.test_known"}
 
 
-def principal(user: Any = None, **facts: Any) -> Principal:
-    return Principal(**{"issuer": "tests", "subject": "alice", "user": user, **facts})
+def principal(user: Any = None, **facts: Any) -> DjangoPrincipal:
+    return DjangoPrincipal(**{"issuer": "tests", "subject": "alice", "user": user, **facts})
 
 
 @pytest.fixture
@@ -39,40 +45,40 @@ def user(db: None) -> User:
 def told(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
     """The owners that other processes are told of."""
     found: list[str | None] = []
-    monkeypatch.setattr(principal_cache, "_tellers", [lambda owner, using: found.append(owner)])
+    monkeypatch.setattr(principal_cache, "_publishers", [lambda owner, using: found.append(owner)])
     return found
 
 
-def remembers(user: Any, **facts: Any) -> Known:
-    store = Known(10)
-    store.keep(b"digest", principal(user, **facts), mark())
+def remembers(user: Any, **facts: Any) -> PrincipalCache:
+    store = PrincipalCache(10)
+    store.add(b"digest", principal(user, **facts), get_generation())
     assert store.get(b"digest")
     return store
 
 
-def knows(store: Known) -> bool:
+def knows(store: PrincipalCache) -> bool:
     return store.get(b"digest") is not None
 
 
 class TestForgetting:
     def test_every_store_of_the_process_forgets_whom_it_concerns(self, told: Any, user: User) -> None:
         mine, another, others = remembers(user), remembers(user), remembers(None, subject="bob")
-        forget(of_user(user.pk), using="default", owner=user.pk)
+        invalidate(match_user(user.pk), using="default", user_pk=user.pk)
         assert (knows(mine), knows(another), knows(others)) == (False, False, True)
         assert told == [str(user.pk)]
 
     def test_what_was_being_verified_meanwhile_is_not_kept(self, told: Any, db: None) -> None:
-        store, begun = Known(10), mark()
-        forget(lambda principal: False, using="default")
-        store.keep(b"digest", principal(), begun)
+        store, begun = PrincipalCache(10), get_generation()
+        invalidate(lambda principal: False, using="default")
+        store.add(b"digest", principal(), begun)
         assert not knows(store)
 
     def test_a_store_that_is_gone_is_not_told(self, told: Any, db: None) -> None:
-        store = Known(10)
-        before = len(principal_cache._stores)
+        store = PrincipalCache(10)
+        before = len(principal_cache._caches)
         del store
         gc.collect()
-        assert len(principal_cache._stores) < before
+        assert len(principal_cache._caches) < before
 
     def test_a_failure_to_tell_other_processes_is_logged(
         self, db: None, monkeypatch: pytest.MonkeyPatch, caplog: Any
@@ -80,9 +86,9 @@ class TestForgetting:
         def fails(owner: str | None, using: str) -> None:
             raise OSError("down")
 
-        monkeypatch.setattr(principal_cache, "_tellers", [fails])
+        monkeypatch.setattr(principal_cache, "_publishers", [fails])
         store = remembers(None)
-        forget(anybody, using="default")
+        invalidate(match_all, using="default")
         assert not knows(store)
         assert "could not be sent" in caplog.text
 
@@ -134,11 +140,11 @@ class TestWhatIsHeardOf:
     @pytest.mark.django_db(transaction=True)
     def test_what_is_read_again_before_the_commit_is_forgotten_then(self, told: Any) -> None:
         user = User.objects.create_user("bob")
-        store = Known(10)
+        store = PrincipalCache(10)
         with transaction.atomic():
             user.is_active = False
             user.save()
-            store.keep(b"digest", principal(user), mark())
+            store.add(b"digest", principal(user), get_generation())
             assert knows(store)
         assert not knows(store)
 
@@ -146,22 +152,26 @@ class TestWhatIsHeardOf:
 class TestOtherProcesses:
     def test_they_forget_the_user_they_hear_of(self, user: User) -> None:
         mine, others = remembers(user), remembers(None, subject="bob")
-        authentication._hear(Event(1, authentication.TOPIC, authentication.FORGET, {"owner": str(user.pk)}))
+        authentication._on_invalidation(
+            Event(1, authentication.PRINCIPALS_TOPIC, authentication.INVALIDATE_EVENT, {"owner": str(user.pk)})
+        )
         assert (knows(mine), knows(others)) == (False, True)
-        authentication._hear(Event(2, authentication.TOPIC, authentication.FORGET, {"owner": None}))
+        authentication._on_invalidation(
+            Event(2, authentication.PRINCIPALS_TOPIC, authentication.INVALIDATE_EVENT, {"owner": None})
+        )
         assert not knows(others)
 
     @pytest.mark.django_db(transaction=True)
     def test_they_are_told_by_the_event_log(self) -> None:
         user = User.objects.create_user("bob")
         drafts: list[Any] = []
-        publish = wiring.feeds().publish_on_commit
+        publish = wiring.get_event_publisher().publish_on_commit
         with override_settings(MCP={"AUTH": "token"}), pytest.MonkeyPatch.context() as patch:
-            patch.setattr(wiring.feeds(), "publish_on_commit", lambda *found, using: drafts.extend(found))
+            patch.setattr(wiring.get_event_publisher(), "publish_on_commit", lambda *found, using: drafts.extend(found))
             user.is_active = False
             user.save()
         assert publish
-        assert (authentication.TOPIC, authentication.FORGET, str(user.pk)) in [
+        assert (authentication.PRINCIPALS_TOPIC, authentication.INVALIDATE_EVENT, str(user.pk)) in [
             (draft.topic, draft.kind, draft.payload.get("owner")) for draft in drafts
         ]
 
@@ -170,8 +180,8 @@ class TestOtherProcesses:
     ) -> None:
         drafts: list[Any] = []
         with override_settings(MCP={"AUTH": "none"}):
-            monkeypatch.setattr(authentication, "feeds", lambda: drafts.append("told"))
-            authentication._tell(str(user.pk), "default")
+            monkeypatch.setattr(authentication, "get_event_publisher", lambda: drafts.append("told"))
+            authentication._publish_invalidation(str(user.pk), "default")
         assert drafts == []
 
 
@@ -188,15 +198,15 @@ class TestSharedCache:
         return [1_000_000.0]
 
     @pytest.fixture
-    def store(self, clock: list[float]) -> Shared:
-        return Shared("tokens", 10, clock=lambda: clock[0])
+    def store(self, clock: list[float]) -> SharedPrincipalCache:
+        return SharedPrincipalCache("tokens", 10, clock=lambda: clock[0])
 
     def test_what_one_process_has_verified_another_knows_with_the_user_as_it_is(
-        self, store: Shared, clock: list[float], user: User, django_assert_num_queries: Any
+        self, store: SharedPrincipalCache, clock: list[float], user: User, django_assert_num_queries: Any
     ) -> None:
         claims = {"realm": {"roles": ["a"]}, "groups": ("x", "y")}
         mine = principal(user, scopes=frozenset({"b", "a"}), claims=claims, kind="oauth", audience="https://a.example")
-        store.keep(b"digest", mine, clock[0])
+        store.add(b"digest", mine, clock[0])
         User.objects.update(first_name="Alice")
         with django_assert_num_queries(1):
             found = store.find(b"digest")
@@ -206,65 +216,71 @@ class TestSharedCache:
         assert found.claims == {"realm": {"roles": ["a"]}, "groups": ["x", "y"]}
         assert store.find(b"other") is None
 
-    def test_neither_token_nor_user_are_in_the_cache(self, store: Shared, clock: list[float], user: User) -> None:
-        store.keep(b"digest", principal(user), clock[0])
-        kept = caches["tokens"].get(store._entry(b"digest"))
+    def test_neither_token_nor_user_are_in_the_cache(
+        self, store: SharedPrincipalCache, clock: list[float], user: User
+    ) -> None:
+        store.add(b"digest", principal(user), clock[0])
+        kept = caches["tokens"].get(store._entry_key(b"digest"))
         assert {type(value) for value in kept.values()} <= {str, int, float, list, dict, type(None)}
 
-    def test_a_user_who_is_not_active_is_not_found(self, store: Shared, clock: list[float], user: User) -> None:
-        store.keep(b"digest", principal(user), clock[0])
+    def test_a_user_who_is_not_active_is_not_found(
+        self, store: SharedPrincipalCache, clock: list[float], user: User
+    ) -> None:
+        store.add(b"digest", principal(user), clock[0])
         User.objects.update(is_active=False)
         assert store.find(b"digest") is None
 
     def test_a_verification_before_a_revocation_counts_no_more(
-        self, store: Shared, clock: list[float], user: User
+        self, store: SharedPrincipalCache, clock: list[float], user: User
     ) -> None:
         for owner in (str(user.pk), None):  # of one user, and of all
             caches["tokens"].clear()
-            store.keep(b"digest", principal(user), clock[0])
+            store.add(b"digest", principal(user), clock[0])
             assert store.find(b"digest"), owner
-            store.forget(owner)
+            store.invalidate(owner)
             assert store.find(b"digest") is None, owner
-            store.keep(b"digest", principal(user), clock[0] + SKEW + 0.1)
+            store.add(b"digest", principal(user), clock[0] + CLOCK_SKEW_SECONDS + 0.1)
             assert store.find(b"digest"), owner
 
-    def test_a_revocation_concerns_its_user_only(self, store: Shared, clock: list[float], user: User) -> None:
-        store.keep(b"digest", principal(user), clock[0])
-        store.forget("another")
+    def test_a_revocation_concerns_its_user_only(
+        self, store: SharedPrincipalCache, clock: list[float], user: User
+    ) -> None:
+        store.add(b"digest", principal(user), clock[0])
+        store.invalidate("another")
         assert store.find(b"digest")
 
-    def test_an_expired_one_is_not_found(self, store: Shared, clock: list[float], db: None) -> None:
-        store.keep(b"digest", principal(expires_at=clock[0] + 5), clock[0])
+    def test_an_expired_one_is_not_found(self, store: SharedPrincipalCache, clock: list[float], db: None) -> None:
+        store.add(b"digest", principal(expires_at=clock[0] + 5), clock[0])
         assert store.find(b"digest")
         clock[0] += 5
         assert store.find(b"digest") is None
 
-    def test_a_principal_that_plain_values_cannot_describe_is_not_kept(self, store: Shared) -> None:
-        for facts in ({"scopes": EVERY_SCOPE}, {"expires_at": 1.0}, {"user": User(username="unsaved")}):
-            store.keep(b"digest", principal(**facts), 0)
-            assert caches["tokens"].get(store._entry(b"digest")) is None, facts
+    def test_a_principal_that_plain_values_cannot_describe_is_not_kept(self, store: SharedPrincipalCache) -> None:
+        for facts in ({"scopes": ALL_SCOPES}, {"expires_at": 1.0}, {"user": User(username="unsaved")}):
+            store.add(b"digest", principal(**facts), 0)
+            assert caches["tokens"].get(store._entry_key(b"digest")) is None, facts
 
     def test_another_project_in_the_same_cache_finds_no_principal(
-        self, store: Shared, clock: list[float], user: User
+        self, store: SharedPrincipalCache, clock: list[float], user: User
     ) -> None:
-        store.keep(b"digest", principal(user), clock[0])
-        assert Shared("tokens", 10, secret="another", clock=lambda: clock[0]).find(b"digest") is None
-        assert Shared("tokens", 10, clock=lambda: clock[0]).find(b"digest")
+        store.add(b"digest", principal(user), clock[0])
+        assert SharedPrincipalCache("tokens", 10, secret="another", clock=lambda: clock[0]).find(b"digest") is None
+        assert SharedPrincipalCache("tokens", 10, clock=lambda: clock[0]).find(b"digest")
 
     def test_both_memories_together_last_as_long_as_the_settings_say(self) -> None:
         options = {"AUTH": "token", "TOKEN_CACHE_SECONDS": 8}
         with override_settings(MCP={**options, "TOKEN_CACHE": "tokens"}):
-            shared = authentication.shared()
+            shared = authentication.get_shared_principal_cache()
             assert shared is not None
-            assert wiring.authenticator("default")._known._seconds == shared._seconds == 4.0
+            assert wiring.create_authenticator("default")._cache._seconds == shared._seconds == 4.0
         with override_settings(MCP={**options, "TOKEN_CACHE": None}):
-            assert authentication.shared() is None
-            assert wiring.authenticator("default")._known._seconds == 8.0
+            assert authentication.get_shared_principal_cache() is None
+            assert wiring.create_authenticator("default")._cache._seconds == 8.0
 
     def test_a_cache_that_is_down_is_done_without(self, db: None, caplog: Any) -> None:
-        store = Shared("nowhere", 10)
-        store.keep(b"digest", principal(), 0)
-        store.forget(None)
+        store = SharedPrincipalCache("nowhere", 10)
+        store.add(b"digest", principal(), 0)
+        store.invalidate(None)
         assert store.find(b"digest") is None
         assert caplog.text.count("failed; tokens are verified without it") == 1
 
@@ -272,7 +288,7 @@ class TestSharedCache:
         _, token = PersonalAccessToken.issue(user=user, name="one", expires=None)
         sent = AuthRequest(Headers([(b"authorization", f"Bearer {token}".encode())]))
         with override_settings(MCP={"AUTH": "token", "TOKEN_CACHE": "tokens"}):
-            first, second = wiring.authenticator("default"), wiring.authenticator("default")
+            first, second = wiring.create_authenticator("default"), wiring.create_authenticator("default")
             who = async_to_sync(first.authenticate)(sent)
             PersonalAccessToken.objects.update(name="not looked at")
             with pytest.MonkeyPatch.context() as patch:

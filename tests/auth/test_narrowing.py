@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import AnonymousUser, Group, User
 
-from mcp_django.auth.authorization.scopes import Hierarchy, Narrowing, Refused, allowed_scopes
-from mcp_django.auth.principal import EVERY_SCOPE, ISSUER, Principal, local_principal
+from mcp_django.auth.authorization.scopes import PrincipalRefused, ScopeFilter, ScopeHierarchy, allowed_scopes
+from mcp_django.auth.principal import ALL_SCOPES, PROJECT_ISSUER, DjangoPrincipal, local_principal
 from mcp_django.auth.resource import ProtectedResource
 from mcp_django.models import ScopeGrant
 
 
-def somebody(*scopes: str, **given: Any) -> Principal:
-    return Principal(**{"issuer": "tests", "subject": "1", "scopes": frozenset(scopes), **given})
+def somebody(*scopes: str, **given: Any) -> DjangoPrincipal:
+    return DjangoPrincipal(**{"issuer": "tests", "subject": "1", "scopes": frozenset(scopes), **given})
 
 
 @pytest.fixture
@@ -39,25 +39,25 @@ class TestHierarchies:
     def test_a_scope_brings_all_that_it_includes(self, subtests: pytest.Subtests) -> None:
         for implies, scopes, held in HIERARCHIES:
             with subtests.test(implies=implies):
-                assert Hierarchy(implies).expand(frozenset(scopes)) == held
+                assert ScopeHierarchy(implies).expand(frozenset(scopes)) == held
 
     def test_who_holds_every_scope_goes_on_doing_so(self) -> None:
-        assert Hierarchy({"a": ["b"]}).expand(EVERY_SCOPE) is EVERY_SCOPE
+        assert ScopeHierarchy({"a": ["b"]}).expand(ALL_SCOPES) is ALL_SCOPES
 
     async def test_a_principal_is_the_same_with_more_scopes(self) -> None:
         before = somebody("write", client_id="c", kind="oauth")
-        after = await Narrowing(hierarchy=Hierarchy({"write": ["read"]})).narrow(before)
+        after = await ScopeFilter(hierarchy=ScopeHierarchy({"write": ["read"]})).filter_scopes(before)
         assert after.has_scopes(["read", "write"])
         assert (after.key, after.kind) == (before.key, before.kind)
 
     async def test_the_local_principal_is_left_alone(self) -> None:
         local = local_principal()
-        assert await Narrowing(authorize=lambda principal, resource: None).narrow(local) is local
+        assert await ScopeFilter(authorize=lambda principal, resource: None).filter_scopes(local) is local
 
 
 WIDER: list[dict[str, Any]] = [
     {"scopes": frozenset({"read", "admin"})},
-    {"scopes": EVERY_SCOPE},
+    {"scopes": ALL_SCOPES},
     {"subject": "2"},
     {"client_id": "other"},
     {"issuer": "else"},
@@ -72,41 +72,47 @@ WIDER: list[dict[str, Any]] = [
 
 class TestAuthorizers:
     async def test_may_take_scopes_away(self) -> None:
-        def plain(principal: Principal, *, resource: Any) -> Principal:
+        def plain(principal: DjangoPrincipal, *, resource: Any) -> DjangoPrincipal:
             assert resource.server == "default"
             return replace(principal, scopes=principal.scopes - {"write"})
 
-        async def asynchronous(principal: Principal, *, resource: Any) -> Principal:
+        async def asynchronous(principal: DjangoPrincipal, *, resource: Any) -> DjangoPrincipal:
             return plain(principal, resource=resource)
 
         for authorize in (plain, asynchronous):
-            narrowing = Narrowing(authorize=authorize)
-            found = await narrowing.narrow(somebody("read", "write"), resource=ProtectedResource(server="default"))
+            narrowing = ScopeFilter(authorize=authorize)
+            found = await narrowing.filter_scopes(
+                somebody("read", "write"), resource=ProtectedResource(server="default")
+            )
             assert found.scopes == {"read"}, authorize
 
     async def test_are_shown_what_scopes_include(self) -> None:
         seen = []
 
-        def look(principal: Principal, *, resource: Any) -> Principal:
+        def look(principal: DjangoPrincipal, *, resource: Any) -> DjangoPrincipal:
             seen.append(principal.scopes)
             return principal
 
-        await Narrowing(hierarchy=Hierarchy({"write": ["read"]}), authorize=look).narrow(somebody("write"))
+        await ScopeFilter(hierarchy=ScopeHierarchy({"write": ["read"]}), authorize=look).filter_scopes(
+            somebody("write")
+        )
         assert seen == [{"read", "write"}]
 
     async def test_may_refuse(self) -> None:
-        with pytest.raises(Refused):
-            await Narrowing(authorize=lambda principal, resource: None).narrow(somebody("a"))
+        with pytest.raises(PrincipalRefused):
+            await ScopeFilter(authorize=lambda principal, resource: None).filter_scopes(somebody("a"))
 
     async def test_a_principal_with_more_rights_is_refused_and_logged(self, caplog: Any) -> None:
         violations = []
         for changes in WIDER:
             caplog.clear()
-            narrowing = Narrowing(authorize=lambda principal, resource, changes=changes: replace(principal, **changes))
+            narrowing = ScopeFilter(
+                authorize=lambda principal, resource, changes=changes: replace(principal, **changes)
+            )
             with caplog.at_level(logging.ERROR, "mcp_django.auth"):
                 try:
-                    found = await narrowing.narrow(somebody("read", expires_at=1e9))
-                except Refused:
+                    found = await narrowing.filter_scopes(somebody("read", expires_at=1e9))
+                except PrincipalRefused:
                     if "may only remove scopes" not in caplog.text:
                         violations.append((changes, "not logged"))
                 else:
@@ -115,23 +121,25 @@ class TestAuthorizers:
 
     async def test_an_answer_that_is_no_principal_is_refused(self) -> None:
         for answer in (True, "principal", object()):
-            with pytest.raises(Refused):
-                await Narrowing(authorize=lambda principal, resource, answer=answer: answer).narrow(somebody("a"))
+            with pytest.raises(PrincipalRefused):
+                await ScopeFilter(authorize=lambda principal, resource, answer=answer: answer).filter_scopes(
+                    somebody("a")
+                )
 
     async def test_an_authorizer_that_fails_refuses(self, caplog: Any) -> None:
-        def fails(principal: Principal, *, resource: Any) -> Principal:
+        def fails(principal: DjangoPrincipal, *, resource: Any) -> DjangoPrincipal:
             raise KeyError("a bug")
 
-        with caplog.at_level(logging.ERROR, "mcp_django.auth"), pytest.raises(Refused):
-            await Narrowing(authorize=fails).narrow(somebody("a"))
+        with caplog.at_level(logging.ERROR, "mcp_django.auth"), pytest.raises(PrincipalRefused):
+            await ScopeFilter(authorize=fails).filter_scopes(somebody("a"))
         assert "a bug" in caplog.text
 
 
 @pytest.mark.django_db
 class TestGrants:
-    async def held(self, principal: Principal, *required: str) -> frozenset[str]:
+    async def held(self, principal: DjangoPrincipal, *required: str) -> frozenset[str]:
         resource = ProtectedResource(server="default", scopes=required)
-        return (await Narrowing().narrow(principal, resource=resource)).scopes
+        return (await ScopeFilter().filter_scopes(principal, resource=resource)).scopes
 
     async def test_a_scope_without_a_grant_is_held_as_delegated(self) -> None:
         assert await self.held(somebody("a", "b")) == {"a", "b"}
@@ -156,15 +164,15 @@ class TestGrants:
     async def test_personal_access_tokens_are_asked_about_apart(self) -> None:
         await ScopeGrant.objects.acreate(scope="a", clients=["one"], tokens=True)
         await ScopeGrant.objects.acreate(scope="b", tokens=False)
-        personal = somebody("a", "b", issuer=ISSUER, client_id="token:5")
+        personal = somebody("a", "b", issuer=PROJECT_ISSUER, client_id="token:5")
         assert await self.held(personal) == {"a"}
         assert await self.held(somebody("a", "b", client_id="token:5")) == {"b"}
 
     async def test_who_can_never_hold_what_every_request_takes_is_refused_instead_of_asked_to_step_up(self) -> None:
         await ScopeGrant.objects.acreate(scope="base", groups=["editors"])
-        with pytest.raises(Refused):
+        with pytest.raises(PrincipalRefused):
             await self.held(somebody("base"), "base")
-        with pytest.raises(Refused):
+        with pytest.raises(PrincipalRefused):
             await self.held(somebody(), "base")
 
     def test_consent_offers_what_the_user_and_the_client_may_hold(self, alice: User, settings: Any) -> None:

@@ -7,8 +7,8 @@ from django.contrib.auth.models import Group, Permission, User
 
 from mcp_django.auth.authorization.policy import Policy
 from mcp_django.auth.permissions import in_group
-from mcp_django.auth.principal import Principal, forget_rights, local_principal
-from mcp_django.runtime.threads.executor import LaneExecutor
+from mcp_django.auth.principal import DjangoPrincipal, invalidate_permissions, local_principal
+from mcp_django.runtime.threads.executor import LeasingExecutor
 from mcp_django.server.ports import ALLOW, HIDDEN
 from tests.auth.test_policy import Thing
 
@@ -30,24 +30,24 @@ def alice() -> User:
     return User.objects.create_user("alice")
 
 
-def who(user: User) -> Principal:
-    return Principal(issuer="tests", subject=str(user.pk), user=User.objects.get(pk=user.pk))
+def who(user: User) -> DjangoPrincipal:
+    return DjangoPrincipal(issuer="tests", subject=str(user.pk), user=User.objects.get(pk=user.pk))
 
 
-async def decided(principal: Principal, *groups: str) -> Any:
-    return await Policy(LaneExecutor()).decide(principal, Thing(permission=in_group(*groups)))
+async def decided(principal: DjangoPrincipal, *groups: str) -> Any:
+    return await Policy(LeasingExecutor()).decide(principal, Thing(permission=in_group(*groups)))
 
 
 class TestGroups:
     async def test_who_is_in_one_of_the_groups_may(self, alice: User) -> None:
         group = await Group.objects.acreate(name="editors")
-        assert await decided(Principal(issuer="tests", subject="1", user=alice), "editors", "else") == HIDDEN
+        assert await decided(DjangoPrincipal(issuer="tests", subject="1", user=alice), "editors", "else") == HIDDEN
         await alice.groups.aadd(group)
-        assert await decided(Principal(issuer="tests", subject="1", user=alice), "editors", "else") == ALLOW
-        assert await decided(Principal(issuer="tests", subject="1", user=alice), "else") == HIDDEN
+        assert await decided(DjangoPrincipal(issuer="tests", subject="1", user=alice), "editors", "else") == ALLOW
+        assert await decided(DjangoPrincipal(issuer="tests", subject="1", user=alice), "else") == HIDDEN
 
     async def test_a_principal_without_a_user_is_in_no_group_and_the_local_one_in_all(self) -> None:
-        assert await decided(Principal(issuer="tests", subject="1"), "editors") == HIDDEN
+        assert await decided(DjangoPrincipal(issuer="tests", subject="1"), "editors") == HIDDEN
         assert await decided(local_principal(), "editors") == ALLOW
 
     def test_superusers_are_in_a_group_only_if_they_are(self) -> None:
@@ -64,7 +64,7 @@ class TestGroups:
             assert not principal.in_group("editors")
             assert not principal.in_group("else")
         alice.groups.add(Group.objects.create(name="editors"))
-        forget_rights()
+        invalidate_permissions()
         assert principal.in_group("editors")
 
     def test_a_value_that_is_no_name_is_refused_when_declared(self, subtests: pytest.Subtests) -> None:
@@ -94,10 +94,10 @@ class TestObjects:
         assert not principal.has_perm("auth.change_group", Group(name="bob"))
 
     async def test_async_code_asks_too(self, alice: User) -> None:
-        principal = Principal(issuer="tests", subject="1", user=alice)
+        principal = DjangoPrincipal(issuer="tests", subject="1", user=alice)
         assert await principal.aperm("auth.change_group", Group(name="alice"))
         assert not await principal.aperm("auth.change_group", Group(name="bob"))
 
     async def test_a_principal_without_a_user_may_nothing_and_the_local_one_everything(self) -> None:
-        assert not await Principal(issuer="tests", subject="1").aperm("auth.change_group", Group(name="x"))
+        assert not await DjangoPrincipal(issuer="tests", subject="1").aperm("auth.change_group", Group(name="x"))
         assert await local_principal().aperm("auth.change_group", Group(name="x"))

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Permission, User
 
-from mcp_django.auth.authorization.policy import Policy, decide, decide_now, is_guarded
-from mcp_django.auth.principal import Principal, local_principal
-from mcp_django.runtime.threads.executor import LaneExecutor
+from mcp_django.auth.authorization.policy import Policy, decide, decide_from_cache, is_restricted_by_code
+from mcp_django.auth.principal import DjangoPrincipal, local_principal
+from mcp_django.runtime.threads.executor import LeasingExecutor
 from mcp_django.server.ports import ALLOW, HIDDEN, Overloaded, step_up
 
 VIEW, ADD = "auth.view_group", "auth.add_group"
@@ -26,26 +26,26 @@ class Thing:
 
 @pytest.fixture
 def policy() -> Policy:
-    return Policy(LaneExecutor())
+    return Policy(LeasingExecutor())
 
 
 @pytest.fixture
-def alice(db: None) -> Principal:
+def alice(db: None) -> DjangoPrincipal:
     """May view groups; her token holds the scope "read"."""
     user = User.objects.create_user("alice")
     user.user_permissions.add(Permission.objects.get(codename="view_group"))
-    return Principal(issuer="django", subject="1", user=User.objects.get(pk=user.pk), scopes=frozenset({"read"}))
+    return DjangoPrincipal(issuer="django", subject="1", user=User.objects.get(pk=user.pk), scopes=frozenset({"read"}))
 
 
-async def yes(principal: Principal) -> bool:
+async def yes(principal: DjangoPrincipal) -> bool:
     return True
 
 
-def fails(principal: Principal) -> bool:
+def fails(principal: DjangoPrincipal) -> bool:
     raise KeyError("a bug")
 
 
-async def fails_later(principal: Principal) -> bool:
+async def fails_later(principal: DjangoPrincipal) -> bool:
     raise KeyError("a bug")
 
 
@@ -53,13 +53,13 @@ class TestGuarded:
     def test_a_primitive_without_permission_and_scope_is_free(self, subtests: pytest.Subtests) -> None:
         for thing in (Thing(), Thing(permission=()), Thing(permission=[], scopes=())):
             with subtests.test(thing=thing):
-                assert not is_guarded(thing)
+                assert not is_restricted_by_code(thing)
 
     def test_everything_else_is_guarded(self, policy: Policy, subtests: pytest.Subtests) -> None:
         for thing in (Thing(permission=VIEW), Thing(permission=[VIEW]), Thing(permission=yes), Thing(scopes=("a",))):
             with subtests.test(thing=thing):
-                assert is_guarded(thing)
-                assert policy.guards(thing)
+                assert is_restricted_by_code(thing)
+                assert policy.is_restricted(thing)
 
 
 DECISIONS: list[tuple[Thing, Any]] = [
@@ -87,7 +87,7 @@ DECISIONS: list[tuple[Thing, Any]] = [
 
 
 class TestDecision:
-    async def test_both_sides_have_to_agree(self, policy: Policy, alice: Principal) -> None:
+    async def test_both_sides_have_to_agree(self, policy: Policy, alice: DjangoPrincipal) -> None:
         violations = []
         for thing, decision in DECISIONS:
             found = (await policy.decide(alice, thing), await decide(alice, thing))
@@ -95,7 +95,7 @@ class TestDecision:
                 violations.append((thing, decision, found))
         assert violations == []
 
-    async def test_a_step_up_names_all_scopes_in_order(self, policy: Policy, alice: Principal) -> None:
+    async def test_a_step_up_names_all_scopes_in_order(self, policy: Policy, alice: DjangoPrincipal) -> None:
         decision = await policy.decide(alice, Thing(scopes=("write", "read", "admin")))
         assert decision.scopes == ("admin", "read", "write")
         assert decision.visible
@@ -106,17 +106,17 @@ class TestDecision:
             assert await policy.decide(local_principal(), thing) == ALLOW
 
     async def test_a_superuser_still_needs_the_scope(self, policy: Policy, db: None) -> None:
-        root = Principal(issuer="django", subject="1", user=User(username="root", is_superuser=True, pk=1))
+        root = DjangoPrincipal(issuer="django", subject="1", user=User(username="root", is_superuser=True, pk=1))
         assert await policy.decide(root, Thing(permission=ADD)) == ALLOW
         assert await policy.decide(root, Thing(permission=ADD, scopes=("write",))) == step_up(["write"])
 
     async def test_without_a_user_a_permission_hides_and_a_scope_does_not(self, policy: Policy) -> None:
-        machine = Principal(issuer="as", subject="client", scopes=frozenset({"read"}))
+        machine = DjangoPrincipal(issuer="as", subject="client", scopes=frozenset({"read"}))
         assert await policy.decide(machine, Thing(permission=VIEW, scopes=("read",))) == HIDDEN
         assert await policy.decide(machine, Thing(scopes=("read",))) == ALLOW
 
     async def test_a_permission_function_that_fails_permits_nothing_and_is_logged(
-        self, policy: Policy, alice: Principal, caplog: Any
+        self, policy: Policy, alice: DjangoPrincipal, caplog: Any
     ) -> None:
         for permission in (fails, fails_later):
             caplog.clear()
@@ -125,24 +125,24 @@ class TestDecision:
             assert "'broken'" in caplog.text
             assert "KeyError" in caplog.text
 
-    async def test_a_full_server_is_no_decision(self, policy: Policy, alice: Principal) -> None:
-        async def full(principal: Principal) -> bool:
+    async def test_a_full_server_is_no_decision(self, policy: Policy, alice: DjangoPrincipal) -> None:
+        async def full(principal: DjangoPrincipal) -> bool:
             raise Overloaded
 
         with pytest.raises(Overloaded):
             await policy.decide(alice, Thing(permission=full))
 
     async def test_a_permission_that_was_asked_for_is_decided_without_waiting(
-        self, policy: Policy, alice: Principal
+        self, policy: Policy, alice: DjangoPrincipal
     ) -> None:
         thing = Thing(permission=[VIEW])
-        assert decide_now(alice, thing) is None
+        assert decide_from_cache(alice, thing) is None
         await policy.decide(alice, thing)
-        assert decide_now(alice, thing) == ALLOW
+        assert decide_from_cache(alice, thing) == ALLOW
 
 
 class TestMany:
-    async def test_the_hidden_ones_are_named(self, policy: Policy, alice: Principal) -> None:
+    async def test_the_hidden_ones_are_named(self, policy: Policy, alice: DjangoPrincipal) -> None:
         things = [
             Thing(key="free"),
             Thing(key="seen", permission=VIEW),
@@ -151,20 +151,20 @@ class TestMany:
             Thing(key="function", permission=lambda principal: False),
             Thing(key="broken", permission=fails),
         ]
-        assert await policy.hidden(alice, things) == {"unseen", "function", "broken"}
-        assert await policy.hidden(local_principal(), things) == frozenset()
+        assert await policy.find_hidden_keys(alice, things) == {"unseen", "function", "broken"}
+        assert await policy.find_hidden_keys(local_principal(), things) == frozenset()
 
-    async def test_their_permissions_are_asked_for_in_one_visit_to_a_thread(self, alice: Principal) -> None:
+    async def test_their_permissions_are_asked_for_in_one_visit_to_a_thread(self, alice: DjangoPrincipal) -> None:
         visits: list[Any] = []
 
-        class Counting(LaneExecutor):
+        class Counting(LeasingExecutor):
             async def run(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
                 visits.append(fn)
                 return await super().run(fn, *args, **kwargs)
 
         policy = Policy(Counting())
         things = [Thing(key=f"{number}", permission=f"auth.{number % 5}_group") for number in range(200)]
-        assert len(await policy.hidden(alice, things)) == 200
+        assert len(await policy.find_hidden_keys(alice, things)) == 200
         assert len(visits) == 1
-        assert len(await policy.hidden(alice, things)) == 200
+        assert len(await policy.find_hidden_keys(alice, things)) == 200
         assert len(visits) == 1

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from mcp_django import conf
-from mcp_django.auth.authorization.scopes import Narrowing
-from mcp_django.auth.principal import Principal
+from mcp_django.auth.authorization.scopes import ScopeFilter
+from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.protocol.errors import InsufficientScope
 from mcp_django.server.primitives import registry
 from mcp_django.server.primitives.registry import Registry
@@ -25,7 +25,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> Registry:
     for block in (*POLICIES, *python_blocks(TOPICS / "permissions.md")):
         if "@tool" in block:
             exec(compile(block, "docs", "exec"), {"__name__": "docs"})
-    return registry.registry_for("default")
+    return registry.get_registry("default")
 
 
 def test_settings_that_are_shown_can_be_used(settings: Any, subtests: pytest.Subtests) -> None:
@@ -36,7 +36,7 @@ def test_settings_that_are_shown_can_be_used(settings: Any, subtests: pytest.Sub
             found: dict[str, Any] = {}
             exec(block, found)
             settings.MCP = found["MCP"]
-            assert conf.problems() == []
+            assert conf.get_problems() == []
 
 
 async def test_the_transfer_takes_a_scope_when_it_is_large(shown: Registry) -> None:
@@ -52,5 +52,5 @@ async def test_the_authorizer_takes_writing_away_at_night() -> None:
     [block] = [block for block in POLICIES if "office_hours" in block]
     found: dict[str, Any] = {"is_night": lambda: True}
     exec(block, found)
-    given = Principal(issuer="tests", subject="1", scopes=frozenset({"orders:read", "orders:write"}))
-    assert (await Narrowing(authorize=found["office_hours"]).narrow(given)).scopes == {"orders:read"}
+    given = DjangoPrincipal(issuer="tests", subject="1", scopes=frozenset({"orders:read", "orders:write"}))
+    assert (await ScopeFilter(authorize=found["office_hours"]).filter_scopes(given)).scopes == {"orders:read"}

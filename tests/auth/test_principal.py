@@ -7,15 +7,15 @@ import pytest
 from django.contrib.auth.models import AnonymousUser, Permission, User
 from django.utils.functional import SimpleLazyObject
 
-from mcp_django.auth.principal import FRESH, Principal, local_principal, owner_of
+from mcp_django.auth.principal import PERMISSION_CACHE_SECONDS, DjangoPrincipal, local_principal, owner_of
 from tests.support.clock import Clock
 
 VIEW, ADD = "auth.view_group", "auth.add_group"
 
 
-def principal(user: Any = None, **facts: Any) -> Principal:
+def principal(user: Any = None, **facts: Any) -> DjangoPrincipal:
     """A principal of some token."""
-    return Principal(issuer="django", subject="1", user=user, **facts)
+    return DjangoPrincipal(issuer="django", subject="1", user=user, **facts)
 
 
 @pytest.fixture
@@ -28,11 +28,11 @@ def user(db: None) -> User:
 
 class TestKey:
     def test_it_joins_issuer_subject_and_client(self) -> None:
-        assert Principal(issuer="https://as", subject="7", client_id="cli").key == "https://as|7|cli"
+        assert DjangoPrincipal(issuer="https://as", subject="7", client_id="cli").key == "https://as|7|cli"
 
     def test_two_principals_cannot_share_one_by_clever_names(self) -> None:
         keys = {
-            Principal(issuer=issuer, subject=subject, client_id=client).key
+            DjangoPrincipal(issuer=issuer, subject=subject, client_id=client).key
             for issuer, subject, client in [
                 ("a", "b|c", "d"),
                 ("a", "b", "c|d"),
@@ -44,17 +44,19 @@ class TestKey:
 
     def test_no_other_principal_has_the_key_of_the_local_one(self) -> None:
         assert local_principal().key == "local"
-        assert Principal(issuer="local", subject="", client_id="").key != "local"
+        assert DjangoPrincipal(issuer="local", subject="", client_id="").key != "local"
 
 
 class TestOwner:
     def test_it_is_the_same_through_every_client(self) -> None:
-        owners = {Principal(issuer="https://as", subject="7", client_id=client).owner for client in ("", "cli", "web")}
+        owners = {
+            DjangoPrincipal(issuer="https://as", subject="7", client_id=client).owner for client in ("", "cli", "web")
+        }
         assert owners == {"https://as|7"}
 
     def test_two_principals_cannot_share_one_by_clever_names(self) -> None:
         names = [("a", "b|c"), ("a|b", "c"), ("a", "b%7Cc"), ("a%7Cb", "c")]
-        assert len({Principal(issuer=issuer, subject=subject).owner for issuer, subject in names}) == 4
+        assert len({DjangoPrincipal(issuer=issuer, subject=subject).owner for issuer, subject in names}) == 4
 
     def test_the_local_principal_owns_what_its_user_owns_through_a_token(self) -> None:
         alice = User(pk=1, username="alice")
@@ -65,10 +67,10 @@ class TestOwner:
             with subtests.test(user=user):
                 assert owner_of(user) is None
                 assert local_principal(user).owner is None
-                assert Principal(issuer="as", subject="", user=user).owner is None
+                assert DjangoPrincipal(issuer="as", subject="", user=user).owner is None
 
     def test_a_machine_without_a_user_owns_what_is_its_subject_s(self) -> None:
-        assert Principal(issuer="as", subject="robot").owner == "as|robot"
+        assert DjangoPrincipal(issuer="as", subject="robot").owner == "as|robot"
 
 
 class TestLocal:
@@ -120,11 +122,11 @@ class TestPermissions:
 
     def test_an_answer_is_remembered(self, user: User, django_assert_num_queries: Any) -> None:
         who = principal(user)
-        assert who.known_perm(VIEW) is None
+        assert who.cached_perm(VIEW) is None
         assert who.has_perm(VIEW)
         with django_assert_num_queries(0):
             assert who.has_perm(VIEW)
-            assert who.known_perm(VIEW) is True
+            assert who.cached_perm(VIEW) is True
 
     def test_what_is_taken_from_the_user_is_noticed_after_a_moment(self, user: User, clock: Clock) -> None:
         """A principal may live as long as its socket."""
@@ -132,16 +134,16 @@ class TestPermissions:
         assert who.has_perm(VIEW)
         user.user_permissions.clear()
         assert who.has_perm(VIEW)
-        clock.move(FRESH + 1)
-        assert who.known_perm(VIEW) is None
+        clock.move(PERMISSION_CACHE_SECONDS + 1)
+        assert who.cached_perm(VIEW) is None
         assert not who.has_perm(VIEW)
-        assert who.known_perm(VIEW) is False
+        assert who.cached_perm(VIEW) is False
 
     def test_a_deleted_user_loses_everything_after_a_moment(self, user: User, clock: Clock) -> None:
         who = principal(SimpleLazyObject(lambda: user))
         assert who.has_perm(VIEW)
         User.objects.filter(pk=user.pk).delete()
-        clock.move(FRESH + 1)
+        clock.move(PERMISSION_CACHE_SECONDS + 1)
         assert not who.has_perm(VIEW)
 
 

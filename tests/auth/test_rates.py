@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.core.cache import caches
 
-from mcp_django.auth.throttling.counter import Counter
+from mcp_django.auth.throttling.counter import RateCounter
 from mcp_django.server.rates import Rate
 
 LOCAL = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
@@ -83,20 +83,20 @@ class TestReading:
 
 class TestCounting:
     def test_as_many_as_the_rate_says_are_allowed(self, clock: Clock) -> None:
-        counter = Counter(clock=clock)
-        found = [counter.take("x", "me", Rate(3, 60)) for _ in range(4)]
+        counter = RateCounter(clock=clock)
+        found = [counter.count("x", "me", Rate(3, 60)) for _ in range(4)]
         assert found[:3] == [None, None, None]
         assert found[3] is not None
 
     def test_who_waits_as_long_as_they_are_told_is_served(self, clock: Clock) -> None:
-        counter, rate = Counter(clock=clock), Rate(3, 60)
+        counter, rate = RateCounter(clock=clock), Rate(3, 60)
         for second in range(300):
-            wait = counter.take("x", "me", rate)
+            wait = counter.count("x", "me", rate)
             if wait is not None:
                 clock.now += wait - 0.5
-                assert wait <= 1 or counter.take("x", "me", rate) is not None
+                assert wait <= 1 or counter.count("x", "me", rate) is not None
                 clock.now += 0.5 + 1e-6
-                assert counter.take("x", "me", rate) is None
+                assert counter.count("x", "me", rate) is None
             clock.now += second % 7
 
     def test_no_window_holds_more_than_the_rate_and_half_as_many(self, subtests: pytest.Subtests) -> None:
@@ -104,10 +104,10 @@ class TestCounting:
             with subtests.test(start=start):
                 caches["default"].clear()
                 clock = Clock(60 * 20_000 + start)
-                counter, rate = Counter(clock=clock), Rate(20, 60)
+                counter, rate = RateCounter(clock=clock), Rate(20, 60)
                 served = []
                 for _ in range(600):
-                    if counter.take("x", "me", rate) is None:
+                    if counter.count("x", "me", rate) is None:
                         served.append(clock.now)
                     clock.now += 0.5
                 most = max(sum(1 for other in served if at <= other < at + 60) for at in served)
@@ -115,65 +115,65 @@ class TestCounting:
                 assert len(served) >= 90
 
     def test_what_is_refused_is_not_counted(self, clock: Clock) -> None:
-        counter, rate = Counter(clock=clock), Rate(2, 10)
-        assert [counter.take("x", "me", rate) is None for _ in range(50)].count(True) == 2
+        counter, rate = RateCounter(clock=clock), Rate(2, 10)
+        assert [counter.count("x", "me", rate) is None for _ in range(50)].count(True) == 2
         clock.now += 20
-        assert counter.take("x", "me", rate) is None
+        assert counter.count("x", "me", rate) is None
 
     def test_names_and_keys_are_counted_apart(self, clock: Clock) -> None:
-        counter, rate = Counter(clock=clock), Rate(1, 60)
-        assert counter.take("x", "me", rate) is None
-        assert counter.take("x", "you", rate) is None
-        assert counter.take("y", "me", rate) is None
-        assert counter.take("x", "me", rate) is not None
+        counter, rate = RateCounter(clock=clock), Rate(1, 60)
+        assert counter.count("x", "me", rate) is None
+        assert counter.count("x", "you", rate) is None
+        assert counter.count("y", "me", rate) is None
+        assert counter.count("x", "me", rate) is not None
 
     def test_looking_counts_nothing(self, clock: Clock) -> None:
-        counter, rate = Counter(clock=clock), Rate(1, 60)
-        assert [counter.wait("x", "me", rate) for _ in range(3)] == [None] * 3
-        assert counter.take("x", "me", rate) is None
-        assert counter.wait("x", "me", rate) == counter.take("x", "me", rate) is not None
+        counter, rate = RateCounter(clock=clock), Rate(1, 60)
+        assert [counter.peek("x", "me", rate) for _ in range(3)] == [None] * 3
+        assert counter.count("x", "me", rate) is None
+        assert counter.peek("x", "me", rate) == counter.count("x", "me", rate) is not None
 
     def test_several_at_once_count_each(self, clock: Clock) -> None:
-        counter, rate = Counter(clock=clock), Rate(10, 60)
-        assert counter.take("x", "me", rate, 8) is None
-        assert counter.take("x", "me", rate, 3) is not None
-        assert counter.take("x", "me", rate, 2) is None
+        counter, rate = RateCounter(clock=clock), Rate(10, 60)
+        assert counter.count("x", "me", rate, 8) is None
+        assert counter.count("x", "me", rate, 3) is not None
+        assert counter.count("x", "me", rate, 2) is None
 
     def test_more_than_the_rate_at_once_never_fits(self, clock: Clock) -> None:
-        assert Counter(clock=clock).take("x", "me", Rate(2, 60), 3) is not None
+        assert RateCounter(clock=clock).count("x", "me", Rate(2, 60), 3) is not None
 
     def test_threads_that_ask_at_once_are_served_no_more_than_the_rate(self, clock: Clock) -> None:
-        counter = Counter(clock=clock)
+        counter = RateCounter(clock=clock)
         with ThreadPoolExecutor(8) as pool:
-            found = list(pool.map(lambda _: counter.take("x", "me", Rate(25, 60)), range(200)))
+            found = list(pool.map(lambda _: counter.count("x", "me", Rate(25, 60)), range(200)))
         assert found.count(None) == 25
 
     def test_a_key_may_be_any_text(self, clock: Clock, subtests: pytest.Subtests) -> None:
         for key in ("", "ключ" * 200, "a b\nc", "\ud800", "\0"):
             with subtests.test(key=key):
-                counter = Counter(clock=clock)
-                assert counter.take("x", key, Rate(1, 60)) is None
-                assert counter.take("x", key, Rate(1, 60)) is not None
+                counter = RateCounter(clock=clock)
+                assert counter.count("x", key, Rate(1, 60)) is None
+                assert counter.count("x", key, Rate(1, 60)) is not None
 
     async def test_async_code_counts_too(self, clock: Clock) -> None:
-        counter = Counter(clock=clock)
-        assert await counter.atake("x", "me", Rate(1, 60)) is None
-        assert await counter.look("x", "me", Rate(1, 60)) is not None
-        assert await counter.atake("x", "me", Rate(1, 60)) is not None
+        counter = RateCounter(clock=clock)
+        assert await counter.acount("x", "me", Rate(1, 60)) is None
+        assert await counter.apeek("x", "me", Rate(1, 60)) is not None
+        assert await counter.acount("x", "me", Rate(1, 60)) is not None
 
 
 class TestWithoutACache:
     def test_everything_is_allowed_and_the_log_says_so_once(self, caplog: Any) -> None:
         for alias in ("down", "nothing"):
             caplog.clear()
-            counter = Counter(alias)
+            counter = RateCounter(alias)
             with caplog.at_level(logging.ERROR, "mcp_django.auth"):
-                assert [counter.take("x", "me", Rate(1, 60)) for _ in range(3)] == [None] * 3
+                assert [counter.count("x", "me", Rate(1, 60)) for _ in range(3)] == [None] * 3
             assert len(caplog.records) == 1
             assert alias in caplog.text
 
     async def test_an_operation_that_must_be_counted_is_refused(self) -> None:
         for alias in ("down", "nothing"):
-            assert Counter(alias).take("x", "me", Rate(1, 3600), closed=True) == 60
-            assert await Counter(alias).atake("x", "me", Rate(1, 60)) is None
-            assert await Counter(alias).atake("x", "me", Rate(1, 60), closed=True) == 60
+            assert RateCounter(alias).count("x", "me", Rate(1, 3600), fail_closed=True) == 60
+            assert await RateCounter(alias).acount("x", "me", Rate(1, 60)) is None
+            assert await RateCounter(alias).acount("x", "me", Rate(1, 60), fail_closed=True) == 60

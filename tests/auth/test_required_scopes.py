@@ -18,7 +18,7 @@ def of_the_host(request: AuthRequest) -> list[str]:
 
 def required(settings: Any, scopes: Any, headers: Headers | None = None) -> list[str]:
     settings.MCP = {"AUTH": "token", "SERVERS": {"default": {"REQUIRED_SCOPES": scopes}}}
-    return list(wiring.ports().required_scopes(Connection(local_principal(None), headers=headers)))
+    return list(wiring.get_ports().required_scopes(Connection(local_principal(None), headers=headers)))
 
 
 def test_they_are_those_of_the_settings(settings: Any) -> None:

@@ -27,7 +27,7 @@ def shown(word: str) -> dict[str, Any]:
 def test_settings_that_are_shown_can_be_used(subtests: pytest.Subtests) -> None:
     for word in ("ORIGIN", "SESSION_SCOPES"):
         with subtests.test(word=word), override_settings(MCP=shown(word)["MCP"]):
-            assert conf.problems() == []
+            assert conf.get_problems() == []
 
 
 def test_the_urls_have_both() -> None:

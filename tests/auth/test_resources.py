@@ -3,7 +3,7 @@
 import pytest
 
 from mcp_django.auth.protected.registry import metadata_url
-from mcp_django.auth.resource import ProtectedResource, canonical
+from mcp_django.auth.resource import ProtectedResource, canonicalize_url
 
 SPELLINGS: list[str] = [
     "https://example.com/mcp",
@@ -17,7 +17,7 @@ SPELLINGS: list[str] = [
 def test_spellings_that_mean_the_same_are_one(subtests: pytest.Subtests) -> None:
     for spelling in SPELLINGS:
         with subtests.test(spelling=spelling):
-            assert canonical(spelling) == "https://example.com/mcp"
+            assert canonicalize_url(spelling) == "https://example.com/mcp"
 
 
 DISTINCT: list[tuple[str, str]] = [
@@ -33,7 +33,7 @@ DISTINCT: list[tuple[str, str]] = [
 def test_distinctions_are_kept(subtests: pytest.Subtests) -> None:
     for url, name in DISTINCT:
         with subtests.test(url=url):
-            assert canonical(url) == name
+            assert canonicalize_url(url) == name
 
 
 HOSTILE = [
@@ -51,7 +51,7 @@ HOSTILE = [
 def test_an_ambiguous_url_names_no_resource(subtests: pytest.Subtests) -> None:
     for url in HOSTILE:
         with subtests.test(url=url):
-            assert canonical(url) is None
+            assert canonicalize_url(url) is None
 
 
 AUDIENCES: list[tuple[str | None, bool]] = [
@@ -71,12 +71,14 @@ AUDIENCES: list[tuple[str | None, bool]] = [
 def test_only_the_exact_resource_is_meant(subtests: pytest.Subtests) -> None:
     for audience, meant in AUDIENCES:
         with subtests.test(audience=audience):
-            assert ProtectedResource(server="default", uri="https://example.com/mcp").is_meant(audience) is meant
+            assert (
+                ProtectedResource(server="default", uri="https://example.com/mcp").matches_audience(audience) is meant
+            )
 
 
 def test_without_a_name_no_audience_is_right() -> None:
-    assert not ProtectedResource(server="default").is_meant("https://example.com/mcp")
-    assert not ProtectedResource(server="default").is_meant(None)
+    assert not ProtectedResource(server="default").matches_audience("https://example.com/mcp")
+    assert not ProtectedResource(server="default").matches_audience(None)
 
 
 METADATA_URLS: list[tuple[str | None, str | None]] = [

@@ -8,7 +8,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client, override_settings
 
-from mcp_django.auth.authentication.session import Sessions
+from mcp_django.auth.authentication.session import SessionAuthenticator
 from mcp_django.models import PersonalAccessToken
 
 SECRET = "a" * 32
@@ -57,13 +57,13 @@ def test_a_page_of_the_site_is_who_is_logged_in(page: Client) -> None:
 
 def test_what_it_may_do_is_a_fixed_set_of_scopes(page: Client, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
-    principal = Sessions.principal
+    principal = SessionAuthenticator.authenticate
 
-    async def noted(self: Sessions, request: Any) -> Any:
+    async def noted(self: SessionAuthenticator, request: Any) -> Any:
         seen.append(await principal(self, request))
         return seen[-1]
 
-    monkeypatch.setattr(Sessions, "principal", noted)
+    monkeypatch.setattr(SessionAuthenticator, "authenticate", noted)
     post(page, x_csrftoken=SECRET)
     assert (seen[0].scopes, seen[0].user, seen[0].kind) == ({"mcp:read"}, user, "session")
     assert seen[0].key == f"django|{user.pk}|session"

@@ -11,8 +11,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import OperationalError
 from django.utils import timezone
 
-from mcp_django.auth.authentication.verifiers import INVALID, AuthError, PersonalTokenVerifier, as_verifier
-from mcp_django.auth.principal import Principal
+from mcp_django.auth.authentication.verifiers import INVALID_MESSAGE, AuthError, PersonalTokenVerifier, build_verifier
+from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.auth.resource import ProtectedResource
 from mcp_django.models import PersonalAccessToken
 
@@ -34,7 +34,7 @@ def issue(user: User) -> Any:
     return issue
 
 
-def verify(token: str, server: str = "default") -> Principal:
+def verify(token: str, server: str = "default") -> DjangoPrincipal:
     return async_to_sync(VERIFIER.verify)(token, resource=ProtectedResource(server=server))
 
 
@@ -86,7 +86,7 @@ def test_every_bad_token_is_refused_in_the_same_words(issue: Any, user: User) ->
     user.save()
     refusals.append(refusal(issue()[1]))
     assert {(problem.kind, problem.description, problem.status) for problem in refusals} == {
-        ("invalid_token", INVALID, 401)
+        ("invalid_token", INVALID_MESSAGE, 401)
     }
 
 
@@ -156,35 +156,35 @@ def test_only_tokens_of_its_shape_are_accepted(issue: Any) -> None:
 class Plain:
     """A verifier that takes every token."""
 
-    async def verify(self, token: str, *, resource: ProtectedResource) -> Principal:
-        return Principal(issuer="plain", subject=f"{token}@{resource.server}")
+    async def verify(self, token: str, *, resource: ProtectedResource) -> DjangoPrincipal:
+        return DjangoPrincipal(issuer="plain", subject=f"{token}@{resource.server}")
 
 
-async def function(token: str, *, resource: ProtectedResource) -> Principal:
-    return Principal(issuer="plain", subject=f"{token}@{resource.server}")
+async def function(token: str, *, resource: ProtectedResource) -> DjangoPrincipal:
+    return DjangoPrincipal(issuer="plain", subject=f"{token}@{resource.server}")
 
 
 async def test_a_dotted_path_may_name_a_class_an_object_or_a_function() -> None:
     for found in (Plain, Plain(), function):
-        verifier = as_verifier(found)
+        verifier = build_verifier(found)
         assert verifier.accepts("anything")
         assert (await verifier.verify("abc", resource=ProtectedResource(server="shop"))).subject == "abc@shop"
 
 
 def test_a_verifier_that_says_what_it_accepts_is_asked() -> None:
-    assert not as_verifier(PersonalTokenVerifier).accepts("anything")
+    assert not build_verifier(PersonalTokenVerifier).accepts("anything")
 
 
 def test_other_objects_are_a_configuration_error(subtests: pytest.Subtests) -> None:
     for found in (object(), 7, "text", lambda token, server: None):
         with subtests.test(found=found), pytest.raises(ImproperlyConfigured, match="async def verify"):
-            as_verifier(found)
+            build_verifier(found)
 
 
-async def by_alias(token: str, *, server: str) -> Principal:
+async def by_alias(token: str, *, server: str) -> DjangoPrincipal:
     raise NotImplementedError
 
 
 def test_a_verifier_that_does_not_take_the_resource_is_told_what_to_write() -> None:
     with pytest.raises(ImproperlyConfigured, match=r"by_alias does not accept the resource.*resource\.server"):
-        as_verifier(by_alias)
+        build_verifier(by_alias)

@@ -11,8 +11,8 @@ from django.core.cache import cache
 from django.http import HttpRequest, JsonResponse
 from django.test import RequestFactory, override_settings
 
-from mcp_django.auth.authentication.verifiers import INVALID, AuthError
-from mcp_django.auth.principal import Principal
+from mcp_django.auth.authentication.verifiers import INVALID_MESSAGE, AuthError
+from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.auth.protected.decorators import bearer_required
 from mcp_django.auth.resource import ProtectedResource
 from mcp_django.models import PersonalAccessToken
@@ -23,16 +23,16 @@ METADATA = "https://shop.example/.well-known/oauth-protected-resource/orders"
 HERE = "tests.auth.test_views"
 
 
-async def verify(token: str, *, resource: ProtectedResource) -> Principal:
+async def verify(token: str, *, resource: ProtectedResource) -> DjangoPrincipal:
     """A verifier whose tokens are the URL they were made for."""
     if token == "down":
         raise RuntimeError("no backend")
     if token == "nobody":
-        return Principal(issuer="tests", subject="machine", scopes=frozenset({"shop:read"}))
-    if not resource.is_meant(token.replace("_", ":")):
-        raise AuthError("invalid_token", INVALID)
+        return DjangoPrincipal(issuer="tests", subject="machine", scopes=frozenset({"shop:read"}))
+    if not resource.matches_audience(token.replace("_", ":")):
+        raise AuthError("invalid_token", INVALID_MESSAGE)
     user = await User.objects.aget(username="alice")
-    return Principal(issuer="tests", subject="alice", user=user, scopes=frozenset({"shop:read"}))
+    return DjangoPrincipal(issuer="tests", subject="alice", user=user, scopes=frozenset({"shop:read"}))
 
 
 def said(request: Any) -> JsonResponse:

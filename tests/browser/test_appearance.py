@@ -8,7 +8,7 @@ import pytest
 from django.contrib.auth.models import User
 from pytest_django.fixtures import Settings
 
-from mcp_django.client.oauth.token_store import Grant, TokenRow
+from mcp_django.client.oauth.token_store import TokenGrant, TokenRow
 from mcp_django.conf.clients import ClientAuth, ClientSettings
 from mcp_django.contrib.oauth.flows import consents
 from mcp_django.models import PersonalAccessToken
@@ -28,12 +28,12 @@ def addresses(person: User, site: Settings) -> dict[str, str]:
     site.MCP = site.MCP | {"CLIENTS": used}
     service = ClientSettings(alias="w" * 32, url=url, auth=ClientAuth(type="oauth"))
     row = TokenRow(service, person)
-    row.write(Grant(issuer=url, access_token="a", scope="averylongscope:" * 9 + " read"))
-    row.want("averylongscope:" * 10)
+    row.write(TokenGrant(issuer=url, access_token="a", scope="averylongscope:" * 9 + " read"))
+    row.save_missing_scopes("averylongscope:" * 10)
     web = make_client(source=Source.DOCUMENT)
     native = make_client(LOOPBACK, LONG, name="Extraordinarilylongnameofaclientwithoutspaces " * 2)
-    consents.give(person, web, [MCP], [*SCOPES, "offline_access"])
-    consents.give(person, native, [MCP], ["averylongscopewithoutany:placetobreakit." * 3])
+    consents.record_consent(person, web, [MCP], [*SCOPES, "offline_access"])
+    consents.record_consent(person, native, [MCP], ["averylongscopewithoutany:placetobreakit." * 3])
     PersonalAccessToken.issue(user=person, name="W" * 60, scopes=["scope:" + "x" * 60, *SCOPES], expires=None)
     PersonalAccessToken.issue(user=person, name="Old laptop", expires=None)[0].revoke()
     return {

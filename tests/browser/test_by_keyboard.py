@@ -16,7 +16,7 @@ def test_a_scope_is_taken_away_and_the_rest_allowed(open_page: Open) -> None:
     said = keys.leave("Enter", WEB)
     assert (said["state"], said["iss"]) == ("st-1", ISSUER)
     assert "code" in said
-    assert toolkit_compat.grants().objects.get().scope == "airports:read"
+    assert toolkit_compat.get_grant_model().objects.get().scope == "airports:read"
 
 
 def test_everything_on_the_consent_page_is_reached_in_the_order_it_is_read(open_page: Open) -> None:
@@ -72,7 +72,7 @@ def test_another_user_logs_in(open_page: Open) -> None:
 
 
 def test_access_is_taken_away(open_page: Open, person: User) -> None:
-    consents.give(person, make_client(source=Source.DOCUMENT), [MCP], SCOPES)
+    consents.record_consent(person, make_client(source=Source.DOCUMENT), [MCP], SCOPES)
     keys = open_page("/o/connections/").to("Take access away").press("Enter").to("Take it away now").submit()
     assert keys.page.get_by_role("status").inner_text() == "Access of Claude was withdrawn."
     assert Consent.objects.get().revoked is not None

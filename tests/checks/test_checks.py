@@ -22,7 +22,7 @@ pytestmark = pytest.mark.django_db  # since Django 6.1 a check of JSONField asks
 def nothing_declared(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other tests declare things for servers of their own."""
     monkeypatch.setattr(registry, "REGISTRIES", {"default": registry.Registry("default", strict=False)})
-    monkeypatch.setattr(registry, "METHODS", registry.Methods())
+    monkeypatch.setattr(registry, "MARKED_METHODS", registry.MarkedMethods())
 
 
 def used_ids() -> list[str]:
@@ -111,7 +111,7 @@ def test_with_an_authorization_server_it_is_decided() -> None:
 
 @override_settings(MCP={"AUTH": "token"})
 def test_a_declaration_that_was_refused_is_reported_where_it_stands() -> None:
-    problem = registry.Problem("the name 'a b' is none", "shop.mcp_tools.f", "Name it otherwise.")
+    problem = registry.DeclarationProblem("the name 'a b' is none", "shop.mcp_tools.f", "Name it otherwise.")
     registry.REGISTRIES["default"].problems.append(problem)
     [message] = messages()
     assert (message.id, message.hint) == ("mcp_django.E004", "Name it otherwise.")
@@ -154,8 +154,8 @@ def test_tokens_of_the_authorization_server_take_that_server(monkeypatch: pytest
 
 @override_settings(MCP={"AUTH": "token", "SERVERS": {"default": {}, "staff": {}}})
 def test_a_declaration_for_a_server_that_does_not_exist_is_reported() -> None:
-    registry.registry_for("staff")
-    registry.registry_for("stuff")
+    registry.get_registry("staff")
+    registry.get_registry("stuff")
     [message] = messages()
     assert (message.id, message.hint) == ("mcp_django.E006", "Known servers: default, staff.")
     assert "'stuff'" in message.msg
@@ -193,7 +193,7 @@ def test_every_id_is_listed_in_the_module_and_on_the_page() -> None:
 
 @override_settings(MCP={"AUTH": "token"})
 def test_a_transaction_on_a_database_that_does_not_exist_is_reported_with_those_that_do() -> None:
-    declared = registry.registry_for("default")
+    declared = registry.get_registry("default")
     register_tool(declared, lambda: "x", "sound", {"atomic": ["default"]})
     register_tool(declared, lambda: "x", "inherits", {})
     register_tool(declared, lambda: "x", "unsound", {"atomic": ["default", "elsewhere"]})
@@ -240,7 +240,7 @@ def test_toolsets_that_show_secrets_are_not_served(subtests: pytest.Subtests) ->
             monkeypatch.setattr(registry, "REGISTRIES", {"default": registry.Registry("default", strict=False)})
             toolset = type("Broken", (Shown,), attributes)
             assert [(m.id, said in m.msg) for m in declared(toolset)] == [("mcp_django.E004", True)]
-            assert not registry.registry_for("default").toolsets
+            assert not registry.get_registry("default").toolsets
 
 
 @override_settings(MCP={"AUTH": "token"})

@@ -81,11 +81,11 @@ def test_a_project_that_only_added_the_app_is_told_what_to_decide() -> None:
 
 @pytest.mark.integration
 def test_every_value_that_cannot_be_used_is_told_although_the_urls_need_them(tmp_path: Path) -> None:
-    lines = 'from tests.mistakes.untouched import *\nMCP = {"LIMITS": {"LANES": "x", "BODDY": 1000}}\n'
+    lines = 'from tests.mistakes.untouched import *\nMCP = {"LIMITS": {"THREADS": "x", "BODDY": 1000}}\n'
     (tmp_path / "wrong.py").write_text(lines)
     found = told("wrong", PYTHONPATH=os.pathsep.join([str(tmp_path), str(ROOT)]))
     assert found.keys() == {"E002", "E003"}
-    assert 'MCP["LIMITS"]["LANES"] must be' in found["E003"]
+    assert 'MCP["LIMITS"]["THREADS"] must be' in found["E003"]
 
 
 @pytest.mark.integration
@@ -109,7 +109,7 @@ def test_the_demo_has_nothing_to_be_told_but_what_one_process_means(tmp_path: Pa
 def nothing_declared(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other tests declare things for servers of their own."""
     monkeypatch.setattr(registry, "REGISTRIES", {"default": registry.Registry("default")})
-    monkeypatch.setattr(registry, "METHODS", registry.Methods())
+    monkeypatch.setattr(registry, "MARKED_METHODS", registry.MarkedMethods())
 
 
 SOUND: dict[str, Any] = {
@@ -187,7 +187,7 @@ def test_unsound_deployments_are_reported(ids: Callable[..., list[str]], subtest
         ({"DATABASES": pool(pool={"max_size": 17})}, ["W006"]),
         ({"DATABASES": pool(pool={"min_size": 18})}, []),
         ({"DATABASES": pool(pool={"max_size": 18})}, []),
-        ({"DATABASES": pool(pool=True), "MCP": {"AUTH": "token", "LIMITS": {"LANES": 2}}}, []),
+        ({"DATABASES": pool(pool=True), "MCP": {"AUTH": "token", "LIMITS": {"THREADS": 2}}}, []),
         ({"DATABASES": pool(pool=False)}, []),
         ({"ROOT_URLCONF": "tests.mistakes.wrong_urls"}, ["W008"]),
         ({"ROOT_URLCONF": "tests.mistakes.wrong_urls", "MCP": {"AUTH": VERIFIER}}, ["W007", "W008"]),
@@ -237,7 +237,7 @@ def test_checks_survive_settings_that_are_broken(subtests: pytest.Subtests) -> N
         {"ROOT_URLCONF": "tests.nothing.urls", "MCP": {"AUTH": VERIFIER}},
         {"ROOT_URLCONF": None},
         {"MCP": 7},
-        {"MCP": {"LIMITS": {"LANES": "x"}, "SERVERS": 3, "AUTH": 3}},
+        {"MCP": {"LIMITS": {"THREADS": "x"}, "SERVERS": 3, "AUTH": 3}},
     )
     for broken in cases:
         with subtests.test(broken=broken), pytest.MonkeyPatch.context() as monkeypatch:

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import httpx2
 
-from mcp_django.client.oauth.http import Outgoing
+from mcp_django.client.oauth.http import OAuthHTTPClient
 from mcp_django.conf.clients import ClientAuth, ClientSettings
 
 SERVER, ISSUER = "https://mcp.example/mcp", "https://id.example"
@@ -53,13 +53,13 @@ class Authority(httpx2.AsyncBaseTransport):
         self.other: dict[str, Callable[[httpx2.Request], Answer]] = {}
         """Answers at other URLs, and in place of those here."""
 
-    def outgoing(self, url: str = SERVER) -> Outgoing:
+    def outgoing(self, url: str = SERVER) -> OAuthHTTPClient:
         """What reaches them, and nothing else."""
 
         async def resolve(host: str, port: int) -> Sequence[str]:
             return self.addresses.get(host, [PUBLIC])
 
-        return Outgoing(url, resolve=resolve, transport=lambda: self)
+        return OAuthHTTPClient(url, resolve=resolve, transport=lambda: self)
 
     async def handle_async_request(self, request: httpx2.Request) -> Answer:
         """Answer, as a network does: unread."""

@@ -240,7 +240,7 @@ async def test_time_counts_again_after_the_answer(clock: Clock) -> None:
 
 
 async def test_a_flood_of_questions_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(callbacks, "MAX_AT_ONCE", 3)
+    monkeypatch.setattr(callbacks, "MAX_CONCURRENT_CALLBACKS", 3)
     go_on, asked = asyncio.Event(), list[Any]()
 
     async def think(params: Any) -> None:

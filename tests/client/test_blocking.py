@@ -21,7 +21,7 @@ from tests.support.waiting import WAIT_SECONDS
 
 TOOLS = {"tools": [{"name": "add", "inputSchema": {"type": "object"}}]}
 TEXT = [{"type": "text", "text": "3"}]
-ON_THE_LOOP = {"loop", "watch"}
+ON_THE_LOOP = {"loop", "set_observer"}
 PUBLIC = [name for name in vars(Operations) if not name.startswith("_") and name not in ON_THE_LOOP]
 
 

@@ -21,7 +21,7 @@ from mcp_django.client import (
 )
 from mcp_django.client.pool import factory
 from mcp_django.client.session import timing
-from mcp_django.client.tool_names import alias_of, check_alias, joined
+from mcp_django.client.tool_names import check_alias, get_alias, join_name
 from tests.client.script import Script
 from tests.support.clock import Clock
 from tests.support.waiting import turns
@@ -81,7 +81,7 @@ async def test_a_server_whose_tools_change_whenever_they_are_listed_is_not_follo
     async with Bridge({"one": client(script)}):
         await script.notify("notifications/tools/list_changed")
         await turns(2000)
-        assert timing.AT_ONCE < listed <= timing.AT_ONCE + 3
+        assert timing.UNDELAYED_REFRESHES < listed <= timing.UNDELAYED_REFRESHES + 3
 
 
 async def test_the_tools_of_all_servers_are_one_list() -> None:
@@ -112,7 +112,7 @@ async def test_tools_may_have_separators_in_their_names(subtests: pytest.Subtest
             async with Bridge({"x": server(name), "x-y": server(name)}) as bridge:
                 result: Any = await bridge.call(f"x__{name}")
                 assert result.content[0].text == f"{name} {{}}"
-                assert alias_of(f"x-y__{name}") == "x-y"
+                assert get_alias(f"x-y__{name}") == "x-y"
 
 
 async def test_a_name_that_leads_nowhere_is_no_tool(subtests: pytest.Subtests) -> None:
@@ -139,8 +139,8 @@ async def test_names_that_models_would_not_take_are_changed_and_stay_their_own()
         assert len(set(found)) == len(names)
         assert found[-1] == "one__ok"
         for name, here in zip(names, found, strict=True):
-            assert here == joined("one", name)
-            assert len(here) <= tool_names.LONGEST
+            assert here == join_name("one", name)
+            assert len(here) <= tool_names.MAX_NAME_LENGTH
             assert here.isascii()
             assert here.replace("_", "").replace("-", "").isalnum()
             result: Any = await bridge.call(here)
@@ -149,7 +149,7 @@ async def test_names_that_models_would_not_take_are_changed_and_stay_their_own()
 
 async def test_of_two_tools_of_one_name_the_first_is_taken() -> None:
     # The second is named as the first is here: a server that wants to be mistaken for itself.
-    changed = joined("one", "a.b")
+    changed = join_name("one", "a.b")
     async with Bridge({"one": server("a.b", "a.b", changed.removeprefix("one__"))}) as bridge:
         assert bridge.tool_names() == [changed]
 
@@ -197,7 +197,7 @@ async def test_a_server_that_goes_keeps_its_tools_and_comes_back(clock: Clock) -
     bridge = Bridge({"one": Client(script, max_retries=0)})
     await bridge.connect_all()
     told = RegistryObserver(bridge, clock)
-    await bridge.client("one").rest()
+    await bridge.client("one").disconnect()
     script.refusals.append(ClientConnectionError("It is down"))
     with pytest.raises(ClientConnectionError, match="It is down"):
         await bridge.call("one__now")
@@ -348,7 +348,7 @@ async def test_progress_and_time_are_those_of_the_call() -> None:
 def configured(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Script]]:
     """Two servers of the setting."""
     scripts = {"one": server(*NAMES), "two": server(*NAMES)}
-    monkeypatch.setattr(factory, "target_of", lambda settings, user: scripts[settings.alias])
+    monkeypatch.setattr(factory, "create_target", lambda settings, user: scripts[settings.alias])
     entries = {"one": {"URL": "https://one.example", "TOOLS": ["get_*"]}, "two": {"URL": "https://two.example"}}
     with override_settings(MCP={"CLIENTS": entries}):
         yield scripts

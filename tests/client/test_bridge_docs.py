@@ -34,7 +34,7 @@ def _servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Every alias of the pages leads to a server in memory."""
     listed = {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in TOOLS]}
     monkeypatch.setattr(
-        factory, "target_of", lambda settings, user: Script("stateless", tools_list=listed, tools_call=answer)
+        factory, "create_target", lambda settings, user: Script("stateless", tools_list=listed, tools_call=answer)
     )
     entries = {alias: {"URL": f"https://{alias}.example/mcp"} for alias in ("weather", "maps")}
     with override_settings(MCP={"CLIENTS": entries}):

@@ -22,7 +22,7 @@ OUTPUT = {"type": "object", "properties": {"result": {"type": "integer"}}, "requ
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timing, "FIRST", 0.001)
+    monkeypatch.setattr(timing, "FIRST_DELAY_SECONDS", 0.001)
 
 
 @pytest.fixture(params=ERAS)
@@ -169,7 +169,7 @@ async def test_pages_that_lead_in_a_circle_are_refused(subtests: pytest.Subtests
 
 
 async def test_pages_and_entries_are_bounded(era: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "MAX_PAGES", 5)
+    monkeypatch.setattr(calls, "MAX_LIST_PAGES", 5)
     monkeypatch.setattr(calls, "MAX_ENTRIES", 9)
     size = 1
 
@@ -314,7 +314,7 @@ async def test_a_call_may_have_more_time_than_others_or_all_there_is(clock: Cloc
 
 
 async def test_a_server_that_never_stops_asking_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "FIRST_PAUSE", 0)
+    monkeypatch.setattr(calls, "FIRST_RETRY_DELAY_SECONDS", 0)
     script = Script("stateless", tools_call={"resultType": "input_required", "requestState": "again"})
     async with Client(script) as client:
         with pytest.raises(InvalidAnswer, match="more than 32 times"):

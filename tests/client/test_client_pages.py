@@ -34,7 +34,7 @@ def authority(monkeypatch: pytest.MonkeyPatch) -> Authority:
         return [PUBLIC]
 
     monkeypatch.setattr(http, "_resolve", resolve)
-    monkeypatch.setattr(http, "_transport", lambda: found)
+    monkeypatch.setattr(http, "_create_transport", lambda: found)
     return found
 
 
@@ -334,7 +334,7 @@ def test_pages_are_kept_out_of_caches_and_frames(browser: Client, subtests: pyte
 def test_pages_are_complete(browser: Client, ada: User) -> None:
     """Every label, id and reference of them fits, and everything that is opened is closed."""
     row(ada).write(OLD)
-    row(ada).want("read admin")
+    row(ada).save_missing_scopes("read admin")
     problem = come_back(browser, {"state": "x"}).content.decode()
     for page in (text(browser), text(browser, CONNECT), problem):
         outline = Outline()
@@ -396,7 +396,7 @@ def test_the_project_describes_itself_where_a_client_is_known_by_it(project: Set
 
 
 def test_our_own_authorization_server_takes_the_document(project: Settings) -> None:
-    from mcp_django.contrib.oauth.clients.documents import read_bytes
+    from mcp_django.contrib.oauth.clients.documents import parse_document
 
     url = "https://testserver.example" + DOCUMENT
     auth = ENTRY["AUTH"] | {"CLIENT_METADATA_URL": url}
@@ -404,7 +404,7 @@ def test_our_own_authorization_server_takes_the_document(project: Settings) -> N
     project.ALLOWED_HOSTS = ["testserver.example"]
     project.MCP = {"AUTH": "none", "ORIGIN": "https://testserver.example", "CLIENTS": clients}
     answer = Client().get(DOCUMENT, secure=True, headers={"Host": "testserver.example"})
-    assert read_bytes(url, answer.content, schemes=()).metadata.redirect_uris
+    assert parse_document(url, answer.content, schemes=()).metadata.redirect_uris
 
 
 @pytest.fixture
@@ -414,7 +414,7 @@ def root(db: None) -> Client:
 
 def test_the_admin_shows_connections_and_no_secret(root: Client, ada: User) -> None:
     row(ada).write(OLD)
-    row(None).register({"client_id": "c1", "client_secret": "client-s3cret"})
+    row(None).save_registration({"client_id": "c1", "client_secret": "client-s3cret"})
     page = root.get("/admin/mcp_django/clienttoken/").content.decode()
     for kept in ClientToken.objects.all():
         page += root.get(f"/admin/mcp_django/clienttoken/{kept.pk}/change/").content.decode()

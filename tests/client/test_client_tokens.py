@@ -9,12 +9,12 @@ from django.contrib.auth.models import User
 from django.core import serializers
 from pytest_django.fixtures import Settings
 
-from mcp_django.client.oauth.token_store import Grant, Held, TokenRow
+from mcp_django.client.oauth.token_store import StoredGrant, TokenGrant, TokenRow
 from mcp_django.models import ClientFlow, ClientToken
 from tests.client.authority import ISSUER, SERVER, settings
 
 pytestmark = pytest.mark.django_db
-GRANT = Grant(
+GRANT = TokenGrant(
     issuer=ISSUER,
     access_token="access-s3cret",
     refresh_token="refresh-s3cret",
@@ -31,7 +31,7 @@ def ada() -> User:
     return User.objects.create_user("ada")
 
 
-def kept(row: TokenRow) -> Grant | None:
+def kept(row: TokenRow) -> TokenGrant | None:
     held = row.read()
     return None if held is None else held.grant
 
@@ -40,7 +40,7 @@ def test_what_is_written_is_read(ada: User) -> None:
     row = TokenRow(settings(), ada)
     assert row.read() is None
     assert row.write(GRANT)
-    assert row.read() == Held(generation=1, grant=GRANT)
+    assert row.read() == StoredGrant(generation=1, grant=GRANT)
     found = ClientToken.objects.get()
     assert (found.alias, found.server, found.user, found.issuer) == ("one", SERVER, ada, ISSUER)
     assert found.expires_at is not None
@@ -65,7 +65,7 @@ def test_each_owner_and_server_has_a_row(ada: User) -> None:
 def test_a_row_that_was_copied_does_not_open(ada: User) -> None:
     mine, yours = TokenRow(settings(), ada), TokenRow(settings(), User.objects.create_user("grace"))
     mine.write(GRANT)
-    yours.make()
+    yours.get_or_create()
     taken = ClientToken.objects.get(key=mine.key)
     for values in ({"issuer": ISSUER}, {"issuer": "https://evil.example"}, {}):
         ClientToken.objects.filter(key=yours.key).update(grant=taken.grant, **values)
@@ -77,7 +77,7 @@ def test_a_row_that_was_copied_does_not_open(ada: User) -> None:
 def test_nothing_secret_is_shown(ada: User) -> None:
     row = TokenRow(settings(f"{SERVER}?key=s3cret"), ada)
     row.write(GRANT)
-    row.register({"client_id": "c1", "client_secret": "client-s3cret"})
+    row.save_registration({"client_id": "c1", "client_secret": "client-s3cret"})
     found = ClientToken.objects.get()
     shown = [str(found), repr(found), repr(GRANT), repr(row), serializers.serialize("json", [found]), repr(row.read())]
     assert "s3cret" not in "".join(shown)
@@ -86,16 +86,16 @@ def test_nothing_secret_is_shown(ada: User) -> None:
 def test_what_a_former_secret_sealed_is_sealed_anew(ada: User, settings: Settings) -> None:
     row = TokenRow(_entry(), ada)
     row.write(GRANT)
-    row.register({"client_id": "c1"})
+    row.save_registration({"client_id": "c1"})
     settings.SECRET_KEY_FALLBACKS, settings.SECRET_KEY = [settings.SECRET_KEY], "another"
     assert kept(row) == GRANT
-    assert row.registration() == {"client_id": "c1"}
+    assert row.read_registration() == {"client_id": "c1"}
     settings.SECRET_KEY_FALLBACKS = []
-    assert row.read() == Held(generation=1, grant=GRANT)
-    assert row.registration() == {"client_id": "c1"}
+    assert row.read() == StoredGrant(generation=1, grant=GRANT)
+    assert row.read_registration() == {"client_id": "c1"}
     settings.SECRET_KEY = "lost"
-    assert row.read() == Held(generation=1, grant=None)
-    assert row.registration() is None
+    assert row.read() == StoredGrant(generation=1, grant=None)
+    assert row.read_registration() is None
 
 
 def test_what_another_version_wrote_has_to_be_connected_again(ada: User) -> None:
@@ -103,7 +103,7 @@ def test_what_another_version_wrote_has_to_be_connected_again(ada: User) -> None
     row.write(GRANT)
     sealed = row._seal("grant", {"of": "the future"}, ISSUER)
     ClientToken.objects.update(grant=sealed)
-    assert row.read() == Held(generation=1, grant=None)
+    assert row.read() == StoredGrant(generation=1, grant=None)
 
 
 def test_one_of_several_claims_the_row(ada: User) -> None:
@@ -112,8 +112,8 @@ def test_one_of_several_claims_the_row(ada: User) -> None:
     assert [row.claim(1), row.claim(1), row.claim(0)] == [True, False, False]
     row.release(1)
     assert row.claim(1)
-    assert row.write(GRANT, after=1)
-    assert not row.write(GRANT, after=1)
+    assert row.write(GRANT, expected_generation=1)
+    assert not row.write(GRANT, expected_generation=1)
     assert row.claim(2)
 
 
@@ -132,23 +132,23 @@ def test_who_dies_with_a_claim_leaves_it_to_others(ada: User) -> None:
 def test_what_is_forgotten_leaves_a_row_to_be_connected_again(ada: User) -> None:
     row = TokenRow(settings(), ada)
     row.write(GRANT)
-    row.forget(0)
+    row.clear_grant(0)
     assert kept(row) == GRANT
-    row.forget(1)
-    row.want("read admin")
-    assert row.read() == Held(generation=2, grant=None, wanted="read admin")
+    row.clear_grant(1)
+    row.save_missing_scopes("read admin")
+    assert row.read() == StoredGrant(generation=2, grant=None, missing_scopes="read admin")
     row.write(GRANT)
-    assert row.read() == Held(generation=3, grant=GRANT)
+    assert row.read() == StoredGrant(generation=3, grant=GRANT)
 
 
 def test_a_registration_is_forgotten_by_its_name(ada: User) -> None:
     row = TokenRow(settings())
-    row.unregister("c1")
-    row.register({"client_id": "c1"})
-    row.unregister("c0")
-    assert row.registration() == {"client_id": "c1"}
-    row.unregister("c1")
-    assert row.registration() is None
+    row.delete_registration("c1")
+    row.save_registration({"client_id": "c1"})
+    row.delete_registration("c0")
+    assert row.read_registration() == {"client_id": "c1"}
+    row.delete_registration("c1")
+    assert row.read_registration() is None
 
 
 def test_with_a_user_go_their_rows(ada: User) -> None:

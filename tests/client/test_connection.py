@@ -23,7 +23,7 @@ COLOR: ContextVar[str] = ContextVar("color")
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timing, "FIRST", 0.001)
+    monkeypatch.setattr(timing, "FIRST_DELAY_SECONDS", 0.001)
 
 
 @pytest.fixture(params=ERAS)
@@ -343,7 +343,7 @@ def test_a_client_may_be_used_on_one_loop_after_another() -> None:
 
 
 async def test_a_connection_that_does_not_close_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeping, "CLOSING", 0.01)
+    monkeypatch.setattr(keeping, "CLOSE_TIMEOUT_SECONDS", 0.01)
     cut = asyncio.Event()
 
     class Sticky(Script):

@@ -63,4 +63,4 @@ def test_the_block_without_an_event_loop_runs(script: Script) -> None:
 def test_the_page_names_all_operations() -> None:
     page = (ROOT / "docs" / "topics" / "client.md").read_text()
     missing = [name for name in vars(BlockingClient) if not name.startswith("_") and name not in page]
-    assert set(missing) <= {"alias", "is_connected", "is_needed", "last_error", "rest"}
+    assert set(missing) <= {"alias", "is_connected", "is_needed", "last_error", "disconnect"}

@@ -22,7 +22,7 @@ URI = "shop://hours"
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timing, "FIRST", 0.001)
+    monkeypatch.setattr(timing, "FIRST_DELAY_SECONDS", 0.001)
 
 
 @pytest.fixture(params=ERAS)
@@ -178,7 +178,7 @@ async def test_a_handler_that_fails_is_logged_and_stops_nothing(caplog: pytest.L
 async def test_messages_that_handlers_are_too_slow_for_are_dropped(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(handlers, "MAX_WAITING", 3)
+    monkeypatch.setattr(handlers, "MAX_QUEUED_NOTIFICATIONS", 3)
     script, go_on, heard = Script(), asyncio.Event(), list[Any]()
 
     async def slowly(message: Any) -> None:

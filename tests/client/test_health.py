@@ -21,7 +21,13 @@ from mcp_django.client import (
     get_client,
 )
 from mcp_django.client.pool import factory, health
-from mcp_django.client.pool.health import BOARD, Board, Reports, described, process_name
+from mcp_django.client.pool.health import (
+    HEALTH_REGISTRY,
+    HealthRegistry,
+    HealthReporter,
+    describe_error,
+    get_process_name,
+)
 from mcp_django.client.pool.health_check import check_client, check_clients
 from mcp_django.conf.clients import ClientAuth, ClientSettings
 from mcp_django.models import ClientHealth
@@ -34,39 +40,39 @@ TOOLS = {"tools": [{"name": "add", "inputSchema": {"type": "object"}}]}
 
 @pytest.fixture(autouse=True)
 def _nothing_known() -> Iterator[None]:
-    BOARD.forget()
+    HEALTH_REGISTRY.reset_after_fork()
     yield
-    BOARD.forget()
+    HEALTH_REGISTRY.reset_after_fork()
 
 
 def test_connections_are_counted_from_the_first_to_the_last() -> None:
-    board = Board()
+    board = HealthRegistry()
     for _ in range(2):
-        board.connected("one", protocol_version="r1", server="names 1")
+        board.record_connected("one", protocol_version="r1", server="names 1")
     found = board.get("one")
     assert (found.connections, found.protocol_version, found.server) == (2, "r1", "names 1")
     since = found.since
-    board.disconnected("one")
+    board.record_disconnected("one")
     assert (found.connections, found.since) == (1, since)
-    board.disconnected("one")
+    board.record_disconnected("one")
     assert (found.connections, found.since) == (0, None)
-    board.disconnected("one")
+    board.record_disconnected("one")
     assert found.connections == 0
     assert found.reached is not None
 
 
 def test_the_latest_call_counts_most() -> None:
-    board = Board()
-    board.called("one", 1.0)
+    board = HealthRegistry()
+    board.record_call("one", 1.0)
     assert board.get("one").latency == 1.0
-    board.called("one", 2.0)
+    board.record_call("one", 2.0)
     assert board.get("one").latency == pytest.approx(1.2)
     assert board.get("one").calls == 2
 
 
 def test_what_a_server_says_of_itself_is_cut_and_made_legible() -> None:
-    board = Board()
-    board.connected("one", protocol_version="r" * 100, server="\x1b[31m" + "n" * 1000)
+    board = HealthRegistry()
+    board.record_connected("one", protocol_version="r" * 100, server="\x1b[31m" + "n" * 1000)
     found = board.get("one")
     assert len(found.protocol_version) == 32
     assert len(found.server) == 200
@@ -74,10 +80,10 @@ def test_what_a_server_says_of_itself_is_cut_and_made_legible() -> None:
 
 
 def test_only_calls_without_an_answer_are_failures() -> None:
-    board = Board()
-    board.failed(ONE, ClientConnectionError("It is down"), call=False)
+    board = HealthRegistry()
+    board.record_failure(ONE, ClientConnectionError("It is down"), is_call=False)
     assert (board.get("one").calls, board.get("one").failures) == (0, 0)
-    board.failed(ONE, CallTimeout("It did not answer"), call=True)
+    board.record_failure(ONE, CallTimeout("It did not answer"), is_call=True)
     found = board.get("one")
     assert (found.calls, found.failures, found.error, found.error_text) == (1, 1, "CallTimeout", "It did not answer")
 
@@ -95,7 +101,7 @@ SECRETIVE = ClientSettings(
 def test_nothing_that_the_setting_keeps_secret_is_said(subtests: pytest.Subtests) -> None:
     for part in ["query", "header", "variable", "argument", "word", "token", "client"]:
         with subtests.test(part=part):
-            said = described(ClientConnectionError(f"It refused s3cret-{part} of\nyours"), SECRETIVE)
+            said = describe_error(ClientConnectionError(f"It refused s3cret-{part} of\nyours"), SECRETIVE)
             assert said == "It refused … of yours"
 
 
@@ -107,16 +113,16 @@ def test_an_error_is_one_line(subtests: pytest.Subtests) -> None:
         (ClientConnectionError("x" * 1000), "x" * 299 + "…"),
     ]:
         with subtests.test(error=error, said=said):
-            assert described(error, ONE) == said
-            assert described(error, None) == said
+            assert describe_error(error, ONE) == said
+            assert describe_error(error, None) == said
 
 
 @pytest.fixture
 def writes(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The aliases of each writing."""
     found: list[list[str]] = []
-    monkeypatch.setattr(health, "_write", lambda rows: found.append([alias for alias, _ in rows]))
-    monkeypatch.setattr(health, "_close_old", lambda: None)
+    monkeypatch.setattr(health, "_write_rows", lambda rows: found.append([alias for alias, _ in rows]))
+    monkeypatch.setattr(health, "_close_old_connections", lambda: None)
     monkeypatch.setattr(health.connections, "close_all", lambda: None)
     return found
 
@@ -136,7 +142,7 @@ class Timers:
         self.due.append(entry)
         return timer
 
-    async def run(self, reports: Reports) -> float:
+    async def run(self, reports: HealthReporter) -> float:
         """Do the next thing, and return how long it had to be waited for."""
         (entry,) = self.due
         self.due.remove(entry)
@@ -151,12 +157,12 @@ class Timers:
 async def test_a_process_writes_at_once_and_then_no_more_than_every_15_seconds(
     writes: list[list[str]], monkeypatch: pytest.MonkeyPatch, apart: bool
 ) -> None:
-    timers, reports = Timers(monkeypatch), Reports(apart=apart)
-    reports.changed("one")
-    reports.changed("two")
+    timers, reports = Timers(monkeypatch), HealthReporter(has_own_thread=apart)
+    reports.schedule_write("one")
+    reports.schedule_write("two")
     assert await timers.run(reports) == 0
     for _ in range(3):
-        reports.changed("one")
+        reports.schedule_write("one")
     timers.now += 5
     assert await timers.run(reports) == 10
     assert writes == [["one", "two"], ["one"]]
@@ -166,14 +172,14 @@ async def test_a_process_writes_at_once_and_then_no_more_than_every_15_seconds(
 async def test_a_process_repeats_itself_while_it_has_a_connection(
     writes: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    timers, reports = Timers(monkeypatch), Reports(apart=False)
-    BOARD.connected("one", protocol_version="r", server="s")
-    reports.changed("one")
+    timers, reports = Timers(monkeypatch), HealthReporter(has_own_thread=False)
+    HEALTH_REGISTRY.record_connected("one", protocol_version="r", server="s")
+    reports.schedule_write("one")
     assert await timers.run(reports) == 0
-    assert await timers.run(reports) == health.BEAT
-    BOARD.disconnected("one")
-    reports.changed("one")
-    assert await timers.run(reports) == health.EVERY
+    assert await timers.run(reports) == health.HEARTBEAT_INTERVAL_SECONDS
+    HEALTH_REGISTRY.record_disconnected("one")
+    reports.schedule_write("one")
+    assert await timers.run(reports) == health.WRITE_INTERVAL_SECONDS
     assert timers.due == []
 
 
@@ -183,17 +189,17 @@ async def test_a_database_that_is_not_there_does_not_matter(
     def fail(rows: Any) -> None:
         raise DatabaseError("no such table")
 
-    monkeypatch.setattr(health, "_write", fail)
-    timers, reports = Timers(monkeypatch), Reports(apart=False)
-    reports.changed("one")
+    monkeypatch.setattr(health, "_write_rows", fail)
+    timers, reports = Timers(monkeypatch), HealthReporter(has_own_thread=False)
+    reports.schedule_write("one")
     await timers.run(reports)
 
 
 async def test_a_report_that_is_stopped_writes_nothing(
     writes: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    timers, reports = Timers(monkeypatch), Reports(apart=False)
-    reports.changed("one")
+    timers, reports = Timers(monkeypatch), HealthReporter(has_own_thread=False)
+    reports.schedule_write("one")
     reports.stop()
     assert timers.due == []
 
@@ -202,20 +208,22 @@ async def test_a_report_that_is_stopped_writes_nothing(
 def test_a_process_has_one_row_for_each_server_and_old_ones_go() -> None:
     old = timezone.now() - timedelta(hours=2)
     ClientHealth.objects.create(process="gone", alias="one", updated=old)
-    BOARD.called("one", 0.5)
+    HEALTH_REGISTRY.record_call("one", 0.5)
     for _ in range(2):
-        ClientHealth.objects.tell(process_name(), "one", BOARD.get("one").row())
+        ClientHealth.objects.report(get_process_name(), "one", HEALTH_REGISTRY.get("one").to_row())
     row = ClientHealth.objects.get()
-    assert (row.process, row.alias, row.calls, row.latency) == (process_name(), "one", 1, 0.5)
-    assert str(row) == f"one ({process_name()})"
+    assert (row.process, row.alias, row.calls, row.latency) == (get_process_name(), "one", 1, 0.5)
+    assert str(row) == f"one ({get_process_name()})"
 
 
 @pytest.mark.django_db
 def test_times_as_long_as_they_may_be_fit_the_row() -> None:
     long = ClientSettings(alias="a" * 32, url="https://one.example")
-    BOARD.connected(long.alias, protocol_version="r" * 99, server="s" * 999)
-    BOARD.failed(long, ClientConnectionError("x" * 999), call=True)
-    row = ClientHealth(process=process_name(), alias=long.alias, updated=timezone.now(), **BOARD.get(long.alias).row())
+    HEALTH_REGISTRY.record_connected(long.alias, protocol_version="r" * 99, server="s" * 999)
+    HEALTH_REGISTRY.record_failure(long, ClientConnectionError("x" * 999), is_call=True)
+    row = ClientHealth(
+        process=get_process_name(), alias=long.alias, updated=timezone.now(), **HEALTH_REGISTRY.get(long.alias).to_row()
+    )
     row.full_clean(exclude=["since", "latency", "tools"])
 
 
@@ -223,7 +231,7 @@ def test_times_as_long_as_they_may_be_fit_the_row() -> None:
 def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[Script]:
     """The server of the setting."""
     made = Script("stateless", tools_list=TOOLS, tools_call={"content": []})
-    monkeypatch.setattr(factory, "target_of", lambda settings, user: made)
+    monkeypatch.setattr(factory, "create_target", lambda settings, user: made)
     with override_settings(MCP={"CLIENTS": {"one": {"URL": "https://one.example", "MAX_RETRIES": 0}}}):
         yield made
 
@@ -232,21 +240,21 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[Script]:
 async def test_what_happens_to_a_client_is_counted_and_written(script: Script) -> None:
     client = get_client("one")
     await client.call_tool("add")
-    found = BOARD.get("one")
+    found = HEALTH_REGISTRY.get("one")
     assert (found.connections, found.calls, found.failures, found.server) == (1, 1, 0, "script 1")
     script.answers["tools/call"] = None
     with pytest.raises(CallError):
         await client.call_tool("add")
     assert found.failures == 0
-    await client.rest()
+    await client.disconnect()
     script.refusals.append(ClientConnectionError("It is down"))
     with pytest.raises(ClientConnectionError):
         await client.call_tool("add")
     assert (found.connections, found.failures, found.error_text) == (0, 1, "It is down")
-    reports: Any = client._keeper.watcher
+    reports: Any = client._manager.observer
     await aclose_clients()
     row = await _row()
-    assert (row.process, row.server, row.protocol_version) == (process_name(), "script 1", found.protocol_version)
+    assert (row.process, row.server, row.protocol_version) == (get_process_name(), "script 1", found.protocol_version)
     assert reports.calls == 0
 
 
@@ -262,7 +270,7 @@ async def test_a_check_finds_out_by_a_connection_of_its_own(script: Script) -> N
     assert (found.reached, found.server, found.era, len(found.tools)) == (True, "script 1", "stateless", 1)
     assert found.connecting is not None
     assert found.latency is not None
-    assert (BOARD.get("one").tools, BOARD.get("one").connections) == (1, 0)
+    assert (HEALTH_REGISTRY.get("one").tools, HEALTH_REGISTRY.get("one").connections) == (1, 0)
     assert script.opened == 1
 
 
@@ -277,7 +285,7 @@ async def test_a_check_says_why_a_server_is_not_there(script: Script) -> None:
     script.refusals.append(ClientConnectionError("It is down"))
     (found,) = await check_clients(["one"])
     assert (found.reached, found.error, found.error_text) == (False, "ClientConnectionError", "It is down")
-    assert BOARD.get("one").error_text == "It is down"
+    assert HEALTH_REGISTRY.get("one").error_text == "It is down"
 
 
 async def test_a_check_says_where_it_may_be_allowed(script: Script) -> None:
@@ -291,7 +299,7 @@ async def test_a_check_takes_no_longer_than_it_may(script: Script, clock: Clock)
         await asyncio.Event().wait()
 
     script.answers["server/discover"] = never
-    checking = asyncio.create_task(check_client("one", limit=5))
+    checking = asyncio.create_task(check_client("one", timeout=5))
     await script.until(lambda: script.received)
     await clock.advance(5)
     assert (await checking).error_text == "The server 'one' did not answer within 5 s"

@@ -347,7 +347,7 @@ async def test_a_server_that_does_not_let_go_is_left_in_bounded_time(clock: Cloc
 
     using = asyncio.create_task(use())
     await asked.wait()
-    await clock.advance(http.CLOSE_TIMEOUT)
+    await clock.advance(http.SESSION_CLOSE_TIMEOUT_SECONDS)
     await using
 
 

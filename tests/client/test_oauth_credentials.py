@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from django.contrib.auth.models import User
 
 from mcp_django.client.errors import AuthorizationNeeded
-from mcp_django.client.oauth.auth import auth_for
+from mcp_django.client.oauth.auth import create_auth
 from mcp_django.client.oauth.http import AuthorizationFailed
 from mcp_django.client.oauth.token_store import TokenRow
 from mcp_django.models import ClientToken
@@ -25,7 +25,7 @@ SECRET = OWN | {"client_secret": "s3cret"}
 
 
 def credential(authority: Authority, user: Any = None, **auth: Any) -> httpx2.Auth:
-    found = auth_for(settings(**auth), user, outgoing=authority.outgoing())
+    found = create_auth(settings(**auth), user, http_client=authority.outgoing())
     assert found is not None
     return found
 

@@ -6,9 +6,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from mcp_django.client.oauth.flow import Denied, Pending, finish, prepare
+from mcp_django.client.oauth.flow import PendingAuthorization, UserDeclined, finish_authorization, prepare_authorization
 from mcp_django.client.oauth.http import AuthorizationFailed
-from mcp_django.client.oauth.token_store import Grant, TokenRow, in_thread
+from mcp_django.client.oauth.token_store import TokenGrant, TokenRow, run_in_thread
 from mcp_django.models import ClientToken
 from tests.client.authority import ISSUER, REDIRECT, SERVER, Authority, challenge_of, query, settings
 
@@ -16,14 +16,14 @@ pytestmark = pytest.mark.django_db
 EVIL = "https://evil.example"
 
 
-async def begun(authority: Authority, **auth: Any) -> tuple[str, Pending]:
-    return await prepare(settings(**auth), None, REDIRECT, outgoing=authority.outgoing())
+async def begun(authority: Authority, **auth: Any) -> tuple[str, PendingAuthorization]:
+    return await prepare_authorization(settings(**auth), None, REDIRECT, http_client=authority.outgoing())
 
 
-async def ended(authority: Authority, pending: Pending, **answer: str) -> Grant:
+async def ended(authority: Authority, pending: PendingAuthorization, **answer: str) -> TokenGrant:
     said = {"code": "code-1", "iss": ISSUER, **answer}
     answer = {name: value for name, value in said.items() if value}
-    return await finish(settings(), pending, answer, outgoing=authority.outgoing())
+    return await finish_authorization(settings(), pending, answer, http_client=authority.outgoing())
 
 
 async def test_the_way_there_and_back() -> None:
@@ -67,13 +67,13 @@ async def test_a_registration_is_used_again_for_the_same_address_only() -> None:
     await begun(authority)
     await begun(authority)
     assert authority.registrations == 1
-    await prepare(settings(), None, "https://moved.example/callback/", outgoing=authority.outgoing())
+    await prepare_authorization(settings(), None, "https://moved.example/callback/", http_client=authority.outgoing())
     assert authority.registrations == 2
     authority.metadata["issuer"] = authority.resource["authorization_servers"][0] = "https://id.example/other"
     authority.other["https://id.example/.well-known/oauth-authorization-server/other"] = lambda request: (
         httpx2.Response(200, json=authority.metadata)
     )
-    await prepare(settings(), None, "https://moved.example/callback/", outgoing=authority.outgoing())
+    await prepare_authorization(settings(), None, "https://moved.example/callback/", http_client=authority.outgoing())
     assert authority.registrations == 3
 
 
@@ -90,7 +90,7 @@ async def test_a_document_describes_the_client_where_that_is_understood() -> Non
     assert query(url)["client_id"] == "c1"
     authority = Authority()
     authority.metadata["client_id_metadata_document_supported"] = True
-    await in_thread(TokenRow(settings()).unregister, "c1")
+    await run_in_thread(TokenRow(settings()).delete_registration, "c1")
     url, _pending = await begun(authority, client_metadata_url=document)
     assert query(url)["client_id"] == document
     assert authority.registrations == 0
@@ -211,13 +211,13 @@ async def test_an_error_of_another_issuer_is_not_believed() -> None:
     _url, pending = await begun(authority)
     with pytest.raises(AuthorizationFailed) as caught:
         await ended(authority, pending, iss=EVIL, error="access_denied")
-    assert not isinstance(caught.value, Denied)
+    assert not isinstance(caught.value, UserDeclined)
 
 
 async def test_who_says_no_is_understood() -> None:
     authority = Authority()
     _url, pending = await begun(authority)
-    with pytest.raises(Denied):
+    with pytest.raises(UserDeclined):
         await ended(authority, pending, error="access_denied", error_description="<b>")
 
 

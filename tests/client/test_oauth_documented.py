@@ -13,7 +13,7 @@ from pytest_django.fixtures import Settings
 from mcp_django import client as package
 from mcp_django.client import AuthorizationNeeded
 from mcp_django.client.oauth import flow, http
-from mcp_django.conf import get_settings, problems
+from mcp_django.conf import get_problems, get_settings
 from mcp_django.conf.clients import ClientAuth
 from tests.repository.pages import ROOT, python_blocks
 
@@ -29,7 +29,7 @@ def ran(block: str) -> dict[str, Any]:
 
 def test_the_settings_are_read(settings: Settings) -> None:
     settings.MCP = {"AUTH": "none", **ran(SETTINGS)["MCP"]}
-    assert problems() == []
+    assert get_problems() == []
     clients = get_settings().clients
     assert {alias: client.per_user for alias, client in clients.items()} == {
         "notes": True,
@@ -86,8 +86,8 @@ def test_a_call_that_needs_a_person_leads_to_the_page(settings: Settings, monkey
 
 def test_the_numbers_are_so(settings: Settings) -> None:
     settings.MCP = {"AUTH": "none"}
-    assert f"end at {http.MOST // 1024} KiB and {http.TIMEOUT:g} seconds" in PAGE
-    assert f"within {flow.LASTS // 60} minutes" in PAGE
+    assert f"end at {http.MAX_RESPONSE_BYTES // 1024} KiB and {http.REQUEST_TIMEOUT_SECONDS:g} seconds" in PAGE
+    assert f"within {flow.FLOW_LIFETIME_SECONDS // 60} minutes" in PAGE
     assert f"`TOKEN_CACHE_SECONDS` ({get_settings().token_cache_seconds:g})" in PAGE
 
 

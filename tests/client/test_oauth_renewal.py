@@ -17,12 +17,12 @@ from pytest_django.fixtures import Settings
 
 from mcp_django.client.errors import AuthorizationNeeded, ClientConnectionError
 from mcp_django.client.oauth import auth as oauth
-from mcp_django.client.oauth.auth import BearerAuth, TokenAuth, auth_for
+from mcp_django.client.oauth.auth import BearerAuth, TokenAuth, create_auth
 from mcp_django.client.oauth.http import AuthorizationFailed
-from mcp_django.client.oauth.token_store import Grant, TokenRow, in_thread
+from mcp_django.client.oauth.token_store import TokenGrant, TokenRow, run_in_thread
 from tests.client.authority import ISSUER, SERVER, Authority, settings
 
-OLD = Grant(
+OLD = TokenGrant(
     issuer=ISSUER,
     access_token="old",
     refresh_token="r0",
@@ -50,7 +50,7 @@ def _pages(settings: Settings) -> None:
 
 def credential(authority: Authority, user: User, **auth: Any) -> TokenAuth:
     """What one worker has."""
-    found = auth_for(settings(**auth), user, outgoing=authority.outgoing())
+    found = create_auth(settings(**auth), user, http_client=authority.outgoing())
     assert isinstance(found, TokenAuth)
     return found
 
@@ -73,7 +73,7 @@ async def call(auth: httpx2.Auth | None, server: Server, url: str = SERVER) -> i
         return (await http.post(url, json={})).status_code
 
 
-def kept(user: User) -> Grant | None:
+def kept(user: User) -> TokenGrant | None:
     held = TokenRow(settings(), user).read()
     return None if held is None else held.grant
 
@@ -133,7 +133,7 @@ def test_scopes_that_a_call_lacks_are_noted(ada: User) -> None:
         async_to_sync(call)(credential(Authority(), ada), Server(refusal=httpx2.Response(403, headers=challenge)))
     held = row.read()
     assert held is not None
-    assert (held.wanted, held.grant is not None) == ("read admin", True)
+    assert (held.missing_scopes, held.grant is not None) == ("read admin", True)
 
 
 def test_a_refusal_without_a_challenge_is_the_callers(ada: User) -> None:
@@ -179,12 +179,12 @@ def test_a_token_that_is_nearly_over_is_used_while_there_is_no_other(ada: User) 
 
 def test_the_registration_of_an_unknown_client_is_forgotten(ada: User) -> None:
     grant(ada)
-    TokenRow(settings()).register({"client_id": "c1"})
+    TokenRow(settings()).save_registration({"client_id": "c1"})
     authority = Authority()
     authority.other[f"{ISSUER}/token"] = lambda request: httpx2.Response(401, json={"error": "invalid_client"})
     with pytest.raises(AuthorizationNeeded):
         async_to_sync(call)(credential(authority, ada), Server())
-    assert TokenRow(settings()).registration() is None
+    assert TokenRow(settings()).read_registration() is None
 
 
 def test_a_wrong_secret_in_the_settings_ends_nothing(ada: User) -> None:
@@ -221,7 +221,7 @@ def test_the_next_call_after_a_withdrawal_has_no_token(ada: User, settings: Sett
     @async_to_sync
     async def calls() -> None:
         assert await call(auth, server) == 200
-        await in_thread(row.delete)
+        await run_in_thread(row.delete)
         with pytest.raises(AuthorizationNeeded):
             await call(auth, server)
 
@@ -250,7 +250,7 @@ def test_a_call_that_is_cancelled_leaves_the_renewal_to_the_others(ada: User) ->
     @async_to_sync
     async def calls() -> None:
         asked, answered = asyncio.Event(), asyncio.Event()
-        send = auth._outgoing.send
+        send = auth._http_client.send
 
         async def slow(request: httpx2.Request, **options: Any) -> httpx2.Response:
             response = await send(request, **options)
@@ -258,7 +258,7 @@ def test_a_call_that_is_cancelled_leaves_the_renewal_to_the_others(ada: User) ->
             await answered.wait()
             return response
 
-        auth._outgoing.send = slow  # type: ignore[method-assign]
+        auth._http_client.send = slow  # type: ignore[method-assign]
         first = asyncio.create_task(call(auth, server))
         await asked.wait()
         first.cancel()
@@ -275,7 +275,7 @@ def test_a_call_that_is_cancelled_leaves_the_renewal_to_the_others(ada: User) ->
 
 
 def test_a_database_that_is_busy_loses_no_tokens(ada: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(oauth, "PAUSES", (0, 0))
+    monkeypatch.setattr(oauth, "WRITE_RETRY_DELAYS_SECONDS", (0, 0))
     grant(ada)
     authority, failures = Authority(), [OperationalError("locked"), OperationalError("locked")]
     auth = credential(authority, ada)
@@ -312,14 +312,14 @@ def test_tokens_of_a_connection_that_was_ended_meanwhile_are_ended_too(ada: User
 
     @async_to_sync
     async def calls() -> None:
-        send = auth._outgoing.send
+        send = auth._http_client.send
 
         async def slow(request: httpx2.Request, **options: Any) -> httpx2.Response:
             if str(request.url).endswith("/token"):
-                await in_thread(row.delete)
+                await run_in_thread(row.delete)
             return await send(request, **options)
 
-        auth._outgoing.send = slow  # type: ignore[method-assign]
+        auth._http_client.send = slow  # type: ignore[method-assign]
         with pytest.raises(AuthorizationNeeded):
             await call(auth, Server())
 
@@ -339,7 +339,7 @@ def together() -> Together:
             try:
                 return await function()
             finally:
-                await in_thread(connections.close_all)
+                await run_in_thread(connections.close_all)
 
         def work(function: Callable[[], Awaitable[Any]]) -> Any:
             gate.wait()
@@ -355,7 +355,7 @@ def together() -> Together:
 @pytest.mark.django_db(transaction=True)
 def test_of_several_workers_one_shows_the_refresh_token(together: Together, monkeypatch: pytest.MonkeyPatch) -> None:
     """The authorization server ends the grant when a refresh token comes twice."""
-    monkeypatch.setattr(oauth, "LOOK", 0.01)
+    monkeypatch.setattr(oauth, "CHECK_INTERVAL_SECONDS", 0.01)
     ada = User.objects.create_user("ada")
     grant(ada)
     authority, server = Authority(), Server("a1-s3cret")
@@ -371,7 +371,7 @@ def test_of_several_workers_one_shows_the_refresh_token(together: Together, monk
 @pytest.mark.usefixtures("clock")  # so that the time to wait for another worker never runs out
 @pytest.mark.django_db(transaction=True)
 def test_workers_whose_token_was_refused_renew_once(together: Together, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(oauth, "LOOK", 0.01)
+    monkeypatch.setattr(oauth, "CHECK_INTERVAL_SECONDS", 0.01)
     ada = User.objects.create_user("ada")
     grant(ada, expires_at=None)
     authority, server = Authority(), Server("a1-s3cret")
@@ -389,7 +389,7 @@ TOKENS: list[str] = []
 
 
 def test_a_bearer_token_is_shown() -> None:
-    auth = auth_for(settings(type="bearer", token="t"))
+    auth = create_auth(settings(type="bearer", token="t"))
     assert isinstance(auth, BearerAuth)
     server = Server("t")
     assert async_to_sync(call)(auth, server) == 200
@@ -398,7 +398,7 @@ def test_a_bearer_token_is_shown() -> None:
 
 
 def test_a_function_is_asked_again_when_its_token_is_refused(ada: User) -> None:
-    auth = auth_for(settings(type="bearer", token_function=f"{__name__}.token_of", per="user"), ada)
+    auth = create_auth(settings(type="bearer", token_function=f"{__name__}.token_of", per="user"), ada)
     TOKENS[:] = ["first", "second"]
     server = Server("second")
     assert async_to_sync(call)(auth, server) == 200
@@ -415,7 +415,7 @@ async def failing(user: Any) -> str:
 
 
 def test_a_function_that_fails_is_a_failure_of_the_connection(caplog: pytest.LogCaptureFixture) -> None:
-    auth = auth_for(settings(type="bearer", token_function=f"{__name__}.failing"))
+    auth = create_auth(settings(type="bearer", token_function=f"{__name__}.failing"))
     with pytest.raises(ClientConnectionError) as caught:
         async_to_sync(call)(auth, Server())
     assert "s3cret" not in str(caught.value)
@@ -432,4 +432,4 @@ def test_the_page_is_below_the_projects_prefix(ada: User, settings: Settings) ->
 def test_a_credential_of_users_needs_one() -> None:
     for user in (None, User()):
         with pytest.raises(AuthorizationNeeded):
-            auth_for(settings(), user)
+            create_auth(settings(), user)

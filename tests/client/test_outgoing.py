@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 import httpx2
 import pytest
 
-from mcp_django.client.oauth.http import MOST, AuthorizationFailed, Outgoing
+from mcp_django.client.oauth.http import MAX_RESPONSE_BYTES, AuthorizationFailed, OAuthHTTPClient
 from tests.client.authority import PUBLIC, SERVER, Authority, unread
 
 WHERE = "https://id.example/metadata"
@@ -140,7 +140,7 @@ async def test_an_answer_has_an_end() -> None:
 
     with pytest.raises(AuthorizationFailed, match="longer than"):
         await ask(answering(httpx2.Response(200, content=endless())))
-    assert read <= MOST / 4096 + 2
+    assert read <= MAX_RESPONSE_BYTES / 4096 + 2
 
 
 async def test_what_is_packed_is_not_unpacked() -> None:
@@ -172,7 +172,7 @@ async def test_the_name_is_kept_and_asked_for_once() -> None:
             seen.append(request)
             return unread(httpx2.Response(200))
 
-    await Outgoing(SERVER, resolve=resolve, transport=Wire).send(httpx2.Request("GET", WHERE))
+    await OAuthHTTPClient(SERVER, resolve=resolve, transport=Wire).send(httpx2.Request("GET", WHERE))
     assert asked == ["id.example"]
     (request,) = seen
     assert request.url.host == PUBLIC

@@ -21,9 +21,9 @@ from mcp_django.client import (
     get_client,
 )
 from mcp_django.client.pool import factory, pool
-from mcp_django.client.pool.health import BOARD
+from mcp_django.client.pool.health import HEALTH_REGISTRY
 from mcp_django.signals import clients_used
-from mcp_django.wiring import lifecycle
+from mcp_django.wiring import get_lifecycle
 from tests.client.script import Script
 from tests.support.clock import Clock
 
@@ -82,10 +82,10 @@ class Scripts:
 def scripts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scripts]:
     """The servers that aliases lead to."""
     found = Scripts()
-    monkeypatch.setattr(factory, "target_of", found.target_of)
+    monkeypatch.setattr(factory, "create_target", found.target_of)
     yield found
     close_clients()
-    BOARD.forget()
+    HEALTH_REGISTRY.reset_after_fork()
 
 
 def clients(**entries: Any) -> Any:
@@ -99,12 +99,12 @@ def _one() -> Iterator[None]:
 
 
 def kept() -> int:
-    return len(pool._REGISTRY._kept)
+    return len(pool._POOL._clients_by_key)
 
 
 async def disconnected(client: Client) -> None:
     """Wait until its connection is closed."""
-    task = client._keeper._task
+    task = client._manager._task
     assert task is not None
     await asyncio.wait({task})
 
@@ -146,9 +146,9 @@ async def test_what_the_setting_says_reaches_the_client() -> None:
         options = client._options
         assert (options.timeout, options.startup_timeout, options.max_retries) == (7, 6, 5)
         assert options.protocol_version == "handshake"
-        assert (client._keeper.log_level, client._answerers.roots) == ("error", ("file:///srv",))
-        assert client._answerers.sampling is not None
-        assert client._answerers.elicitation is None
+        assert (client._manager.log_level, client._callbacks.roots) == ("error", ("file:///srv",))
+        assert client._callbacks.sampling is not None
+        assert client._callbacks.elicitation is None
         target: Any = client.target
         assert (target.url, dict(target.headers)) == (URL, {"X-Key": "k"})
 
@@ -162,7 +162,7 @@ def test_each_transport_has_its_target_which_shows_no_secret(subtests: pytest.Su
         ({"URL": URL}, "StreamableHTTP"),
         ({"URL": URL, "TRANSPORT": "sse"}, "SSE"),
         ({"URL": "wss://one.example/ws"}, "WebSocket"),
-        ({"URL": "wss://one.example/ws", "AUTH": {"TYPE": "bearer", "TOKEN": "s3cret"}}, "TokenSocket"),
+        ({"URL": "wss://one.example/ws", "AUTH": {"TYPE": "bearer", "TOKEN": "s3cret"}}, "AuthenticatedWebSocket"),
         ({"URL": None, "COMMAND": ["run", "s3cret"], "CWD": "/", "ENV": {"A": "s3cret"}}, "Stdio"),
     ]:
         with subtests.test(entry=entry, kind=kind):
@@ -298,7 +298,7 @@ async def test_a_client_that_nobody_uses_is_disconnected_and_connects_at_its_nex
         assert client.is_connected
         await clock.advance(1)
         await disconnected(client)
-        assert BOARD.get("one").connections == 0
+        assert HEALTH_REGISTRY.get("one").connections == 0
         await client.call_tool("add")
         assert scripts["one"].opened == 2
         assert get_client("one") is client
@@ -344,7 +344,7 @@ async def test_after_a_failure_calls_fail_at_once_for_a_while(scripts: Scripts, 
         assert script.opened == attempt
         await clock.advance(1)
     assert (await client.call_tool("add")).content
-    await client.rest()
+    await client.disconnect()
     script.refusals.append(ClientConnectionError("It is down"))
     with pytest.raises(ClientConnectionError):
         await client.call_tool("add")
@@ -417,7 +417,7 @@ async def test_those_of_a_loop_are_closed_together(scripts: Scripts) -> None:
 async def test_clients_are_closed_when_the_server_of_their_loop_ends(scripts: Scripts) -> None:
     client = get_client("one")
     await client.call_tool("add")
-    await lifecycle().close()
+    await get_lifecycle().shutdown()
     assert not client.is_connected
     assert kept() == 0
 
@@ -425,7 +425,7 @@ async def test_clients_are_closed_when_the_server_of_their_loop_ends(scripts: Sc
 async def test_blocking_clients_are_closed_when_a_server_ends_as_well(scripts: Scripts) -> None:
     client = await asyncio.to_thread(get_client, "one")
     await asyncio.to_thread(client.blocking().connect)
-    await lifecycle().close()
+    await get_lifecycle().shutdown()
     assert not client.is_connected
     assert kept() == 0
 
@@ -435,7 +435,7 @@ async def test_a_connection_that_broke_while_nobody_used_it_bars_nobody(scripts:
     await client.call_tool("add")
     scripts["one"].hang_up()
     await disconnected(client)
-    assert BOARD.get("one").error == ""
+    assert HEALTH_REGISTRY.get("one").error == ""
     assert (await client.call_tool("add")).content
     assert scripts["one"].opened == 2
 
@@ -446,7 +446,7 @@ async def test_a_connection_that_broke_bars_nobody_though_somebody_wants_to_hear
     await client.call_tool("add")
     scripts["one"].hang_up()
     await disconnected(client)
-    assert BOARD.get("one").error == ""
+    assert HEALTH_REGISTRY.get("one").error == ""
     assert (await client.call_tool("add")).content
 
 
@@ -455,7 +455,7 @@ def test_the_end_of_a_loop_is_no_failure(scripts: Scripts) -> None:
         await get_client("one").call_tool("add")
 
     asyncio.run(use())
-    assert (BOARD.get("one").error, BOARD.get("one").connections) == ("", 0)
+    assert (HEALTH_REGISTRY.get("one").error, HEALTH_REGISTRY.get("one").connections) == ("", 0)
 
 
 async def test_a_loop_is_told_of_once(scripts: Scripts) -> None:
@@ -475,9 +475,9 @@ async def test_a_loop_is_told_of_once(scripts: Scripts) -> None:
 
 
 def test_a_process_that_was_forked_shares_no_client(scripts: Scripts) -> None:
-    parent = pool._Registry()
+    parent = pool._ClientPool()
     client = parent.get("one", None, None)
-    parent.forked()
+    parent.reset_after_fork()
     assert parent.get("one", None, None) is not client
 
 

@@ -5,14 +5,14 @@ import base64
 import pytest
 from pytest_django.fixtures import Settings
 
-from mcp_django.client.oauth.crypto import LONGEST, Unreadable, digest, open_sealed, seal
+from mcp_django.client.oauth.crypto import MAX_SEALED_LENGTH, UnsealError, hash_parts, seal, unseal
 
 PLACE = ("github", "https://mcp.example/mcp", "user 1", "https://id.example")
 
 
 def test_it_opens_where_it_was_sealed() -> None:
     sealed = seal(b"s3cret", PLACE, purpose="grant")
-    assert open_sealed(sealed, PLACE, purpose="grant") == (b"s3cret", False)
+    assert unseal(sealed, PLACE, purpose="grant") == (b"s3cret", False)
     assert b"s3cret" not in base64.urlsafe_b64decode(sealed)
     assert seal(b"s3cret", PLACE, purpose="grant") != sealed
 
@@ -22,41 +22,41 @@ def test_it_opens_nowhere_else(subtests: pytest.Subtests) -> None:
         with subtests.test(number=number):
             sealed = seal(b"s3cret", PLACE, purpose="grant")
             elsewhere = (*PLACE[:number], PLACE[number] + "2", *PLACE[number + 1 :])
-            with pytest.raises(Unreadable):
-                open_sealed(sealed, elsewhere, purpose="grant")
+            with pytest.raises(UnsealError):
+                unseal(sealed, elsewhere, purpose="grant")
 
 
 def test_parts_of_a_place_are_not_run_together() -> None:
     sealed = seal(b"s3cret", ("ab", "c"), purpose="grant")
-    with pytest.raises(Unreadable):
-        open_sealed(sealed, ("a", "bc"), purpose="grant")
-    assert digest("ab", "c") != digest("a", "bc") != digest("abc")
+    with pytest.raises(UnsealError):
+        unseal(sealed, ("a", "bc"), purpose="grant")
+    assert hash_parts("ab", "c") != hash_parts("a", "bc") != hash_parts("abc")
 
 
 def test_it_opens_for_its_purpose_only() -> None:
     sealed = seal(b"s3cret", PLACE, purpose="grant")
-    with pytest.raises(Unreadable):
-        open_sealed(sealed, PLACE, purpose="flow")
+    with pytest.raises(UnsealError):
+        unseal(sealed, PLACE, purpose="flow")
 
 
 def test_a_former_secret_opens_and_says_that_it_did(settings: Settings) -> None:
     sealed = seal(b"s3cret", PLACE, purpose="grant")
     settings.SECRET_KEY_FALLBACKS, settings.SECRET_KEY = [settings.SECRET_KEY], "another"
-    assert open_sealed(sealed, PLACE, purpose="grant") == (b"s3cret", True)
+    assert unseal(sealed, PLACE, purpose="grant") == (b"s3cret", True)
     settings.SECRET_KEY_FALLBACKS = []
-    with pytest.raises(Unreadable):
-        open_sealed(sealed, PLACE, purpose="grant")
+    with pytest.raises(UnsealError):
+        unseal(sealed, PLACE, purpose="grant")
 
 
 def test_every_byte_counts() -> None:
     raw = base64.urlsafe_b64decode(seal(b"s3cret", PLACE, purpose="grant"))
     for at in range(len(raw)):
         changed = raw[:at] + bytes([raw[at] ^ 1]) + raw[at + 1 :]
-        with pytest.raises(Unreadable):
-            open_sealed(base64.urlsafe_b64encode(changed).decode(), PLACE, purpose="grant")
+        with pytest.raises(UnsealError):
+            unseal(base64.urlsafe_b64encode(changed).decode(), PLACE, purpose="grant")
 
 
 def test_what_is_no_seal_is_refused(subtests: pytest.Subtests) -> None:
-    for text in ["", "x", "é", "A" * 8, "AQ" * LONGEST, "=" * 40, "A" * 60]:
-        with subtests.test(text=text), pytest.raises(Unreadable):
-            open_sealed(text, PLACE, purpose="grant")
+    for text in ["", "x", "é", "A" * 8, "AQ" * MAX_SEALED_LENGTH, "=" * 40, "A" * 60]:
+        with subtests.test(text=text), pytest.raises(UnsealError):
+            unseal(text, PLACE, purpose="grant")

@@ -20,7 +20,7 @@ from mcp_types import CONNECTION_CLOSED, JSONRPCNotification, JSONRPCRequest
 
 from mcp_django.client.errors import ClientConnectionError
 from mcp_django.client.transports import stdio
-from mcp_django.client.transports.process_output import LOGGED, Lines, LineTooLong, Tail
+from mcp_django.client.transports.process_output import MAX_LOGGED_LINES, LineTooLong, OutputLines, StderrTail
 from mcp_django.client.transports.stdio import ServerEnded
 from mcp_django.client.transports.targets import Stdio
 from tests.support.clock import Clock
@@ -77,7 +77,7 @@ class Use:
             await self.leave.wait()
 
 
-async def finish(clock: Clock, task: "asyncio.Task[Any]", step: float = stdio.GLANCE) -> None:
+async def finish(clock: Clock, task: "asyncio.Task[Any]", step: float = stdio.GROUP_CHECK_INTERVAL_SECONDS) -> None:
     """Let time pass until a task is done."""
     while not task.done():
         await clock.advance(step)
@@ -189,7 +189,7 @@ async def test_a_process_that_ends_is_gone_although_what_it_started_holds_the_pi
 async def test_a_process_that_closes_its_output_has_ended_the_connection(clock: Clock) -> None:
     async with script("os.close(1); sys.stdin.read()").open() as (reader, _):
         ending = asyncio.create_task(end(reader))
-        await finish(clock, ending, stdio.LAST_WORDS)
+        await finish(clock, ending, stdio.DRAIN_TIMEOUT_SECONDS)
         assert "closed its standard output" in str(await ending)
 
 
@@ -208,7 +208,7 @@ async def test_a_process_that_closes_its_input_is_an_error_of_the_next_message(c
 
     using = asyncio.create_task(use())
     await closed.wait()
-    await clock.advance(stdio.LAST_WORDS + WAIT_SECONDS)
+    await clock.advance(stdio.DRAIN_TIMEOUT_SECONDS + WAIT_SECONDS)
     with pytest.raises(ServerEnded, match="closed its standard input"):
         await using
 
@@ -233,8 +233,8 @@ async def test_standard_error_is_kept_and_logged_within_bounds(caplog: pytest.Lo
     assert ended.stderr.endswith("zzz\nthe end")
     lines = [record.getMessage() for record in caplog.records]
     assert lines[0] == f"{PYTHON}: line 0"
-    assert len(lines) == LOGGED + 1
-    assert lines[-1].endswith(f"{20_002 - LOGGED} more lines")
+    assert len(lines) == MAX_LOGGED_LINES + 1
+    assert lines[-1].endswith(f"{20_002 - MAX_LOGGED_LINES} more lines")
 
 
 async def test_a_process_that_leaves_when_its_input_closes_is_not_signalled(tmp_path: Path) -> None:
@@ -370,16 +370,19 @@ async def test_a_process_that_writes_more_than_is_read_has_to_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paused = asyncio.Event()
-    flow = stdio.Child._flow
+    flow = stdio.ServerProcess._control_stdout
 
-    def note(child: stdio.Child, way: Any) -> None:
+    def note(child: stdio.ServerProcess, way: Any) -> None:
         flow(child, way)
         if way == "pause":
             paused.set()
 
-    monkeypatch.setattr(stdio.Child, "_flow", note)
+    monkeypatch.setattr(stdio.ServerProcess, "_control_stdout", note)
     code = """
-        for number in range(40): tell("x" * 100_000); open(sys.argv[1], "w").write(str(number))
+        for number in range(40):
+            tell("x" * 100_000)
+            open(sys.argv[1] + ".new", "w").write(str(number))
+            os.replace(sys.argv[1] + ".new", sys.argv[1])  # never seen empty
     """
     target = script(code, str(tmp_path / "count"))
     async with target.open() as (reader, _):
@@ -402,36 +405,36 @@ def test_processes_run_on_the_loop_of_any_thread() -> None:
 
 async def test_lines_pause_and_resume_their_source() -> None:
     told: list[str] = []
-    lines = Lines(1 << 20, lambda: told.append("pause"), lambda: told.append("resume"))
+    lines = OutputLines(1 << 20, lambda: told.append("pause"), lambda: told.append("resume"))
     for _ in range(3):
         lines.feed(b"x" * 100_000 + b"\n")
     assert told == ["pause"]
-    assert [len(await lines.take() or b"") for _ in range(2)] == [100_000] * 2
+    assert [len(await lines.read_line() or b"") for _ in range(2)] == [100_000] * 2
     assert told == ["pause", "resume"]
     lines.feed(b"\r\n  \nrest")
-    lines.end()
-    assert [await lines.take() for _ in range(3)] == [b"x" * 100_000, b"rest", None]
+    lines.feed_eof()
+    assert [await lines.read_line() for _ in range(3)] == [b"x" * 100_000, b"rest", None]
 
 
 async def test_a_line_that_is_too_long_is_not_kept() -> None:
-    lines = Lines(10, lambda: None, lambda: None)
+    lines = OutputLines(10, lambda: None, lambda: None)
     lines.feed(b"fits\n")
     for _ in range(1000):
         lines.feed(b"x" * 1000)
     lines.feed(b"\nfits\n")
-    assert await lines.take() == b"fits"
+    assert await lines.read_line() == b"fits"
     with pytest.raises(LineTooLong):
-        await lines.take()
+        await lines.read_line()
 
 
 def test_the_log_gets_its_lines_again_after_a_while(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "mcp_django.client.stderr")
     now = 0.0
-    tail = Tail("it", 100, lambda: now)
-    tail.feed(b"noise\n" * (LOGGED + 5))
+    tail = StderrTail("it", 100, lambda: now)
+    tail.feed(b"noise\n" * (MAX_LOGGED_LINES + 5))
     now = 60.0
     tail.feed(b"calm\n")
-    assert [record.getMessage() for record in caplog.records[LOGGED:]] == ["it: 5 more lines", "it: calm"]
+    assert [record.getMessage() for record in caplog.records[MAX_LOGGED_LINES:]] == ["it: 5 more lines", "it: calm"]
 
 
 def test_errors_of_the_transport_are_errors_of_the_connection() -> None:
@@ -439,14 +442,14 @@ def test_errors_of_the_transport_are_errors_of_the_connection() -> None:
 
 
 async def test_a_start_that_is_cancelled_at_any_moment_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    children: list[stdio.Child] = []
+    children: list[stdio.ServerProcess] = []
 
-    class Noted(stdio.Child):
+    class Noted(stdio.ServerProcess):
         def __init__(self, target: Stdio) -> None:
             super().__init__(target)
             children.append(self)
 
-    monkeypatch.setattr(stdio, "Child", Noted)
+    monkeypatch.setattr(stdio, "ServerProcess", Noted)
     entered = asyncio.Event()
 
     async def enter() -> None:

@@ -16,7 +16,7 @@ def test_what_is_shown_of_a_target_holds_no_secret(subtests: pytest.Subtests) ->
         Stdio("server", ["--api-key=secret"], env={"TOKEN": "token-value"}),
     ]:
         with subtests.test(target=target):
-            for text in (repr(target), str(target), f"{target}", target.shown, repr([target])):
+            for text in (repr(target), str(target), f"{target}", target.display_name, repr([target])):
                 assert not [secret for secret in SECRETS if secret in text], text
             assert ("server" if isinstance(target, Stdio) else "example.com:8443/mcp") in repr(target)
 

@@ -216,7 +216,7 @@ async def test_a_server_that_answers_no_pings_is_given_up(clock: Clock) -> None:
         target = WebSocket(f"ws://127.0.0.1:{port}/", ping_interval=20, ping_timeout=20)
         async with target.open() as (reader, _):
             ending = asyncio.create_task(end(reader))
-            await clock.advance(40 + websocket.CLOSE_TIMEOUT)
+            await clock.advance(40 + websocket.CLOSE_TIMEOUT_SECONDS)
             ended = await ending
     assert "stopped answering pings" in str(ended)
 

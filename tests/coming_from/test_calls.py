@@ -10,9 +10,11 @@ from typing import Any, Literal, TypedDict
 import pytest
 from pydantic import BaseModel
 
-from mcp_django import Call, Context, Icon, MCPError, SamplingMessage, Server, ToolError
+from mcp_django import Context, MCPError, Server, ToolError
+from mcp_django.observability import Call
 from mcp_django.protocol.types import Implementation
-from mcp_django.testing import Client, accept, decline
+from mcp_django.testing import TestClient, accept, decline
+from mcp_django.types import Icon, SamplingMessage
 from tests.coming_from.test_declarations import call_text
 from tests.server.client import HANDSHAKE, STATELESS, make_server, ports
 
@@ -24,7 +26,7 @@ async def test_servers_describe_themselves() -> None:
     info = Implementation("hotel", "3", title="The hotel", website_url="https://example.com", icons=[Icon(ICON)])
     server = Server(info, instructions="Rooms are numbered by floor.", ports=ports())
     for revision in BOTH:
-        said = await Client(server, revision=revision).initialize()
+        said = await TestClient(server, revision=revision).initialize()
         named = said.get("serverInfo") or said["_meta"]["io.modelcontextprotocol/serverInfo"]
         assert (named["name"], named["version"], named["title"]) == ("hotel", "3", "The hotel")
         assert named["icons"] == [{"src": ICON}]
@@ -39,7 +41,7 @@ async def test_log_messages_have_a_threshold() -> None:
         for level in ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"):
             await getattr(ctx, level)({"is": level}, logger="shop")
 
-    client = Client(server, revision=HANDSHAKE)
+    client = TestClient(server, revision=HANDSHAKE)
     await client.call_tool("say")
     levels = [said["params"]["level"] for said in client.notifications]
     assert levels == ["info", "notice", "warning", "error", "critical", "alert", "emergency"]
@@ -62,7 +64,7 @@ async def test_the_context_describes_the_call() -> None:
         seen[ctx.revision] = (
             ctx.tool_name,
             ctx.headers["x-a"],
-            dict(ctx.kwargs),
+            dict(ctx.url_kwargs),
             dict(ctx.arguments),
             ctx.request,
             ctx.call_id == ctx.meta["progressToken"],
@@ -79,7 +81,7 @@ async def test_the_context_describes_the_call() -> None:
 
     for revision in BOTH:
         given: dict[str, Any] = {"headers": {"X-A": "1"}, "kwargs": {"tenant": "acme"}, "sample": lambda params: "x"}
-        client = Client(server, revision=revision, **given)
+        client = TestClient(server, revision=revision, **given)
         await client.call_tool("look", {"a": 2})
         kwargs, name = {"tenant": "acme"}, "mcp_django.testing"
         assert seen[revision] == ("look", "1", kwargs, {"a": 2}, None, True, name, True, None, 1, True)
@@ -113,11 +115,13 @@ async def test_elicitation_asks_for_values() -> None:
     for revision in BOTH:
         seen.clear()
         left = iter(contents)
-        await Client(server, revision=revision, elicit=lambda params, left=left: accept(**next(left))).call_tool("ask")
+        await TestClient(server, revision=revision, elicit=lambda params, left=left: accept(**next(left))).call_tool(
+            "ask"
+        )
         data = [found[1] for found in seen[-9:]]
         assert data == [*values, Guest("Ada"), {"nights": 2}, Room(beds=3), None]
     seen.clear()
-    await Client(server, revision=HANDSHAKE, elicit=lambda params: decline()).call_tool("ask")
+    await TestClient(server, revision=HANDSHAKE, elicit=lambda params: decline()).call_tool("ask")
     assert set(seen) == {("decline", None, False)}
 
 
@@ -145,7 +149,7 @@ async def test_sampling_takes_every_option() -> None:
 
     for revision in BOTH:
         asked.clear()
-        assert await call_text(Client(server, revision=revision, sample=model), "sample") == "7 test endTurn 1 7"
+        assert await call_text(TestClient(server, revision=revision, sample=model), "sample") == "7 test endTurn 1 7"
         params = asked[0]
         assert (params["maxTokens"], params["systemPrompt"], params["temperature"]) == (9, "Be brief.", 0.5)
         assert (params["stopSequences"], params["metadata"]) == (["."], {"a": 1})
@@ -167,11 +171,11 @@ async def test_errors_of_handlers_are_redacted() -> None:
     server.prompt(fail, name="fail")
     logging.disable(logging.CRITICAL)
     try:
-        client = Client(server, raise_exceptions=False)
+        client = TestClient(server, raise_exceptions=False)
         failed = await client.call_tool("fail")
         with pytest.raises(MCPError, match=r"Internal error \(reference") as refused:
             await client.get_prompt("fail")
-        shown = await Client(server.variant(expose_errors=True), raise_exceptions=False).call_tool("fail")
+        shown = await TestClient(server.copy_with_options(expose_errors=True), raise_exceptions=False).call_tool("fail")
     finally:
         logging.disable(logging.NOTSET)
     assert (failed["isError"], "empty" in str(failed), refused.value.code) == (True, False, -32603)
@@ -191,7 +195,7 @@ async def test_a_lifespan_is_entered_once() -> None:
     seen = []
 
     async def watch(call: Call, call_next: Any) -> Any:
-        seen.append(call.server.lifespan.state(asyncio.get_running_loop()))
+        seen.append(call.server.lifespan.get_state(asyncio.get_running_loop()))
         return await call_next(call)
 
     server = Server("hotel", lifespan=lifespan, middleware=[watch], ports=ports())
@@ -200,11 +204,11 @@ async def test_a_lifespan_is_entered_once() -> None:
     async def query(ctx: Context) -> int:
         return int(ctx.lifespan["db"])
 
-    client = Client(server)
+    client = TestClient(server)
     assert [await call_text(client, "query") for _ in range(2)] == ["7", "7"]
     assert entered == ["hotel"]
     assert seen == [{"db": 7}] * 2
-    await server.lifespan.leave()
+    await server.lifespan.exit()
 
 
 async def test_middleware_runs_around_every_method() -> None:
@@ -231,9 +235,9 @@ async def test_middleware_runs_around_every_method() -> None:
     async def fail() -> None:
         raise ToolError("no")
 
-    client = Client(server, revision=HANDSHAKE)
+    client = TestClient(server, revision=HANDSHAKE)
     with pytest.raises(MCPError, match="send initialize first"):
-        await client._exchange("tools/list", {}, client._connection())
+        await client._exchange("tools/list", {}, client._create_connection())
     assert seen == [], "what is refused before there is a call"
     await client.call_tool("fail")
     await client.notify("notifications/cancelled", {"requestId": 99})

@@ -7,30 +7,24 @@ from typing import Annotated, Any, Literal
 import msgspec
 from pydantic import Field
 
-from mcp_django import (
+from mcp_django import Context, ToolError, ToolResult, Toolset, prompt, resource, tool
+from mcp_django.lowlevel import Handlers
+from mcp_django.protocol.types import Role
+from mcp_django.providers import DirectoryProvider, FileResource
+from mcp_django.testing import TestClient
+from mcp_django.types import (
     Annotations,
     BlobResourceContents,
     Completion,
-    Context,
-    Handlers,
     Icon,
     ResourceResult,
     TextContent,
     TextResourceContents,
-    ToolError,
-    ToolResult,
-    Toolset,
-    prompt,
-    resource,
-    tool,
 )
-from mcp_django.protocol.types import Role
-from mcp_django.providers import DirectoryProvider, FileResource
-from mcp_django.testing import Client
 from tests.server.client import make_server
 
 
-async def call_text(client: Client, name: str, **arguments: Any) -> str:
+async def call_text(client: TestClient, name: str, **arguments: Any) -> str:
     """Call a tool, and return the text of its result."""
     return str((await client.call_tool(name, arguments))["content"][0]["text"])
 
@@ -62,7 +56,7 @@ async def test_lists_have_every_declared_field() -> None:
         """Greet somebody."""
         return f"Greet {name} {how}"
 
-    client = Client(server)
+    client = TestClient(server)
     found, other = await client.list_tools()
     assert found["_meta"] == {"acme/x": 1}
     assert found["outputSchema"]["properties"] == {"result": {"type": "integer"}}
@@ -115,11 +109,11 @@ async def test_guards_interceptors_and_exception_handlers_take_turns() -> None:
             raise DomainError("closed")
         return "done"
 
-    refused = await Client(server).call_tool("act", {"fail": False})
+    refused = await TestClient(server).call_tool("act", {"fail": False})
     assert refused["isError"]
     assert "'act' may not be used" in refused["content"][0]["text"]
     assert "is_admin" not in str(refused)
-    admin = Client(server, headers={"X-Role": "admin"})
+    admin = TestClient(server, headers={"X-Role": "admin"})
     assert await call_text(admin, "act", fail=False) == "done"
     assert order == ["guard of act", "guard of act", "before", "act", "after"]
     failed = await admin.call_tool("act", {"fail": True})
@@ -140,7 +134,7 @@ async def test_resources_return_every_kind_of_value() -> None:
     def read(kind: str) -> Any:
         return returned[kind]
 
-    client = Client(server)
+    client = TestClient(server)
     assert (await client.read_resource("r://text"))[0]["text"] == "a"
     assert (await client.read_resource("r://bytes"))[0]["blob"] == "YQ=="
     assert (await client.read_resource("r://blob"))[0]["mimeType"] == "application/pdf"
@@ -168,7 +162,7 @@ async def test_completions_are_declared() -> None:
     def numbers(partial: str) -> list[str]:
         return [str(number) for number in range(200)]
 
-    client = Client(server)
+    client = TestClient(server)
     assert await client.complete("greet", "name", "A", {"language": "no"}) == ["Alice", "no"]
     params = {"ref": {"type": "ref/resource", "uri": "rooms://{number}"}, "argument": {"name": "number", "value": ""}}
     found = (await client.request("completion/complete", params))["completion"]
@@ -195,7 +189,7 @@ async def test_classes_are_toolsets() -> None:
         def advertise(self) -> str:
             return "Tea!"
 
-    client = Client(make_server(toolsets=[Shop()]))
+    client = TestClient(make_server(toolsets=[Shop()]))
     assert await call_text(client, "shop_search", query="tea") == "3"
     assert (await client.read_resource("shop://stock"))[0]["text"] == '{"tea":3}'
     assert (await client.get_prompt("shop_advertise"))["messages"]
@@ -213,7 +207,7 @@ async def test_structured_content_is_repeated_as_text() -> None:
     def analyse(kind: str) -> ToolResult:
         return answers[kind]
 
-    client = Client(server)
+    client = TestClient(server)
     both = await client.call_tool("analyse", {"kind": "both"})
     assert (both["content"][0]["text"], both["structuredContent"]) == ("Sentiment: positive", {"score": 1})
     assert await call_text(client, "analyse", kind="data") == '{"score":1}'
@@ -239,7 +233,7 @@ async def test_the_example_of_the_python_api_works() -> None:
     def analyze_code(code: str) -> str:
         return f"Please analyze this code: {code}"
 
-    client = Client(server)
+    client = TestClient(server)
     assert await call_text(client, "process_data", data="abc", format="csv") == "Processed 3 characters as csv"
     assert await call_text(client, "process_data", data=" ") == "Data cannot be empty"
     assert (await client.call_tool("process_data", {"data": "abc", "format": "yaml"}))["isError"]
@@ -260,7 +254,7 @@ async def test_handwritten_handlers_answer() -> None:
         get_prompt=lambda name, arguments, ctx: f"{name} {arguments['who']}",
         complete=lambda target, argument, value, arguments, ctx: [f"{target}.{argument}"],
     )
-    client = Client(make_server(providers=[provider]))
+    client = TestClient(make_server(providers=[provider]))
     (listed,) = await client.list_tools()
     assert (listed["name"], listed["icons"], listed["annotations"]) == ("ping", icons, {"readOnlyHint": True})
     (listed,) = await client.list_resources()
@@ -276,7 +270,7 @@ async def test_files_and_directories_are_served() -> None:
     here = Path(__file__).parent
     file = FileResource(here / "__init__.py", "code://init", name="init", mime_type="text/x-python")
     tree = DirectoryProvider(here, "*.py", uri_prefix="code://tests/", recursive=False)
-    client = Client(make_server(providers=[file, tree]))
+    client = TestClient(make_server(providers=[file, tree]))
     listed = {found["uri"] for found in await client.list_resources()}
     assert {"code://init", "code://tests/test_declarations.py"} <= listed
     (contents,) = await client.read_resource("code://tests/test_declarations.py")

@@ -13,13 +13,13 @@ from django.urls import clear_url_caches, resolve
 
 from mcp_django import Context, Server, tool
 from mcp_django.auth.authentication.verifiers import AuthError
-from mcp_django.auth.principal import Principal
+from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.auth.requests import AuthRequest
 from mcp_django.auth.resource import ProtectedResource
 from mcp_django.protocol.sse import Decoder
 from mcp_django.server.primitives import registry
-from mcp_django.testing import Client
-from mcp_django.wiring import ports
+from mcp_django.testing import TestClient
+from mcp_django.wiring import get_ports
 from tests.server.client import HANDSHAKE, STATELESS
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -97,8 +97,8 @@ async def test_endpoints_are_served_at_their_paths() -> None:
 
 async def test_the_memory_has_the_same_tools() -> None:
     user = await User.objects.acreate_user("alice")
-    server = Server("memory", registry=registry.registry_for("memory"), ports=ports())
-    client = Client(server, user=user)
+    server = Server("memory", registry=registry.get_registry("memory"), ports=get_ports())
+    client = TestClient(server, user=user)
     tools = {found["name"] for found in await client.list_tools()}
     wanted = {"save_conversation", "delete_conversation", "save_user_fact", "get_user_facts", "delete_user_fact"}
     assert wanted <= tools
@@ -136,7 +136,7 @@ class Verifier:
     def accepts(self, token: str) -> bool:
         return token.startswith("acme-")
 
-    async def verify(self, token: str, *, resource: ProtectedResource) -> Principal:
+    async def verify(self, token: str, *, resource: ProtectedResource) -> DjangoPrincipal:
         self.asked.append(token)
         if token == "acme-bad":
             raise AuthError("invalid_token", "No such token")
@@ -146,7 +146,7 @@ class Verifier:
         scopes = frozenset({"shop:read"} if token != "acme-poor" else ())
         facts: dict[str, Any] = {"issuer": "acme", "subject": "s", "client_id": "c", "claims": {"tenant": "acme"}}
         user = User(pk=7, username="alice") if token == "acme-user" else None
-        return Principal(**facts, scopes=scopes, audience=audience, user=user)
+        return DjangoPrincipal(**facts, scopes=scopes, audience=audience, user=user)
 
 
 def required_scopes(request: AuthRequest) -> list[str]:

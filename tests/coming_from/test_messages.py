@@ -4,7 +4,13 @@ import json
 
 import pytest
 
-from mcp_django import (
+from mcp_django.protocol import errors, jsonrpc
+from mcp_django.protocol.revisions import LATEST, REVISIONS
+from mcp_django.protocol.types import LOG_LEVELS
+from mcp_django.protocol.uri import UriTemplate
+from mcp_django.server.dispatcher import METHODS
+from mcp_django.testing import TestClient
+from mcp_django.types import (
     Annotations,
     AudioContent,
     EmbeddedResource,
@@ -13,12 +19,6 @@ from mcp_django import (
     TextContent,
     TextResourceContents,
 )
-from mcp_django.protocol import errors, jsonrpc
-from mcp_django.protocol.revisions import LATEST, REVISIONS
-from mcp_django.protocol.types import LEVELS
-from mcp_django.protocol.uri import UriTemplate
-from mcp_django.server.dispatcher import METHODS
-from mcp_django.testing import Client
 from tests.server.client import HANDSHAKE, STATELESS, make_server
 
 BOTH = (HANDSHAKE, STATELESS)
@@ -56,7 +56,7 @@ async def test_tools_return_content_of_every_kind() -> None:
         ]
 
     for revision in BOTH:
-        blocks = (await Client(server, revision=revision).call_tool("everything"))["content"]
+        blocks = (await TestClient(server, revision=revision).call_tool("everything"))["content"]
         assert [block["type"] for block in blocks] == ["text", "image", "audio", "resource_link", "resource"]
         assert all(block["annotations"] == {"priority": 1} and block["_meta"] == said[1] for block in blocks)
 
@@ -73,7 +73,7 @@ async def test_uri_templates_match() -> None:
         return [q, page, size]
 
     async def read(uri: str) -> object:
-        return json.loads((await Client(server).read_resource(uri))[0]["text"])
+        return json.loads((await TestClient(server).read_resource(uri))[0]["text"])
 
     assert await read("find://tea") == ["tea", 1, None]
     assert await read("find://tea?size=1.5&page=2") == ["tea", 2, 1.5]
@@ -86,4 +86,4 @@ def test_methods_of_all_revisions_are_served() -> None:
     assert served <= set(METHODS)
     assert {"initialize", "logging/setLevel", "resources/subscribe", "server/discover"} <= served
     assert not any(method.startswith("tasks/") for method in LATEST.methods)
-    assert len(LEVELS) == 8
+    assert len(LOG_LEVELS) == 8

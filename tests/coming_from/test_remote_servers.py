@@ -19,7 +19,7 @@ from mcp_django.client import (
 from mcp_django.contrib.openapi import Route
 from mcp_django.providers.mounts import Mount
 from mcp_django.schema import DeclarationError
-from mcp_django.testing import Client as Caller
+from mcp_django.testing import TestClient as Caller
 from tests.coming_from.test_declarations import call_text
 from tests.contrib.openapi.pets import Api, document, operation, parameter, toolset
 from tests.contrib.proxies.remote import Remote, served

@@ -23,7 +23,7 @@ from django.core.management import get_commands
 
 from mcp_django.conf import options
 from mcp_django.conf.clients import ClientSettings
-from mcp_django.conf.issuers import Issuer
+from mcp_django.conf.issuers import IssuerSettings
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "reference" / "coming-from.md"
 COMMENT = re.compile(r"<!--(.*?)-->")
@@ -32,7 +32,7 @@ SECTIONS: dict[str, Any] = {
     "SERVERS": options.ServerSettings,
     "LIMITS": options.Limits,
     "RATES": options.Rates,
-    "ISSUERS": Issuer,
+    "ISSUERS": IssuerSettings,
     "CLIENTS": ClientSettings,
 }
 MOST_LEFT_OUT = 10

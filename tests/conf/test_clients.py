@@ -35,14 +35,14 @@ def complaint(entry: Any, alias: str = "one") -> str:
 
 def test_a_url_or_a_command_alone_is_enough() -> None:
     client = read({"URL": URL})
-    assert (client.alias, client.kind, client.place) == ("one", "http", URL)
+    assert (client.alias, client.kind, client.display_location) == ("one", "http", URL)
     assert (client.timeout, client.startup_timeout, client.max_retries, client.idle) == (60, 30, 3, 300)
     assert not client.per_user
     assert not client.has_credentials
 
     client = read({"COMMAND": ["npx", "-y", Path("a/server")]})
     assert client.command == ("npx", "-y", "a/server")
-    assert (client.kind, client.place) == ("stdio", "npx (2 arguments)")
+    assert (client.kind, client.display_location) == ("stdio", "npx (2 arguments)")
 
 
 def test_the_transport_is_what_the_url_means(subtests: pytest.Subtests) -> None:
@@ -90,7 +90,7 @@ def test_every_key_of_a_url_is_read() -> None:
     assert client.headers == {"X-Api-Key": "s3cret"}
     assert client.roots == ("file:///srv/files", "file:///srv/more")
     assert (client.idle, client.max_owners, client.tools) == (None, 7, ("list_*",))
-    assert client.place == f"{URL}?…"
+    assert client.display_location == f"{URL}?…"
     assert "s3cret" not in repr(client) + str(client)
 
 
@@ -98,7 +98,7 @@ def test_every_key_of_a_command_is_read(tmp_path: Path) -> None:
     client = read({"COMMAND": ["run", "--key=s3cret"], "CWD": tmp_path, "ENV": {"KEY": "s3cret", "HOME": tmp_path}})
     assert client.cwd == str(tmp_path)
     assert client.env == {"KEY": "s3cret", "HOME": str(tmp_path)}
-    assert "s3cret" not in repr(client) + client.place
+    assert "s3cret" not in repr(client) + client.display_location
 
 
 def test_the_owner_of_a_credential_follows_the_setting(subtests: pytest.Subtests) -> None:
@@ -204,4 +204,4 @@ def test_a_misspelt_key_is_ignored_and_reported_with_what_was_meant() -> None:
 
 def test_the_others_are_there_while_one_is_wrong() -> None:
     with override_settings(MCP={"CLIENTS": {"one": {}, "two": {"URL": URL}}}):
-        assert [problem.path for problem in conf.problems()] == ['MCP["CLIENTS"]["one"]']
+        assert [problem.path for problem in conf.get_problems()] == ['MCP["CLIENTS"]["one"]']

@@ -9,13 +9,13 @@ from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
 from mcp_django import conf
-from mcp_django.conf.issuers import Issuer
+from mcp_django.conf.issuers import IssuerSettings
 
 URL = "https://id.example"
 ASKED = {"INTROSPECTION_URL": f"{URL}/introspect", "CLIENT_ID": "shop", "CLIENT_SECRET": "s3cret-words"}
 
 
-def read(*entries: Any) -> tuple[Issuer, ...]:
+def read(*entries: Any) -> tuple[IssuerSettings, ...]:
     with override_settings(MCP={"ISSUERS": list(entries)}):
         return conf.get_settings().issuers
 
@@ -137,7 +137,7 @@ def test_a_list_is_a_list() -> None:
 def test_a_misspelt_key_is_reported_and_the_issuer_kept() -> None:
     with override_settings(MCP={"ISSUERS": [{"ISSUER": URL, "AUDIENCE": ["s3cret"]}]}):
         assert [issuer.issuer for issuer in conf.get_settings().issuers] == [URL]
-        (problem,) = conf.problems()
+        (problem,) = conf.get_problems()
         assert (problem.path, problem.suggestion) == ('MCP["ISSUERS"][0]["AUDIENCE"]', "AUDIENCES")
 
 

@@ -10,15 +10,15 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
-import mcp_django
-from mcp_django import Icon, conf
+from mcp_django import conf
+from mcp_django.types import Icon
 
 SECTIONS = [conf.Limits, conf.Rates, conf.ServerSettings, conf.Settings]
 
 
-def problems_of(setting: Any) -> list[conf.Problem]:
+def problems_of(setting: Any) -> list[conf.SettingsProblem]:
     with override_settings(MCP=setting):
-        return conf.problems()
+        return conf.get_problems()
 
 
 def settings_of(setting: Any) -> conf.Settings:
@@ -255,8 +255,8 @@ class ShopSettings:
 @pytest.fixture
 def shop(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], ShopSettings]]:
     monkeypatch.setattr(conf, "_SECTIONS", {})
-    yield mcp_django.register_settings("SHOP", ShopSettings)
-    conf.forget()
+    yield conf.register_settings("SHOP", ShopSettings)
+    conf.clear_cache()
 
 
 class TestSectionsOfApps:
@@ -302,7 +302,7 @@ class TestSectionsOfApps:
                 most: int = 1
 
             with pytest.raises(ValueError, match=r"key|in use"):
-                mcp_django.register_settings(key, Other)
+                conf.register_settings(key, Other)
 
         for key in ("AUTH", "SERVERS", "SHOP", "shop", ""):
             with subtests.test(key=key):
@@ -314,9 +314,9 @@ class TestSectionsOfApps:
             when: dict[str, int] = dataclasses.field(default_factory=dict)
 
         with pytest.raises(TypeError, match=r"Other\.when has the unsupported type"):
-            mcp_django.register_settings("OTHER", Other)
+            conf.register_settings("OTHER", Other)
         with pytest.raises(TypeError, match="is not a dataclass"):
-            mcp_django.register_settings("OTHER", int)
+            conf.register_settings("OTHER", int)
 
 
 def test_icons_are_urls_or_say_more() -> None:

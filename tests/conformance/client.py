@@ -35,7 +35,7 @@ django.setup()
 from django.contrib.auth import get_user_model  # noqa: E402
 
 from mcp_django.client import AuthorizationNeeded, CallError, Client, StreamableHTTP  # noqa: E402
-from mcp_django.client.oauth.flow import begin, complete  # noqa: E402
+from mcp_django.client.oauth.flow import begin_flow, complete_flow  # noqa: E402
 from mcp_django.client.oauth.loopback import login  # noqa: E402
 from mcp_django.client.pool.factory import build_client  # noqa: E402
 from mcp_django.conf.clients import ClientAuth, ClientSettings  # noqa: E402
@@ -235,11 +235,11 @@ async def _issuer(url: str) -> str:
 async def _allowed(settings: ClientSettings) -> None:
     """Have the person allow it: from a terminal, or on the site's pages where it is the site that is described."""
     if settings.auth is None or settings.auth.client_metadata_url is None:
-        return await login(settings, say=sys.stderr.write, open_url=_visit)
+        return await login(settings, write=sys.stderr.write, open_url=_visit)
     person, browser = await get_user_model().objects.aget_or_create(username="tester"), secrets.token_urlsafe()
-    url = await begin(settings, person[0], browser=browser, redirect_uri=COMES_BACK_TO)
+    url = await begin_flow(settings, person[0], browser_secret=browser, redirect_uri=COMES_BACK_TO)
     answer = dict(parse_qsl(urlsplit(_visit(url, follow=False)).query))
-    await complete(settings, person[0], browser=browser, answer=answer)
+    await complete_flow(settings, person[0], browser_secret=browser, response_params=answer)
 
 
 def _visit(url: str, *, follow: bool = True) -> str:

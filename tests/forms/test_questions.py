@@ -13,15 +13,15 @@ from django.contrib.auth import get_user_model
 from django.forms import formset_factory
 from django.utils.translation import gettext_lazy, override
 
-from mcp_django.forms.fields import CHOICES
-from mcp_django.forms.questions import DjangoForm, form_question
+from mcp_django.forms.fields import MAX_CHOICES
+from mcp_django.forms.questions import DjangoFormQuestion, get_form_question_factory
 from mcp_django.schema import ArgumentError, DeclarationError
-from mcp_django.server.client_requests.conversation import Unanswered
+from mcp_django.server.client_requests.conversation import InputUnavailable
 from tests.testapp.models import Book
 
 
-def ask(form: Any) -> DjangoForm:
-    compile_form = form_question(form)
+def ask(form: Any) -> DjangoFormQuestion:
+    compile_form = get_form_question_factory(form)
     assert compile_form is not None
     return compile_form()
 
@@ -334,7 +334,7 @@ def test_a_field_that_cannot_be_asked_for_is_the_author_s_mistake(subtests: pyte
         (forms.JSONField(), "does not fit a question"),
         (forms.Field(), "does not fit a question"),
         (forms.CharField(widget=forms.PasswordInput), "secret"),
-        (forms.ChoiceField(choices=[(n, n) for n in range(CHOICES + 1)]), "more than 1000 choices"),
+        (forms.ChoiceField(choices=[(n, n) for n in range(MAX_CHOICES + 1)]), "more than 1000 choices"),
     ]
     for field, text in cases:
         with (
@@ -345,22 +345,22 @@ def test_a_field_that_cannot_be_asked_for_is_the_author_s_mistake(subtests: pyte
 
 
 def test_a_choice_of_nothing_cannot_be_required() -> None:
-    with pytest.raises(Unanswered, match="No choices are available for 'Value'"):
+    with pytest.raises(InputUnavailable, match="No choices are available for 'Value'"):
         ask(form_with(forms.ChoiceField(choices=[])))
     assert ask(form_with(forms.ChoiceField(choices=[], required=False))).schema["properties"] == {}
 
 
 def test_formsets_and_bound_forms_are_the_author_s_mistake() -> None:
     with pytest.raises(DeclarationError, match="formset"):
-        form_question(formset_factory(Stay))
+        get_form_question_factory(formset_factory(Stay))
     with pytest.raises(DeclarationError, match="bound"):
-        form_question(Stay({"guest": "Ada"}))
+        get_form_question_factory(Stay({"guest": "Ada"}))
 
 
 def test_other_types_are_left_alone(subtests: pytest.Subtests) -> None:
     for other in [bool, str, None, dict, {"type": "object"}, list[int], int | None]:
         with subtests.test(other=other):
-            assert form_question(other) is None
+            assert get_form_question_factory(other) is None
 
 
 class BookForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -406,4 +406,4 @@ def test_what_must_be_unique_is_looked_up_unless_the_answer_was_taken_before() -
     _, bound = ask(BookForm).read(content)
     bound.save()
     assert refused(BookForm, content).startswith("Title: ")
-    assert ask(BookForm).read(content, taken=True)[0]["title"] == "Emma"
+    assert ask(BookForm).read(content, is_validated=True)[0]["title"] == "Emma"

@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 from mcp_django.auth.requests import AuthRequest
 from mcp_django.protocol.headers import Headers
 from mcp_django.transports.credentials import Credential
-from mcp_django.transports.factory import get_duplexes
-from mcp_django.transports.stdio.redirect import Streams
-from mcp_django.transports.stdio.stdio import Stdio
-from mcp_django.wiring import authenticator
+from mcp_django.transports.factory import get_connection_registry
+from mcp_django.transports.stdio.redirect import StandardStreams
+from mcp_django.transports.stdio.stdio import StdioTransport
+from mcp_django.wiring import create_authenticator
 from tests.interaction.channel import Channel, Refused
 from tests.interaction.wire import Exchange, http_scope
 
@@ -147,14 +147,16 @@ class StdioChannel(Channel):
     async def open(self) -> None:
         client = self._client
         headers = Headers([(n.encode(), v.encode()) for n, v in client.headers({}).items() if v is not None])
-        verifier = authenticator(client.server)
+        verifier = create_authenticator(client.server)
         principal = await verifier.authenticate(AuthRequest(headers, "127.0.0.1"))
         (theirs, self._sink), (self._source, ours) = os.pipe(), os.pipe()
         for end in (self._sink, self._source):
             os.set_blocking(end, False)
         credential = None if principal.is_local else Credential(verifier, AuthRequest(headers))
         self._serving = asyncio.ensure_future(
-            Stdio(get_duplexes(client.server), Streams(theirs, ours)).serve(principal, credential)
+            StdioTransport(get_connection_registry(client.server), StandardStreams(theirs, ours)).serve(
+                principal, credential
+            )
         )
 
     async def write(self, body: bytes) -> None:

@@ -72,7 +72,7 @@ async def add_book(ctx: Context) -> str:
     answer = await ctx.elicit("Which book?", BookForm, key="book")
     if not answer:
         return "no book"
-    number = await ctx.once("save", lambda: answer.form.save().pk)
+    number = await ctx.run_once("save", lambda: answer.form.save().pk)
     again = await ctx.elicit("Is it good?", bool, key="good")
     return f"{answer.data['title']} {number is not None} {again.data}"
 
@@ -89,7 +89,7 @@ async def ask_twice(ctx: Context) -> str:
     """Ask two questions, one after the other."""
     CHECKPOINTS.note("ask_twice")
     first = await ctx.elicit("First?", int)
-    await ctx.once("booking", lambda: CHECKPOINTS.note("booking"))
+    await ctx.run_once("booking", lambda: CHECKPOINTS.note("booking"))
     second = await ctx.elicit("Second?", int)
     return f"{first.data} {second.data}"
 
@@ -216,7 +216,7 @@ async def ask_the_time(ctx: Context) -> str:
 @tool()
 async def ask_a_pinned_time(ctx: Context) -> str:
     """Pin what would change, then ask."""
-    now = await ctx.once("now", time.perf_counter_ns)
+    now = await ctx.run_once("now", time.perf_counter_ns)
     return str((await ctx.elicit(f"It is {now}. Go?", bool)).data)
 
 
@@ -249,20 +249,20 @@ async def once_failing(ctx: Context) -> str:
         return "paid"
 
     await ctx.elicit("Pay?", bool)
-    return str(await ctx.once("charge", charge))
+    return str(await ctx.run_once("charge", charge))
 
 
 @tool()
 async def once_twice(ctx: Context) -> str:
     """Use one key for two things."""
-    await ctx.once("key", lambda: 1)
-    return str(await ctx.once("key", lambda: 2))
+    await ctx.run_once("key", lambda: 1)
+    return str(await ctx.run_once("key", lambda: 2))
 
 
 @tool()
 async def once_too_much(ctx: Context) -> str:
     """Remember more than a state can carry."""
-    await ctx.once("blob", lambda: secrets.token_hex(100_000))
+    await ctx.run_once("blob", lambda: secrets.token_hex(100_000))
     return str(await ctx.elicit("Go?", bool))
 
 

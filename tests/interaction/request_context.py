@@ -39,7 +39,7 @@ async def request_(ctx: Context) -> dict[str, Any]:
         "content_type": request.content_type,
         "name": match.view_name,
         "kwargs": dict(match.kwargs),
-        "captured": dict(ctx.kwargs),
+        "captured": dict(ctx.url_kwargs),
         "user": str(request.user.username),
         "auser": str((await request.auser()).username),
         "anonymous": request.user.is_anonymous if hasattr(request.user, "is_anonymous") else False,

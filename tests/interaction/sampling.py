@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from mcp_django import AudioContent, Context, ImageContent, SamplingMessage
+from mcp_django import Context
+from mcp_django.types import AudioContent, ImageContent, SamplingMessage
 from tests.interaction.checkpoints import CHECKPOINTS
 from tests.interaction.handlers import tool
 

@@ -9,7 +9,7 @@ from tests.interaction.handlers import tool
 @tool()
 async def charge(ctx: Context, amount: int = 1) -> str:
     """Take money, at most once."""
-    return str(await ctx.once("charge", lambda: CHECKPOINTS.note("charged"), durable=True))
+    return str(await ctx.run_once("charge", lambda: CHECKPOINTS.note("charged"), durable=True))
 
 
 @tool()
@@ -17,7 +17,7 @@ async def charge_and_ask(ctx: Context) -> str:
     """Ask, take money at most once, and ask again."""
     if not await ctx.elicit("Pay?", None, key="pay"):
         return "not paid"
-    number = await ctx.once("charge", lambda: CHECKPOINTS.note("charged"), durable=True)
+    number = await ctx.run_once("charge", lambda: CHECKPOINTS.note("charged"), durable=True)
     answer = await ctx.elicit("A receipt?", bool, key="receipt")
     return f"{number} {answer.action}"
 
@@ -25,7 +25,7 @@ async def charge_and_ask(ctx: Context) -> str:
 @tool()
 def charge_in_a_thread(ctx: Context) -> str:
     """Take money at most once, in a plain function."""
-    return str(ctx.sync.once("charge", lambda: CHECKPOINTS.note("charged"), durable=True))
+    return str(ctx.sync.run_once("charge", lambda: CHECKPOINTS.note("charged"), durable=True))
 
 
 @tool()
@@ -36,13 +36,13 @@ async def charge_in_vain(ctx: Context) -> str:
         CHECKPOINTS.note("charged")
         raise ToolError("No funds")
 
-    return str(await ctx.once("charge", run, durable=True))
+    return str(await ctx.run_once("charge", run, durable=True))
 
 
 @tool(atomic=True)
 async def charge_in_a_transaction(ctx: Context) -> str:
     """Take money that could be given back."""
-    return str(await ctx.once("charge", lambda: CHECKPOINTS.note("charged"), durable=True))
+    return str(await ctx.run_once("charge", lambda: CHECKPOINTS.note("charged"), durable=True))
 
 
 @mcp_django.tool(server="tenants", name="confirm")
@@ -70,4 +70,4 @@ async def ask_somebody(ctx: Context) -> str:
 @mcp_django.tool(server="unsessioned")
 async def charge_somebody(ctx: Context) -> str:
     """Take money once for each request."""
-    return str(await ctx.once("charge", lambda: CHECKPOINTS.note("charged"), durable=True))
+    return str(await ctx.run_once("charge", lambda: CHECKPOINTS.note("charged"), durable=True))

@@ -6,7 +6,9 @@ from typing import Annotated, Any
 from django.utils import translation
 
 import mcp_django
-from mcp_django import Context, Depends, Handlers, MCPError, Provider
+from mcp_django import Context, Depends, MCPError
+from mcp_django.lowlevel import Handlers
+from mcp_django.providers import Provider
 
 TENANT: ContextVar[str] = ContextVar("tenant", default="nobody")
 HEARD: list[tuple[str, str, str | None]] = []
@@ -15,7 +17,7 @@ HEARD: list[tuple[str, str, str | None]] = []
 
 async def of_the_url(call: Any, call_next: Any) -> Any:
     """Server middleware: the tenant is in the URL, in a header, or in the query."""
-    tenant = call.headers.get("x-tenant") or call.request.GET.get("tenant") or call.kwargs["tenant"]
+    tenant = call.headers.get("x-tenant") or call.request.GET.get("tenant") or call.url_kwargs["tenant"]
     if tenant == "closed":
         raise MCPError("This tenant is closed")
     TENANT.set(tenant)
@@ -38,7 +40,7 @@ async def tenant(
     ctx: Context, plain: Annotated[str, Depends(current)], awaited: Annotated[str, Depends(current_async)]
 ) -> list[Any]:
     """Say whose call this is, and what the URL says."""
-    return [TENANT.get(), plain, awaited, ctx.kwargs["tenant"], ctx.kwargs["floor"]]
+    return [TENANT.get(), plain, awaited, ctx.url_kwargs["tenant"], ctx.url_kwargs["floor"]]
 
 
 @mcp_django.tool(server="tenants")

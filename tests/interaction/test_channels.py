@@ -6,9 +6,9 @@ import pytest
 from django.core.asgi import get_asgi_application
 
 from mcp_django.models import Session
-from mcp_django.runtime.events.event_log import Draft
-from mcp_django.transports.connection.connection import PATIENCE
-from mcp_django.wiring import executor, feeds, lifecycle, listens
+from mcp_django.runtime.events.event_log import EventDraft
+from mcp_django.transports.connection.connection import MAX_CONSECUTIVE_REJECTIONS
+from mcp_django.wiring import get_event_publisher, get_executor, get_lifecycle, get_stream_limiter
 from tests.interaction.channel import Refused
 from tests.interaction.channel_types import CHANNEL_TYPES
 from tests.interaction.clients import HANDSHAKE, STATELESS, Client, accept, answers
@@ -27,7 +27,7 @@ def text(reply):
 
 
 async def change(kind, payload):
-    await feeds().publish(Draft("changes:interaction", kind, payload))
+    await get_event_publisher().publish(EventDraft("changes:interaction", kind, payload))
 
 
 async def over_with(client, code):
@@ -37,7 +37,7 @@ async def over_with(client, code):
 
 
 async def nothing_is_open():
-    await eventually(lambda: not len(listens()))
+    await eventually(lambda: not len(get_stream_limiter()))
 
 
 @pytest.mark.transports("websocket", "stdio")
@@ -137,7 +137,7 @@ async def test_the_channel_ends_with_its_session(latest_legacy, checkpoints):
     client, other = await latest_legacy(), await latest_legacy()
     client.begin(CALL, WAIT)
     await checkpoints.until("wait reached")
-    await executor().run(Session.objects.filter(pk=(await client.row()).pk).end, "admin")
+    await get_executor().run(Session.objects.filter(pk=(await client.row()).pk).end, "admin")
     await over_with(client, 4404)
     await checkpoints.until("wait cancelled")
     assert (await other.request("ping")).served
@@ -185,7 +185,7 @@ async def test_a_subscription_that_the_server_ends_is_answered_and_then_taken_ba
     client = modern()
     exchange = client.begin("subscriptions/listen", LISTEN, id="last")
     await exchange.message()
-    await lifecycle().close()
+    await get_lifecycle().shutdown()
     answer, taken_back = await exchange.message(), await exchange.message()
     assert (answer["id"], answer["result"]["resultType"]) == ("last", "complete")
     assert taken_back["method"] == "notifications/cancelled"
@@ -208,7 +208,7 @@ async def test_what_concerns_one_session_is_told_on_its_channel_alone(latest_leg
     listener = await client.listen_to_server()
     for number in (1, 2):
         message = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": number}}
-        await feeds().publish(Draft(f"session:{(await client.row()).pk}", "message", message))
+        await get_event_publisher().publish(EventDraft(f"session:{(await client.row()).pk}", "message", message))
         assert (await listener.message())["params"]["data"] == number
     assert (await other.request("ping")).served
 
@@ -234,7 +234,7 @@ async def test_each_channel_has_its_own_limit_of_calls(limits, either, checkpoin
 
 
 @pytest.mark.transports("websocket", "sse")
-@pytest.mark.parametrize(("limit", "status"), [("LISTENS", 503), ("LISTENS_PER_OWNER", 429)])
+@pytest.mark.parametrize(("limit", "status"), [("MAX_STREAMS", 503), ("MAX_STREAMS_PER_OWNER", 429)])
 async def test_channels_count_as_streams(limits, latest_legacy, limit, status):
     limits(**{limit: 1})
     client = await latest_legacy()
@@ -248,7 +248,7 @@ async def test_channels_count_as_streams(limits, latest_legacy, limit, status):
 
 
 async def test_a_client_that_reads_nothing_is_given_up(limits, clock, either, checkpoints):
-    limits(UNSENT=2, UNSENT_WAIT=5, KEEP_ALIVE=2)
+    limits(SEND_BUFFER=2, SEND_TIMEOUT=5, KEEP_ALIVE=2)
     client, other = await either(), await either()
     meta = {"io.modelcontextprotocol/logLevel": "debug"} if client.stateless else {}
     exchange = client.begin(CALL, {"name": "flood"}, meta=meta)
@@ -266,7 +266,7 @@ async def test_a_client_that_goes_on_whatever_it_is_told_is_given_up(settings, e
     client = await either(token="alice")
     while (await client.tool("add", {"a": 1, "b": 2})).served:
         pass
-    for _ in range(PATIENCE - 1):
+    for _ in range(MAX_CONSECUTIVE_REJECTIONS - 1):
         refused = await client.tool("add", {"a": 1, "b": 2})
         assert "wait" in refused.error["message"]
     client.begin(CALL, {"name": "add", "arguments": {"a": 1, "b": 2}})
@@ -277,7 +277,7 @@ async def test_a_process_that_ends_lets_calls_come_to_their_end_and_takes_no_oth
     client = await either()
     running = client.begin(CALL, WAIT)
     await checkpoints.until("wait reached")
-    closing = asyncio.ensure_future(lifecycle().close())
+    closing = asyncio.ensure_future(get_lifecycle().shutdown())
     await asyncio.sleep(0)
     assert (await client.tool("add", {"a": 1, "b": 2})).busy(503)
     checkpoints.gate("wait").set()

@@ -111,8 +111,8 @@ async def test_a_uri_is_of_a_length_that_is_matched(either, subtests):
 
 
 async def test_of_many_unknown_arguments_of_a_prompt_only_those_that_are_shown_are_worded(modern, monkeypatch):
-    worded, unknown = [], messages.unknown
-    monkeypatch.setattr(messages, "unknown", lambda name, *rest: worded.append(name) or unknown(name, *rest))
+    worded, unknown = [], messages.describe_unknown
+    monkeypatch.setattr(messages, "describe_unknown", lambda name, *rest: worded.append(name) or unknown(name, *rest))
     arguments = {f"k{number}": "x" for number in range(1000)}
     reply = await modern().request("prompts/get", {"name": "welcome", "arguments": arguments})
     assert reply.refused(400, -32602)

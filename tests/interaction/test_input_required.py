@@ -249,7 +249,7 @@ async def test_too_many_answers_are_invalid_params(limits, modern):
 
 
 async def test_a_replayed_state_runs_once_again(modern, checkpoints):
-    """The limit of a sealed record: `once` guards against the ordinary retry, not against a replay."""
+    """The limit of a sealed record: `run_once` guards against the ordinary retry, not against a replay."""
     client = modern()
     first = (await client.tool("ask_twice")).result
     for _ in range(2):

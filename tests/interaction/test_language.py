@@ -15,8 +15,8 @@ from pydantic import Field
 from mcp_django import Server
 from mcp_django.asgi import mount
 from mcp_django.protocol.types import ToolAnnotations
-from mcp_django.schema import form_of
-from mcp_django.transports.http.django_context import Surroundings
+from mcp_django.schema import build_form
+from mcp_django.transports.http.django_context import DjangoContext
 from tests.interaction.clients import HANDSHAKE, META, STATELESS, Client
 from tests.interaction.transports import Transport, contract_with_headers, on_http
 
@@ -230,26 +230,26 @@ def test_the_choices_of_a_form_are_in_the_project_s_language_whoever_is_asked_fi
 
     for language in ("de", "fr"):
         with translation.override(language):
-            (choice,) = form_of(Day).schema["properties"]["value"]["oneOf"]
+            (choice,) = build_form(Day).schema["properties"]["value"]["oneOf"]
             assert choice["title"] == "Monday"
 
 
 def test_where_there_is_nothing_to_say_a_clean_context_will_do(settings):
     settings.MIDDLEWARE = []
-    assert not Surroundings().matters
+    assert not DjangoContext().is_needed
     settings.MIDDLEWARE, settings.USE_I18N = [LOCALE], False
-    assert not Surroundings().matters
+    assert not DjangoContext().is_needed
     settings.USE_I18N, settings.LANGUAGE_CODE = True, "en"
-    around = Surroundings()
-    assert around.matters
-    assert around.context({}, "") is None
-    assert around.context({b"accept-language": b"en"}, "") is None
-    assert around.context({b"accept-language": b"de"}, "") is not None
+    around = DjangoContext()
+    assert around.is_needed
+    assert around.create_context({}, "") is None
+    assert around.create_context({b"accept-language": b"en"}, "") is None
+    assert around.create_context({b"accept-language": b"de"}, "") is not None
 
 
 def test_only_so_many_languages_are_remembered(settings):
     settings.MIDDLEWARE = [LOCALE]
-    around = Surroundings()
+    around = DjangoContext()
     for number in range(1000):
-        around.context({b"accept-language": b"x-%d" % number}, "")
-    assert around._language.cache_info().currsize == 256
+        around.create_context({b"accept-language": b"x-%d" % number}, "")
+    assert around._negotiate_language.cache_info().currsize == 256

@@ -10,11 +10,11 @@ from asgiref.sync import async_to_sync
 from django.test import RequestFactory
 
 from mcp_django import Server
-from mcp_django.runtime.threads.executor import LaneExecutor
+from mcp_django.runtime.threads.executor import LeasingExecutor
 from mcp_django.server.ports import Overloaded
-from mcp_django.transports.factory import build_exchange, get_exchange
+from mcp_django.transports.factory import build_http_endpoint, get_http_endpoint
 from mcp_django.transports.http.django_view import as_view
-from mcp_django.wiring import ports
+from mcp_django.wiring import get_ports
 from tests.interaction.clients import STATELESS, Client, accept, together
 from tests.interaction.transports import Transport, contract, contract_with_headers, on_http
 from tests.support.waiting import eventually
@@ -28,7 +28,7 @@ async def test_what_a_client_says_about_itself_is_limited(limits, transport, han
     client = Client(transport, handshake)
     about = client.introduction()
     bare = len(json.dumps([about["clientInfo"], about["capabilities"]], separators=(",", ":")))
-    limits(CLIENT_BYTES=bare + 300)
+    limits(MAX_CLIENT_INFO=bare + 300)
     for surplus, fits in ((301, False), (300, True)):
         info = {**about["clientInfo"], "name": "tests" + "x" * surplus}
         reply = await client.request("initialize", {**about, "clientInfo": info})
@@ -38,7 +38,7 @@ async def test_what_a_client_says_about_itself_is_limited(limits, transport, han
 
 @contract_with_headers
 async def test_a_handler_waits_when_as_many_of_its_messages_are_unsent_as_may_be(limits, latest_legacy, checkpoints):
-    limits(UNSENT=5)
+    limits(SEND_BUFFER=5)
     client = await latest_legacy()
     exchange = client.begin("tools/call", {"name": "flood"})
     exchange.stop_reading()
@@ -53,7 +53,7 @@ async def test_a_handler_waits_when_as_many_of_its_messages_are_unsent_as_may_be
 @on_http
 @pytest.mark.parametrize("plain", [False, True], ids=["async", "plain"])
 async def test_a_client_that_stops_reading_holds_up_nothing(limits, clock, either, checkpoints, plain):
-    limits(UNSENT=5, UNSENT_WAIT=5, IN_FLIGHT=1)
+    limits(SEND_BUFFER=5, SEND_TIMEOUT=5, IN_FLIGHT=1)
     client = await either()
     exchange = client.begin("tools/call", {"name": "plain_flood" if plain else "flood"})
     exchange.stop_reading()
@@ -120,7 +120,7 @@ async def test_a_process_without_a_free_thread_says_when_to_come_back(either, mo
     async def full(*_, **__):
         raise Overloaded(retry_after=2.4)
 
-    monkeypatch.setattr(LaneExecutor, "run", full)
+    monkeypatch.setattr(LeasingExecutor, "run", full)
     reply = await client.tool("add_in_a_thread", {"a": 1, "b": 2})
     assert reply.busy(503)
     assert reply.headers.get("retry-after") in ("2", None)
@@ -136,7 +136,7 @@ async def test_whatever_way_calls_end_nothing_stays_counted(limits, transport, c
             checkpoints.reset()
             chance = random.Random(f"{revision} {seed}")
             client = await Client(transport, revision).open()
-            counts, running = get_exchange("interaction")._in_flight, []
+            counts, running = get_http_endpoint("interaction")._limiter, []
             for number in range(60):
                 match chance.randrange(6):
                     case 0 | 1:
@@ -173,7 +173,7 @@ def test_threads_under_wsgi_share_one_count(limits):
         await asyncio.to_thread(go.wait, 30)
         return "waited"
 
-    exchange = build_exchange(server.bind(ports("crowded")))
+    exchange = build_http_endpoint(server.bind(get_ports("crowded")))
     view, speaker = as_view(lambda: exchange), Client(Transport(None, ""), STATELESS)
     statuses = []
 
@@ -198,4 +198,4 @@ def test_threads_under_wsgi_share_one_count(limits):
         for thread in crowd:
             thread.join(30)
     assert sorted(statuses) == [200] * 3 + [429] * 7
-    assert len(exchange._in_flight) == 0
+    assert len(exchange._limiter) == 0

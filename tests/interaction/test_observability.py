@@ -14,7 +14,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import mcp_django
-from mcp_django import Call, Context
+from mcp_django import Context
+from mcp_django.observability import Call
 from mcp_django.signals import call_finished, call_started
 from tests.interaction.clients import HANDSHAKE, STATELESS, Client
 from tests.interaction.transports import contract, on_http

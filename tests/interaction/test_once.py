@@ -90,7 +90,7 @@ async def test_an_error_for_the_model_stays_the_same(modern, checkpoints):
 
 
 async def test_a_claim_that_nobody_holds_any_more_is_not_taken_over(modern, checkpoints, monkeypatch):
-    monkeypatch.setattr(module, "WAIT", 0.01)
+    monkeypatch.setattr(module, "OUTCOME_WAIT_SECONDS", 0.01)
     client = modern()
     state = (await client.tool("charge")).result["requestState"]
     await client.tool("charge", requestState=state)

@@ -7,10 +7,10 @@ from asgiref.sync import sync_to_async
 from django.contrib.auth.models import User
 
 from mcp_django import Context, tool
-from mcp_django.contrib.oauth.toolkit_compat import applications
-from mcp_django.management.user_option import acting_as
+from mcp_django.contrib.oauth.toolkit_compat import get_application_model
+from mcp_django.management.user_option import get_command_principal
 from mcp_django.models import PersonalAccessToken
-from mcp_django.server.primitives.registry import registry_for
+from mcp_django.server.primitives.registry import get_registry
 from tests.interaction import tokens
 from tests.interaction.transports import contract
 from tests.interaction.verifiers import VOUCHED
@@ -36,7 +36,7 @@ def _a_tool_that_says_who_calls(settings: Any) -> Any:
         }
 
     yield
-    registry_for("interaction").tools.remove("who")
+    get_registry("interaction").tools.remove("who")
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ async def said_of(either: Any, token: str) -> Any:
 @contract
 async def test_the_bearer_of_a_client_s_token(either: Any, ann: User) -> None:
     token = await sync_to_async(tokens.of_a_client)(ann, SCOPES, "interaction")
-    client = (await applications().objects.aget(name=tokens.APP)).client_id
+    client = (await get_application_model().objects.aget(name=tokens.APP)).client_id
     assert await said_of(either, token) == {
         "user": "ann",
         "scopes": SCOPES,
@@ -87,5 +87,5 @@ async def test_whom_another_issuer_vouches_for(either: Any) -> None:
 
 
 def test_who_runs_the_command_as_a_user_owns_what_the_tokens_of_that_user_own(ann: User) -> None:
-    local = acting_as("ann", SCOPES)
+    local = get_command_principal("ann", SCOPES)
     assert (local.user, sorted(local.scopes), local.owner) == (ann, SCOPES, f"django|{ann.pk}")

@@ -52,7 +52,7 @@ def test_a_plain_function_asks_twice_from_its_thread(connect):
 
 @pytest.mark.django_db(transaction=True)
 def test_plain_functions_that_ask_leave_their_lanes_to_others(transport, limits):
-    limits(LANES=4, IN_FLIGHT=64)
+    limits(THREADS=4, IN_FLIGHT=64)
 
     async def run():
         client = await Client(transport, "2025-11-25").open()
@@ -71,7 +71,7 @@ def test_plain_functions_that_ask_leave_their_lanes_to_others(transport, limits)
 
 @pytest.mark.django_db(transaction=True)
 def test_one_plain_function_too_many_that_asks_is_refused_at_once(transport, limits):
-    limits(LANES=4, WAITING_THREADS=1)
+    limits(THREADS=4, WAITING_THREADS=1)
 
     async def run():
         client = await Client(transport, "2025-11-25").open()
@@ -376,7 +376,7 @@ async def test_three_bad_answers_on_a_stream_are_enough(latest_legacy):
 
 @contract
 async def test_a_question_waits_no_longer_than_its_limit(limits, clock, latest_legacy):
-    limits(QUESTION_WAIT=5)
+    limits(ELICITATION_TIMEOUT=5)
     exchange = (await latest_legacy()).begin("tools/call", {"name": "ask_name"})
     reply = await clock.advance_while(exchange.reply())
     assert "5 seconds" in raised(reply)

@@ -10,7 +10,7 @@ import pytest
 
 from mcp_django import wiring
 from mcp_django.runtime.streams.relay import CallStreams
-from mcp_django.transports.factory import get_exchange
+from mcp_django.transports.factory import get_http_endpoint
 from tests.interaction.clients import HANDSHAKE, REVISIONS, accept
 from tests.interaction.transports import on_http
 from tests.support.waiting import eventually
@@ -37,10 +37,10 @@ def move(transport):
     """`move()`: from now on requests reach another worker, which has no calls of its own so far."""
 
     def elsewhere():
-        known = get_exchange("interaction")._session_streams
-        other = CallStreams(wiring.feeds(), wiring.stream_bounds, lambda work: None)
-        before, known.streams = known.streams, lambda: other
-        get_exchange("interaction")._rings = known.streams
+        known = get_http_endpoint("interaction")._session_streams
+        other = CallStreams(wiring.get_event_publisher(), wiring.get_replay_limits, lambda work: None)
+        before, known.get_call_streams = known.get_call_streams, lambda: other
+        get_http_endpoint("interaction")._get_replay_buffers = known.get_call_streams
         return before()
 
     return elsewhere
@@ -219,7 +219,7 @@ async def test_a_question_asked_while_the_client_was_away_reaches_it(latest_lega
 
 
 async def test_a_call_without_a_reader_does_not_wait_for_one(limits, latest_legacy, checkpoints):
-    limits(UNSENT=2)
+    limits(SEND_BUFFER=2)
     client = await latest_legacy()
     exchange = begin(client, "chatter_on", to=50)
     await read(exchange, 1)
@@ -281,7 +281,7 @@ async def test_nobody_resumes_in_the_session_of_somebody_else(latest_legacy, che
 
 
 async def test_the_stream_of_a_cancelled_call_is_over(latest_legacy, checkpoints, monkeypatch):
-    monkeypatch.setattr("mcp_django.runtime.streams.remote_reader.ASK_EVERY", 0.01)
+    monkeypatch.setattr("mcp_django.runtime.streams.remote_reader.ATTACH_INTERVAL_SECONDS", 0.01)
     client = await latest_legacy()
     exchange = client.begin("tools/call", {"name": "speak_then_wait"}, id=5, meta={"progressToken": 1})
     await exchange.message()
@@ -350,8 +350,8 @@ async def test_a_client_that_left_another_worker_is_not_written_for(latest_legac
     home = move()
     again = client.listen(exchange.last_id)
     await again.started()
-    (ring,) = home.rings._rings.values()
-    assert ring.reader.relayed
+    (ring,) = home.store._buffers.values()
+    assert ring.reader.relay_name
     await leave(again)
     await eventually(lambda: ring.reader is None)
     checkpoints.gate("say 2").set()
@@ -361,7 +361,7 @@ async def test_a_client_that_left_another_worker_is_not_written_for(latest_legac
 async def test_nobody_fills_the_log_by_asking_for_the_same_again_and_again(
     latest_legacy, move, checkpoints, monkeypatch
 ):
-    monkeypatch.setattr("mcp_django.runtime.streams.relay.REPEATED_BYTES", 1000)
+    monkeypatch.setattr("mcp_django.runtime.streams.relay.MAX_REPEATED_BYTES", 1000)
     client = await latest_legacy()
     exchange = begin(client, to=2)
     await exchange.started()
@@ -375,8 +375,8 @@ async def test_nobody_fills_the_log_by_asking_for_the_same_again_and_again(
         await read(again, 1, 2)
         await leave(again)
     assert (await client.listen(first).reply()).status == 400
-    (ring,) = home.rings._rings.values()
-    assert 1000 < ring.repeated < 2500
+    (ring,) = home.store._buffers.values()
+    assert 1000 < ring.repeated_bytes < 2500
     checkpoints.gate("answer").set()
     await checkpoints.until("answered")
 
@@ -389,9 +389,9 @@ async def test_a_client_whose_worker_ends_is_not_written_for(latest_legacy, move
     home = move()
     again = client.listen(exchange.last_id)
     await again.started()
-    (ring,) = home.rings._rings.values()
-    assert ring.reader.relayed
-    (readers,) = get_exchange("interaction")._session_streams.streams().own.values()
+    (ring,) = home.store._buffers.values()
+    assert ring.reader.relay_name
+    (readers,) = get_http_endpoint("interaction")._session_streams.get_call_streams().session_streams.values()
     for reader in list(readers):
         reader.end()
     await frames_of(again)
@@ -399,7 +399,7 @@ async def test_a_client_whose_worker_ends_is_not_written_for(latest_legacy, move
     for gate in ("say 2", "answer"):
         checkpoints.gate(gate).set()
     await checkpoints.until("answered")
-    assert not ring.heard
+    assert not ring.is_delivered
 
 
 async def test_a_handler_sends_a_client_of_another_worker_away(latest_legacy, move, checkpoints):
@@ -409,8 +409,8 @@ async def test_a_handler_sends_a_client_of_another_worker_away(latest_legacy, mo
     home = move()
     again = client.listen(exchange.last_id)
     await again.started()
-    (ring,) = home.rings._rings.values()
-    assert ring.release(0.5)
+    (ring,) = home.store._buffers.values()
+    assert ring.disconnect_reader(0.5)
     frames = await frames_of(again)
     assert frames[-1].retry == 500
 
@@ -428,14 +428,14 @@ async def test_what_another_worker_forgot_is_refused_there_too(limits, latest_le
 
 
 async def test_a_call_that_died_with_its_worker_is_refused(latest_legacy, move, checkpoints, monkeypatch):
-    monkeypatch.setattr("mcp_django.runtime.streams.remote_reader.ASK_EVERY", 0.01)
+    monkeypatch.setattr("mcp_django.runtime.streams.remote_reader.ATTACH_INTERVAL_SECONDS", 0.01)
     client = await latest_legacy()
     exchange = begin(client, to=1)
     checkpoints.gate("say 1").set()
     await read(exchange, 1)
     home = move()
-    for ring in list(home.rings._rings.values()):
-        home.rings.drop(ring)
+    for ring in list(home.store._buffers.values()):
+        home.store.discard(ring)
     assert (await client.listen(exchange.last_id).reply()).status == 400
     checkpoints.gate("answer").set()
     await finish(exchange)
@@ -451,8 +451,8 @@ async def test_a_process_that_ends_leaves_what_was_not_heard(latest_legacy, move
         checkpoints.gate(gate).set()
     await checkpoints.until("answered")
     home = move()
-    await home._keep_for_others()
-    assert len(home.rings) == 0
+    await home._store_undelivered()
+    assert len(home.store) == 0
     for _ in range(2):
         again = client.listen(exchange.last_id)
         await read(again, 2)

@@ -9,8 +9,8 @@ import pytest
 
 from mcp_django import wiring
 from mcp_django.models import Session, StreamEvent
-from mcp_django.runtime.events.event_log import Draft
-from mcp_django.transports.factory import get_exchange
+from mcp_django.runtime.events.event_log import EventDraft
+from mcp_django.transports.factory import get_http_endpoint
 from tests.interaction.clients import HANDSHAKE, STATELESS, Client
 from tests.interaction.transports import on_http
 from tests.interaction.verifiers import SCOPES
@@ -26,7 +26,7 @@ async def say(client, data):
     """Tell a session something, as any part of the project would."""
     row = await Session.objects.aget(key_hash=Session.hash(client.session))
     message = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": data}}
-    await wiring.feeds().publish(Draft(f"session:{row.pk}", "message", message))
+    await wiring.get_event_publisher().publish(EventDraft(f"session:{row.pk}", "message", message))
 
 
 def data(message):
@@ -127,7 +127,7 @@ async def test_silence_is_filled_with_comments_and_keeps_the_session_alive(limit
     limits(KEEP_ALIVE=3)
     client = await legacy()
     exchange = await opened(client)
-    sessions = get_exchange("interaction")._server.sessions
+    sessions = get_http_endpoint("interaction")._server.sessions
     touched = asyncio.Event()
     sessions.touch = lambda session: touched.set()
     await clock.advance_while(touched.wait())
@@ -185,7 +185,7 @@ async def test_what_the_log_has_lost_is_refused_and_not_left_out(latest_legacy, 
             await leave(exchange)
             await say(client, 2)
             await say(client, 3)
-            await wiring.executor().run(_forget_the_oldest_but, kept)
+            await wiring.get_executor().run(_forget_the_oldest_but, kept)
             reply = await client.listen(exchange.last_id).reply()
             assert (reply.status, b"have expired" in reply.body) == (400, True)
 
@@ -208,7 +208,7 @@ async def test_an_end_in_the_admin_ends_its_stream(latest_legacy):
     client = await latest_legacy()
     exchange = await opened(client)
     row = Session.objects.filter(key_hash=Session.hash(client.session))
-    await wiring.executor().run(row.end, "admin")
+    await wiring.get_executor().run(row.end, "admin")
     await until_it_ends(exchange)
 
 
@@ -273,7 +273,7 @@ async def test_get_and_delete_can_be_switched_off(settings, transport):
 
 
 async def test_more_streams_than_allowed_are_refused_at_once(limits, latest_legacy):
-    limits(LISTENS=1)
+    limits(MAX_STREAMS=1)
     client, other = await latest_legacy(), await latest_legacy()
     exchange = await opened(client)
     reply = await other.listen().reply()
@@ -297,13 +297,17 @@ async def test_a_stream_asks_proxies_not_to_buffer_or_keep_it(latest_legacy):
 async def test_a_client_that_leaves_leaves_nothing_behind(legacy):
     client = await legacy()
     exchange = await opened(client)
-    listens, streams, feed = wiring.listens(), wiring.call_streams().here(), wiring.feeds().here()
+    listens, streams, feed = (
+        wiring.get_stream_limiter(),
+        wiring.get_call_streams().get_loop_streams(),
+        wiring.get_event_publisher().get_follower(),
+    )
     row = await Session.objects.aget(key_hash=Session.hash(client.session))
     changes = "changes:interaction"
-    assert (len(listens), streams.has(row.pk), changes in feed._topics) == (1, True, True)
+    assert (len(listens), streams.has_session(row.pk), changes in feed._topics) == (1, True, True)
     await leave(exchange)
     await eventually(lambda: not len(listens))
-    assert (streams.has(row.pk), changes in feed._topics) == (False, False)
+    assert (streams.has_session(row.pk), changes in feed._topics) == (False, False)
 
 
 async def test_an_id_of_any_shape_is_a_bad_request(latest_legacy, subtests):

@@ -182,12 +182,12 @@ async def test_an_end_is_known_to_every_process(latest_legacy, restart):
 
 async def test_a_session_whose_own_stream_is_read_is_busy(latest_legacy, transport):
     client = await latest_legacy()
-    known = next(one.session for one in get_server("interaction").sessions._known.values())
+    known = next(one.session for one in get_server("interaction").sessions._entries.values())
     exchange = client.send(method="GET", body=b"", headers={"content-type": None, "accept": "text/event-stream"})
     assert (await exchange.started())[0] == 200
-    assert (known.streams, known.is_busy) == (1, True)
+    assert (known.open_streams, known.is_busy) == (1, True)
     await delete(client)
     while await exchange.frame() is not None:
         pass
     await exchange.end()
-    assert known.streams == 0
+    assert known.open_streams == 0

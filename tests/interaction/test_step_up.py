@@ -6,7 +6,7 @@ import pytest
 
 from mcp_django import Context, tool
 from mcp_django.protocol.errors import InsufficientScope
-from mcp_django.server.primitives.registry import registry_for
+from mcp_django.server.primitives.registry import get_registry
 from tests.interaction.transports import contract
 
 
@@ -27,7 +27,7 @@ def _a_tool_that_says_much(settings: Any, checkpoints: Any) -> Any:
         return word
 
     yield
-    registry_for("interaction").tools.remove("proclaim")
+    get_registry("interaction").tools.remove("proclaim")
 
 
 async def test_arguments_that_take_no_more_are_served(either):

@@ -5,8 +5,8 @@ in both eras.
 import pytest
 
 from mcp_django.models import ResourceSubscription
-from mcp_django.runtime.events.event_log import Draft
-from mcp_django.wiring import feeds
+from mcp_django.runtime.events.event_log import EventDraft
+from mcp_django.wiring import get_event_publisher
 from tests.interaction.clients import HANDSHAKE, STATELESS, Client, together
 from tests.interaction.transports import contract
 
@@ -80,11 +80,11 @@ async def test_the_subscriptions_of_a_session_end_with_it(latest_legacy):
 
 
 async def updated(uri):
-    await feeds().publish(Draft("changes:interaction", "updated", {"uri": uri}))
+    await get_event_publisher().publish(EventDraft("changes:interaction", "updated", {"uri": uri}))
 
 
 async def list_changed(kind, server="interaction"):
-    await feeds().publish(Draft(f"changes:{server}", "list_changed", {"kind": kind}))
+    await get_event_publisher().publish(EventDraft(f"changes:{server}", "list_changed", {"kind": kind}))
 
 
 @contract

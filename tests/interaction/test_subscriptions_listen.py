@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from mcp_django.runtime.events.event_log import Draft
+from mcp_django.runtime.events.event_log import EventDraft
 from mcp_django.server.subscriptions.listen import Subscription
-from mcp_django.wiring import feeds, lifecycle, listens
+from mcp_django.wiring import get_event_publisher, get_lifecycle, get_stream_limiter
 from tests.interaction.channel import ChannelExchange
 from tests.interaction.transports import contract, contract_with_headers, on_http
 from tests.interaction.verifiers import SCOPES
@@ -21,7 +21,7 @@ ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 
 
 async def change(kind: str, payload: Any, server: str = "interaction") -> None:
-    await feeds().publish(Draft(f"changes:{server}", kind, payload))
+    await get_event_publisher().publish(EventDraft(f"changes:{server}", kind, payload))
 
 
 async def updated(uri: str) -> None:
@@ -43,13 +43,13 @@ async def left(exchange: Exchange) -> None:
     await exchange.end()
     if isinstance(exchange, ChannelExchange):
         await exchange.hang_up()
-    await eventually(lambda: not len(listens()))
+    await eventually(lambda: not len(get_stream_limiter()))
 
 
 @pytest.fixture(autouse=True)
 def _nothing_stays_open():
     yield
-    assert len(listens()) == 0
+    assert len(get_stream_limiter()) == 0
 
 
 @contract
@@ -137,7 +137,7 @@ async def test_permission_is_asked_for_again_before_an_update_is_told(modern, mo
     await acknowledged(exchange)
     await updated("note://guarded")
     assert (await exchange.message())["params"]["uri"] == "note://guarded"
-    monkeypatch.setattr("mcp_django.auth.principal._Rights.known", lambda self, permission: False)
+    monkeypatch.setattr("mcp_django.auth.principal._CachedPermissions.get_cached", lambda self, permission: False)
     await updated("note://guarded")
     await updated("note://static")
     assert (await exchange.message())["params"]["uri"] == "note://static"
@@ -207,7 +207,7 @@ async def test_a_filter_names_so_many_resources_and_no_more(limits, modern):
 
 @contract_with_headers
 async def test_a_slow_reader_is_told_once_what_happened_often(limits, modern, transport):
-    limits(UNSENT=2)
+    limits(SEND_BUFFER=2)
     exchange = listen(modern(), toolsListChanged=True, resourceSubscriptions=["note://static", "note://both"])
     await acknowledged(exchange)
     exchange.stop_reading()
@@ -229,13 +229,13 @@ async def test_a_slow_reader_is_told_once_what_happened_often(limits, modern, tr
 @pytest.mark.parametrize("when", ["before the acknowledgement", "later"])
 async def test_a_client_that_stops_reading_counts_as_gone(limits, clock, modern, when):
     """Behind the view it is the server under Django that counts."""
-    limits(KEEP_ALIVE=3, UNSENT_WAIT=3)
+    limits(KEEP_ALIVE=3, SEND_TIMEOUT=3)
     exchange = listen(modern(), toolsListChanged=True)
     if when == "later":
         await acknowledged(exchange)
     exchange.stop_reading()
     await clock.advance_while(exchange.end())
-    assert len(listens()) == 0
+    assert len(get_stream_limiter()) == 0
     exchange.read_on()
 
 
@@ -253,7 +253,7 @@ async def test_a_stream_does_not_count_as_a_call_in_flight(limits, modern):
 
 @on_http
 async def test_more_streams_than_a_process_has_room_for_are_refused_at_once(limits, modern):
-    limits(LISTENS=1)
+    limits(MAX_STREAMS=1)
     exchange = listen(modern(token="alice"), toolsListChanged=True)
     await acknowledged(exchange)
     reply = await listen(modern(token="bob"), toolsListChanged=True).reply()
@@ -265,7 +265,7 @@ async def test_more_streams_than_a_process_has_room_for_are_refused_at_once(limi
 
 
 async def test_one_principal_may_have_so_many_streams_and_no_more(limits, modern):
-    limits(LISTENS_PER_OWNER=1)
+    limits(MAX_STREAMS_PER_OWNER=1)
     exchange = listen(modern(token="alice"), toolsListChanged=True)
     await acknowledged(exchange)
     assert (await listen(modern(token="alice"), toolsListChanged=True).reply()).refused(429, -32603)
@@ -314,7 +314,7 @@ async def test_the_end_of_the_process_ends_a_stream_with_its_result(modern, tran
     await acknowledged(exchange)
     await change("list_changed", {"kind": "tools"})
     await exchange.message()
-    await lifecycle().close()
+    await get_lifecycle().shutdown()
     reply = await exchange.reply()
     assert reply.message["id"] == "last"
     assert reply.result["resultType"] == "complete"
@@ -338,7 +338,7 @@ async def test_a_stream_is_one_line_in_the_log_when_it_is_over(modern, caplog):
 
 
 async def test_a_refused_stream_is_one_line_in_the_log(limits, modern, caplog):
-    limits(LISTENS=1)
+    limits(MAX_STREAMS=1)
     exchange = listen(modern(), toolsListChanged=True)
     await acknowledged(exchange)
     with caplog.at_level(logging.INFO, "mcp_django.calls"):
@@ -354,22 +354,22 @@ async def test_leaving_while_the_stream_is_opened_leaves_nothing_behind(modern, 
         reached.set()
         await gate.wait()
 
-    monkeypatch.setattr(Subscription, "settle", wait)
+    monkeypatch.setattr(Subscription, "acknowledge", wait)
     exchange = listen(modern(), toolsListChanged=True)
     await reached.wait()
     await left(exchange)
 
 
 async def test_a_change_between_request_and_acknowledgement_is_told_after_it(modern, monkeypatch):
-    settle = Subscription.settle
+    settle = Subscription.acknowledge
 
     async def slowly(self):
-        self._board.tell("list_changed", {"kind": "tools"})
-        self._board.tell("updated", {"uri": "note://guarded"})
-        self._board.tell("updated", {"uri": "note://static"})
+        self._registry.publish("list_changed", {"kind": "tools"})
+        self._registry.publish("updated", {"uri": "note://guarded"})
+        self._registry.publish("updated", {"uri": "note://static"})
         await settle(self)
 
-    monkeypatch.setattr(Subscription, "settle", slowly)
+    monkeypatch.setattr(Subscription, "acknowledge", slowly)
     exchange = listen(modern(), toolsListChanged=True, resourceSubscriptions=["note://static", "note://guarded"])
     await acknowledged(exchange)
     assert (await exchange.message())["method"] == "notifications/tools/list_changed"
@@ -381,11 +381,11 @@ async def test_a_failing_log_is_an_error_and_not_a_stream(modern, transport, mon
     async def fails(self, tell):
         raise RuntimeError("no database")
 
-    monkeypatch.setattr("mcp_django.runtime.subscriptions.LoggedChanges.follow", fails)
+    monkeypatch.setattr("mcp_django.runtime.subscriptions.EventLogChangeFeed.add_listener", fails)
     reply = await listen(modern(), toolsListChanged=True).reply()
     assert reply.error["code"] == -32603
     assert "no database" not in reply.error["message"]
-    assert len(listens()) == (0 if transport.http else 1), "but for the channel"
+    assert len(get_stream_limiter()) == (0 if transport.http else 1), "but for the channel"
 
 
 @on_http

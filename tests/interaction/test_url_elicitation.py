@@ -11,7 +11,7 @@ from django.db import close_old_connections, connections
 from django.test import AsyncClient
 
 from mcp_django.models import SpentState
-from mcp_django.wiring import pages
+from mcp_django.wiring import get_elicitation_pages
 from tests.interaction.clients import Client, answers
 from tests.interaction.transports import contract_with_headers
 
@@ -118,7 +118,7 @@ async def test_declining_to_open_the_page_is_an_answer(either, subtests):
 
 
 async def test_a_page_that_nobody_finishes_is_waited_for_no_longer_than_any_question(limits, clock, latest_legacy):
-    limits(QUESTION_WAIT=5)
+    limits(ELICITATION_TIMEOUT=5)
     exchange, _ = await opened(latest_legacy)
     reply = await clock.advance_while(exchange.reply())
     assert reply.result["isError"] is True
@@ -147,7 +147,7 @@ async def test_the_round_after_the_user_has_come_back_ends_the_call(modern):
 
 
 async def test_a_round_that_comes_too_early_is_about_the_same_link(limits, modern):
-    limits(PAGE_WAIT=0)
+    limits(URL_ELICITATION_TIMEOUT=0)
     first, url, again = await rounds(modern)
     second = (await again(first)).result
     assert second["inputRequests"] == first["inputRequests"]
@@ -206,7 +206,7 @@ async def test_a_query_of_the_page_stays(modern):
 async def test_the_link_says_nothing_about_the_user(modern):
     _, url, _ = await rounds(modern)
     assert "alice" not in url
-    assert pages().open(url.rpartition("/")[2], "page").user  # it is in there, sealed
+    assert get_elicitation_pages().unseal_visit(url.rpartition("/")[2], "page").user  # it is in there, sealed
 
 
 async def test_somebody_else_gets_neither_through_the_gate_nor_back(modern):

@@ -9,7 +9,7 @@ from django.utils import timezone
 from mcp_django import wiring
 from mcp_django.contrib.oauth.clients import clients
 from mcp_django.contrib.oauth.tokens.token_format import access_token
-from mcp_django.contrib.oauth.toolkit_compat import access_tokens, applications, set_token
+from mcp_django.contrib.oauth.toolkit_compat import get_access_token_model, get_application_model, set_token
 from mcp_django.models import PersonalAccessToken
 
 APP = "app"
@@ -24,16 +24,16 @@ def personal(user: Any, scopes: Sequence[str], server: str) -> str:
 
 def of_a_client(user: Any, scopes: Sequence[str], server: str) -> str:
     """An access token that the user let the client have for the server of an alias.."""
-    application = applications().objects.filter(name=APP).first()
+    application = get_application_model().objects.filter(name=APP).first()
     if application is None:
-        application, _ = clients.make(APP, redirect_uris=["https://app.example/callback"])
+        application, _ = clients.create_client(APP, redirect_uris=["https://app.example/callback"])
     value = access_token(None)
-    row = access_tokens()(
+    row = get_access_token_model()(
         application=application,
         user=user,
         scope=" ".join(scopes),
         expires=timezone.now() + timedelta(hours=1),
-        resource=[wiring.resources().of(server).uri],
+        resource=[wiring.get_resource_registry().get(server).uri],
     )
     set_token(row, value)
     row.save()

@@ -6,7 +6,7 @@ from typing import Any
 from django.contrib.auth import get_user_model
 
 from mcp_django.auth.authentication.verifiers import AuthError
-from mcp_django.auth.principal import Principal
+from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.auth.resource import ProtectedResource
 
 KNOWN = ("alice", "bob", "carol", "root", "writer")
@@ -29,26 +29,26 @@ class Person:
 class Users:
     """A verifier to whom a token is the name of a user of the site."""
 
-    async def verify(self, token: str, *, resource: ProtectedResource) -> Principal:
+    async def verify(self, token: str, *, resource: ProtectedResource) -> DjangoPrincipal:
         user = await get_user_model().objects.aget(username=token)
-        return Principal(issuer="tests", subject=token, user=user)
+        return DjangoPrincipal(issuer="tests", subject=token, user=user)
 
 
 class Tokens:
     """A verifier to whom a token is the bearer's name."""
 
-    async def verify(self, token: str, *, resource: ProtectedResource) -> Principal:
+    async def verify(self, token: str, *, resource: ProtectedResource) -> DjangoPrincipal:
         if token not in KNOWN:
             raise AuthError("invalid_token", "Nobody is called that")
-        return Principal(issuer="tests", subject=token, user=Person(token), scopes=SCOPES.get(token, frozenset()))
+        return DjangoPrincipal(issuer="tests", subject=token, user=Person(token), scopes=SCOPES.get(token, frozenset()))
 
 
 class Clients:
     """A verifier to whom a token is "user.client.number": who it is, by which program, and the token's generation."""
 
-    async def verify(self, token: str, **where: Any) -> Principal:
+    async def verify(self, token: str, **where: Any) -> DjangoPrincipal:
         subject, client, _ = token.split(".")
-        return Principal(issuer="tests", subject=subject, client_id=client, user=Person(subject))
+        return DjangoPrincipal(issuer="tests", subject=subject, client_id=client, user=Person(subject))
 
 
 VOUCHED = "vouched"
@@ -60,8 +60,8 @@ class Vouched:
     def accepts(self, token: str) -> bool:
         return token == VOUCHED
 
-    async def verify(self, token: str, *, resource: ProtectedResource) -> Principal:
-        return Principal(
+    async def verify(self, token: str, *, resource: ProtectedResource) -> DjangoPrincipal:
+        return DjangoPrincipal(
             issuer="https://login.example",
             subject="u 1",
             client_id="desk",

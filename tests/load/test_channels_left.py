@@ -18,7 +18,7 @@ from tests.load import event_streams, websockets
 from tests.load.conftest import wait_until_forgotten
 from tests.load.event_streams import EventStream, Refused
 from tests.load.test_leaks import MOST
-from tests.load.test_random_disconnects import ENDS, LANE_NAMES, LANES, at_rest
+from tests.load.test_random_disconnects import ENDS, LANE_NAMES, THREADS, at_rest
 from tests.load.websockets import BINARY, CONTINUATION, Channel, WebSocket, frame, leave, upgrade
 from tests.servers.client import HANDSHAKE, STATELESS, Client
 from tests.servers.harness import Server, serve
@@ -32,7 +32,13 @@ GROWTH = 8192
 SECONDS = 600.0
 """Time of the calls if their clients stayed."""
 TOOLS = ("wait", "stream", "poll", "sql", "async_sql", "talking_sql", "ask", "tick", "flood")
-LIMITS = {"LANES": LANES, "LANE_QUEUE": 1000, "SESSIONS_PER_OWNER": 1000, "LISTENS_PER_OWNER": 1000, "KEEP_ALIVE": 1}
+LIMITS = {
+    "THREADS": THREADS,
+    "THREAD_QUEUE": 1000,
+    "SESSIONS_PER_OWNER": 1000,
+    "MAX_STREAMS_PER_OWNER": 1000,
+    "KEEP_ALIVE": 1,
+}
 SETTINGS = {"MCP": {"AUTH": "tests.servers.site.people.anyone", "LIMITS": LIMITS}}
 
 

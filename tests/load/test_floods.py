@@ -24,9 +24,9 @@ UNSENT_WAIT_SECONDS = 1.0
 """How long a client may read nothing."""
 BEHIND = 1013
 PINGS = 5_000
-LIMITS = {"UNSENT": 16, "UNSENT_WAIT": UNSENT_WAIT_SECONDS, "KEEP_ALIVE": 1}
+LIMITS = {"SEND_BUFFER": 16, "SEND_TIMEOUT": UNSENT_WAIT_SECONDS, "KEEP_ALIVE": 1}
 SETTINGS = {"MCP": {"AUTH": "tests.servers.site.people.anyone", "LIMITS": LIMITS}}
-PATIENT = {"MCP": {"AUTH": "tests.servers.site.people.anyone", "LIMITS": LIMITS | {"UNSENT_WAIT": 600}}}
+PATIENT = {"MCP": {"AUTH": "tests.servers.site.people.anyone", "LIMITS": LIMITS | {"SEND_TIMEOUT": 600}}}
 CHANNELS: dict[str, Callable[[int], WebSocket | EventStream]] = {
     "websocket": lambda port: WebSocket(port, buffer=1 << 16),
     "sse": lambda port: EventStream(port, buffer=1 << 16),

@@ -7,19 +7,19 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
-from mcp_django.wiring.services import LOG_LANES
+from mcp_django.wiring.services import LOG_THREADS
 from tests.load.conftest import Place
 from tests.servers.client import STATELESS, Client
 from tests.servers.databases import Database, activity
 from tests.servers.harness import DOORS, Server, serve
 from tests.support.waiting import wait_until
 
-LANES, QUEUE = 4, 100
+THREADS, QUEUE = 4, 100
 CALLS = 200
 STATEMENT_SECONDS = 0.01
 """How long each call that is served works in the database."""
 CANCELS = 120
-LIMITS = {"LANES": LANES, "LANE_QUEUE": QUEUE, "IN_FLIGHT": 1000}
+LIMITS = {"THREADS": THREADS, "THREAD_QUEUE": QUEUE, "IN_FLIGHT": 1000}
 SETTINGS = {"MCP": {"AUTH": "tests.servers.site.people.anyone", "LIMITS": LIMITS}}
 
 
@@ -28,20 +28,20 @@ def test_surplus_calls_are_refused_at_once_and_the_others_answered(database: Dat
     kept = {**database, "CONN_MAX_AGE": 600}
     with serve("uvicorn", settings=SETTINGS, database=kept) as server, Client(server.port, "/mcp", STATELESS) as client:
         with connections_watched(server) as counts:
-            holding = [client.call("poll", {"tag": f"holds-{number}"}) for number in range(LANES)]
-            wait_until(lambda: len(server.probe()["running"]) == LANES)
+            holding = [client.call("poll", {"tag": f"holds-{number}"}) for number in range(THREADS)]
+            wait_until(lambda: len(server.probe()["running"]) == THREADS)
             waiting = [
                 client.call("sql", {"tag": f"waits-{number}", "seconds": STATEMENT_SECONDS}) for number in range(QUEUE)
             ]
-            wait_until(lambda: server.probe()["in_flight"] == LANES + QUEUE)
-            for _ in range(CALLS - LANES - QUEUE):
+            wait_until(lambda: server.probe()["in_flight"] == THREADS + QUEUE)
+            for _ in range(CALLS - THREADS - QUEUE):
                 expect_refusal(client)
             for call in holding:
                 call.leave()
             assert [call.answer().value for call in waiting] == [f"waits-{number}" for number in range(QUEUE)]
         print(f"connections: {max(counts, default='not counted')}")
         # The log is followed while anybody is remembered: who they are may change elsewhere.
-        assert max(counts, default=0) <= LANES + LOG_LANES
+        assert max(counts, default=0) <= THREADS + LOG_THREADS
         server.settle()
 
 
@@ -84,7 +84,7 @@ def test_interrupting_one_call_never_fails_another(place: Place) -> None:
         interrupted = [statement for statement in statements if statement["problem"] is not None]
         print(f"{place.kind}: {CANCELS} left, {len(statements)} statements, {len(interrupted)} interrupted")
         assert len(interrupted) > CANCELS // 10
-        assert {statement["thread"] for statement in statements} <= {f"mcp-lane-{number}" for number in range(LANES)}
+        assert {statement["thread"] for statement in statements} <= {f"mcp-lane-{number}" for number in range(THREADS)}
 
 
 def leave_and_stay(server: Server, number: int) -> None:

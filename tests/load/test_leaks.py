@@ -5,7 +5,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from mcp_django.wiring import LOG_LANES
+from mcp_django.wiring import LOG_THREADS
 from tests.load.conftest import Place, wait_until_forgotten
 from tests.servers.client import HANDSHAKE, STATELESS, Client
 from tests.servers.harness import DOORS, Server, serve
@@ -26,13 +26,14 @@ LOOKS, PAUSE = 3, 0.5
 """How often, and after how many seconds each, there must be no less than there was: servers look every second for what
 is over.
 """
-LANES = 4
+THREADS = 4
 MOST = dict.fromkeys(
-    ("mcp_django.runtime.threads.pool.Lane", "mcp_django.runtime.threads.sql_cancellation.Gate"), LANES + LOG_LANES
+    ("mcp_django.runtime.threads.pool.PoolThread", "mcp_django.runtime.threads.sql_cancellation.StatementGuard"),
+    THREADS + LOG_THREADS,
 )
 """Kinds of objects of ours that are made when they are first needed, and stay: how many there may be."""
 # asyncio keeps a timer that was cancelled, and the context it was set in, until it would have been due.
-LIMITS = {"LANES": LANES, "KEEP_ALIVE": 1, "SSE_UPGRADE_AFTER": 1, "QUESTION_WAIT": 1}
+LIMITS = {"THREADS": THREADS, "KEEP_ALIVE": 1, "SSE_UPGRADE_AFTER": 1, "ELICITATION_TIMEOUT": 1}
 ANSWERED = {"fast": {}, "echo_sql": {"number": 0}, "tick": {"times": 3, "pause": 0}, "wait": {"seconds": 0}}
 LEFT = {"wait": {"seconds": 0.01}, "stream": {"seconds": 0.01}, "poll": {"seconds": 0.01}, "ask": {}}
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 
-from mcp_django.wiring import LOG_LANES
+from mcp_django.wiring import LOG_THREADS
 from tests.load.conftest import Place, wait_until_forgotten
 from tests.servers.client import HANDSHAKE, STATELESS, Client
 from tests.servers.harness import DOORS, Server, serve
@@ -15,18 +15,26 @@ from tests.support.waiting import wait_until
 
 CLIENTS = 16
 CUTS = 240
-LANES = 4
-LANE_NAMES = {f"mcp-lane-{number}" for number in range(LANES)} | {f"mcp-log-{number}" for number in range(LOG_LANES)}
-FOLLOWS = "mcp_django.runtime.events.follower.Feed._follow_log"
+THREADS = 4
+LANE_NAMES = {f"mcp-lane-{number}" for number in range(THREADS)} | {
+    f"mcp-log-{number}" for number in range(LOG_THREADS)
+}
+FOLLOWS = "mcp_django.runtime.events.follower.LogFollower._follow_log"
 """The task that follows the event log while a session is trusted, or a stream of one may be resumed."""
 ENDS = ("ended", "cancelled", "failed")
 OF_SESSIONS = {
-    "mcp_django.runtime.events.follower.Following",
-    "mcp_django.runtime.sessions.cache_entry.Known",
-    "mcp_django.runtime.streams.replay_buffer.Ring",
-    "mcp_django.server.calls.session.Session",
+    "mcp_django.runtime.events.follower.TopicSubscription",
+    "mcp_django.runtime.sessions.cache_entry.CachedSession",
+    "mcp_django.runtime.streams.replay_buffer.ReplayBuffer",
+    "mcp_django.server.calls.session.ServerSession",
 }
-LIMITS = {"LANES": LANES, "IN_FLIGHT": 1000, "SESSIONS_PER_OWNER": 100, "SSE_UPGRADE_AFTER": 0.02, "KEEP_ALIVE": 0.01}
+LIMITS = {
+    "THREADS": THREADS,
+    "IN_FLIGHT": 1000,
+    "SESSIONS_PER_OWNER": 100,
+    "SSE_UPGRADE_AFTER": 0.02,
+    "KEEP_ALIVE": 0.01,
+}
 STATELESS_SECONDS = {
     "wait": 600.0,
     "stream": 600.0,

@@ -17,7 +17,7 @@ from mcp_django.logs import ClientHandler, client_handler
 from mcp_django.protocol.headers import Headers
 from mcp_django.server.calls.call import Connection
 from mcp_django.server.calls.message_queue import Outbox
-from mcp_django.server.calls.pending import Work
+from mcp_django.server.calls.pending import PendingResponse
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, accept, make_server
 
 logger = logging.getLogger("tests.shop")
@@ -216,7 +216,7 @@ async def unfinished(work: Any, *headers: tuple[bytes, bytes]) -> Outbox:
     connection = Connection(peer.principal, headers=Headers([*routing.items(), *headers]))
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "work", "_meta": meta}}
     handled = peer.pipeline.handle(peer.pipeline.stateless, message, connection, outbox)
-    assert isinstance(handled, Work)
+    assert isinstance(handled, PendingResponse)
     await handled.run
     return outbox
 
@@ -364,7 +364,7 @@ async def test_a_flood_from_a_thread_is_cut_off_while_the_loop_is_busy(forwardin
 async def test_one_call_has_a_limit_and_the_last_message_says_so(
     forwarding: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client_handler, "MOST", 3)
+    monkeypatch.setattr(client_handler, "MAX_FORWARDED_RECORDS", 3)
     forwarding()
 
     async def work() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from mcp_django.logs import redacted, redaction
-from mcp_django.models.token import MARK
+from mcp_django.models.token import TOKEN_PREFIX
 
 
 class Connection:
@@ -33,7 +33,7 @@ def test_what_looks_like_a_secret_goes(subtests: pytest.Subtests) -> None:
         ("sent Bearer abcdefgh", "sent Bearer [redacted]"),
         ("Set-Cookie: a=b; c=d", "Set-Cookie: [redacted]"),
         ("postgres://user:pw@db/shop", "postgres://[redacted]@db/shop"),
-        (f"used {MARK}abcdefgh_0123456789", "used [redacted]"),
+        (f"used {TOKEN_PREFIX}abcdefgh_0123456789", "used [redacted]"),
         ("jwt eyJhbGciOi.eyJzdWIiOi.abc here", "jwt [redacted] here"),
         ("-----BEGIN RSA PRIVATE KEY-----\nMIIE", "[redacted]"),
     ]

@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from mcp_django.management.commands import mcp_clearsessions
 from mcp_django.models import OnceResult, Session, SpentState, StreamEvent
-from mcp_django.runtime.events.event_log import Draft, EventLog
+from mcp_django.runtime.events.event_log import EventDraft, EventLog
 
 pytestmark = pytest.mark.django_db
 
@@ -22,7 +22,7 @@ def session(*, seen: float = 0, lasts: float = 1e6) -> Session:
         last_seen=now - timedelta(seconds=seen),
         expires=now + timedelta(seconds=lasts),
     )
-    row.mint()
+    row.generate_key()
     row.save()
     return row
 
@@ -51,21 +51,21 @@ def test_what_is_idle_is_the_project_s_decision() -> None:
 
 
 def test_more_than_a_slice_is_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mcp_clearsessions, "SLICE", 2)
+    monkeypatch.setattr(mcp_clearsessions, "BATCH_SIZE", 2)
     for _ in range(5):
         session(seen=4000)
     assert clear() == "Deleted 5 sessions, 0 events and 0 expired rows.\n"
 
 
 def test_old_events_and_rows_that_have_expired_are_deleted_and_others_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mcp_clearsessions, "SLICE", 2)
+    monkeypatch.setattr(mcp_clearsessions, "BATCH_SIZE", 2)
     StreamEvent.objects.all().delete()  # threads of earlier tests may have committed some
     now = timezone.now()
     for name, moment in (("old", now - timedelta(hours=1)), ("new", now + timedelta(hours=1))):
         for number in range(3):
             OnceResult.objects.create(key_hash=f"{name} {number}", owner="o", expires=moment)
             SpentState.objects.create(digest=f"{name} {number}", expires=moment)
-    EventLog().append([Draft("topic", "kind")] * 5)
+    EventLog().append([EventDraft("topic", "kind")] * 5)
     StreamEvent.objects.filter(seq__lte=EventLog().head() - 2).update(created=now - timedelta(hours=1))
     assert clear() == "Deleted 0 sessions, 3 events and 6 expired rows.\n"
     assert StreamEvent.objects.count() == 2

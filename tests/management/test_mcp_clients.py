@@ -10,7 +10,7 @@ from django.test import override_settings
 from mcp_django.client import AuthorizationNeeded, ClientConnectionError
 from mcp_django.client.oauth.http import AuthorizationFailed
 from mcp_django.client.pool import factory
-from mcp_django.client.pool.health import BOARD
+from mcp_django.client.pool.health import HEALTH_REGISTRY
 from mcp_django.management.commands import mcp_clients
 from tests.client.script import Script
 
@@ -29,10 +29,10 @@ CLIENTS = {
 @pytest.fixture
 def scripts(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Script]]:
     found = {alias: Script("stateless", tools_list=TOOLS) for alias in CLIENTS}
-    monkeypatch.setattr(factory, "target_of", lambda settings, user: found[settings.alias])
+    monkeypatch.setattr(factory, "create_target", lambda settings, user: found[settings.alias])
     with override_settings(MCP={"AUTH": "none", "CLIENTS": CLIENTS}):
         yield found
-    BOARD.forget()
+    HEALTH_REGISTRY.reset_after_fork()
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
@@ -161,7 +161,7 @@ def test_a_user_may_be_named_in_whose_name_it_is(
 ) -> None:
     seen = []
     monkeypatch.setattr(
-        factory, "target_of", lambda settings, user: seen.append(user.username) or scripts[settings.alias]
+        factory, "create_target", lambda settings, user: seen.append(user.username) or scripts[settings.alias]
     )
     get_user_model()._default_manager.create_user("ada")
     for words in (["--user", "ada"], ["check", "maps", "--user", "ada"], ["tools", "maps", "--user", "ada"]):
@@ -176,9 +176,9 @@ def test_a_login_is_left_to_the_flow(
 ) -> None:
     asked: list[Any] = []
 
-    async def login(settings: Any, user: Any, *, say: Any, **options: Any) -> None:
+    async def login(settings: Any, user: Any, *, write: Any, **options: Any) -> None:
         asked.append((settings.alias, user, options))
-        say("Open this")
+        write("Open this")
 
     monkeypatch.setattr(mcp_clients, "login", login)
     _, out, _ = run(capsys, "login", "maps", "--port", "8123", "--no-browser")

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_django.management.client_config import jsonc, toml_text
-from mcp_django.management.client_config.catalogue import CLIENTS
+from mcp_django.management.client_config.catalogue import CLIENT_PROGRAMS
 
 FILES = {
     "claude": ".config/Claude/claude_desktop_config.json",
@@ -68,7 +68,7 @@ def entry(client: str, *arguments: str, name: str = "django") -> Any:
 
 
 def test_every_client_is_told_how_to_start_the_server(home: Path, subtests: pytest.Subtests) -> None:
-    for client in CLIENTS:
+    for client in CLIENT_PROGRAMS:
         with subtests.test(client=client):
             found = entry(client)
             assert found.pop("type", "stdio") == "stdio"
@@ -200,12 +200,14 @@ def test_the_command_that_claude_code_has_for_it_is_shown() -> None:
 
 def test_other_systems_keep_files_elsewhere(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert CLIENTS["claude"].path(home) == home / "Library/Application Support/Claude/claude_desktop_config.json"
-    assert CLIENTS["zed"].path(home) == home / ".config/zed/settings.json"
+    assert (
+        CLIENT_PROGRAMS["claude"].path(home) == home / "Library/Application Support/Claude/claude_desktop_config.json"
+    )
+    assert CLIENT_PROGRAMS["zed"].path(home) == home / ".config/zed/settings.json"
     monkeypatch.setattr(sys, "platform", "win32")
     monkeypatch.setenv("APPDATA", str(home / "Roaming"))
-    assert CLIENTS["claude"].path(home) == home / "Roaming/Claude/claude_desktop_config.json"
-    assert CLIENTS["zed"].path(home) == home / "Roaming/Zed/settings.json"
+    assert CLIENT_PROGRAMS["claude"].path(home) == home / "Roaming/Claude/claude_desktop_config.json"
+    assert CLIENT_PROGRAMS["zed"].path(home) == home / "Roaming/Zed/settings.json"
 
 
 def test_mode_and_link_stay_and_nothing_is_left_lying_about(home: Path) -> None:

@@ -26,7 +26,7 @@ def main(database: str, owner: str, quota: str, cap: str, times: str) -> None:
     from django.utils import timezone
 
     from mcp_django.models import Session
-    from mcp_django.models.session import Cap, TooManySessions
+    from mcp_django.models.session import SessionLimit, TooManySessions
 
     say("ready")
     sys.stdin.readline()
@@ -40,9 +40,9 @@ def main(database: str, owner: str, quota: str, cap: str, times: str) -> None:
             last_seen=now,
             expires=now + timedelta(days=1),
         )
-        row.mint()
+        row.generate_key()
         try:
-            Session.objects.admit(row, quota=int(quota), cap=Cap(int(cap), IDLE))
+            Session.objects.admit(row, quota=int(quota), limit=SessionLimit(int(cap), IDLE))
         except TooManySessions:
             continue
         taken += 1

@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from mcp_django.models import EndReason, Session, SessionCount
-from mcp_django.models.session import Cap, SlotContention, TooManySessions
+from mcp_django.models.session import SessionLimit, SlotContention, TooManySessions
 from mcp_django.signals import session_closed
 
 IDLE = 3600.0
@@ -29,7 +29,7 @@ def row(owner: str = "o", *, seen: float = 0, opened: float = 0, lasts: float = 
         expires=now + timedelta(seconds=lasts),
         **fields,
     )
-    session.mint()
+    session.generate_key()
     return session
 
 
@@ -81,14 +81,14 @@ def together(count: int, work: Callable[[int], object]) -> list[Any]:
 
 def test_the_row_has_no_more_of_the_key_than_its_beginning() -> None:
     session = row()
-    key = session.mint()
+    key = session.generate_key()
     assert Session.hash(key) == session.key_hash
     assert key not in repr(vars(session))
     assert key[9:] not in f"{session!r} {session}"
 
 
 def test_keys_are_visible_ascii_and_never_the_same() -> None:
-    keys = {row().mint() for _ in range(100)}
+    keys = {row().generate_key() for _ in range(100)}
     assert len(keys) == 100
     assert all(0x21 <= ord(letter) <= 0x7E for key in keys for letter in key)
     assert all(len(key) >= 32 for key in keys)
@@ -96,9 +96,9 @@ def test_keys_are_visible_ascii_and_never_the_same() -> None:
 
 def test_an_owner_too_long_for_its_column_is_hashed() -> None:
     long = "https://issuer.example|" + "x" * 300
-    assert Session.owner_name("issuer|subject|client") == "issuer|subject|client"
-    assert len(Session.owner_name(long)) <= 255
-    assert Session.owner_name(long) != Session.owner_name(long + "y")
+    assert Session.encode_owner("issuer|subject|client") == "issuer|subject|client"
+    assert len(Session.encode_owner(long)) <= 255
+    assert Session.encode_owner(long) != Session.encode_owner(long + "y")
 
 
 @pytest.mark.django_db
@@ -158,14 +158,14 @@ class TestEnding:
     def test_reaping_ends_what_expired_with_the_reason_and_spares_what_is_busy(self) -> None:
         live, idle, old, busy = saved(), saved(seen=IDLE + 1), saved(lasts=-1), saved(seen=IDLE + 1)
         with closings() as heard:
-            assert Session.objects.reap(idle=IDLE, spare=[busy.key_hash]) == 2
+            assert Session.objects.end_expired(idle=IDLE, busy_hashes=[busy.key_hash]) == 2
         assert Counter(heard) == Counter([(idle.pk, EndReason.IDLE), (old.pk, EndReason.LIFETIME)])
         assert set(Session.objects.filter(terminated_at=None)) == {live, busy}
 
     def test_reaping_goes_in_slices(self) -> None:
         for _ in range(5):
             saved(seen=IDLE + 1)
-        assert [Session.objects.reap(idle=IDLE, most=2) for _ in range(4)] == [2, 2, 1, 0]
+        assert [Session.objects.end_expired(idle=IDLE, limit=2) for _ in range(4)] == [2, 2, 1, 0]
 
     def test_a_session_used_while_it_was_being_reaped_lives_on(self, monkeypatch: pytest.MonkeyPatch) -> None:
         session = saved(seen=IDLE + 1)
@@ -178,7 +178,7 @@ class TestEnding:
 
         monkeypatch.setattr(type(Session.objects.all()), "update", used_meanwhile)
         with closings() as heard:
-            assert Session.objects.reap(idle=IDLE) == 0
+            assert Session.objects.end_expired(idle=IDLE) == 0
         assert heard == []
         assert Session.objects.filter(pk=session.pk, terminated_at=None).exists()
 
@@ -186,14 +186,14 @@ class TestEnding:
         kept, *ended = [saved() for _ in range(4)]
         Session.objects.filter(pk__in=[session.pk for session in ended]).end("client")
         assert Session.objects.ended(before=timezone.now() - timedelta(days=1)).purge() == 0
-        assert Session.objects.ended(before=timezone.now()).purge(most=2) == 2
-        assert Session.objects.ended().purge(most=2) == 1
+        assert Session.objects.ended(before=timezone.now()).purge(limit=2) == 2
+        assert Session.objects.ended().purge(limit=2) == 1
         assert set(Session.objects.all()) == {kept}
 
     def test_touching_writes_only_what_is_due(self) -> None:
         due, fresh, over = saved(seen=61), saved(seen=59), saved(seen=61)
         Session.objects.filter(pk=over.pk).end("client")
-        assert Session.objects.touch(every=60) == 1
+        assert Session.objects.touch(min_interval=60) == 1
         assert Session.objects.get(pk=due.pk).last_seen > due.last_seen
         assert Session.objects.get(pk=fresh.pk).last_seen == fresh.last_seen
 
@@ -221,7 +221,7 @@ class TestQuota:
         busy, idle = row(seen=30), row(seen=10)
         for session in (busy, idle):
             Session.objects.admit(session, quota=2)
-        Session.objects.admit(row(), quota=2, spare=[busy.key_hash])
+        Session.objects.admit(row(), quota=2, busy_hashes=[busy.key_hash])
         assert busy.pk in holders()
         assert idle.pk not in holders()
 
@@ -267,7 +267,7 @@ class TestQuota:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         Session.objects.admit(held := row(), quota=1)
-        choose = type(Session.objects.all())._take_slot
+        choose = type(Session.objects.all())._choose_slot
 
         def overtaken(self: Any, *args: Any) -> Session | None:
             monkeypatch.undo()
@@ -275,19 +275,19 @@ class TestQuota:
             Session.objects.filter(pk=held.pk).update(terminated_at=timezone.now(), end_reason="client", slot=None)
             return leaving
 
-        monkeypatch.setattr(type(Session.objects.all()), "_take_slot", overtaken)
+        monkeypatch.setattr(type(Session.objects.all()), "_choose_slot", overtaken)
         with closings() as heard:
             Session.objects.admit(newest := row(), quota=1)
         held.refresh_from_db()
         assert (held.end_reason, heard, holders()) == ("client", [], {newest.pk})
 
     def test_a_slot_that_others_keep_taking_is_given_up_on(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(type(Session.objects.all()), "_try", lambda *_: False)
+        monkeypatch.setattr(type(Session.objects.all()), "_try_insert", lambda *_: False)
         with pytest.raises(SlotContention):
             Session.objects.admit(row(), quota=1)
 
 
-CAP = Cap(3, IDLE)
+CAP = SessionLimit(3, IDLE)
 
 
 def bound(server: str = "default") -> int:
@@ -298,24 +298,24 @@ def bound(server: str = "default") -> int:
 class TestCap:
     def test_a_server_takes_as_many_as_it_may_and_no_more(self) -> None:
         for owner in ("a", "b", "local"):
-            Session.objects.admit(row(owner), quota=None if owner == "local" else 5, cap=CAP)
+            Session.objects.admit(row(owner), quota=None if owner == "local" else 5, limit=CAP)
         for quota in (None, 5):
             with pytest.raises(TooManySessions):
-                Session.objects.admit(row("c"), quota=quota, cap=CAP)
+                Session.objects.admit(row("c"), quota=quota, limit=CAP)
         assert Session.objects.count() == 3
 
     def test_servers_do_not_count_one_another_s_sessions(self) -> None:
         for _ in range(3):
-            Session.objects.admit(row("a"), quota=9, cap=CAP)
+            Session.objects.admit(row("a"), quota=9, limit=CAP)
         other = row("a")
         other.server = "staff"
-        Session.objects.admit(other, quota=9, cap=CAP)
+        Session.objects.admit(other, quota=9, limit=CAP)
         assert (bound(), bound("staff")) == (3, 1)
 
     @pytest.mark.parametrize("how", ["end", "delete", "expire", "raw"])
     def test_however_a_session_goes_there_is_room_for_another(self, how: str) -> None:
         for number in range(3):
-            Session.objects.admit(row(str(number)), quota=9, cap=CAP)
+            Session.objects.admit(row(str(number)), quota=9, limit=CAP)
         going = Session.objects.filter(owner="1")
         match how:
             case "end":
@@ -326,21 +326,21 @@ class TestCap:
                 going.update(last_seen=timezone.now() - timedelta(seconds=IDLE + 1))
             case "raw":
                 going._raw_delete(going.db)
-        Session.objects.admit(row("new"), quota=9, cap=CAP)
+        Session.objects.admit(row("new"), quota=9, limit=CAP)
         with pytest.raises(TooManySessions):
-            Session.objects.admit(row("newer"), quota=9, cap=CAP)
+            Session.objects.admit(row("newer"), quota=9, limit=CAP)
 
     def test_a_lowered_or_raised_cap_holds_at_once(self) -> None:
         for _ in range(3):
-            Session.objects.admit(row(), quota=9, cap=CAP)
+            Session.objects.admit(row(), quota=9, limit=CAP)
         with pytest.raises(TooManySessions):
-            Session.objects.admit(row(), quota=9, cap=Cap(2, IDLE))
-        Session.objects.admit(row(), quota=9, cap=Cap(4, IDLE))
+            Session.objects.admit(row(), quota=9, limit=SessionLimit(2, IDLE))
+        Session.objects.admit(row(), quota=9, limit=SessionLimit(4, IDLE))
 
     def test_sessions_are_counted_only_when_the_bound_reaches_the_cap(self) -> None:
-        def opening(cap: Cap) -> list[str]:
+        def opening(cap: SessionLimit) -> list[str]:
             with CaptureQueriesContext(connection) as queries:
-                Session.objects.admit(row("local"), quota=None, cap=cap)
+                Session.objects.admit(row("local"), quota=None, limit=cap)
             return [query["sql"].split()[0] for query in queries if "COUNT(" in query["sql"]]
 
         assert opening(CAP) == ["SELECT"], "the first of a server has no bound yet"
@@ -353,22 +353,22 @@ class TestCap:
         for _ in range(3):
             saved()
         with pytest.raises(TooManySessions):
-            Session.objects.admit(row(), quota=9, cap=CAP)
+            Session.objects.admit(row(), quota=9, limit=CAP)
         SessionCount.objects.update(at_most=0)
         assert Session.objects.recount("default", idle=IDLE) == bound() == 3
         SessionCount.objects.all().delete()
         with pytest.raises(TooManySessions):
-            Session.objects.admit(row(), quota=9, cap=CAP)
+            Session.objects.admit(row(), quota=9, limit=CAP)
 
     def test_a_session_that_could_not_be_saved_is_not_counted(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        Session.objects.admit(row("local"), quota=None, cap=CAP)
+        Session.objects.admit(row("local"), quota=None, limit=CAP)
 
         def fail(self: Session, **_: Any) -> None:
             raise RuntimeError("save")
 
         monkeypatch.setattr(Session, "save", fail)
         with pytest.raises(RuntimeError):
-            Session.objects.admit(row("local"), quota=None, cap=CAP)
+            Session.objects.admit(row("local"), quota=None, limit=CAP)
         assert bound() == 1
 
 
@@ -376,13 +376,13 @@ class TestCap:
 class TestConcurrency:
     @pytest.mark.parametrize("quota", [None, 4])
     def test_the_cap_is_exact_when_many_open_at_once(self, quota: int | None) -> None:
-        cap = Cap(10, IDLE)
+        cap = SessionLimit(10, IDLE)
 
         def work(number: int) -> int:
             admitted = 0
             for turn in range(5):
                 try:
-                    Session.objects.admit(row(f"{number} {turn}"), quota=quota, cap=cap)
+                    Session.objects.admit(row(f"{number} {turn}"), quota=quota, limit=cap)
                 except TooManySessions:
                     continue
                 admitted += 1
@@ -392,13 +392,13 @@ class TestConcurrency:
         assert Session.objects.live(idle=IDLE).count() == 10
 
     def test_the_cap_is_exact_while_sessions_end(self) -> None:
-        cap, most = Cap(4, IDLE), []
+        cap, most = SessionLimit(4, IDLE), []
 
         def work(number: int) -> int:
             for turn in range(8):
                 session = row(f"{number} {turn}")
                 try:
-                    Session.objects.admit(session, quota=2, cap=cap)
+                    Session.objects.admit(session, quota=2, limit=cap)
                 except TooManySessions:
                     continue
                 most.append(Session.objects.live(idle=IDLE).count())

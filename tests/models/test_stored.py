@@ -20,8 +20,14 @@ from mcp_django.models import (
     StoredState,
 )
 from mcp_django.models.stored import base as stored_module
-from mcp_django.models.stored.resource import DATA, TEXT, check_uri
-from mcp_django.models.stored.template_strings import fill, fill_uri, filled_length, is_well_formed, names_in
+from mcp_django.models.stored.resource import MAX_FILE_BYTES, MAX_TEXT_CHARS, check_uri
+from mcp_django.models.stored.template_strings import (
+    fill,
+    fill_uri,
+    find_placeholders,
+    get_max_filled_length,
+    has_valid_placeholders,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -57,13 +63,13 @@ def test_a_text_s_placeholders(subtests: pytest.Subtests) -> None:
         ("$\u017fecret $\u212a", [], False),
     ]:
         with subtests.test(text=text, names=names, good=good):
-            assert (names_in(text), is_well_formed(text)) == (names, good)
+            assert (find_placeholders(text), has_valid_placeholders(text)) == (names, good)
 
 
 def test_a_length_is_known_before_anything_is_made() -> None:
     values = {"a": "x" * 10, "b": "$a"}
     for text in ("$a$a-$b", "$$ $none ${a}"):
-        assert len(fill(text, values)) <= filled_length(text, values) < 60
+        assert len(fill(text, values)) <= get_max_filled_length(text, values) < 60
 
 
 def test_a_value_in_a_uri_stays_in_its_place() -> None:
@@ -155,8 +161,8 @@ def test_a_resource_that_cannot_be_served_is_refused(subtests: pytest.Subtests) 
         ({"priority": 2}, {"priority"}),
         ({"audience": "everybody"}, {"audience"}),
         ({"data": b"x", "text": "x"}, {"text"}),
-        ({"data": b"x" * (DATA + 1)}, {"data"}),
-        ({"text": "x" * (TEXT + 1)}, {"text"}),
+        ({"data": b"x" * (MAX_FILE_BYTES + 1)}, {"data"}),
+        ({"text": "x" * (MAX_TEXT_CHARS + 1)}, {"text"}),
     ]:
         with subtests.test(fields=fields, wrong=wrong):
             assert refused(StoredResource(**{"uri": "docs://a", "name": "a", **fields})) == wrong
@@ -237,7 +243,7 @@ def test_a_file_is_restored_byte_by_byte() -> None:
 
 
 def test_the_oldest_versions_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored_module, "VERSIONS", 2)
+    monkeypatch.setattr(stored_module, "MAX_VERSIONS", 2)
     row = prompt()
     for number in range(4):
         row.title = str(number)
@@ -267,12 +273,12 @@ def test_a_fixture_can_be_loaded_elsewhere_and_again(tmp_path: Path) -> None:
     StoredPrompt.objects.all().delete()
     StoredResource.objects.all().delete()
     prompt(name="other")
-    mark = StoredState.objects.mark()
+    mark = StoredState.objects.get_version()
     for _ in range(2):
         call_command("loaddata", str(file), verbosity=0)
         assert StoredPrompt.objects.get(name="greet").snapshot() == before
         assert StoredResource.objects.get().content == b"\x00\xff"
-    assert StoredState.objects.mark() != mark
+    assert StoredState.objects.get_version() != mark
     assert StoredArgument.objects.count() == 3
     assert not StoredPromptVersion.objects.exists()
 

@@ -84,7 +84,7 @@ class TestIssuing:
 
 
 def fresh() -> str:
-    return PersonalAccessToken().mint()
+    return PersonalAccessToken().generate_token()
 
 
 def test_no_token_comes_twice() -> None:

@@ -9,15 +9,15 @@ from django.db import transaction
 
 import mcp_django
 from mcp_django import (
-    abroadcast,
     anotify_list_changed,
     anotify_resource_updated,
-    broadcast,
+    notifications,
     notify_list_changed,
     notify_resource_updated,
 )
+from mcp_django.notifications import abroadcast, broadcast
 from mcp_django.runtime.events.event_log import EventLog
-from mcp_django.runtime.threads.executor import LaneExecutor
+from mcp_django.runtime.threads.executor import LeasingExecutor
 
 pytestmark = pytest.mark.django_db
 Said = list[tuple[str, str, Any]]
@@ -203,7 +203,7 @@ async def test_the_async_variants_say_the_same(committed: Any, said: Any) -> Non
 @pytest.mark.parametrize("roll_back", [False, True])
 def test_a_call_that_is_one_transaction_says_it_when_it_commits(roll_back: bool, said: Any) -> None:
     async def main() -> None:
-        executor = LaneExecutor(lanes=1)
+        executor = LeasingExecutor(max_threads=1)
         try:
             with executor.context():
                 async with executor.atomic(["default"]):
@@ -211,7 +211,7 @@ def test_a_call_that_is_one_transaction_says_it_when_it_commits(roll_back: bool,
                     assert await executor.run(said) == []
                     await executor.run(transaction.set_rollback, roll_back)
         finally:
-            executor.close(wait=10)
+            executor.close(timeout=10)
 
     asyncio.run(main())
     assert len(said()) == (0 if roll_back else 1)
@@ -219,4 +219,5 @@ def test_a_call_that_is_one_transaction_says_it_when_it_commits(roll_back: bool,
 
 def test_the_names_are_public_and_come_late() -> None:
     assert mcp_django.notify_resource_updated is notify_resource_updated
-    assert {"broadcast", "publish_changes"} <= set(dir(mcp_django))
+    assert {"notify_list_changed", "publish_changes"} <= set(dir(mcp_django))
+    assert {"abroadcast", "broadcast"} <= set(notifications.__all__)

@@ -5,7 +5,7 @@ import pytest
 from django.contrib.auth.models import Group, Permission, User
 
 from mcp_django import wiring
-from mcp_django.auth.principal import Principal
+from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.notifications import permission_signals
 from mcp_django.runtime.events.event_log import EventLog
 
@@ -88,18 +88,18 @@ def test_a_user_whose_standing_may_have_changed_is_told_and_one_who_logs_in_is_n
 
 
 def test_where_no_list_depends_on_permissions_there_is_nothing_to_tell(guarded: None) -> None:
-    assert permission_signals._guarded_kinds("default") == ["tools"]
-    assert permission_signals._guarded_kinds("unguarded") == []
+    assert permission_signals._get_restricted_kinds("default") == ["tools"]
+    assert permission_signals._get_restricted_kinds("unguarded") == []
 
 
 def test_what_was_believed_of_a_user_is_forgotten(
     guarded: None, told: Told, jane: User, permission: Permission
 ) -> None:
-    principal = Principal(issuer="x", subject="jane", user=jane)
+    principal = DjangoPrincipal(issuer="x", subject="jane", user=jane)
     assert not principal.has_perm("testapp.view_book")
-    assert principal.known_perm("testapp.view_book") is False
+    assert principal.cached_perm("testapp.view_book") is False
     told(lambda: jane.user_permissions.add(permission))
-    assert principal.known_perm("testapp.view_book") is None
+    assert principal.cached_perm("testapp.view_book") is None
     assert principal.has_perm("testapp.view_book")
 
 

@@ -28,7 +28,7 @@ class Listener(ListenClient):
 
     def __init__(self, who: Any) -> None:
         self.log = ChangeLog()
-        self.server = Server("tests", "1", ports=ports(changes=self.log), toolsets=[Orders()])
+        self.server = Server("tests", "1", ports=ports(change_feed=self.log), toolsets=[Orders()])
         self.pipeline = Pipeline(self.server)
         self.connection = Connection(who, in_flight={})
 
@@ -122,7 +122,7 @@ async def test_a_row_can_be_subscribed_to_by_those_who_can_read_it() -> None:
         subscribed.append(uri)
 
     changes.subscribe = subscribe  # type: ignore[method-assign]
-    server = Server("tests", "1", ports=ports(changes=changes), toolsets=[Orders()])
+    server = Server("tests", "1", ports=ports(change_feed=changes), toolsets=[Orders()])
     ada, bob = [await User.objects.acreate(username=name, is_superuser=True) for name in ("ada", "bob")]
     order = await Order.objects.acreate(owner=ada, reference="A-1")
     uri = f"shop.order://{order.pk}"

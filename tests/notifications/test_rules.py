@@ -6,9 +6,9 @@ import pytest
 from django.db import transaction
 
 from mcp_django import wiring
-from mcp_django.auth.authorization.rule_cache import NO_RULES, RULEBOOK
+from mcp_django.auth.authorization.rule_cache import NO_RULES, RULE_CACHE
 from mcp_django.models import ScopeGrant, StreamEvent, ToolPolicy
-from mcp_django.server.primitives.registry import registry_for
+from mcp_django.server.primitives.registry import get_registry
 from mcp_django.wiring import services
 
 
@@ -20,14 +20,14 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
     def publish(*drafts: Any, using: str | None = None) -> None:
         found.extend((draft.topic, draft.payload) for draft in drafts)
 
-    monkeypatch.setattr(wiring.feeds(), "publish_on_commit", publish)
+    monkeypatch.setattr(wiring.get_event_publisher(), "publish_on_commit", publish)
     return found
 
 
 @pytest.fixture(autouse=True)
 def _a_tool() -> Any:
     """On the default server."""
-    tools = registry_for("default").tools
+    tools = get_registry("default").tools
     from mcp_django import tool
 
     tool(lambda: "x", name="told")
@@ -48,9 +48,9 @@ def test_lists_are_told_to_have_changed_as_when_rights_change(subtests: pytest.S
 
 
 def test_who_hears_that_rights_changed_reads_the_rules_anew() -> None:
-    assert RULEBOOK.now() is NO_RULES
-    services._forget_rights()
-    assert RULEBOOK.now() is None
+    assert RULE_CACHE.get_fresh() is NO_RULES
+    services._invalidate_rights()
+    assert RULE_CACHE.get_fresh() is None
 
 
 @pytest.mark.django_db(transaction=True)
@@ -60,16 +60,16 @@ def test_what_is_rolled_back_is_not_told_and_does_not_hold() -> None:
         ToolPolicy.objects.create(tool="x", disabled=True)
         transaction.set_rollback(True)
     assert StreamEvent.objects.count() == before
-    assert RULEBOOK.read().is_empty
+    assert RULE_CACHE.load().is_empty
 
 
 @pytest.mark.django_db(transaction=True)
 def test_what_is_read_before_the_commit_is_not_believed_after_it() -> None:
     with transaction.atomic():
         ToolPolicy.objects.create(tool="x", disabled=True)
-        RULEBOOK.assume(NO_RULES)  # as another thread may have read them meanwhile
-    assert RULEBOOK.now() is None
-    assert RULEBOOK.read().of_tool("default", "x").disabled
+        RULE_CACHE.set_rules(NO_RULES)  # as another thread may have read them meanwhile
+    assert RULE_CACHE.get_fresh() is None
+    assert RULE_CACHE.load().get_requirements("default", "x").disabled
 
 
 def test_a_failure_to_tell_does_not_fail_what_was_saved(
@@ -78,7 +78,7 @@ def test_a_failure_to_tell_does_not_fail_what_was_saved(
     def fails(*drafts: Any, using: str | None = None) -> None:
         raise OSError("gone")
 
-    monkeypatch.setattr(wiring.feeds(), "publish_on_commit", fails)
+    monkeypatch.setattr(wiring.get_event_publisher(), "publish_on_commit", fails)
     ToolPolicy.objects.create(tool="x", disabled=True)
     assert ToolPolicy.objects.count() == 1
     assert "Notifying clients of changed policies failed" in caplog.text

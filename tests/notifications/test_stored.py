@@ -74,10 +74,10 @@ def test_what_cannot_be_told_fails_no_save(said: Any, monkeypatch: pytest.Monkey
         raise RuntimeError("no")
 
     monkeypatch.setattr(stored_signals, "notify_list_changed", fail)
-    mark = StoredState.objects.mark()
+    mark = StoredState.objects.get_version()
     assert said(lambda: StoredPrompt.objects.create(name="greet")) == []
     assert StoredPrompt.objects.exists()
-    assert StoredState.objects.mark() != mark
+    assert StoredState.objects.get_version() != mark
     assert "Notifying clients of changed stored primitives failed" in caplog.text
 
 

@@ -8,7 +8,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from mcp_django import ToolError
-from mcp_django.orm.writes.transaction import perform
+from mcp_django.orm.writes.transaction import run_write
 
 sqlite = pytest.mark.skipif(connection.vendor != "sqlite", reason="SQLite's transactions")
 
@@ -21,7 +21,7 @@ def test_a_write_takes_its_turn_before_it_reads(subtests: pytest.Subtests) -> No
             with CaptureQueriesContext(
                 connection,
             ) as said:
-                perform(Group.objects.count, using="default", dry_run=dry_run)
+                run_write(Group.objects.count, using="default", dry_run=dry_run)
                 Group.objects.count()
             assert said[0]["sql"] == "BEGIN IMMEDIATE"
             assert connection.transaction_mode is None
@@ -36,7 +36,7 @@ def test_one_that_does_not_get_its_turn_says_so() -> None:
     try:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(ToolError, match="busy with other writes, and nothing was changed"):
-            perform(Group.objects.count, using="default")
+            run_write(Group.objects.count, using="default")
     finally:
         other.close()
         connection.close()

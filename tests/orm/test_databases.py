@@ -109,7 +109,7 @@ class Houses(ModelToolset):
     search_fields = ["name"]
 
     def get_queryset(self, ctx: Context) -> Any:
-        return super().get_queryset(ctx).filter(slug=ctx.kwargs["house"])
+        return super().get_queryset(ctx).filter(slug=ctx.url_kwargs["house"])
 
 
 class Goods(ModelToolset):
@@ -122,7 +122,7 @@ class Goods(ModelToolset):
     tools = ["list", "get", "count", "aggregate"]
 
     def get_queryset(self, ctx: Context) -> Any:
-        return super().get_queryset(ctx).filter(category=ctx.kwargs["house"])
+        return super().get_queryset(ctx).filter(category=ctx.url_kwargs["house"])
 
 
 class Lines(ModelToolset):

@@ -8,7 +8,7 @@ from django.contrib.sessions.models import Session
 
 import mcp_django
 from mcp_django import ModelToolset, register
-from mcp_django.orm.checks import looks_secret
+from mcp_django.orm.checks import is_secret_name
 from mcp_django.schema import DeclarationError
 from mcp_django.server.primitives import registry
 from mcp_django.server.primitives.toolset import Toolset
@@ -95,11 +95,11 @@ def test_names_of_secrets_are_known(subtests: pytest.Subtests) -> None:
         *("salt", "private_key", "session_key", "access_token", "credentials", "totp_secret"),
     ):
         with subtests.test(name=name):
-            assert looks_secret(name)
+            assert is_secret_name(name)
 
     for name in ("key", "keyboard", "saltiness", "tokenized", "secretary", "postal_code", "hashtag"):
         with subtests.test(name=name):
-            assert not looks_secret(name)
+            assert not is_secret_name(name)
 
 
 def test_two_toolsets_of_one_model_on_one_server_are_refused_by_both_names() -> None:

@@ -6,7 +6,7 @@ import pytest
 from django.contrib.auth.models import User
 
 from mcp_django import ModelInline, ModelToolset
-from mcp_django.auth.principal import Principal
+from mcp_django.auth.principal import DjangoPrincipal
 from tests.orm.toolsets import shop
 from tests.orm.writing import call, get_field_errors, get_result, user
 from tests.server.client import PipelineClient
@@ -67,7 +67,9 @@ def supplier() -> Supplier:
 
 
 def client(who: User, *toolsets: type[ModelToolset], scopes: frozenset[str] = frozenset()) -> PipelineClient:
-    return PipelineClient(shop(*toolsets), principal=Principal(issuer="tests", subject="x", user=who, scopes=scopes))
+    return PipelineClient(
+        shop(*toolsets), principal=DjangoPrincipal(issuer="tests", subject="x", user=who, scopes=scopes)
+    )
 
 
 RIGHTS = ("shop.view_product", "shop.view_supplier", "shop.add_product", "shop.change_supplier")

@@ -8,9 +8,9 @@ from django.test import override_settings
 
 from mcp_django import Context, ModelToolset, ToolError, register, tool
 from mcp_django.orm.generic import GenericTools
-from mcp_django.orm.schema_union import arguments_of, result_of
+from mcp_django.orm.schema_union import merge_argument_schemas, merge_result_schemas
 from mcp_django.protocol.errors import InsufficientScope, InvalidParams
-from mcp_django.server.primitives.registry import Registry, registry_for
+from mcp_django.server.primitives.registry import Registry, get_registry
 from mcp_django.wiring import get_server
 from tests.official_schema import validator
 from tests.orm.test_resources import read, user
@@ -162,7 +162,7 @@ async def test_a_server_of_the_settings_serves_the_style_they_say(monkeypatch: p
     monkeypatch.setattr("mcp_django.server.primitives.registry.REGISTRIES", {})
     register(Tag, server="staff")(Tags)
     server = get_server("staff")
-    assert server.registry is registry_for("staff")
+    assert server.registry is get_registry("staff")
     assert await PipelineClient(server).names() == VERBS
 
 
@@ -175,14 +175,14 @@ def test_one_schema_is_true_of_all() -> None:
     }
     first["$defs"] = {"C": {"type": "array", "items": {"type": "string"}}}
     second = {"type": "object", "properties": {"a": {**text, "title": "A"}, "b": {"type": ["number", "null"]}, "c": {}}}
-    merged = arguments_of([{**first}, {**second, "required": ["a"]}])
+    merged = merge_argument_schemas([{**first}, {**second, "required": ["a"]}])
     assert merged["required"] == ["a"]
     assert merged["properties"] == {
         "a": {"type": "string", "maxLength": 5},
         "b": {"type": ["number", "null"]},
         "c": {},
     }
-    assert result_of([first, {"type": "object", "properties": {"b": number}, "required": ["b"]}]) == {
+    assert merge_result_schemas([first, {"type": "object", "properties": {"b": number}, "required": ["b"]}]) == {
         "type": "object",
         "properties": {"b": number},
         "required": ["b"],

@@ -10,7 +10,7 @@ from django.contrib.auth.models import Permission
 from django.db.models import Manager, QuerySet
 
 from mcp_django import Context, ModelToolset
-from mcp_django.orm.queries.visibility import may_leave_out
+from mcp_django.orm.queries.visibility import can_restrict_rows
 from mcp_django.protocol.errors import InvalidParams
 from tests.orm.toolsets import Categories, Orders, Products, Tags, data, peer, principal
 from tests.server.client import PipelineClient
@@ -324,4 +324,4 @@ def test_a_manager_that_may_leave_rows_out_is_known(subtests: pytest.Subtests) -
     )
     for manager, leaves_out in cases:
         with subtests.test(manager=manager, leaves_out=leaves_out), rolled_back():
-            assert may_leave_out(manager) is leaves_out
+            assert can_restrict_rows(manager) is leaves_out

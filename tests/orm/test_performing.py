@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from mcp_django import ToolError
-from mcp_django.orm.writes.transaction import perform
+from mcp_django.orm.writes.transaction import run_write
 from tests.shop.models import Tag
 
 pytestmark = pytest.mark.django_db
@@ -25,11 +25,11 @@ class Elsewhere:
         self.said.append("claim")
         return self.free
 
-    def first(self) -> Any:
+    def get_result(self) -> Any:
         return "the first answer"
 
-    def settle(self, value: Any) -> None:
-        self.said.append("settle")
+    def store_result(self, value: Any) -> None:
+        self.said.append("store_result")
         self.kept = value
 
     def release(self) -> None:
@@ -48,20 +48,20 @@ def fail() -> None:
 
 def test_it_is_claimed_before_and_settled_afterwards() -> None:
     key: Any = Elsewhere()
-    assert perform(add, using="default", repeat=key) == {"tags": 1}
-    assert (key.said, key.kept) == (["claim", "settle"], {"tags": 1})
+    assert run_write(add, using="default", idempotent_write=key) == {"tags": 1}
+    assert (key.said, key.kept) == (["claim", "store_result"], {"tags": 1})
 
 
 def test_a_repetition_does_nothing() -> None:
     key: Any = Elsewhere(free=False)
-    assert perform(add, using="default", repeat=key) == "the first answer"
+    assert run_write(add, using="default", idempotent_write=key) == "the first answer"
     assert not Tag.objects.exists()
 
 
 def test_what_was_rolled_back_frees_it() -> None:
     key: Any = Elsewhere()
     with pytest.raises(ToolError):
-        perform(fail, using="default", repeat=key)
+        run_write(fail, using="default", idempotent_write=key)
     assert key.said == ["claim", "release"]
     assert not Tag.objects.exists()
 
@@ -69,6 +69,6 @@ def test_what_was_rolled_back_frees_it() -> None:
 def test_without_a_transaction_the_outcome_is_unknown() -> None:
     key: Any = Elsewhere()
     with pytest.raises(ToolError):
-        perform(fail, using="default", repeat=key, atomic=False)
+        run_write(fail, using="default", idempotent_write=key, atomic=False)
     assert key.said == ["claim"]
     assert Tag.objects.exists()

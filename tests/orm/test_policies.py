@@ -7,7 +7,7 @@ import pytest
 from mcp_django import Context
 from mcp_django.models import ToolPolicy
 from mcp_django.protocol.errors import MCPError
-from mcp_django.server.subscriptions.filter import is_free, may_read
+from mcp_django.server.subscriptions.filter import can_read, is_public
 from tests.orm.test_generic import models
 from tests.orm.test_generic import peer as generic
 from tests.orm.test_resources import offered, read
@@ -74,7 +74,7 @@ async def test_who_has_subscribed_to_a_row_is_told_no_more_of_it() -> None:
 
     @client.server.tool
     async def told(ctx: Context) -> bool:
-        return is_free(client.server, uri) or await may_read(ctx._call, uri)
+        return is_public(client.server, uri) or await can_read(ctx._call, uri)
 
     async def is_told() -> Any:
         return (await client.call("told"))["structuredContent"]["result"]

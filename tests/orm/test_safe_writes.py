@@ -12,7 +12,7 @@ from django.db.models.signals import post_save
 from mcp_django import Context
 from mcp_django.models import OnceResult
 from mcp_django.orm.writes import base
-from mcp_django.orm.writes.confirmation import confirmed
+from mcp_django.orm.writes.confirmation import require_confirmation
 from mcp_django.protocol.errors import MissingClientCapability
 from tests.orm.toolsets import principal, shop
 from tests.orm.writing import Categories, Orders, Products, as_user, call, get_error, get_result, user
@@ -217,10 +217,10 @@ def test_what_cannot_be_done_is_refused_without_a_question(tea: Product) -> None
 def test_a_row_that_changes_during_the_question_is_not_deleted(tea: Product, subtests: pytest.Subtests) -> None:
     def check(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
         def meanwhile(*asked: Any) -> None:
-            confirmed(*asked)
+            require_confirmation(*asked)
             Product.objects.update(stock=77)
 
-        monkeypatch.setattr(base, "confirmed", meanwhile)
+        monkeypatch.setattr(base, "require_confirmation", meanwhile)
         client = as_user(user(), Asking, version=version, answer=RecordingUser())
         assert "changed before the confirmation" in get_error(client, "product_delete", pk=tea.pk)
         assert Product.objects.exists()
@@ -238,10 +238,10 @@ def test_a_deletion_that_grows_during_the_question_is_not_done(subtests: pytest.
         drinks = Category.objects.create(slug="drinks", name="Drinks")
 
         def meanwhile(*asked: Any) -> None:
-            confirmed(*asked)
+            require_confirmation(*asked)
             Category.objects.create(slug="teas", name="Teas", parent=drinks)
 
-        monkeypatch.setattr(base, "confirmed", meanwhile)
+        monkeypatch.setattr(base, "require_confirmation", meanwhile)
         client = as_user(user(), AskingCategories, version=version, answer=RecordingUser())
         assert "changed before the confirmation" in get_error(client, "category_delete", pk="drinks")
         assert Category.objects.count() == 2

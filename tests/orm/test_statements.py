@@ -8,7 +8,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from mcp_django import Context, ModelToolset
-from mcp_django.orm.queries.limits import RELATED, bounded
+from mcp_django.orm.queries.limits import MAX_RELATED_ROWS, limit_statement_time
 from mcp_django.protocol.errors import ToolError
 from tests.orm.toolsets import Categories, Products, Tags, data, peer
 from tests.server.client import PipelineClient
@@ -93,21 +93,21 @@ def test_one_row_is_one_statement_of_the_shown_columns(rows: None) -> None:
 
 
 async def test_too_many_related_rows_are_refused_with_a_way_out(monkeypatch: pytest.MonkeyPatch, rows: None) -> None:
-    monkeypatch.setattr("mcp_django.orm.queries.serialize.RELATED", 10)
+    monkeypatch.setattr("mcp_django.orm.queries.serialize.MAX_RELATED_ROWS", 10)
     client = peer(Categories, Tags, Everything)
     said = await client.error("product_list", limit=5)
     assert said == "tags: more than 10 related rows on this page; request fewer rows, or other fields"
     assert len((await data(client, "product_list", limit=3))["items"]) == 3
-    assert RELATED == 2000
+    assert MAX_RELATED_ROWS == 2000
 
 
 async def test_selections_of_clients_do_not_pile_up(monkeypatch: pytest.MonkeyPatch, rows: None) -> None:
-    monkeypatch.setattr("mcp_django.orm.queries.serialize.KEPT", 3)
+    monkeypatch.setattr("mcp_django.orm.queries.serialize.MAX_CACHED_PLANS", 3)
     client = peer(Categories, Columns)
     exposure = client.server.registry.toolsets[1].exposure
     for name in (*Columns.fields, "pk"):
         assert set((await data(client, "product_list", fields=[name], limit=1))["items"][0]) == {"pk", name}
-    assert len(exposure.plans) == 3
+    assert len(exposure.cache) == 3
 
 
 @on_postgres
@@ -117,7 +117,7 @@ def test_a_statement_that_takes_too_long_is_stopped_and_told() -> None:
 
     with (
         pytest.raises(ToolError, match=r"took longer than 0\.05 seconds; narrow it down"),
-        bounded(Ctx(), "default", 0.05),  # type: ignore[arg-type]
+        limit_statement_time(Ctx(), "default", 0.05),  # type: ignore[arg-type]
         connection.cursor() as cursor,
     ):
         cursor.execute("SELECT pg_sleep(5)")
@@ -130,7 +130,7 @@ def test_a_statement_that_takes_too_long_is_stopped_and_told() -> None:
 def test_the_time_that_was_set_before_holds_afterwards() -> None:
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL statement_timeout = '7s'")
-        with bounded(object(), "default", 1):  # type: ignore[arg-type]
+        with limit_statement_time(object(), "default", 1):  # type: ignore[arg-type]
             cursor.execute("SHOW statement_timeout")
             assert cursor.fetchone()[0] == "1s"
         cursor.execute("SHOW statement_timeout")

@@ -6,7 +6,7 @@ import pytest
 from django.contrib.auth.models import Group, Permission, User
 from django.contrib.contenttypes.models import ContentType
 
-from mcp_django.server.server import Options, Server
+from mcp_django.server.server import Server, ServerOptions
 from tests.orm.toolsets import principal
 from tests.orm.writing import get_error, get_result, user
 from tests.repository.pages import ROOT, python_blocks, served_by
@@ -20,7 +20,7 @@ def client(says: str, monkeypatch: pytest.MonkeyPatch, **given: Any) -> Pipeline
     (block,) = (block for block in BLOCKS if says in block)
     _, registry = served_by(block, monkeypatch)
     assert not registry.problems
-    server = Server("docs", "1", registry=registry, ports=ports(), options=Options())
+    server = Server("docs", "1", registry=registry, ports=ports(), options=ServerOptions())
     return PipelineClient(server, principal=principal(user()), **given)
 
 

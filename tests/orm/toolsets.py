@@ -3,7 +3,7 @@
 from typing import Any
 
 from mcp_django import Context, ModelToolset, Server
-from mcp_django.auth.principal import Principal
+from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.server.primitives.registry import Registry
 from tests.server.client import PipelineClient, make_server
 from tests.shop.models import Category, Order, Product, Tag
@@ -51,9 +51,9 @@ def shop(*toolsets: type[ModelToolset], **given: Any) -> Server:
     return make_server(toolsets=[kind() for kind in toolsets or (Categories, Tags, Products, Orders)], **given)
 
 
-def principal(user: Any, name: str = "") -> Principal:
+def principal(user: Any, name: str = "") -> DjangoPrincipal:
     """A caller who acts as a Django user."""
-    return Principal(issuer="tests", subject=name or str(user.pk), user=user)
+    return DjangoPrincipal(issuer="tests", subject=name or str(user.pk), user=user)
 
 
 def peer(*toolsets: type[ModelToolset], **given: Any) -> PipelineClient:

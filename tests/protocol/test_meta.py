@@ -75,7 +75,7 @@ def test_the_protocols_own_keys_are_valid_and_reserved_and_ours_is_not():
     own = [meta.PROTOCOL_VERSION, meta.CLIENT_CAPABILITIES, meta.CLIENT_INFO, meta.LOG_LEVEL, meta.SERVER_INFO]
     assert all(meta.is_valid_key(key) and meta.is_reserved(key) for key in [*own, meta.SUBSCRIPTION_ID])
     bare = [meta.PROGRESS_TOKEN, meta.TRACEPARENT, meta.TRACESTATE, meta.BAGGAGE]
-    assert all(meta.is_valid_key(key) and not meta.is_reserved(key) for key in [*bare, meta.TAGS])
+    assert all(meta.is_valid_key(key) and not meta.is_reserved(key) for key in [*bare, meta.TAGS_KEY])
 
 
 def test_a_long_hostile_key_is_judged_at_once():

@@ -3,12 +3,12 @@
 import pytest
 
 from mcp_django.protocol.revisions import (
-    ASSUMED,
-    HANDSHAKE,
+    ASSUMED_REVISION,
+    HANDSHAKE_VERSIONS,
     LATEST,
     LATEST_HANDSHAKE,
     REVISIONS,
-    STATELESS,
+    STATELESS_VERSIONS,
     Era,
     negotiate,
 )
@@ -58,10 +58,10 @@ def test_the_revisions_are_the_official_ones_oldest_first():
 
 
 def test_each_revision_is_of_one_era():
-    assert [*HANDSHAKE, *STATELESS] == list(REVISIONS)
-    assert {REVISIONS[version].era for version in HANDSHAKE} == {Era.HANDSHAKE}
-    assert {REVISIONS[version].era for version in STATELESS} == {Era.STATELESS}
-    assert (LATEST_HANDSHAKE.version, LATEST.version, ASSUMED.version) == (HANDSHAKEN, MODERN, BATCHING)
+    assert [*HANDSHAKE_VERSIONS, *STATELESS_VERSIONS] == list(REVISIONS)
+    assert {REVISIONS[version].era for version in HANDSHAKE_VERSIONS} == {Era.HANDSHAKE}
+    assert {REVISIONS[version].era for version in STATELESS_VERSIONS} == {Era.STATELESS}
+    assert (LATEST_HANDSHAKE.version, LATEST.version, ASSUMED_REVISION.version) == (HANDSHAKEN, MODERN, BATCHING)
 
 
 def test_methods_are_those_of_the_schema_but_for_tasks(subtests: pytest.Subtests) -> None:
@@ -83,7 +83,7 @@ def test_what_a_server_may_ask_is_what_the_schema_lists(subtests: pytest.Subtest
     for revision in REVISIONS.values():
         with subtests.test(revision=revision):
             union = "ServerRequest" if revision.era is Era.HANDSHAKE else "InputRequest"
-            assert revision.asks == without_tasks(methods(revision, union))
+            assert revision.client_requests == without_tasks(methods(revision, union))
 
 
 def test_fields_are_those_of_the_schema(subtests: pytest.Subtests) -> None:
@@ -164,7 +164,7 @@ def test_yes_and_no_questions_are_answered_as_the_schema_does(subtests: pytest.S
             assert revision.completion_context == ("context" in complete["properties"])
             structured = known["CallToolResult"]["properties"].get("structuredContent")
             assert revision.structured == ("none" if structured is None else structured.get("type", "any"))
-            assert bool(revision.asks_inline) == ("InputRequiredResult" in known)
+            assert bool(revision.input_required_methods) == ("InputRequiredResult" in known)
 
 
 def test_the_client_s_model_is_sent_what_the_schema_allows(subtests: pytest.Subtests) -> None:
@@ -183,30 +183,32 @@ def test_rules_of_the_text_that_no_schema_holds(subtests: pytest.Subtests) -> No
             newest = revision is LATEST
             assert revision.resource_not_found == (-32602 if newest else -32002)
             assert revision.argument_errors_in_result == (revision.version in (HANDSHAKEN, MODERN))
-            assert revision.asks_inline == ({"tools/call", "prompts/get", "resources/read"} if newest else set())
+            assert revision.input_required_methods == (
+                {"tools/call", "prompts/get", "resources/read"} if newest else set()
+            )
 
 
 def test_a_revision_of_the_handshake_is_agreed_on(subtests: pytest.Subtests) -> None:
-    for version in HANDSHAKE:
+    for version in HANDSHAKE_VERSIONS:
         with subtests.test(version=version):
             assert negotiate(version) is REVISIONS[version]
 
 
 def test_anything_else_is_countered_with_the_newest_of_the_handshake(subtests: pytest.Subtests) -> None:
-    for wanted in [*STATELESS, "1.0", "", None, 7, [], {}]:
+    for wanted in [*STATELESS_VERSIONS, "1.0", "", None, 7, [], {}]:
         with subtests.test(wanted=wanted):
             assert negotiate(wanted) is LATEST_HANDSHAKE
 
 
 def test_only_what_is_offered_is_agreed_on():
     assert negotiate(HANDSHAKEN, [FIRST, FORMS]).version == FORMS
-    assert negotiate(FIRST, [FORMS, *STATELESS]).version == FORMS
+    assert negotiate(FIRST, [FORMS, *STATELESS_VERSIONS]).version == FORMS
     assert negotiate(MODERN, list(REVISIONS)) is LATEST_HANDSHAKE
     with pytest.raises(ValueError, match="handshake"):
-        negotiate(FIRST, STATELESS)
+        negotiate(FIRST, STATELESS_VERSIONS)
 
 
 def test_revisions_are_compared_and_hashed_as_objects():
     assert len(set(REVISIONS.values())) == 5
     assert repr(LATEST) == f"<Revision {MODERN}>"
-    assert LATEST.changed(version=LATEST.version) != LATEST
+    assert LATEST.with_changes(version=LATEST.version) != LATEST

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcp_django import SamplingMessage, ToolResultContent, ToolUseContent, validate_sampling_messages
+from mcp_django.types import SamplingMessage, ToolResultContent, ToolUseContent, validate_sampling_messages
 
 USE = SamplingMessage("assistant", ToolUseContent("u1", "weather", {"city": "Oslo"}))
 RESULT = SamplingMessage("user", ToolResultContent("u1", "rain"))

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_django.protocol import sse
-from mcp_django.protocol.sse import Decoder, Event
+from mcp_django.protocol.sse import Decoder, ServerSentEvent
 
 LINES = st.text(st.characters(codec="utf-8", exclude_characters="\r\n\0"))
 NAMES = LINES.filter(bool)
@@ -29,11 +29,11 @@ PIECES = [
 STREAMS = st.lists(st.sampled_from(PIECES), max_size=40).map(b"".join)
 
 
-def feed_all(decoder: Decoder, chunks: list[bytes]) -> list[Event]:
+def feed_all(decoder: Decoder, chunks: list[bytes]) -> list[ServerSentEvent]:
     return [event for chunk in chunks for event in decoder.feed(chunk)]
 
 
-def decode(*chunks: bytes) -> list[Event]:
+def decode(*chunks: bytes) -> list[ServerSentEvent]:
     return feed_all(Decoder(), list(chunks))
 
 
@@ -60,7 +60,7 @@ def test_any_chunking_gives_the_same_events(stream, at):
 @given(DATA, NAMES, st.none() | LINES, st.none() | st.integers(0, 10**9), st.lists(st.integers(0, 200), max_size=4))
 def test_an_event_comes_back_as_it_was_sent(data, name, id, retry, at):
     stream = sse.event(data, event=name, id=id, retry=retry)
-    assert decode(*cut(stream, at)) == [Event(name, joined(data), id, retry)]
+    assert decode(*cut(stream, at)) == [ServerSentEvent(name, joined(data), id, retry)]
 
 
 @given(st.lists(DATA, max_size=4))
@@ -99,15 +99,15 @@ def test_the_keep_alive_is_a_comment():
 def test_each_kind_of_line_end_ends_a_line(subtests: pytest.Subtests) -> None:
     for end in [b"\n", b"\r", b"\r\n"]:
         with subtests.test(end=end):
-            assert decode(b"data: a", end, b"data: b", end, end) == [Event("message", b"a\nb", None, None)]
+            assert decode(b"data: a", end, b"data: b", end, end) == [ServerSentEvent("message", b"a\nb", None, None)]
 
 
 def test_a_line_end_split_over_chunks_is_one():
-    assert decode(b"data: a\r", b"\ndata: b\r", b"\n\r", b"\n") == [Event("message", b"a\nb", None, None)]
+    assert decode(b"data: a\r", b"\ndata: b\r", b"\n\r", b"\n") == [ServerSentEvent("message", b"a\nb", None, None)]
 
 
 def test_a_byte_order_mark_is_skipped_at_the_start_only():
-    assert decode(b"\xef", b"\xbb", b"\xbfdata: a\n\n") == [Event("message", b"a", None, None)]
+    assert decode(b"\xef", b"\xbb", b"\xbfdata: a\n\n") == [ServerSentEvent("message", b"a", None, None)]
     assert decode(b"\n\xef\xbb\xbfdata: a\n\n") == []
 
 
@@ -136,20 +136,22 @@ def test_an_id_lasts_until_another_one():
 
 def test_an_id_with_nul_is_ignored():
     decoder = Decoder()
-    assert decoder.feed(b"id: 1\nid: a\0b\ndata: x\n\n") == [Event("message", b"x", "1", None)]
+    assert decoder.feed(b"id: 1\nid: a\0b\ndata: x\n\n") == [ServerSentEvent("message", b"x", "1", None)]
 
 
 def test_a_retry_that_is_not_digits_is_ignored(subtests: pytest.Subtests) -> None:
     for value in [b"1.5", b"-1", b"+1", b"1s", b"", b" ", "٣".encode(), b"9" * 400]:
         with subtests.test(value=value):
             decoder = Decoder()
-            assert decoder.feed(b"retry: 7\nretry: " + value + b"\ndata: x\n\n") == [Event("message", b"x", None, 7)]
+            assert decoder.feed(b"retry: 7\nretry: " + value + b"\ndata: x\n\n") == [
+                ServerSentEvent("message", b"x", None, 7)
+            ]
             assert decoder.retry == 7
 
 
 def test_a_retry_alone_is_remembered_but_is_no_event():
     decoder = Decoder()
-    assert decoder.feed(b"retry: 300\n\ndata: x\n\n") == [Event("message", b"x", None, None)]
+    assert decoder.feed(b"retry: 300\n\ndata: x\n\n") == [ServerSentEvent("message", b"x", None, None)]
     assert decoder.retry == 300
 
 
@@ -181,8 +183,8 @@ def test_a_long_line_in_small_chunks_takes_linear_time():
 
 def test_a_cut_after_the_id_line_does_not_move_it() -> None:
     decoder = sse.Decoder()
-    decoder.feed(sse.numbered(b"one", b"{}"))
-    decoder.feed(sse.numbered(b"two", b"{}")[:-1])
+    decoder.feed(sse.with_id(b"one", b"{}"))
+    decoder.feed(sse.with_id(b"two", b"{}")[:-1])
     assert decoder.last_event_id == "one"
     decoder.feed(b"\n")
     assert decoder.last_event_id == "two"
@@ -196,6 +198,6 @@ def test_an_event_without_data_moves_the_id_and_may_say_when_to_come_back() -> N
 
 def test_a_comment_reports_nothing_on_a_stream_with_ids() -> None:
     decoder = sse.Decoder()
-    stream = sse.numbered(b"one", b"{}") + sse.KEEP_ALIVE + sse.numbered(b"two", b"[]")
+    stream = sse.with_id(b"one", b"{}") + sse.KEEP_ALIVE + sse.with_id(b"two", b"[]")
     assert [event.data for event in decoder.feed(stream)] == [b"{}", b"[]"]
     assert not sse.KEEP_ALIVE.endswith(b"\n\n")

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_django.protocol.headers import Headers
-from mcp_django.protocol.trace_context import TraceContext, carrier, is_state, read, read_baggage, read_parent
+from mcp_django.protocol.trace_context import TraceContext, find_carrier, is_state, parse, parse_baggage, parse_parent
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 PARENT = f"00-{TRACE}-{SPAN}-01"
@@ -13,7 +13,7 @@ OTHER = f"00-{'a' * 32}-{'b' * 16}-00"
 
 
 def trace_of(meta, headers=None):
-    return read(carrier(meta, headers))
+    return parse(find_carrier(meta, headers))
 
 
 def test_a_traceparent_is_read() -> None:
@@ -40,7 +40,7 @@ def test_a_valid_traceparent(subtests: pytest.Subtests) -> None:
     ]
     for text, flags in cases:
         with subtests.test(text=text, flags=flags):
-            assert read_parent(text) == (TRACE, SPAN, flags)
+            assert parse_parent(text) == (TRACE, SPAN, flags)
 
 
 def test_a_malformed_traceparent_is_as_good_as_none(subtests: pytest.Subtests) -> None:
@@ -67,14 +67,14 @@ def test_a_malformed_traceparent_is_as_good_as_none(subtests: pytest.Subtests) -
     ]
     for text in cases:
         with subtests.test(text=text):
-            assert read_parent(text) is None
+            assert parse_parent(text) is None
             assert trace_of({"traceparent": text}) is None
 
 
 def test_what_is_no_string_is_as_good_as_none(subtests: pytest.Subtests) -> None:
     for value in [None, 1, True, ["x"], {}, PARENT.encode()]:
         with subtests.test(value=value):
-            assert carrier({"traceparent": value, "tracestate": value, "baggage": value}) == {}
+            assert find_carrier({"traceparent": value, "tracestate": value, "baggage": value}) == {}
 
 
 def test_a_valid_tracestate(subtests: pytest.Subtests) -> None:
@@ -141,7 +141,7 @@ def test_a_valid_baggage(subtests: pytest.Subtests) -> None:
     ]
     for text, entries in cases:
         with subtests.test(text=text, entries=entries):
-            assert read_baggage(text) == entries
+            assert parse_baggage(text) == entries
             trace = trace_of({"traceparent": PARENT, "baggage": text})
             assert trace is not None
             assert trace.baggage == entries
@@ -152,7 +152,7 @@ def test_a_malformed_baggage_is_dropped_and_the_trace_kept(subtests: pytest.Subt
     cases = ["", "a", "=1", "a=1,", "a=ü", "a=x y", 'a="1"', "a=1;", "a\n=1", "a=1\r\nx: y", "a=" + "x" * 8191]
     for text in cases:
         with subtests.test(text=text):
-            assert read_baggage(text) is None
+            assert parse_baggage(text) is None
             trace = trace_of({"traceparent": PARENT, "baggage": text})
             assert trace is not None
             assert trace.baggage == {}
@@ -218,9 +218,9 @@ def test_a_trace_context_cannot_be_changed() -> None:
 @given(st.text(), st.text(), st.text(), st.binary())
 def test_nothing_that_is_sent_fails(parent: str, state: str, baggage: str, raw: bytes) -> None:
     headers = Headers([(b"traceparent", raw), (b"tracestate", raw), (b"baggage", raw)])
-    found = carrier({"traceparent": parent, "tracestate": state, "baggage": baggage}, headers)
+    found = find_carrier({"traceparent": parent, "tracestate": state, "baggage": baggage}, headers)
     assert all(text.isascii() and "\n" not in text for text in found.values())
-    read(found)
+    parse(found)
 
 
 @given(st.from_regex(r"[0-9a-f]{32}", fullmatch=True), st.from_regex(r"[0-9a-f]{16}", fullmatch=True))

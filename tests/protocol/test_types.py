@@ -2,15 +2,15 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mcp_django.protocol.types import LEVELS, Annotations, Icon, Implementation, LoggingLevel, Role, ToolAnnotations
+from mcp_django.protocol.types import LOG_LEVELS, Annotations, Icon, Implementation, LoggingLevel, Role, ToolAnnotations
 from tests.official_schema import definitions, validator
 
 REVISION = "2026-07-28"
 
 
 def test_levels_are_those_of_the_specification_lowest_first():
-    assert sorted(LEVELS) == sorted(definitions(REVISION)["LoggingLevel"]["enum"])
-    assert (LEVELS[0], LEVELS[-1]) == ("debug", "emergency")
+    assert sorted(LOG_LEVELS) == sorted(definitions(REVISION)["LoggingLevel"]["enum"])
+    assert (LOG_LEVELS[0], LOG_LEVELS[-1]) == ("debug", "emergency")
     assert LoggingLevel("warning").rank > LoggingLevel.NOTICE.rank
     assert [level.rank for level in LoggingLevel] == list(range(8))
 

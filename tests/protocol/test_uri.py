@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_django.protocol.uri import MAX_LENGTH, UriTemplate
+from mcp_django.protocol.uri import MAX_URI_LENGTH, UriTemplate
 
 CHARACTERS = st.characters(codec="utf-8", exclude_characters="\0")
 SEGMENTS = (
@@ -171,10 +171,10 @@ def test_values_are_decoded_exactly_once():
 
 def test_an_overlong_uri_does_not_match():
     template = UriTemplate("x://{a}")
-    assert template.match("x://" + "a" * (MAX_LENGTH - 4)) is not None
-    assert template.match("x://" + "a" * (MAX_LENGTH - 3)) is None
+    assert template.match("x://" + "a" * (MAX_URI_LENGTH - 4)) is not None
+    assert template.match("x://" + "a" * (MAX_URI_LENGTH - 3)) is None
     with pytest.raises(ValueError, match="longer"):
-        template.expand({"a": "a" * MAX_LENGTH})
+        template.expand({"a": "a" * MAX_URI_LENGTH})
 
 
 def test_hostile_uris_are_refused_in_linear_time(subtests: pytest.Subtests) -> None:
@@ -233,7 +233,7 @@ def test_a_malformed_or_ambiguous_template_is_refused(subtests: pytest.Subtests)
         "x://a b",
         "x://%zz",
         "x://é",
-        "x://" + "a" * MAX_LENGTH,
+        "x://" + "a" * MAX_URI_LENGTH,
     ]
     for text in cases:
         with subtests.test(text=text), pytest.raises(ValueError, match="URI template"):

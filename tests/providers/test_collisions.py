@@ -201,12 +201,12 @@ def mounting(**mounts: Any) -> Any:
 
 
 def test_sound_mounts_have_nothing_to_report() -> None:
-    with mounting(one=PATH, two={"WHAT": PATH, "URI_PREFIX": "two"}, other="other"):
+    with mounting(one=PATH, two={"SERVER": PATH, "URI_PREFIX": "two"}, other="other"):
         assert reported() == []
 
 
 def test_a_collision_is_an_error_that_names_both() -> None:
-    registry.registry_for("default").add(lambda: next(iter(registered().tools)), "here")
+    registry.get_registry("default").add(lambda: next(iter(registered().tools)), "here")
     with mounting(one=PATH):
         (found,) = reported()
     assert found.id == "mcp_django.E061"

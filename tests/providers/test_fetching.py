@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from mcp_django.protocol.errors import InternalError, ResourceNotFound
 from mcp_django.protocol.ip_ranges import is_private, is_public
 from mcp_django.providers import HTTPProvider, HTTPResource
-from mcp_django.providers.files.patterns import TooLarge
-from mcp_django.providers.safe_fetch import Failed, Fetcher, Refused
+from mcp_django.providers.files.patterns import ContentTooLarge
+from mcp_django.providers.safe_fetch import Fetcher, FetchFailed, FetchRefused
 from mcp_django.schema import DeclarationError
 from tests.server.client import PipelineClient, make_server
 from tests.support.clock import Clock
@@ -137,7 +137,7 @@ async def test_a_name_that_leads_into_the_network_is_refused_before_anything_is_
     for addresses in [["127.0.0.1"], ["169.254.169.254"], [PUBLIC, "10.0.0.1"], ["::ffff:7f00:1"]]:
         with subtests.test(addresses=addresses):
             web = Web(page(), addresses=addresses)
-            with pytest.raises(Refused, match="not on the public internet") as told:
+            with pytest.raises(FetchRefused, match="not on the public internet") as told:
                 await web.fetcher().fetch("https://evil.example/")
             assert not web.asked
             assert "127" not in str(told.value)
@@ -162,7 +162,7 @@ async def test_a_url_that_is_no_plain_https_is_refused(subtests: pytest.Subtests
     ]:
         with subtests.test(url=url):
             web = Web(page())
-            with pytest.raises(Refused):
+            with pytest.raises(FetchRefused):
                 await web.fetcher().fetch(url)
             assert not web.asked
             assert not web.resolved
@@ -170,7 +170,7 @@ async def test_a_url_that_is_no_plain_https_is_refused(subtests: pytest.Subtests
 
 async def test_a_spelling_of_loopback_is_refused_by_where_it_leads(subtests: pytest.Subtests) -> None:
     for host in ["127.0.0.1", "[::1]", "2130706433", "0x7f.1", "127.1", "localhost"]:
-        with subtests.test(host=host), pytest.raises((Refused, Failed)):
+        with subtests.test(host=host), pytest.raises((FetchRefused, FetchFailed)):
             await Fetcher(timeout=WAIT_SECONDS).fetch(f"https://{host}/")
 
 
@@ -180,7 +180,7 @@ async def test_only_allowed_hosts_are_asked_for() -> None:
     for host in ("docs.example", "wide.example", "a.wide.example"):
         await fetcher.fetch(f"https://{host}/")
     for host in ("evil.example", "docs.example.evil.example", "notwide.example", "a.docs.example"):
-        with pytest.raises(Refused, match="allowed"):
+        with pytest.raises(FetchRefused, match="allowed"):
             await fetcher.fetch(f"https://{host}/")
     assert len(web.resolved) == 3
 
@@ -190,7 +190,7 @@ async def test_private_addresses_are_for_allowed_hosts_and_never_metadata() -> N
     fetcher = web.fetcher(allowed_hosts=["intranet.example"], private=True, http=True)
     assert (await fetcher.fetch("http://intranet.example:8080/")).status == 200
     web.addresses = ["169.254.169.254"]
-    with pytest.raises(Refused):
+    with pytest.raises(FetchRefused):
         await fetcher.fetch("http://intranet.example/")
     with pytest.raises(ValueError, match="allowed_hosts"):
         Fetcher(private=True)
@@ -198,7 +198,7 @@ async def test_private_addresses_are_for_allowed_hosts_and_never_metadata() -> N
 
 async def test_redirects_are_off() -> None:
     web = Web(moved("https://docs.example/b"), page())
-    with pytest.raises(Failed, match="redirects"):
+    with pytest.raises(FetchFailed, match="redirects"):
         await web.fetcher().fetch("https://docs.example/a")
     assert len(web.asked) == 1
 
@@ -207,7 +207,7 @@ async def test_each_redirect_is_checked_like_the_first_url(subtests: pytest.Subt
     for target in ["http://docs.example/", "https://evil.example/", "file:///etc/passwd", "//evil.example"]:
         with subtests.test(target=target):
             web = Web(moved(target), page())
-            with pytest.raises(Refused):
+            with pytest.raises(FetchRefused):
                 await web.fetcher(redirects=3, allowed_hosts=["docs.example"]).fetch("https://docs.example/")
             assert len(web.asked) == 1
 
@@ -219,7 +219,7 @@ async def test_a_redirect_into_the_network_is_refused() -> None:
         return ["127.0.0.1"] if host == "other.example" else [PUBLIC]
 
     web.resolve = resolve  # type: ignore[method-assign]
-    with pytest.raises(Refused):
+    with pytest.raises(FetchRefused):
         await web.fetcher(redirects=3).fetch("https://docs.example/")
 
 
@@ -232,7 +232,7 @@ async def test_own_headers_stay_on_their_origin() -> None:
 
 async def test_redirects_come_to_an_end() -> None:
     web = Web(*(moved("/again") for _ in range(9)))
-    with pytest.raises(Failed, match="too often"):
+    with pytest.raises(FetchFailed, match="too often"):
         await web.fetcher(redirects=3).fetch("https://docs.example/")
     assert len(web.asked) == 4
 
@@ -250,7 +250,7 @@ def streamed(*pieces: bytes, **headers: str) -> tuple[httpx.Response, list[bytes
 
 async def test_a_body_without_an_end_is_given_up_at_the_limit() -> None:
     response, taken = streamed(*[b"x" * 600] * 100)
-    with pytest.raises(TooLarge):
+    with pytest.raises(ContentTooLarge):
         await Web(response).fetcher(max_size=1000).fetch("https://docs.example/")
     assert len(taken) == 2
 
@@ -279,7 +279,7 @@ async def test_what_is_compressed_is_bounded_by_what_it_becomes(
             response, _ = streamed(pack(b"hello"), content_encoding=encoding)
             assert (await Web(response).fetcher().fetch("https://docs.example/")).body == b"hello"
             bomb, _ = streamed(pack(b"\0" * 50_000_000), content_encoding=encoding)
-            with pytest.raises(TooLarge):
+            with pytest.raises(ContentTooLarge):
                 await Web(bomb).fetcher(max_size=1000).fetch("https://docs.example/")
             assert Counted.longest <= 1001
 
@@ -288,7 +288,7 @@ async def test_an_encoding_that_cannot_be_bounded_is_refused(subtests: pytest.Su
     for body, encoding in [(b"x", "br"), (b"not gzip", "gzip"), (b"x", "gzip, gzip")]:
         with subtests.test(body=body, encoding=encoding):
             response, _ = streamed(body, content_encoding=encoding)
-            with pytest.raises(Failed):
+            with pytest.raises(FetchFailed):
                 await Web(response).fetcher().fetch("https://docs.example/")
 
 
@@ -299,7 +299,7 @@ async def test_all_of_it_has_one_limit_of_time(clock: Clock) -> None:
 
     fetching = asyncio.create_task(Fetcher(resolve=never, timeout=10).fetch("https://docs.example/"))
     await clock.advance(10)
-    with pytest.raises(Failed, match=r"longer than 10 seconds"):
+    with pytest.raises(FetchFailed, match=r"longer than 10 seconds"):
         await fetching
 
 
@@ -369,7 +369,7 @@ async def test_tls_is_with_the_name_over_a_true_connection_to_the_address(tmp_pa
         assert (found.status, found.mime_type, found.charset, found.body) == (200, "text/plain", "latin-1", b"\xfc")
         assert names == ["feeds.example"]
         assert f"host: feeds.example:{port}".encode() in heads[0].lower()
-        with pytest.raises(Failed, match="connection failed"):
+        with pytest.raises(FetchFailed, match="connection failed"):
             await fetcher("other.example").fetch(f"https://other.example:{port}/x")
         assert len(heads) == 1
 

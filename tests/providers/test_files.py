@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from mcp_django import Provider
 from mcp_django.protocol.errors import InternalError, MCPError, ResourceNotFound
-from mcp_django.providers import DirectoryProvider, FileResource
-from mcp_django.providers.files.patterns import Selection
+from mcp_django.providers import DirectoryProvider, FileResource, Provider
+from mcp_django.providers.files.patterns import FileSelection
 from mcp_django.schema import DeclarationError
 from tests.server.client import HANDSHAKE, PipelineClient, make_principal, make_server
 
@@ -372,7 +371,7 @@ def matches() -> Iterator[tuple[str, str, bool]]:
 def test_patterns_mean_what_globs_mean(subtests: pytest.Subtests) -> None:
     for pattern, path, fits in list(matches()):
         with subtests.test(pattern=pattern, path=path, fits=fits):
-            assert Selection(pattern).fits(path) is fits
+            assert FileSelection(pattern).matches_pattern(path) is fits
 
 
 def test_a_list_that_is_made_on_another_thread_meanwhile_takes_nothing_from_this_one(
@@ -380,7 +379,7 @@ def test_a_list_that_is_made_on_another_thread_meanwhile_takes_nothing_from_this
 ) -> None:
     """Under WSGI each request has a loop of its own."""
     provider = DirectoryProvider(docs, "**/*.md", uri_prefix="docs://")
-    make, made = provider._resource, 0
+    make, made = provider._build_resource, 0
     other_began, this_ended = threading.Event(), threading.Event()
     other = threading.Thread(target=lambda: asyncio.run(listed(peer(provider))))
 
@@ -395,7 +394,7 @@ def test_a_list_that_is_made_on_another_thread_meanwhile_takes_nothing_from_this
             assert other_began.wait(10)
         return make(entry)
 
-    monkeypatch.setattr(provider, "_resource", made_slowly)
+    monkeypatch.setattr(provider, "_build_resource", made_slowly)
     names = asyncio.run(listed(peer(provider)))
     this_ended.set()
     other.join(10)

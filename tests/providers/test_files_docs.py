@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mcp_django.protocol.errors import ResourceNotFound
-from mcp_django.server.server import Options, Server
+from mcp_django.server.server import Server, ServerOptions
 from tests.repository.pages import ROOT, python_blocks, served_by
 from tests.server.client import PipelineClient, make_principal, make_server, ports
 
@@ -38,6 +38,6 @@ async def test_pages_are_served_as_the_page_says(monkeypatch: pytest.MonkeyPatch
 
 async def test_a_tool_that_fetches_says_why_it_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     _, found = served_by(BLOCKS[3], monkeypatch)
-    peer = PipelineClient(Server("docs", "1", registry=found, ports=ports(), options=Options()))
+    peer = PipelineClient(Server("docs", "1", registry=found, ports=ports(), options=ServerOptions()))
     told = await peer.error("read_page", url="https://127.0.0.1/")
     assert told == "The page cannot be read, because its host is not on the public internet."

@@ -18,8 +18,8 @@ from mcp_django.schema import DeclarationError
 from mcp_django.server.calls.call import Call
 from mcp_django.server.composition.provider import Provider
 from mcp_django.server.primitives.base import Prompt, Resource, ResourceTemplate, Tool
-from mcp_django.server.server import Options
-from mcp_django.server.subscriptions.filter import may_read
+from mcp_django.server.server import ServerOptions
+from mcp_django.server.subscriptions.filter import can_read
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, accept, make_principal, make_server
 from tests.support.clock import Clock
 
@@ -371,7 +371,7 @@ async def test_guards_interceptors_and_exception_handlers_stay_around_it_and_see
 
 
 async def test_the_time_that_its_server_gives_holds(clock: Clock) -> None:
-    server = Server("Slow", options=Options(timeout=2))
+    server = Server("Slow", options=ServerOptions(timeout=2))
 
     @server.tool
     async def direct() -> None:
@@ -504,7 +504,7 @@ async def test_its_lifespan_is_entered_with_the_hosts_and_left_with_it() -> None
     peer = host(Mount(server, prefix="w"), lifespan=pool(log, "host"))
     assert await peer.text("w__state") == "pool of weather"
     assert log == ["host in", "weather in"]
-    await peer.server.lifespan.leave()
+    await peer.server.lifespan.exit()
     assert log == ["host in", "weather in", "weather out", "host out"]
 
 
@@ -514,9 +514,9 @@ async def test_a_lifespan_that_two_hosts_share_is_left_with_the_last() -> None:
     one, two = host(Mount(server, prefix="w")), host(Mount(server, prefix="w"), Mount(server, prefix="v"))
     await one.text("w__forecast", city="Bern")
     await two.text("w__forecast", city="Bern")
-    await one.server.lifespan.leave()
+    await one.server.lifespan.exit()
     assert log == ["weather in"]
-    await two.server.lifespan.leave()
+    await two.server.lifespan.exit()
     assert log == ["weather in", "weather out"]
 
 
@@ -526,9 +526,9 @@ async def test_a_server_that_serves_calls_of_its_own_keeps_its_lifespan() -> Non
     one = host(Mount(server, prefix="w"))
     await one.text("w__forecast", city="Bern")
     await server.lifespan.enter()
-    await one.server.lifespan.leave()
+    await one.server.lifespan.exit()
     assert log == ["weather in"]
-    await server.lifespan.leave()
+    await server.lifespan.exit()
     assert log == ["weather in", "weather out"]
 
 
@@ -548,7 +548,7 @@ async def test_the_lifespan_of_a_mounted_toolset_is_entered() -> None:
 
     peer = host(Mount(Opening, prefix="o"))
     assert await peer.text("o__look") == "in"
-    await peer.server.lifespan.leave()
+    await peer.server.lifespan.exit()
     assert log == ["in", "out"]
 
 
@@ -617,7 +617,7 @@ async def test_a_resource_may_be_subscribed_to_where_it_is_there_for_the_caller(
     server = Server("probed")
     asked: list[str] = []
 
-    @server.resource("note://{name}", probe=True)
+    @server.resource("note://{name}", check_exists=True)
     async def note(name: str, ctx: Context) -> str | None:
         asked.append(f"{ctx.server.info.name} {name}")
         return "text" if name == "mine" else None
@@ -631,9 +631,9 @@ async def test_a_resource_may_be_subscribed_to_where_it_is_there_for_the_caller(
 
     serving.middleware = (keep,)
     await PipelineClient(serving).request("resources/templates/list")
-    assert await may_read(seen[0], "n+note://mine")
-    assert not await may_read(seen[0], "n+note://other")
-    assert not await may_read(seen[0], "note://mine")
+    assert await can_read(seen[0], "n+note://mine")
+    assert not await can_read(seen[0], "n+note://other")
+    assert not await can_read(seen[0], "note://mine")
     assert asked == ["probed mine", "probed other"]
 
 
@@ -701,7 +701,7 @@ async def test_a_list_that_a_provider_gives_again_is_encoded_once() -> None:
 async def test_the_version_of_a_provider_is_that_of_the_host() -> None:
     live = Rows()
     (provider,) = host(Mount(Server("Live", providers=[live]), prefix="l")).server.providers
-    assert provider.is_watched
+    assert provider.has_version
     live.mark = 7
     assert provider.version == 7
 
@@ -743,8 +743,8 @@ async def test_a_sample_uses_the_tools_of_its_own_server_by_their_own_names() ->
 
 
 async def test_capabilities_are_those_of_everything_together() -> None:
-    assert make_server().offers == {"logging"}
-    assert make_server(mounts=[Mount(weather(), prefix="w")]).offers == {
+    assert make_server().offered_capabilities == {"logging"}
+    assert make_server(mounts=[Mount(weather(), prefix="w")]).offered_capabilities == {
         "logging",
         "tools",
         "prompts",
@@ -755,8 +755,8 @@ async def test_capabilities_are_those_of_everything_together() -> None:
 
 def test_a_server_is_not_mounted_in_itself() -> None:
     class Own:
-        def part(self, host: Server) -> Any:
-            return Mount(host, prefix="w").part(host)
+        def create_part(self, host: Server) -> Any:
+            return Mount(host, prefix="w").create_part(host)
 
     with pytest.raises(DeclarationError, match="in itself"):
         Server("Round", mounts=[Own()])

@@ -18,14 +18,14 @@ from mcp_django import (
     notify_resource_updated,
     tool,
 )
-from mcp_django.auth.authorization.rule_cache import RULEBOOK
-from mcp_django.conf.mounts import reach
+from mcp_django.auth.authorization.rule_cache import RULE_CACHE
+from mcp_django.conf.mounts import iter_hosts
 from mcp_django.models import StoredPrompt, StoredResource, ToolPolicy
 from mcp_django.protocol.errors import InsufficientScope, InvalidParams, ResourceNotFound
 from mcp_django.runtime.events.event_log import EventLog
-from mcp_django.runtime.events.list_changes import _collections
+from mcp_django.runtime.events.list_changes import _get_collections
 from mcp_django.server.calls.call import Call
-from mcp_django.server.execution.permissions import permit
+from mcp_django.server.execution.permissions import check_permission
 from mcp_django.server.pipeline import Pipeline
 from mcp_django.server.primitives import registry
 from mcp_django.server.server import Server as AnyServer
@@ -68,7 +68,7 @@ async def own_names(ctx: Context) -> list[str]:
 def internal(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A registry for the server that is mounted, and none of what other tests declare."""
     monkeypatch.setattr(registry, "REGISTRIES", {})
-    declared = registry.registry_for("internal")
+    declared = registry.get_registry("internal")
     server = AnyServer("declaring", registry=declared)
 
     @server.tool
@@ -84,7 +84,7 @@ def internal(monkeypatch: pytest.MonkeyPatch) -> Any:
         return name
 
     yield declared
-    RULEBOOK.forget()
+    RULE_CACHE.invalidate()
 
 
 def served(mounts: dict[str, Any], **internal: Any) -> Any:
@@ -115,7 +115,7 @@ def test_a_server_a_toolset_a_model_and_a_server_by_hand() -> None:
 
 def test_rows_of_a_mounted_model_are_read_and_described_by_the_names_of_the_host() -> None:
     Category.objects.create(slug="tea", name="Tea")
-    with served({"c": {"WHAT": f"{HERE}.Categories", "URI_PREFIX": "c"}}):
+    with served({"c": {"SERVER": f"{HERE}.Categories", "URI_PREFIX": "c"}}):
         peer = PipelineClient(get_server())
         described = async_to_sync(peer.call)("c__category_describe")["structuredContent"]
         contents = async_to_sync(peer.request)("resources/read", {"uri": "c+shop.category://tea"})["contents"]
@@ -135,7 +135,7 @@ def test_mounted_models_may_share_their_tools() -> None:
 
 
 def test_a_mount_may_ask_for_a_permission_and_scopes() -> None:
-    with served({"in": {"WHAT": "internal", "PERMISSION": "shop.look", "SCOPES": ["in"]}}):
+    with served({"in": {"SERVER": "internal", "PERMISSION": "shop.look", "SCOPES": ["in"]}}):
         assert names(principal=make_principal()) == []
         with pytest.raises(InsufficientScope):
             text("in__look", principal=make_principal("shop.look"))
@@ -157,7 +157,7 @@ def test_a_policy_for_either_name_holds(subtests: pytest.Subtests) -> None:
         with subtests.test(server=server, pattern=pattern):
             ToolPolicy.objects.all().delete()
             ToolPolicy.objects.create(server=server, tool=pattern, disabled=True)
-            RULEBOOK.forget()
+            RULE_CACHE.invalidate()
             with served({"in": "internal"}):
                 assert names(principal=make_principal()) == ["in__rated"]
                 with pytest.raises(InvalidParams, match="Unknown tool"):
@@ -169,7 +169,7 @@ def test_a_policy_for_another_name_does_not(subtests: pytest.Subtests) -> None:
         with subtests.test(server=server, pattern=pattern):
             ToolPolicy.objects.all().delete()
             ToolPolicy.objects.create(server=server, tool=pattern, disabled=True)
-            RULEBOOK.forget()
+            RULE_CACHE.invalidate()
             with served({"in": "internal"}):
                 assert names(principal=make_principal()) == ["in__look", "in__rated"]
 
@@ -177,7 +177,7 @@ def test_a_policy_for_another_name_does_not(subtests: pytest.Subtests) -> None:
 def test_policies_for_both_names_hold_together() -> None:
     ToolPolicy.objects.create(server="default", tool="in__*", scopes=["here"])
     ToolPolicy.objects.create(server="internal", tool="look", scopes=["there"])
-    RULEBOOK.forget()
+    RULE_CACHE.invalidate()
     with served({"in": "internal"}):
         for scopes in (["here"], ["there"]):
             with pytest.raises(InsufficientScope) as problem:
@@ -203,7 +203,7 @@ def test_what_stands_for_a_tool_goes_with_it(server: str, pattern: str) -> None:
         peer = PipelineClient(get_server(), make_principal("shop.view_category"))
         assert async_to_sync(peer.request)("resources/read", {"uri": "shop.category://tea"})["contents"]
         ToolPolicy.objects.create(server=server, tool=pattern, disabled=True)
-        RULEBOOK.forget()
+        RULE_CACHE.invalidate()
         with pytest.raises(ResourceNotFound):
             async_to_sync(peer.request)("resources/read", {"uri": "shop.category://tea"})
         templates = async_to_sync(peer.names)("resources/templates/list", "resourceTemplates", "uriTemplate")
@@ -212,11 +212,11 @@ def test_what_stands_for_a_tool_goes_with_it(server: str, pattern: str) -> None:
 
 def test_a_tool_within_a_sample_is_decided_as_the_host_knows_it() -> None:
     ToolPolicy.objects.create(server="default", tool="h__own_names", disabled=True)
-    RULEBOOK.forget()
+    RULE_CACHE.invalidate()
     with served({"h": f"{HERE}.BY_HAND"}):
         call = _view_of_mounted()
         with pytest.raises(InvalidParams, match="gone"):
-            async_to_sync(permit)(call, BY_HAND.registry.tools.sorted()[0], InvalidParams("gone"), {})
+            async_to_sync(check_permission)(call, BY_HAND.registry.tools.sorted()[0], InvalidParams("gone"), {})
 
 
 def _view_of_mounted() -> Call:
@@ -235,7 +235,7 @@ def _view_of_mounted() -> Call:
         return await call_next(call)
 
     async_to_sync(look)()
-    return server.parts[0].view(seen[0])
+    return server.parts[0].view_call(seen[0])
 
 
 # Stored rows
@@ -246,7 +246,7 @@ def test_rows_for_the_mounted_server_are_there_and_those_for_all_are_there_once(
     StoredPrompt.objects.create(name="inside", server="internal")
     StoredResource.objects.create(uri="docs://all", name="all", text="all")
     StoredResource.objects.create(uri="docs://in", name="in", text="in", server="internal")
-    with served({"in": {"WHAT": "internal", "URI_PREFIX": "in"}}):
+    with served({"in": {"SERVER": "internal", "URI_PREFIX": "in"}}):
         peer = PipelineClient(get_server())
         prompts = async_to_sync(peer.names)("prompts/list", "prompts")
         uris = async_to_sync(peer.names)("resources/list", "resources", "uri")
@@ -268,7 +268,7 @@ def said() -> Callable[[], list[tuple[str, str, Any]]]:
 def test_updates_are_told_where_it_is_mounted_by_the_uris_of_there(
     said: Any, django_capture_on_commit_callbacks: Any
 ) -> None:
-    mounts = {"in": {"WHAT": "internal", "URI_PREFIX": "in"}, "plain": "internal"}
+    mounts = {"in": {"SERVER": "internal", "URI_PREFIX": "in"}, "plain": "internal"}
     with served(mounts), django_capture_on_commit_callbacks(execute=True):
         notify_resource_updated("thing://a", server="internal")
     assert {(topic, payload["uri"]) for topic, _, payload in said()} == {
@@ -287,7 +287,7 @@ def test_a_list_that_changes_is_told_where_it_is_mounted(said: Any, django_captu
 def test_rows_of_a_mounted_model_are_told_of_when_they_are_saved(
     said: Any, django_capture_on_commit_callbacks: Any
 ) -> None:
-    with served({"c": {"WHAT": f"{HERE}.Categories", "URI_PREFIX": "c"}}):
+    with served({"c": {"SERVER": f"{HERE}.Categories", "URI_PREFIX": "c"}}):
         get_server()
         with django_capture_on_commit_callbacks(execute=True):
             Category.objects.create(slug="tea", name="Tea")
@@ -297,10 +297,10 @@ def test_rows_of_a_mounted_model_are_told_of_when_they_are_saved(
 async def test_what_the_mounted_registers_later_is_a_change_of_the_host() -> None:
     with served({"in": "internal"}):
         server = get_server()
-        version, before = server.registry.version, _collections(server)
+        version, before = server.registry.version, _get_collections(server)
         get_server("internal").tool(name="late")(own_names)
         assert server.registry.version > version
-        assert _collections(server)["tools"] != before["tools"]
+        assert _get_collections(server)["tools"] != before["tools"]
         assert "in__late" in await PipelineClient(server).names()
         get_server("internal").remove("tool", "late")
         assert "in__late" not in await PipelineClient(server).names()
@@ -308,15 +308,20 @@ async def test_what_the_mounted_registers_later_is_a_change_of_the_host() -> Non
 
 def test_how_far_news_reach() -> None:
     servers = {
-        "default": {"MOUNTS": {"a": {"WHAT": "first", "URI_PREFIX": "a"}}},
-        "first": {"MOUNTS": {"b": {"WHAT": "second", "URI_PREFIX": "b"}, "w": {"WHAT": "x.y", "URI_PREFIX": "w"}}},
+        "default": {"MOUNTS": {"a": {"SERVER": "first", "URI_PREFIX": "a"}}},
+        "first": {"MOUNTS": {"b": {"SERVER": "second", "URI_PREFIX": "b"}, "w": {"SERVER": "x.y", "URI_PREFIX": "w"}}},
         "second": {},
     }
     with override_settings(MCP={"SERVERS": servers}):
         known = conf.get_settings().servers
-        assert list(reach(known, "second")) == [("second", ""), ("first", "b+"), ("default", "a+b+")]
-        assert list(reach(known, "first")) == [("first", ""), ("default", "a+"), ("first", "w+"), ("default", "a+w+")]
-        assert list(reach(known, "default")) == [("default", "")]
+        assert list(iter_hosts(known, "second")) == [("second", ""), ("first", "b+"), ("default", "a+b+")]
+        assert list(iter_hosts(known, "first")) == [
+            ("first", ""),
+            ("default", "a+"),
+            ("first", "w+"),
+            ("default", "a+w+"),
+        ]
+        assert list(iter_hosts(known, "default")) == [("default", "")]
 
 
 # Settings
@@ -327,10 +332,10 @@ def test_an_entry_that_cannot_be_read_is_refused(subtests: pytest.Subtests) -> N
         (["internal"], "must be a dict from prefixes"),
         ({"in": 3}, "must name an alias"),
         ({"in": {"URI_PREFIX": "in"}}, "needs a WHAT"),
-        ({"in": {"WHAT": "internal", "SCOPE": ["x"]}}, "'SCOPE'"),
-        ({"in": {"WHAT": "internal", "URI_PREFIX": "a b"}}, "URI_PREFIX"),
-        ({"in": {"WHAT": "internal", "SCOPES": "x"}}, "must be a list"),
-        ({"in": {"WHAT": "internal", "PERMISSION": 3}}, "must be a list"),
+        ({"in": {"SERVER": "internal", "SCOPE": ["x"]}}, "'SCOPE'"),
+        ({"in": {"SERVER": "internal", "URI_PREFIX": "a b"}}, "URI_PREFIX"),
+        ({"in": {"SERVER": "internal", "SCOPES": "x"}}, "must be a list"),
+        ({"in": {"SERVER": "internal", "PERMISSION": 3}}, "must be a list"),
     ]:
         with (
             subtests.test(mounts=mounts, text=text),

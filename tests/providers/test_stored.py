@@ -8,7 +8,7 @@ from django.db import OperationalError, transaction
 
 from mcp_django.models import StoredArgument, StoredMessage, StoredPrompt, StoredResource, StoredState
 from mcp_django.protocol.errors import InsufficientScope, InternalError, InvalidParams, ResourceNotFound
-from mcp_django.providers.stored import RENDERED, StoredProvider
+from mcp_django.providers.stored import MAX_RENDERED_CHARACTERS, StoredProvider
 from mcp_django.server.server import Server
 from tests.official_schema import validator
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, make_principal, make_server
@@ -102,7 +102,7 @@ def test_what_is_listed_is_what_the_specification_says(server: Server, version: 
 def test_an_empty_server_declares_both_lists_so_that_clients_hear_of_the_first_row(
     server: Server, peer: PipelineClient
 ) -> None:
-    assert {"prompts", "resources", "completions"} <= server.offers
+    assert {"prompts", "resources", "completions"} <= server.offered_capabilities
     assert (names(peer), uris(peer)) == ([], [])
 
 
@@ -127,7 +127,7 @@ def test_a_list_costs_one_statement_and_tools_none(peer: PipelineClient, django_
 def test_a_list_is_encoded_once_while_nothing_changes(peer: PipelineClient, monkeypatch: pytest.MonkeyPatch) -> None:
     prompt("Hi")
     names(peer)
-    monkeypatch.setattr(peer.server.listings, "_encode", None)
+    monkeypatch.setattr(peer.server.listings, "_encode_page", None)
     assert names(peer) == ["greet"]
 
 
@@ -277,13 +277,13 @@ def test_placeholders_that_no_form_has_checked_stay_as_they_are(peer: PipelineCl
 
 def test_a_short_prompt_cannot_be_made_to_fill_the_memory(peer: PipelineClient) -> None:
     prompt("$who" * 1000, arguments=["who"])
-    with pytest.raises(InvalidParams, match=f"longer than {RENDERED} characters"):
+    with pytest.raises(InvalidParams, match=f"longer than {MAX_RENDERED_CHARACTERS} characters"):
         get(peer, who="x" * 1_000_000)
 
 
 def test_what_is_embedded_counts_too(peer: PipelineClient) -> None:
     message(prompt("Hi"), kind="resource", uri="docs://a")
-    resource(data=b"x" * RENDERED)
+    resource(data=b"x" * MAX_RENDERED_CHARACTERS)
     with pytest.raises(InvalidParams, match="longer than"):
         get(peer)
 
@@ -384,15 +384,15 @@ def test_lists_of_two_callers_are_not_mixed_up(server: Server) -> None:
 
 def test_the_lists_that_permissions_decide_about_are_known(server: Server) -> None:
     (provider,) = server.providers
-    assert provider.guarded() == frozenset()
+    assert provider.get_permission_dependent() == frozenset()
     prompt("Hi", permission="shop.view_order")
-    assert provider.guarded() == {"prompts"}
+    assert provider.get_permission_dependent() == {"prompts"}
     resource(permission="shop.view_order")
-    assert provider.guarded() == {"prompts", "resources"}
+    assert provider.get_permission_dependent() == {"prompts", "resources"}
 
 
 def test_nobody_looks_every_second_for_what_is_told_when_it_is_saved(server: Server) -> None:
-    assert not server.providers[0].is_watched
+    assert not server.providers[0].has_version
 
 
 @pytest.mark.django_db(transaction=True)
@@ -403,7 +403,7 @@ def test_before_the_tables_are_there_what_is_registered_is_served(
     monkeypatch.setattr(StoredState._meta, "db_table", "mcp_django_not_yet")
     assert names(PipelineClient(server)) == ["registered"]
     assert "migrate" in caplog.text
-    assert server.providers[0].guarded() == frozenset()
+    assert server.providers[0].get_permission_dependent() == frozenset()
 
 
 @pytest.mark.django_db(transaction=True)
@@ -411,7 +411,7 @@ def test_a_database_that_fails_is_no_empty_list(peer: PipelineClient, monkeypatc
     def fail(self: Any) -> str:
         raise OperationalError("gone")
 
-    monkeypatch.setattr(StoredState.objects._queryset_class, "mark", fail)
+    monkeypatch.setattr(StoredState.objects._queryset_class, "get_version", fail)
     with pytest.raises(InternalError, match="reference"):
         names(peer)
 

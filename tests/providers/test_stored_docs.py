@@ -8,7 +8,7 @@ from django.test import override_settings
 from mcp_django import wiring
 from mcp_django.models import StoredPrompt
 from mcp_django.models.stored import base, prompt, resource
-from mcp_django.providers.stored import RENDERED
+from mcp_django.providers.stored import MAX_RENDERED_CHARACTERS
 from tests.repository.pages import ROOT, python_blocks
 
 PAGE = ROOT / "docs" / "topics" / "stored.md"
@@ -34,16 +34,16 @@ def test_the_example_switches_it_off() -> None:
 
 def test_the_limits_are_those_of_the_page(subtests: pytest.Subtests) -> None:
     for what, limit in [
-        ("A URI |", resource.URI),
-        ("A description |", base.DESCRIPTION),
-        ("Arguments of a prompt |", prompt.ARGUMENTS),
-        ("with", prompt.CHOICES),
-        ("Messages of a prompt |", prompt.MESSAGES),
-        ("with", prompt.TEXT),
-        ("embedded resources included |", RENDERED),
-        ("A resource's text |", resource.TEXT),
-        ("A resource's file |", resource.DATA // 1024**2),
-        ("Versions of a row |", base.VERSIONS),
+        ("A URI |", resource.MAX_URI_CHARS),
+        ("A description |", base.MAX_DESCRIPTION_CHARS),
+        ("Arguments of a prompt |", prompt.MAX_ARGUMENTS),
+        ("with", prompt.MAX_CHOICES),
+        ("Messages of a prompt |", prompt.MAX_MESSAGES),
+        ("with", prompt.MAX_MESSAGE_CHARS),
+        ("embedded resources included |", MAX_RENDERED_CHARACTERS),
+        ("A resource's text |", resource.MAX_TEXT_CHARS),
+        ("A resource's file |", resource.MAX_FILE_BYTES // 1024**2),
+        ("Versions of a row |", base.MAX_VERSIONS),
     ]:
         with subtests.test(what=what, limit=limit):
             assert f"{what} {limit:,}" in PAGE.read_text().replace(" 1048576", " 1,048,576")

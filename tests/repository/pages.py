@@ -48,8 +48,8 @@ def served_by(block: str, monkeypatch: pytest.MonkeyPatch) -> tuple[ModuleType, 
     """Run an example as an app's `mcp_tools` module; return the module, and the registry that it filled."""
     monkeypatch.setattr(registry, "REGISTRIES", {})
     # An example that is tied to a model would hear of its changes in every later test.
-    monkeypatch.setattr(model_signals._Tie, "connect", lambda self: None)
+    monkeypatch.setattr(model_signals._ModelChangePublisher, "connect", lambda self: None)
     module = ModuleType("example.mcp_tools")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     exec(compile(block, module.__name__, "exec"), module.__dict__)
-    return module, registry.registry_for("default")
+    return module, registry.get_registry("default")

@@ -12,7 +12,7 @@ from django.apps import apps
 
 import mcp_django
 from mcp_django.client.oauth import crypto
-from mcp_django.runtime.sealing import Seal, Stamp
+from mcp_django.runtime.sealing import NameSigner, TokenSealer
 
 PACKAGE = Path(mcp_django.__file__).parent
 SECRET, BINDING = "a secret of the tests", b"binding"
@@ -62,16 +62,16 @@ def literals(pattern: str) -> set[str]:
 
 def test_states_and_cursors_of_earlier_releases_open() -> None:
     for purpose, token in SEALED.items():
-        assert Seal([SECRET], purpose=purpose).open(token, BINDING) == {"steps": ["x" * 300]}
+        assert TokenSealer([SECRET], purpose=purpose).unseal(token, BINDING) == {"steps": ["x" * 300]}
 
 
 def test_marks_of_earlier_releases_are_recognised() -> None:
-    assert Stamp([SECRET], purpose="question").read(STAMPED, "binding") == "name"
+    assert NameSigner([SECRET], purpose="question").unsign(STAMPED, "binding") == "name"
 
 
 def test_tokens_that_the_client_stored_in_earlier_releases_open(settings: Any) -> None:
     settings.SECRET_KEY = SECRET
-    assert crypto.open_sealed(SEALED_BY_THE_CLIENT, ["owner", "server"], purpose="tokens").data == b"token"
+    assert crypto.unseal(SEALED_BY_THE_CLIENT, ["owner", "server"], purpose="tokens").data == b"token"
 
 
 def test_tables_keep_their_names() -> None:

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Group
 
-from mcp_django.forms.questions import form_question
+from mcp_django.forms.questions import get_form_question_factory
 from mcp_django.server.primitives import registry
-from mcp_django.server.server import Options, Server
+from mcp_django.server.server import Server, ServerOptions
 from tests.repository.pages import ROOT, python_blocks, served_by
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, accept, ports
 
@@ -21,11 +21,11 @@ class FakePages:
     def __init__(self) -> None:
         self.targets: list[str] = []
 
-    def address(self, call: Any, target: Any, id: str, *, ttl: float) -> str:
+    def build_url(self, call: Any, target: Any, id: str, *, ttl: float) -> str:
         self.targets.append(target("https://here.example/done") if callable(target) else target)
         return f"https://here.example/page/{id}"
 
-    async def returned(self, id: str, *, within: float) -> bool:
+    async def wait_for_return(self, id: str, *, timeout: float) -> bool:
         return True
 
 
@@ -38,8 +38,8 @@ class Example:
         found: registry.Registry
         self.module, found = served_by(block, monkeypatch)
         self.pages = FakePages()
-        outside = ports(forms=form_question, pages=self.pages)
-        self.server = Server("docs", "1", registry=found, ports=outside, options=Options())
+        outside = ports(resolve_form=get_form_question_factory, elicitation_pages=self.pages)
+        self.server = Server("docs", "1", registry=found, ports=outside, options=ServerOptions())
 
     async def ask(self, version: str, tool: str, arguments: dict[str, Any], *script: dict[str, Any]) -> str:
         lines = iter(script)

@@ -13,7 +13,7 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.contrib.auth.models import User
 
-from mcp_django.server.client_requests.responses import Answer
+from mcp_django.server.client_requests.responses import ElicitationResult
 from tests.repository.pages import ROOT, name_of, pages, python_blocks, served_by, tracked_files
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -58,10 +58,10 @@ def test_examples_on_pages_can_be_declared(subtests: pytest.Subtests) -> None:
 class FakeContext:
     """A context whose user gives the same answer to every question."""
 
-    def __init__(self, answer: Answer[bool]) -> None:
+    def __init__(self, answer: ElicitationResult[bool]) -> None:
         self.answer = answer
 
-    async def elicit(self, message: str) -> Answer[bool]:
+    async def elicit(self, message: str) -> ElicitationResult[bool]:
         """Return the answer."""
         return self.answer
 
@@ -74,11 +74,11 @@ def test_the_readme_example_deactivates_a_user_after_consent(monkeypatch: pytest
     assert [tool.name for tool in served.tools] == ["deactivate"]
     user = User.objects.create_user("ada")
     deactivate = async_to_sync(module.deactivate)
-    for refusal in (Answer("accept", False), Answer("decline")):
+    for refusal in (ElicitationResult("accept", False), ElicitationResult("decline")):
         assert deactivate("ada", FakeContext(refusal)) == "Left as it was."
         user.refresh_from_db()
         assert user.is_active
-    assert deactivate("ada", FakeContext(Answer("accept", True))) == "Done."
+    assert deactivate("ada", FakeContext(ElicitationResult("accept", True))) == "Done."
     user.refresh_from_db()
     assert not user.is_active
 

@@ -10,7 +10,7 @@ import pytest
 from django.db import connection
 
 from mcp_django.aio import clock as package_clock
-from mcp_django.runtime.threads.executor import LaneExecutor
+from mcp_django.runtime.threads.executor import LeasingExecutor
 from tests.support.clock import Clock
 from tests.support.waiting import WAIT_SECONDS, eventually, wait_until
 
@@ -21,7 +21,7 @@ real_threads = pytest.mark.django_db(transaction=True)
 
 
 def serve(
-    main: Callable[[LaneExecutor], Awaitable[T]],
+    main: Callable[[LeasingExecutor], Awaitable[T]],
     *,
     lanes: int = 2,
     queue: int = 2,
@@ -32,7 +32,7 @@ def serve(
 
     The `clock` of the test, if it has one, controls the loop.
     """
-    executor = LaneExecutor(lanes=lanes, queue=queue, parked=parked, interrupt=interrupt)
+    executor = LeasingExecutor(max_threads=lanes, max_queued=queue, max_blocked=parked, interrupts_sql=interrupt)
 
     async def controlled() -> T:
         clock = getattr(package_clock.source, "__self__", None)
@@ -41,7 +41,7 @@ def serve(
         try:
             return await main(executor)
         finally:
-            executor.close(wait=WAIT_SECONDS)
+            executor.close(timeout=WAIT_SECONDS)
 
     return asyncio.run(controlled())
 

@@ -20,9 +20,9 @@ from asgiref.sync import async_to_sync, sync_to_async
 from django.contrib.auth.models import Group
 from django.db import IntegrityError, connection, connections, transaction
 
-from mcp_django.runtime.threads.executor import LaneExecutor
-from mcp_django.runtime.threads.lease import Lease
-from mcp_django.runtime.threads.pool import Lane, LanePool
+from mcp_django.runtime.threads.executor import LeasingExecutor
+from mcp_django.runtime.threads.lease import ThreadLease
+from mcp_django.runtime.threads.pool import PoolThread, ThreadPool
 from mcp_django.server.ports import Overloaded
 from tests.runtime.serving import WAIT_SECONDS, Gate, in_flight, real_threads, serve
 from tests.testapp.models import Book
@@ -37,7 +37,7 @@ def fail_with(problem: BaseException) -> None:
 
 class TestPlainFunctions:
     def test_they_run_beside_the_loop_and_return_their_value(self) -> None:
-        async def main(executor: LaneExecutor) -> tuple[int, threading.Thread]:
+        async def main(executor: LeasingExecutor) -> tuple[int, threading.Thread]:
             return await executor.run(lambda a, *, b: (a + b, threading.current_thread()), 1, b=2)
 
         value, thread = serve(main)
@@ -48,20 +48,20 @@ class TestPlainFunctions:
     def test_a_queryset_is_read_before_it_reaches_the_loop(self) -> None:
         Book.objects.create(title="Emma")
 
-        async def main(executor: LaneExecutor) -> Any:
+        async def main(executor: LeasingExecutor) -> Any:
             return await executor.run(lambda: Book.objects.values_list("title", flat=True))
 
         assert serve(main) == ["Emma"]
 
     def test_they_see_the_callers_context_variables(self) -> None:
-        async def main(executor: LaneExecutor) -> str:
+        async def main(executor: LeasingExecutor) -> str:
             COLOUR.set("red")
             return await executor.run(COLOUR.get)
 
         assert serve(main) == "red"
 
     def test_what_they_raise_reaches_the_caller(self) -> None:
-        async def main(executor: LaneExecutor) -> None:
+        async def main(executor: LeasingExecutor) -> None:
             await executor.run(int, "seven")
 
         with pytest.raises(ValueError, match="seven"):
@@ -70,7 +70,7 @@ class TestPlainFunctions:
     def test_what_asyncio_cannot_carry_arrives_as_a_runtime_error(self, subtests: pytest.Subtests) -> None:
         """StopIteration would leave the caller waiting for ever, SystemExit would end the worker."""
 
-        async def main(executor: LaneExecutor) -> None:
+        async def main(executor: LeasingExecutor) -> None:
             for problem in (StopIteration(1), SystemExit(3), KeyboardInterrupt(), GeneratorExit()):
                 name = type(problem).__name__
                 with subtests.test(problem=name):
@@ -85,7 +85,7 @@ class TestPlainFunctions:
         serve(main)
 
     def test_many_share_a_few_threads(self) -> None:
-        async def main(executor: LaneExecutor) -> set[threading.Thread]:
+        async def main(executor: LeasingExecutor) -> set[threading.Thread]:
             return set(await asyncio.gather(*[executor.run(threading.current_thread) for _ in range(50)]))
 
         assert 1 <= len(serve(main, lanes=3, queue=50)) <= 3
@@ -99,13 +99,13 @@ class TestPlainFunctions:
         def handler() -> bool:
             return async_to_sync(inner)() is threading.current_thread()
 
-        async def main(executor: LaneExecutor) -> bool:
+        async def main(executor: LeasingExecutor) -> bool:
             return await executor.run(handler)
 
         assert serve(main, lanes=1, queue=0)
 
     def test_async_code_they_wait_for_is_cancelled_with_the_caller_and_frees_the_lane(self) -> None:
-        async def main(executor: LaneExecutor) -> str:
+        async def main(executor: LeasingExecutor) -> str:
             asked, cancelled = asyncio.Event(), asyncio.Event()
 
             async def question() -> None:
@@ -125,7 +125,7 @@ class TestPlainFunctions:
         assert serve(main, lanes=1, queue=1) == "free"
 
     def test_waiting_in_a_way_that_would_never_end_is_an_error(self) -> None:
-        async def main(executor: LaneExecutor) -> None:
+        async def main(executor: LeasingExecutor) -> None:
             loop = asyncio.get_running_loop()
 
             async def inner() -> None:
@@ -139,11 +139,11 @@ class TestPlainFunctions:
 
 class TestAsyncHandlers:
     def test_one_that_needs_no_thread_takes_none(self) -> None:
-        async def handler(executor: LaneExecutor) -> None:
+        async def handler(executor: LeasingExecutor) -> None:
             with executor.context():
                 await asyncio.sleep(0)
 
-        async def main(executor: LaneExecutor) -> int:
+        async def main(executor: LeasingExecutor) -> int:
             before = threading.active_count()
             await asyncio.gather(*[in_flight(handler(executor)) for _ in range(100)])
             return threading.active_count() - before
@@ -151,7 +151,7 @@ class TestAsyncHandlers:
         assert serve(main, lanes=1, queue=0) == 0
 
     def test_everything_blocking_in_one_call_lands_on_one_thread(self) -> None:
-        async def handler(executor: LaneExecutor) -> set[threading.Thread]:
+        async def handler(executor: LeasingExecutor) -> set[threading.Thread]:
             here = sync_to_async(threading.current_thread)
             with executor.context():
                 return {
@@ -160,7 +160,7 @@ class TestAsyncHandlers:
                     await executor.run(threading.current_thread),
                 }
 
-        async def main(executor: LaneExecutor) -> list[set[threading.Thread]]:
+        async def main(executor: LeasingExecutor) -> list[set[threading.Thread]]:
             return await asyncio.gather(*[in_flight(handler(executor)) for _ in range(5)])
 
         found = serve(main, lanes=3, queue=10)
@@ -170,7 +170,7 @@ class TestAsyncHandlers:
     def test_a_call_inside_a_call_shares_its_thread(self) -> None:
         """With one lane, a second lease would wait for the first for ever."""
 
-        async def main(executor: LaneExecutor) -> bool:
+        async def main(executor: LeasingExecutor) -> bool:
             with executor.context():
                 outer = await executor.run(threading.current_thread)
                 with executor.context():
@@ -180,7 +180,7 @@ class TestAsyncHandlers:
         assert serve(main, lanes=1, queue=0)
 
     def test_what_follows_the_call_in_its_task_may_use_the_orm(self) -> None:
-        async def main(executor: LaneExecutor) -> threading.Thread:
+        async def main(executor: LeasingExecutor) -> threading.Thread:
             with executor.context():
                 await executor.run(threading.current_thread)
             return await sync_to_async(threading.current_thread)()
@@ -192,7 +192,7 @@ class TestAsyncHandlers:
             await over.wait()
             await sync_to_async(threading.current_thread)()
 
-        async def main(executor: LaneExecutor) -> None:
+        async def main(executor: LeasingExecutor) -> None:
             over = asyncio.Event()
             with executor.context():
                 await executor.run(threading.current_thread)
@@ -204,15 +204,15 @@ class TestAsyncHandlers:
         serve(main)
 
     def test_a_call_that_rests_gives_its_lane_to_another(self) -> None:
-        async def waits(executor: LaneExecutor, used: asyncio.Event, answered: asyncio.Event) -> str:
+        async def waits(executor: LeasingExecutor, used: asyncio.Event, answered: asyncio.Event) -> str:
             with executor.context():
                 await executor.run(threading.current_thread)
-                executor.rest()
+                executor.release_thread()
                 used.set()
                 await answered.wait()
                 return await executor.run(lambda: "answered")
 
-        async def main(executor: LaneExecutor) -> str:
+        async def main(executor: LeasingExecutor) -> str:
             used, answered = asyncio.Event(), asyncio.Event()
             first = in_flight(waits(executor, used, answered))
             await used.wait()
@@ -225,7 +225,7 @@ class TestAsyncHandlers:
 
 class TestLimits:
     def test_a_full_queue_is_refused_at_once(self, gate: Gate) -> None:
-        async def main(executor: LaneExecutor) -> list[Any]:
+        async def main(executor: LeasingExecutor) -> list[Any]:
             running = asyncio.create_task(executor.run(gate))
             await gate.until_reached()
             waiting = asyncio.create_task(executor.run(lambda: "waited"))
@@ -241,7 +241,7 @@ class TestLimits:
         assert serve(main, lanes=1, queue=1) == ["through", "waited"]
 
     def test_who_came_first_is_served_first(self, gate: Gate) -> None:
-        async def main(executor: LaneExecutor) -> list[int]:
+        async def main(executor: LeasingExecutor) -> list[int]:
             order: list[int] = []
             tasks = [asyncio.create_task(executor.run(gate))]
             await gate.until_reached()
@@ -255,7 +255,7 @@ class TestLimits:
         assert serve(main, lanes=1, queue=10) == list(range(10))
 
     def test_a_cancelled_caller_is_free_at_once_and_its_lane_when_the_thread_is(self, gate: Gate) -> None:
-        async def main(executor: LaneExecutor) -> threading.Thread:
+        async def main(executor: LeasingExecutor) -> threading.Thread:
             caller = asyncio.create_task(executor.run(gate))
             await gate.until_reached()
             caller.cancel()
@@ -276,7 +276,7 @@ class TestLimits:
     def test_a_caller_cancelled_in_the_queue_leaves_it(self, gate: Gate) -> None:
         ran: list[str] = []
 
-        async def main(executor: LaneExecutor) -> None:
+        async def main(executor: LeasingExecutor) -> None:
             running = asyncio.create_task(executor.run(gate))
             await gate.until_reached()
             waiting = asyncio.create_task(executor.run(ran.append, "cancelled"))
@@ -295,7 +295,7 @@ class TestLimits:
     def test_what_waits_for_a_lane_is_cancelled_when_its_call_ends(self, gate: Gate) -> None:
         """A task that the handler left behind must not wait for ever."""
 
-        async def main(executor: LaneExecutor) -> None:
+        async def main(executor: LeasingExecutor) -> None:
             running = asyncio.create_task(executor.run(gate))
             await gate.until_reached()
             with executor.context():
@@ -310,7 +310,7 @@ class TestLimits:
         assert len(gate.threads) == 1
 
     def test_a_call_that_gave_up_waiting_takes_no_lane_later(self, gate: Gate) -> None:
-        async def main(executor: LaneExecutor) -> str:
+        async def main(executor: LeasingExecutor) -> str:
             running = asyncio.create_task(executor.run(gate))
             await gate.until_reached()
             with executor.context():
@@ -325,11 +325,11 @@ class TestLimits:
         assert serve(main, lanes=1, queue=1) == "another call"
 
     def test_a_storm_of_cancellations_leaves_every_lane_usable(self, gate: Gate) -> None:
-        async def handler(executor: LaneExecutor) -> None:
+        async def handler(executor: LeasingExecutor) -> None:
             with executor.context():
                 await sync_to_async(gate)()
 
-        async def main(executor: LaneExecutor) -> int:
+        async def main(executor: LeasingExecutor) -> int:
             calls = [asyncio.create_task(executor.run(gate)) for _ in range(20)]
             calls += [in_flight(handler(executor)) for _ in range(20)]
             await gate.until_reached()
@@ -344,16 +344,16 @@ class TestLimits:
         assert serve(main, lanes=4, queue=100) <= 4
 
     def test_lanes_end_with_their_loop(self) -> None:
-        executor = LaneExecutor(lanes=2, queue=2)
+        executor = LeasingExecutor(max_threads=2, max_queued=2)
         thread = asyncio.run(executor.run(threading.current_thread))
         gc.collect()
         thread.join(WAIT_SECONDS)
         assert not thread.is_alive()
 
     def test_closing_ends_idle_lanes_and_the_next_use_starts_new_ones(self) -> None:
-        async def main(executor: LaneExecutor) -> bool:
+        async def main(executor: LeasingExecutor) -> bool:
             first = await executor.run(threading.current_thread)
-            executor.close(wait=WAIT_SECONDS)
+            executor.close(timeout=WAIT_SECONDS)
             return not first.is_alive() and await executor.run(lambda: True)
 
         assert serve(main)
@@ -363,11 +363,11 @@ class TestLimits:
             "import asyncio, threading, django\n"
             "from django.conf import settings\n"
             "settings.configure(); django.setup()\n"
-            "from mcp_django.runtime.threads.executor import LaneExecutor\n"
+            "from mcp_django.runtime.threads.executor import LeasingExecutor\n"
             "reached = threading.Event()\n"
             "def hang():\n    reached.set(); threading.Event().wait()\n"
             "async def main():\n"
-            "    task = asyncio.create_task(LaneExecutor().run(hang))\n"
+            "    task = asyncio.create_task(LeasingExecutor().run(hang))\n"
             "    await asyncio.to_thread(reached.wait)\n"
             "asyncio.run(main())\n"
             "print('done')\n"
@@ -378,12 +378,12 @@ class TestLimits:
         assert ran.stdout.strip() == "done", ran.stderr
 
     def test_a_call_leaves_no_reference_cycle(self) -> None:
-        async def handler(executor: LaneExecutor) -> None:
-            lease = executor.enter()
+        async def handler(executor: LeasingExecutor) -> None:
+            lease = executor.acquire_lease()
             await asyncio.sleep(0)
             lease.close()
 
-        async def main(executor: LaneExecutor) -> int:
+        async def main(executor: LeasingExecutor) -> int:
             async def calls() -> None:
                 for _ in range(5):
                     await in_flight(handler(executor))
@@ -401,8 +401,8 @@ class TestLimits:
         assert serve(main) == 0
 
     def test_an_exception_leaves_no_reference_cycle(self) -> None:
-        pool = LanePool(1, 0)
-        lease = Lease(lambda: pool)
+        pool = ThreadPool(1, 0)
+        lease = ThreadLease(lambda: pool)
 
         def fail() -> None:
             assert isinstance(lease.submit(int, "seven").exception(WAIT_SECONDS), ValueError)
@@ -426,7 +426,7 @@ class TestLimits:
         class Argument:
             pass
 
-        async def main(executor: LaneExecutor) -> bool:
+        async def main(executor: LeasingExecutor) -> bool:
             argument = Argument()
             gone = weakref.ref(argument)
             await executor.run(lambda value: None, argument)
@@ -437,7 +437,7 @@ class TestLimits:
         assert serve(main, lanes=1)
 
     def test_a_lane_that_is_collected_ends_its_thread(self) -> None:
-        lane = Lane("test")
+        lane = PoolThread("test")
         thread = lane.thread
         del lane
         gc.collect()
@@ -448,7 +448,7 @@ class TestLimits:
 @real_threads
 class TestConnections:
     def test_all_the_orm_work_of_a_call_shares_one_connection(self) -> None:
-        async def handler(executor: LaneExecutor) -> int:
+        async def handler(executor: LeasingExecutor) -> int:
             with executor.context():
                 block = transaction.atomic()
                 await sync_to_async(block.__enter__)()
@@ -457,7 +457,7 @@ class TestConnections:
                 await sync_to_async(block.__exit__)(None, None, None)
                 return await Group.objects.acount()
 
-        async def main(executor: LaneExecutor) -> int:
+        async def main(executor: LeasingExecutor) -> int:
             return int(await in_flight(handler(executor)))
 
         assert serve(main) == 0
@@ -467,7 +467,7 @@ class TestConnections:
             Group.objects.count()
             return connection.connection
 
-        async def main(executor: LaneExecutor) -> bool:
+        async def main(executor: LeasingExecutor) -> bool:
             return await executor.run(raw) is await executor.run(raw)
 
         assert serve(main, lanes=1)
@@ -476,7 +476,7 @@ class TestConnections:
         def opened() -> Any:
             return connection.connection
 
-        async def main(executor: LaneExecutor) -> Any:
+        async def main(executor: LeasingExecutor) -> Any:
             await executor.run(Group.objects.count)
             return await executor.run(opened)
 
@@ -493,7 +493,7 @@ class TestConnections:
             # SQLite calls every connection usable.
             broken.errors_occurred, broken.is_usable = True, lambda: False
 
-        async def main(executor: LaneExecutor) -> int:
+        async def main(executor: LeasingExecutor) -> int:
             await executor.run(break_it)
             return await executor.run(Group.objects.count)
 
@@ -508,7 +508,7 @@ class TestConnections:
             with contextlib.suppress(IntegrityError), transaction.atomic():
                 Group.objects.create(name="taken")
 
-        async def main(executor: LaneExecutor) -> bool:
+        async def main(executor: LeasingExecutor) -> bool:
             argument = Argument()
             gone = weakref.ref(argument)
             await executor.run(fail, argument)
@@ -523,7 +523,7 @@ class TestConnections:
             transaction.atomic().__enter__()
             Group.objects.create(name="never")
 
-        async def main(executor: LaneExecutor) -> tuple[int, bool]:
+        async def main(executor: LeasingExecutor) -> tuple[int, bool]:
             await executor.run(leave_open)
             return await executor.run(lambda: (Group.objects.count(), connection.in_atomic_block))
 
@@ -532,14 +532,14 @@ class TestConnections:
         assert "ended inside a transaction" in caplog.text
 
     def test_a_cancelled_async_call_in_a_transaction_is_rolled_back(self, kept_connections: None) -> None:
-        async def handler(executor: LaneExecutor, written: asyncio.Event) -> None:
+        async def handler(executor: LeasingExecutor, written: asyncio.Event) -> None:
             with executor.context():
                 await sync_to_async(transaction.atomic().__enter__)()
                 await Group.objects.acreate(name="never")
                 written.set()
                 await asyncio.Event().wait()
 
-        async def main(executor: LaneExecutor) -> int:
+        async def main(executor: LeasingExecutor) -> int:
             written = asyncio.Event()
             call = in_flight(handler(executor, written))
             await written.wait()
@@ -567,7 +567,7 @@ class TestConnections:
             spoiled._close = fail
             return "result"
 
-        async def main(executor: LaneExecutor) -> tuple[str, int]:
+        async def main(executor: LeasingExecutor) -> tuple[str, int]:
             return await executor.run(spoil), await executor.run(Group.objects.count)
 
         assert serve(main, lanes=1) == ("result", 0)
@@ -582,7 +582,7 @@ class TestConnections:
             Group.objects.count()
             return len(connection.queries)
 
-        async def main(executor: LaneExecutor) -> list[int]:
+        async def main(executor: LeasingExecutor) -> list[int]:
             return [await executor.run(count) for _ in range(3)]
 
         assert len(set(serve(main, lanes=1))) == 1
@@ -591,21 +591,21 @@ class TestConnections:
 @real_threads
 class TestAskingIsUnsafe:
     def test_in_a_threads_own_transaction(self) -> None:
-        async def main(executor: LaneExecutor) -> list[bool]:
+        async def main(executor: LeasingExecutor) -> list[bool]:
             def handler() -> list[bool]:
-                before = executor.asking_is_unsafe()
+                before = executor.is_in_transaction()
                 with transaction.atomic():
-                    within = executor.asking_is_unsafe()
-                return [before, within, executor.asking_is_unsafe()]
+                    within = executor.is_in_transaction()
+                return [before, within, executor.is_in_transaction()]
 
             return await executor.run(handler)
 
         assert serve(main) == [False, True, False]
 
     def test_in_a_transaction_of_the_thread_that_waits_for_the_loop(self) -> None:
-        async def main(executor: LaneExecutor) -> list[bool]:
+        async def main(executor: LeasingExecutor) -> list[bool]:
             async def ask() -> bool:
-                return executor.asking_is_unsafe()
+                return executor.is_in_transaction()
 
             def handler() -> list[bool]:
                 with transaction.atomic():
@@ -617,21 +617,21 @@ class TestAskingIsUnsafe:
         assert serve(main) == [True, False]
 
     def test_in_a_transaction_on_the_lane_of_an_async_call(self) -> None:
-        async def main(executor: LaneExecutor) -> list[bool]:
+        async def main(executor: LeasingExecutor) -> list[bool]:
             with executor.context():
-                found = [executor.asking_is_unsafe()]
+                found = [executor.is_in_transaction()]
                 await Group.objects.acount()
-                found.append(executor.asking_is_unsafe())
+                found.append(executor.is_in_transaction())
                 block = transaction.atomic()
                 await sync_to_async(block.__enter__)()
-                found.append(executor.asking_is_unsafe())
+                found.append(executor.is_in_transaction())
                 await sync_to_async(block.__exit__)(None, None, None)
-                return [*found, executor.asking_is_unsafe()]
+                return [*found, executor.is_in_transaction()]
 
         assert serve(main) == [False, False, True, False]
 
     def test_not_in_a_transaction_of_another_call(self) -> None:
-        async def main(executor: LaneExecutor) -> bool:
+        async def main(executor: LeasingExecutor) -> bool:
             entered, done = asyncio.Event(), asyncio.Event()
 
             async def other() -> None:
@@ -646,7 +646,7 @@ class TestAskingIsUnsafe:
             await entered.wait()
             with executor.context():
                 await Group.objects.acount()
-                found = executor.asking_is_unsafe()
+                found = executor.is_in_transaction()
             done.set()
             await task
             return found
@@ -659,14 +659,14 @@ class TestInline:
 
     @pytest.mark.django_db
     async def test_functions_run_on_the_callers_thread_and_see_its_transaction(self) -> None:
-        executor = LaneExecutor()
+        executor = LeasingExecutor()
         await Group.objects.acreate(name="uncommitted")
         assert await executor.run(threading.current_thread) is threading.main_thread()
         assert await executor.run(Group.objects.count) == 1
 
     @pytest.mark.django_db
     async def test_async_handlers_do_too_even_in_a_clean_context(self) -> None:
-        executor = LaneExecutor()
+        executor = LeasingExecutor()
         await Group.objects.acreate(name="uncommitted")
 
         async def handler() -> tuple[threading.Thread, int]:
@@ -677,26 +677,26 @@ class TestInline:
 
     async def test_no_lane_is_started(self) -> None:
         before = {thread for thread in threading.enumerate() if thread.name.startswith("mcp-lane")}
-        await LaneExecutor(lanes=1, queue=0).run(lambda: None)
+        await LeasingExecutor(max_threads=1, max_queued=0).run(lambda: None)
         assert {thread for thread in threading.enumerate() if thread.name.startswith("mcp-lane")} == before
 
     async def test_what_asyncio_cannot_carry_arrives_as_a_runtime_error(self, subtests: pytest.Subtests) -> None:
         for problem in (StopIteration(1), SystemExit(3), GeneratorExit()):
             name = type(problem).__name__
             with subtests.test(problem=name), pytest.raises(RuntimeError, match=name):
-                await LaneExecutor().run(fail_with, problem)
+                await LeasingExecutor().run(fail_with, problem)
 
     @pytest.mark.django_db
     async def test_the_transaction_of_the_test_does_not_count_as_the_handlers(self) -> None:
-        executor = LaneExecutor()
+        executor = LeasingExecutor()
 
         def handler() -> list[bool]:
-            before = executor.asking_is_unsafe()
+            before = executor.is_in_transaction()
             with transaction.atomic():
-                return [before, executor.asking_is_unsafe()]
+                return [before, executor.is_in_transaction()]
 
         assert await executor.run(handler) == [False, True]
-        assert executor.asking_is_unsafe() is False
+        assert executor.is_in_transaction() is False
 
     def test_a_command_that_waits_for_the_executor_stays_on_its_thread(self) -> None:
-        assert async_to_sync(LaneExecutor().run)(threading.current_thread) is threading.current_thread()
+        assert async_to_sync(LeasingExecutor().run)(threading.current_thread) is threading.current_thread()

@@ -15,9 +15,9 @@ from mcp_django.models import EventSequence, StreamEvent
 from mcp_django.runtime.events import channel_layer
 from mcp_django.runtime.events import follower as module
 from mcp_django.runtime.events import publisher as publishing
-from mcp_django.runtime.events.event_log import Draft, Event, EventLog
-from mcp_django.runtime.events.publisher import Feeds
-from mcp_django.runtime.threads.executor import LaneExecutor
+from mcp_django.runtime.events.event_log import Event, EventDraft, EventLog
+from mcp_django.runtime.events.publisher import EventPublisher
+from mcp_django.runtime.threads.executor import LeasingExecutor
 from mcp_django.server.ports import Overloaded
 from tests.support.clock import Clock
 
@@ -40,33 +40,38 @@ def layer() -> FakeLayer:
     return FakeLayer()
 
 
-def run(main: Callable[[Feeds], Awaitable[Any]], *, layer: Any = None) -> Any:
-    async def with_feeds(executor: LaneExecutor) -> Any:
-        return await main(Feeds(executor=lambda: executor, layer=lambda: layer, keep=lambda: 600))
+def run(main: Callable[[EventPublisher], Awaitable[Any]], *, layer: Any = None) -> Any:
+    async def with_feeds(executor: LeasingExecutor) -> Any:
+        return await main(
+            EventPublisher(get_executor=lambda: executor, get_layer=lambda: layer, get_retention_seconds=lambda: 600)
+        )
 
     return serve(with_feeds)
 
 
-def two(main: Callable[[Feeds, Feeds], Awaitable[Any]], layer: Any) -> Any:
+def two(main: Callable[[EventPublisher, EventPublisher], Awaitable[Any]], layer: Any) -> Any:
     """Two processes that know nothing of each other but the layer and the database."""
 
-    async def with_feeds(executor: LaneExecutor) -> Any:
-        ours, theirs = (Feeds(executor=lambda: executor, layer=lambda: layer, keep=lambda: 600) for _ in range(2))
+    async def with_feeds(executor: LeasingExecutor) -> Any:
+        ours, theirs = (
+            EventPublisher(get_executor=lambda: executor, get_layer=lambda: layer, get_retention_seconds=lambda: 600)
+            for _ in range(2)
+        )
         try:
             return await main(ours, theirs)
         finally:
-            theirs._crier.finish()
+            theirs._threaded_wake_publisher.close()
 
     return serve(with_feeds)
 
 
 def test_events_of_a_topic_are_heard_in_order_by_all_who_follow_it(clock: Clock) -> None:
-    async def main(feeds: Feeds) -> None:
+    async def main(feeds: EventPublisher) -> None:
         one, other, elsewhere = RecordingSink(), RecordingSink(), RecordingSink()
-        feed = feeds.here()
-        await asyncio.gather(feed.follow("a", one), feed.follow("a", other), feed.follow("b", elsewhere))
+        feed = feeds.get_follower()
+        await asyncio.gather(feed.subscribe("a", one), feed.subscribe("a", other), feed.subscribe("b", elsewhere))
         for n in range(5):
-            await feeds.publish(Draft("a", "message", n), Draft("b", "message", -n))
+            await feeds.publish(EventDraft("a", "message", n), EventDraft("b", "message", -n))
         await eventually(lambda: len(elsewhere) == 5)
         assert one == other == [0, 1, 2, 3, 4]
         assert elsewhere == [0, -1, -2, -3, -4]
@@ -75,15 +80,15 @@ def test_events_of_a_topic_are_heard_in_order_by_all_who_follow_it(clock: Clock)
 
 
 def test_what_came_before_is_not_heard_unless_it_is_asked_for(clock: Clock) -> None:
-    async def main(feeds: Feeds) -> None:
-        first, second, _ = await feeds.publish(*(Draft("a", "message", n) for n in range(3)))
+    async def main(feeds: EventPublisher) -> None:
+        first, second, _ = await feeds.publish(*(EventDraft("a", "message", n) for n in range(3)))
         live, resumed, all_of_it = RecordingSink(), RecordingSink(), RecordingSink()
-        await feeds.here().follow("a", live)
-        following = await feeds.here().follow("a", resumed, after=first.seq)
+        await feeds.get_follower().subscribe("a", live)
+        following = await feeds.get_follower().subscribe("a", resumed, after=first.seq)
         assert resumed == [1, 2]
         assert following.position == second.seq + 1
-        await feeds.here().follow("a", all_of_it, after=0)
-        await feeds.publish(Draft("a", "message", 3))
+        await feeds.get_follower().subscribe("a", all_of_it, after=0)
+        await feeds.publish(EventDraft("a", "message", 3))
         await eventually(lambda: len(all_of_it) == 4)
         assert (live, resumed, all_of_it) == ([3], [1, 2, 3], [0, 1, 2, 3])
 
@@ -91,14 +96,14 @@ def test_what_came_before_is_not_heard_unless_it_is_asked_for(clock: Clock) -> N
 
 
 def test_a_page_is_not_all_of_the_past(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PAGE", 3)
+    monkeypatch.setattr(module, "MAX_PAGE_EVENTS", 3)
 
-    async def main(feeds: Feeds) -> None:
-        first, *_ = await feeds.publish(*(Draft("a" if n % 2 else "b", "message", n) for n in range(20)))
+    async def main(feeds: EventPublisher) -> None:
+        first, *_ = await feeds.publish(*(EventDraft("a" if n % 2 else "b", "message", n) for n in range(20)))
         heard = RecordingSink()
-        await feeds.here().follow("a", heard, after=first.seq - 1)
+        await feeds.get_follower().subscribe("a", heard, after=first.seq - 1)
         assert heard == list(range(1, 20, 2))
-        await asyncio.to_thread(append, *(Draft("a", "message", n) for n in range(20, 30)))
+        await asyncio.to_thread(append, *(EventDraft("a", "message", n) for n in range(20, 30)))
         await clock.advance_until(lambda: len(heard) == 20)
         assert heard[10:] == list(range(20, 30))
 
@@ -106,8 +111,8 @@ def test_a_page_is_not_all_of_the_past(clock: Clock, monkeypatch: pytest.MonkeyP
 
 
 def test_a_resume_misses_nothing_and_repeats_nothing_while_events_pour_in(clock: Clock) -> None:
-    async def main(feeds: Feeds) -> None:
-        [mark] = await feeds.publish(Draft("a", "message", 0))
+    async def main(feeds: EventPublisher) -> None:
+        [mark] = await feeds.publish(EventDraft("a", "message", 0))
         stop = asyncio.Event()
         last = 0
 
@@ -115,12 +120,12 @@ def test_a_resume_misses_nothing_and_repeats_nothing_while_events_pour_in(clock:
             nonlocal last
             while not stop.is_set():
                 last += 1
-                await feeds.publish(Draft("a", "message", last))
+                await feeds.publish(EventDraft("a", "message", last))
 
         pouring = asyncio.create_task(pour())
         heard = [RecordingSink() for _ in range(20)]
         for sink in heard:
-            await feeds.here().follow("a", sink, after=mark.seq)
+            await feeds.get_follower().subscribe("a", sink, after=mark.seq)
         stop.set()
         await pouring
         await eventually(lambda: all(len(sink) == last for sink in heard))
@@ -130,10 +135,10 @@ def test_a_resume_misses_nothing_and_repeats_nothing_while_events_pour_in(clock:
 
 
 def test_what_arrives_while_the_past_is_being_read_comes_after_it(clock: Clock) -> None:
-    async def main(feeds: Feeds) -> None:
-        heard, feed = RecordingSink(), feeds.here()
-        [mark, _] = await feeds.publish(Draft("a", "message", 0), Draft("a", "message", 1))
-        await feed.follow("b", RecordingSink())
+    async def main(feeds: EventPublisher) -> None:
+        heard, feed = RecordingSink(), feeds.get_follower()
+        [mark, _] = await feeds.publish(EventDraft("a", "message", 0), EventDraft("a", "message", 1))
+        await feed.subscribe("b", RecordingSink())
         reading, over = threading.Event(), threading.Event()
 
         def read(*args: Any, **kwargs: Any) -> list[Event]:
@@ -142,9 +147,9 @@ def test_what_arrives_while_the_past_is_being_read_comes_after_it(clock: Clock) 
             return EventLog().read(*args, **kwargs)
 
         feed._log.read = read  # type: ignore[method-assign]
-        following = asyncio.create_task(feed.follow("a", heard, after=mark.seq))
+        following = asyncio.create_task(feed.subscribe("a", heard, after=mark.seq))
         assert await asyncio.to_thread(reading.wait, WAIT_SECONDS)
-        [event] = await feeds.publish(Draft("a", "message", 2))
+        [event] = await feeds.publish(EventDraft("a", "message", 2))
         await eventually(lambda: feed.position == event.seq)
         assert heard == []
         over.set()
@@ -154,7 +159,7 @@ def test_what_arrives_while_the_past_is_being_read_comes_after_it(clock: Clock) 
     run(main)
 
 
-def append(*drafts: Draft) -> list[Event]:
+def append(*drafts: EventDraft) -> list[Event]:
     """What another process does, whose wake is lost."""
     try:
         return LOG.append(drafts)
@@ -163,23 +168,23 @@ def append(*drafts: Draft) -> list[Event]:
 
 
 def test_what_nobody_woke_for_is_found_by_looking(clock: Clock) -> None:
-    async def main(feeds: Feeds) -> None:
+    async def main(feeds: EventPublisher) -> None:
         heard = RecordingSink()
-        await feeds.here().follow("a", heard)
-        await asyncio.to_thread(append, Draft("a", "message", 1))
+        await feeds.get_follower().subscribe("a", heard)
+        await asyncio.to_thread(append, EventDraft("a", "message", 1))
         await clock.advance_until(lambda: heard == [1])
 
     run(main)
 
 
 def test_a_missing_number_is_read_from_the_log_before_what_follows_it_is_told(clock: Clock) -> None:
-    async def main(feeds: Feeds) -> None:
+    async def main(feeds: EventPublisher) -> None:
         heard = RecordingSink()
-        await feeds.here().follow("a", heard)
-        await asyncio.to_thread(append, Draft("a", "message", 1))
-        await feeds.publish(Draft("a", "message", 2))
+        await feeds.get_follower().subscribe("a", heard)
+        await asyncio.to_thread(append, EventDraft("a", "message", 1))
+        await feeds.publish(EventDraft("a", "message", 2))
         assert heard == []
-        await clock.advance(module.PATIENCE)
+        await clock.advance(module.GAP_TIMEOUT_SECONDS)
         await eventually(lambda: len(heard) == 2)
         assert heard == [1, 2]
 
@@ -187,13 +192,13 @@ def test_a_missing_number_is_read_from_the_log_before_what_follows_it_is_told(cl
 
 
 def test_events_that_arrive_in_any_order_are_told_in_theirs_without_reading(clock: Clock) -> None:
-    async def main(feeds: Feeds) -> None:
-        heard, feed = RecordingSink(), feeds.here()
-        await feed.follow("a", heard)
+    async def main(feeds: EventPublisher) -> None:
+        heard, feed = RecordingSink(), feeds.get_follower()
+        await feed.subscribe("a", heard)
         read = feed._log.read = Reads()  # type: ignore[method-assign]
-        events = await asyncio.to_thread(append, *(Draft("a", "message", n) for n in range(4)))
+        events = await asyncio.to_thread(append, *(EventDraft("a", "message", n) for n in range(4)))
         for index in (3, 1, 0, 2, 1):
-            feed.take([events[index]])
+            feed.receive([events[index]])
         assert heard == [0, 1, 2, 3]
         assert read.count == 0
 
@@ -212,14 +217,14 @@ class Reads:
 
 
 def test_many_gaps_at_once_are_read_once(clock: Clock) -> None:
-    async def main(feeds: Feeds) -> None:
-        heard, feed = RecordingSink(), feeds.here()
-        await feed.follow("a", heard)
+    async def main(feeds: EventPublisher) -> None:
+        heard, feed = RecordingSink(), feeds.get_follower()
+        await feed.subscribe("a", heard)
         read = feed._log.read = Reads()  # type: ignore[method-assign]
-        events = await asyncio.to_thread(append, *(Draft("a", "message", n) for n in range(40)))
+        events = await asyncio.to_thread(append, *(EventDraft("a", "message", n) for n in range(40)))
         for event in events[1::2]:
-            feed.take([event])
-        await clock.advance(module.PATIENCE)
+            feed.receive([event])
+        await clock.advance(module.GAP_TIMEOUT_SECONDS)
         await eventually(lambda: len(heard) == 40)
         assert heard == list(range(40))
         assert read.count == 1
@@ -228,9 +233,9 @@ def test_many_gaps_at_once_are_read_once(clock: Clock) -> None:
 
 
 def test_deleted_events_do_not_hold_up_the_rest(clock: Clock) -> None:
-    async def main(feeds: Feeds) -> None:
-        heard, feed = RecordingSink(), feeds.here()
-        following = await feed.follow("a", heard)
+    async def main(feeds: EventPublisher) -> None:
+        heard, feed = RecordingSink(), feeds.get_follower()
+        following = await feed.subscribe("a", heard)
         events = await asyncio.to_thread(append_and_delete)
         await clock.advance_until(lambda: heard == [3])
         await asyncio.to_thread(append_and_delete, 4)
@@ -242,21 +247,21 @@ def test_deleted_events_do_not_hold_up_the_rest(clock: Clock) -> None:
 
 def append_and_delete(count: int = 3) -> list[Event]:
     with transaction.atomic():
-        events = LOG.append([Draft("a", "message", n) for n in range(1, 5)])
+        events = LOG.append([EventDraft("a", "message", n) for n in range(1, 5)])
         StreamEvent.objects.filter(seq__in=[event.seq for event in events if event.payload != 3 or count == 4]).delete()
     connections.close_all()
     return events
 
 
 def test_a_sequence_that_went_back_is_followed_from_there(clock: Clock) -> None:
-    async def main(feeds: Feeds) -> None:
-        heard, feed = RecordingSink(), feeds.here()
-        following = await feed.follow("a", heard)
-        await feeds.publish(*(Draft("a", "message", n) for n in range(5)))
+    async def main(feeds: EventPublisher) -> None:
+        heard, feed = RecordingSink(), feeds.get_follower()
+        following = await feed.subscribe("a", heard)
+        await feeds.publish(*(EventDraft("a", "message", n) for n in range(5)))
         await eventually(lambda: len(heard) == 5)
         await asyncio.to_thread(go_back, 3)
         await clock.advance_until(lambda: feed.position == following_from - 3)
-        await feeds.publish(Draft("a", "message", "again"))
+        await feeds.publish(EventDraft("a", "message", "again"))
         await eventually(lambda: heard[5:] == ["again"])
         following.stop()
 
@@ -265,14 +270,14 @@ def test_a_sequence_that_went_back_is_followed_from_there(clock: Clock) -> None:
 
 
 def test_a_resume_from_beyond_the_end_hears_what_comes_next(clock: Clock) -> None:
-    async def main(feeds: Feeds) -> None:
-        [event] = await feeds.publish(Draft("a", "message", 0))
+    async def main(feeds: EventPublisher) -> None:
+        [event] = await feeds.publish(EventDraft("a", "message", 0))
         heard, ahead = RecordingSink(), RecordingSink()
-        await feeds.here().follow("a", heard, after=event.seq + 1000)
-        [later] = await asyncio.to_thread(append, Draft("a", "message", 1))
+        await feeds.get_follower().subscribe("a", heard, after=event.seq + 1000)
+        [later] = await asyncio.to_thread(append, EventDraft("a", "message", 1))
         # Of this one the client has heard on another worker.
-        await feeds.here().follow("a", ahead, after=later.seq)
-        await feeds.publish(Draft("a", "message", 2))
+        await feeds.get_follower().subscribe("a", ahead, after=later.seq)
+        await feeds.publish(EventDraft("a", "message", 2))
         await clock.advance_until(lambda: (heard, ahead) == ([1, 2], [2]))
 
     run(main)
@@ -288,13 +293,13 @@ def go_back(by: int) -> None:
 def test_what_arrives_while_the_log_is_being_read_is_no_step_back(
     clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def main(feeds: Feeds) -> None:
-        heard, feed = RecordingSink(), feeds.here()
-        await feed.follow("a", heard)
+    async def main(feeds: EventPublisher) -> None:
+        heard, feed = RecordingSink(), feeds.get_follower()
+        await feed.subscribe("a", heard)
         reading, over = threading.Event(), threading.Event()
 
         def head(self: EventLog) -> int:
-            found = StreamEvent.objects.all().head()
+            found = StreamEvent.objects.all().get_last_number()
             reading.set()
             assert over.wait(WAIT_SECONDS)
             return found
@@ -302,11 +307,11 @@ def test_what_arrives_while_the_log_is_being_read_is_no_step_back(
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(EventLog, "head", head)
             await clock.advance_until(reading.is_set)
-            [event] = await feeds.publish(Draft("a", "message", 1))
+            [event] = await feeds.publish(EventDraft("a", "message", 1))
             await eventually(lambda: heard == [1])
             over.set()
         later = feed.position
-        await feeds.publish(Draft("a", "message", 2))
+        await feeds.publish(EventDraft("a", "message", 2))
         await eventually(lambda: heard[1:] == [2])
         assert later == event.seq
 
@@ -315,7 +320,7 @@ def test_what_arrives_while_the_log_is_being_read_is_no_step_back(
 
 
 def test_stopping_is_for_good_and_may_be_said_twice_and_by_the_sink(clock: Clock) -> None:
-    async def main(feeds: Feeds) -> None:
+    async def main(feeds: EventPublisher) -> None:
         heard = RecordingSink()
 
         def once(event: Event) -> None:
@@ -323,10 +328,10 @@ def test_stopping_is_for_good_and_may_be_said_twice_and_by_the_sink(clock: Clock
             following.stop()
             following.stop()
 
-        following = await feeds.here().follow("a", once)
-        [first, _] = await feeds.publish(Draft("a", "message", 1), Draft("a", "message", 2))
-        await feeds.publish(Draft("a", "message", 3))
-        await clock.advance_until(lambda: not feeds.here().active)
+        following = await feeds.get_follower().subscribe("a", once)
+        [first, _] = await feeds.publish(EventDraft("a", "message", 1), EventDraft("a", "message", 2))
+        await feeds.publish(EventDraft("a", "message", 3))
+        await clock.advance_until(lambda: not feeds.get_follower().is_active)
         assert heard == [1]
         assert following.position == first.seq
 
@@ -334,35 +339,35 @@ def test_stopping_is_for_good_and_may_be_said_twice_and_by_the_sink(clock: Clock
 
 
 def test_a_sink_that_stops_in_the_past_hears_no_more_of_it() -> None:
-    async def main(feeds: Feeds) -> None:
-        first, *_ = await feeds.publish(*(Draft("a", "message", n) for n in range(5)))
-        events = await feeds._executor().run(LOG.read, first.seq - 1)
+    async def main(feeds: EventPublisher) -> None:
+        first, *_ = await feeds.publish(*(EventDraft("a", "message", n) for n in range(5)))
+        events = await feeds._get_executor().run(LOG.read, first.seq - 1)
         heard = RecordingSink()
-        feed = feeds.here()
+        feed = feeds.get_follower()
 
         def until_two(event: Event) -> None:
             heard(event)
             if event.payload == 2:
                 feed._topics["a"][0].stop()
 
-        following = await feed.follow("a", until_two, after=first.seq - 1)
+        following = await feed.subscribe("a", until_two, after=first.seq - 1)
         assert heard == [0, 1, 2]
-        assert following.stopped
+        assert following.is_stopped
         assert following.position == events[2].seq
 
     run(main)
 
 
 def test_a_sink_that_fails_does_not_silence_the_others(caplog: pytest.LogCaptureFixture) -> None:
-    async def main(feeds: Feeds) -> None:
+    async def main(feeds: EventPublisher) -> None:
         heard = RecordingSink()
 
         def fail(event: Event) -> None:
             raise ZeroDivisionError
 
-        await feeds.here().follow("a", fail)
-        await feeds.here().follow("a", heard)
-        await feeds.publish(Draft("a", "message", 1))
+        await feeds.get_follower().subscribe("a", fail)
+        await feeds.get_follower().subscribe("a", heard)
+        await feeds.publish(EventDraft("a", "message", 1))
         await eventually(lambda: heard == [1])
 
     run(main)
@@ -370,15 +375,15 @@ def test_a_sink_that_fails_does_not_silence_the_others(caplog: pytest.LogCapture
 
 
 def test_the_feed_ends_when_nobody_follows_and_begins_again(clock: Clock) -> None:
-    async def main(feeds: Feeds) -> None:
-        feed = feeds.here()
+    async def main(feeds: EventPublisher) -> None:
+        feed = feeds.get_follower()
         for turn in range(3):
             heard = RecordingSink()
-            following = await feed.follow("a", heard)
-            await feeds.publish(Draft("a", "message", turn))
+            following = await feed.subscribe("a", heard)
+            await feeds.publish(EventDraft("a", "message", turn))
             await eventually(lambda heard=heard, turn=turn: heard == [turn])  # type: ignore[misc]
             following.stop()
-            await clock.advance_until(lambda: not feed.active)
+            await clock.advance_until(lambda: not feed.is_active)
             assert len(asyncio.all_tasks()) == 1
 
     run(main)
@@ -388,12 +393,12 @@ def test_a_loop_that_ends_takes_its_feed_with_it_without_a_word(
     layer: FakeLayer, caplog: pytest.LogCaptureFixture, recwarn: pytest.WarningsRecorder
 ) -> None:
     loops: list[weakref.ref[Any]] = []
-    kept: list[Feeds] = []
+    kept: list[EventPublisher] = []
 
-    async def main(feeds: Feeds) -> None:
+    async def main(feeds: EventPublisher) -> None:
         loops.append(weakref.ref(asyncio.get_running_loop()))
         kept.append(feeds)
-        await feeds.here().follow("a", RecordingSink())
+        await feeds.get_follower().subscribe("a", RecordingSink())
 
     run(main, layer=layer)
     wait_until(lambda: gc.collect() >= 0 and loops[0]() is None)  # a lane may be finishing a read
@@ -403,10 +408,10 @@ def test_a_loop_that_ends_takes_its_feed_with_it_without_a_word(
 
 
 def test_closing_ends_the_feed_at_once() -> None:
-    async def main(feeds: Feeds) -> None:
-        await feeds.here().follow("a", RecordingSink())
-        await asyncio.to_thread(feeds.close, asyncio.get_running_loop())
-        assert not feeds.here().active
+    async def main(feeds: EventPublisher) -> None:
+        await feeds.get_follower().subscribe("a", RecordingSink())
+        await asyncio.to_thread(feeds.close_follower, asyncio.get_running_loop())
+        assert not feeds.get_follower().is_active
 
     run(main)
 
@@ -414,9 +419,9 @@ def test_closing_ends_the_feed_at_once() -> None:
 def test_a_database_that_is_down_for_a_moment_delays_and_loses_nothing(
     clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def main(feeds: Feeds) -> None:
-        heard, feed = RecordingSink(), feeds.here()
-        await feed.follow("a", heard)
+    async def main(feeds: EventPublisher) -> None:
+        heard, feed = RecordingSink(), feeds.get_follower()
+        await feed.subscribe("a", heard)
         failing = threading.Event()
 
         def head(self: EventLog) -> int:
@@ -425,13 +430,15 @@ def test_a_database_that_is_down_for_a_moment_delays_and_loses_nothing(
 
         with monkeypatch.context() as broken:
             broken.setattr(EventLog, "head", head)
-            await asyncio.to_thread(append, Draft("a", "message", 1))
+            await asyncio.to_thread(append, EventDraft("a", "message", 1))
             await clock.advance_until(failing.is_set)
             with pytest.raises(OperationalError):
                 await (
-                    Feeds(executor=feeds._executor, layer=lambda: None, keep=lambda: 600)
-                    .here()
-                    .follow("a", RecordingSink())
+                    EventPublisher(
+                        get_executor=feeds._get_executor, get_layer=lambda: None, get_retention_seconds=lambda: 600
+                    )
+                    .get_follower()
+                    .subscribe("a", RecordingSink())
                 )
         await clock.advance_until(lambda: heard == [1])
 
@@ -440,33 +447,33 @@ def test_a_database_that_is_down_for_a_moment_delays_and_loses_nothing(
 
 
 def test_a_feed_whose_start_failed_can_be_followed_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main(feeds: Feeds) -> None:
-        heard, feed = RecordingSink(), feeds.here()
+    async def main(feeds: EventPublisher) -> None:
+        heard, feed = RecordingSink(), feeds.get_follower()
         with monkeypatch.context() as broken:
             broken.setattr(EventLog, "head", lambda self: 1 // 0)
             with pytest.raises(ZeroDivisionError):
-                await feed.follow("a", heard)
-        await feed.follow("a", heard)
-        await feeds.publish(Draft("a", "message", 1))
+                await feed.subscribe("a", heard)
+        await feed.subscribe("a", heard)
+        await feeds.publish(EventDraft("a", "message", 1))
         await eventually(lambda: heard == [1])
 
     run(main)
 
 
 def test_lanes_that_are_taken_delay_the_feed_and_do_not_refuse_it(clock: Clock) -> None:
-    async def main(executor: LaneExecutor) -> None:
+    async def main(executor: LeasingExecutor) -> None:
         feeds, heard, gate = (
-            Feeds(executor=lambda: executor, layer=lambda: None, keep=lambda: 600),
+            EventPublisher(get_executor=lambda: executor, get_layer=lambda: None, get_retention_seconds=lambda: 600),
             RecordingSink(),
             threading.Event(),
         )
-        await feeds.here().follow("a", heard)
+        await feeds.get_follower().subscribe("a", heard)
         busy = [
             asyncio.create_task(executor.run(gate.wait, WAIT_SECONDS))
-            for _ in range(executor.lanes + executor.queue + 1)
+            for _ in range(executor.max_threads + executor.max_queued + 1)
         ]
         await asyncio.sleep(0)
-        publishing = asyncio.create_task(feeds.publish(Draft("a", "message", 1)))
+        publishing = asyncio.create_task(feeds.publish(EventDraft("a", "message", 1)))
         await asyncio.sleep(0)
         gate.set()
         await publishing
@@ -479,15 +486,15 @@ def test_lanes_that_are_taken_delay_the_feed_and_do_not_refuse_it(clock: Clock) 
 
 
 def test_every_loop_of_a_process_is_told() -> None:
-    executor = LaneExecutor(lanes=2)
-    feeds = Feeds(executor=lambda: executor, layer=lambda: None, keep=lambda: 600)
+    executor = LeasingExecutor(max_threads=2)
+    feeds = EventPublisher(get_executor=lambda: executor, get_layer=lambda: None, get_retention_seconds=lambda: 600)
     ready, over = threading.Barrier(3), threading.Event()
     heard: list[RecordingSink] = []
 
     async def listen() -> None:
         sink = RecordingSink()
         heard.append(sink)
-        await feeds.here().follow("a", sink)
+        await feeds.get_follower().subscribe("a", sink)
         await asyncio.to_thread(ready.wait, WAIT_SECONDS)
         await eventually(lambda: sink == [1, 2])
 
@@ -495,28 +502,28 @@ def test_every_loop_of_a_process_is_told() -> None:
     for thread in threads:
         thread.start()
     ready.wait(WAIT_SECONDS)
-    feeds.publish_on_commit(Draft("a", "message", 1))
-    serve(lambda _: feeds.publish(Draft("a", "message", 2)))
+    feeds.publish_on_commit(EventDraft("a", "message", 1))
+    serve(lambda _: feeds.publish(EventDraft("a", "message", 2)))
     for thread in threads:
         thread.join(WAIT_SECONDS)
     over.set()
-    executor.close(wait=WAIT_SECONDS)
+    executor.close(timeout=WAIT_SECONDS)
     assert heard == [[1, 2], [1, 2]]
 
 
 def test_what_is_published_on_commit_waits_for_it_and_is_not_published_after_a_rollback() -> None:
-    async def main(feeds: Feeds) -> None:
+    async def main(feeds: EventPublisher) -> None:
         heard = RecordingSink()
-        await feeds.here().follow("a", heard)
+        await feeds.get_follower().subscribe("a", heard)
 
         def work() -> None:
             with transaction.atomic():
-                feeds.publish_on_commit(Draft("a", "message", "kept"))
+                feeds.publish_on_commit(EventDraft("a", "message", "kept"))
                 assert not StreamEvent.objects.filter(topic="a").exists()
             with transaction.atomic():
-                feeds.publish_on_commit(Draft("a", "message", "lost"))
+                feeds.publish_on_commit(EventDraft("a", "message", "lost"))
                 transaction.set_rollback(True)
-            feeds.publish_on_commit(Draft("a", "message", "at once"))
+            feeds.publish_on_commit(EventDraft("a", "message", "at once"))
             connections.close_all()
 
         await asyncio.to_thread(work)
@@ -526,13 +533,13 @@ def test_what_is_published_on_commit_waits_for_it_and_is_not_published_after_a_r
 
 
 def test_publishing_inside_a_call_is_no_part_of_its_transaction() -> None:
-    async def main(executor: LaneExecutor) -> None:
-        feeds = Feeds(executor=lambda: executor, layer=lambda: None, keep=lambda: 600)
+    async def main(executor: LeasingExecutor) -> None:
+        feeds = EventPublisher(get_executor=lambda: executor, get_layer=lambda: None, get_retention_seconds=lambda: 600)
         heard = RecordingSink()
-        await feeds.here().follow("a", heard)
+        await feeds.get_follower().subscribe("a", heard)
         with executor.context():
             async with executor.atomic(["default"]):
-                await feeds.publish(Draft("a", "message", 1))
+                await feeds.publish(EventDraft("a", "message", 1))
                 await executor.run(transaction.set_rollback, True)
         await eventually(lambda: heard == [1])
         assert [event.payload for event in await executor.run(LOG.read, 0, topic="a")] == [1]
@@ -541,10 +548,10 @@ def test_publishing_inside_a_call_is_no_part_of_its_transaction() -> None:
 
 
 def test_a_publisher_that_is_cancelled_has_published() -> None:
-    async def main(feeds: Feeds) -> None:
+    async def main(feeds: EventPublisher) -> None:
         heard = RecordingSink()
-        await feeds.here().follow("a", heard)
-        publishing = asyncio.create_task(feeds.publish(Draft("a", "message", 1)))
+        await feeds.get_follower().subscribe("a", heard)
+        publishing = asyncio.create_task(feeds.publish(EventDraft("a", "message", 1)))
         await asyncio.sleep(0)
         publishing.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -555,12 +562,12 @@ def test_a_publisher_that_is_cancelled_has_published() -> None:
 
 
 def test_a_wake_carries_what_it_tells_of_to_another_process(layer: FakeLayer, clock: Clock) -> None:
-    async def main(ours: Feeds, theirs: Feeds) -> None:
-        heard, feed = RecordingSink(), ours.here()
-        await feed.follow("a", heard)
+    async def main(ours: EventPublisher, theirs: EventPublisher) -> None:
+        heard, feed = RecordingSink(), ours.get_follower()
+        await feed.subscribe("a", heard)
         read = feed._log.read = Reads()  # type: ignore[method-assign]
         for n in range(3):
-            await theirs.publish(Draft("a", "message", {"n": n}))
+            await theirs.publish(EventDraft("a", "message", {"n": n}))
         await eventually(lambda: len(heard) == 3)
         assert heard == [{"n": 0}, {"n": 1}, {"n": 2}]
         assert read.count == 0
@@ -569,15 +576,15 @@ def test_a_wake_carries_what_it_tells_of_to_another_process(layer: FakeLayer, cl
 
 
 def test_projects_that_share_a_channel_layer_hear_nothing_of_each_other(layer: FakeLayer, clock: Clock) -> None:
-    async def main(ours: Feeds, theirs: Feeds) -> None:
+    async def main(ours: EventPublisher, theirs: EventPublisher) -> None:
         heard = RecordingSink()
-        await ours.here().follow("a", heard)
-        position = ours.here().position
+        await ours.get_follower().subscribe("a", heard)
+        position = ours.get_follower().position
         with override_settings(SECRET_KEY="another"):
-            theirs.here().voice.say([Event(position + 1, "a", "message", "theirs")])
-            await asyncio.to_thread(theirs.here().voice.idle.wait, WAIT_SECONDS)
+            theirs.get_follower().wake_publisher.publish([Event(position + 1, "a", "message", "theirs")])
+            await asyncio.to_thread(theirs.get_follower().wake_publisher.idle.wait, WAIT_SECONDS)
         assert layer.sent
-        await theirs.publish(Draft("a", "message", "ours"))
+        await theirs.publish(EventDraft("a", "message", "ours"))
         await eventually(lambda: heard)
         assert heard == ["ours"]
 
@@ -586,14 +593,14 @@ def test_projects_that_share_a_channel_layer_hear_nothing_of_each_other(layer: F
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_the_child_of_a_fork_tells_others_by_itself(layer: FakeLayer) -> None:
-    async def main(feeds: Feeds) -> None:
-        await feeds.here().follow("a", RecordingSink())
+    async def main(feeds: EventPublisher) -> None:
+        await feeds.get_follower().subscribe("a", RecordingSink())
         pid = os.fork()
         if pid == 0:
             try:
                 # Nothing but this: the parent's loop, threads and connections are not the child's.
-                feeds._tell([Event(1, "a", "message", None)])
-                told = feeds._crier._voice.idle.wait(WAIT_SECONDS) and bool(layer.sent)
+                feeds._notify_followers([Event(1, "a", "message", None)])
+                told = feeds._threaded_wake_publisher._publisher.idle.wait(WAIT_SECONDS) and bool(layer.sent)
             finally:
                 os._exit(0 if told else 1)
         assert os.waitstatus_to_exitcode((await asyncio.to_thread(os.waitpid, pid, 0))[1]) == 0
@@ -604,31 +611,33 @@ def test_the_child_of_a_fork_tells_others_by_itself(layer: FakeLayer) -> None:
 def test_another_database_is_another_log(subtests: pytest.Subtests, monkeypatch: pytest.MonkeyPatch) -> None:
     for entry in ["HOST", "PORT", "NAME"]:
         with subtests.test(entry=entry):
-            ours = channel_layer.group()
+            ours = channel_layer.get_group_name()
             monkeypatch.setitem(connections.databases["default"], entry, "another")
-            assert channel_layer.group() != ours
+            assert channel_layer.get_group_name() != ours
 
 
 def test_what_is_too_large_for_a_wake_is_read(layer: FakeLayer, clock: Clock) -> None:
-    async def main(ours: Feeds, theirs: Feeds) -> None:
+    async def main(ours: EventPublisher, theirs: EventPublisher) -> None:
         heard = RecordingSink()
-        await ours.here().follow("a", heard)
-        large = "x" * (channel_layer.WAKE_BYTES + 1)
-        await theirs.publish(Draft("a", "message", 1), Draft("a", "message", large), Draft("a", "message", 3))
-        await clock.advance_until(lambda: len(heard) == 3, module.PATIENCE)
+        await ours.get_follower().subscribe("a", heard)
+        large = "x" * (channel_layer.MAX_WAKE_BYTES + 1)
+        await theirs.publish(
+            EventDraft("a", "message", 1), EventDraft("a", "message", large), EventDraft("a", "message", 3)
+        )
+        await clock.advance_until(lambda: len(heard) == 3, module.GAP_TIMEOUT_SECONDS)
         assert heard == [1, large, 3]
-        assert all(len(str(message)) < 2 * channel_layer.WAKE_BYTES for message in layer.sent)
+        assert all(len(str(message)) < 2 * channel_layer.MAX_WAKE_BYTES for message in layer.sent)
 
     two(main, layer)
 
 
 def test_many_events_are_sent_in_wakes_of_bounded_size(layer: FakeLayer, clock: Clock) -> None:
-    async def main(ours: Feeds, theirs: Feeds) -> None:
-        heard, feed = RecordingSink(), ours.here()
-        await feed.follow("a", heard)
+    async def main(ours: EventPublisher, theirs: EventPublisher) -> None:
+        heard, feed = RecordingSink(), ours.get_follower()
+        await feed.subscribe("a", heard)
         read = feed._log.read = Reads()  # type: ignore[method-assign]
         text = "x" * 1000
-        await theirs.publish(*(Draft("a", "message", f"{n} {text}") for n in range(50)))
+        await theirs.publish(*(EventDraft("a", "message", f"{n} {text}") for n in range(50)))
         await eventually(lambda: len(heard) == 50)
         assert [int(payload.split()[0]) for payload in heard] == list(range(50))
         assert read.count == 0
@@ -638,12 +647,12 @@ def test_many_events_are_sent_in_wakes_of_bounded_size(layer: FakeLayer, clock: 
 
 
 def test_lost_wakes_delay_and_lose_nothing(layer: FakeLayer, clock: Clock) -> None:
-    async def main(ours: Feeds, theirs: Feeds) -> None:
+    async def main(ours: EventPublisher, theirs: EventPublisher) -> None:
         heard = RecordingSink()
-        await ours.here().follow("a", heard)
+        await ours.get_follower().subscribe("a", heard)
         for n in range(30):
             layer.deaf = n % 3 != 0
-            await theirs.publish(Draft("a", "message", n))
+            await theirs.publish(EventDraft("a", "message", n))
         await clock.advance_until(lambda: len(heard) == 30)
         assert heard == list(range(30))
 
@@ -653,19 +662,19 @@ def test_lost_wakes_delay_and_lose_nothing(layer: FakeLayer, clock: Clock) -> No
 def test_a_layer_that_is_down_fails_nobody_and_is_said_once(
     layer: FakeLayer, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def main(ours: Feeds, theirs: Feeds) -> None:
-        channel_layer._complaints._next = 0.0
+    async def main(ours: EventPublisher, theirs: EventPublisher) -> None:
+        channel_layer._failure_log._next_log_time = 0.0
         layer.broken = True
         heard = RecordingSink()
-        following = asyncio.create_task(ours.here().follow("a", heard))
+        following = asyncio.create_task(ours.get_follower().subscribe("a", heard))
         await clock.advance_until(following.done)  # it waits for the layer, in vain
         for n in range(5):
-            await theirs.publish(Draft("a", "message", n))
+            await theirs.publish(EventDraft("a", "message", n))
         await clock.advance_until(lambda: heard == [0, 1, 2, 3, 4])
         layer.broken = False
         await clock.advance_until(lambda: any(layer.groups.values()))
         # The time stands still, so the log is not looked at, and only a wake can tell of this one.
-        await theirs.publish(Draft("a", "message", 5))
+        await theirs.publish(EventDraft("a", "message", 5))
         await eventually(lambda: heard[5:] == [5])
 
     two(main, layer)
@@ -673,42 +682,42 @@ def test_a_layer_that_is_down_fails_nobody_and_is_said_once(
 
 
 def test_a_group_that_was_forgotten_is_joined_again(layer: FakeLayer, clock: Clock) -> None:
-    async def main(ours: Feeds, theirs: Feeds) -> None:
+    async def main(ours: EventPublisher, theirs: EventPublisher) -> None:
         heard = RecordingSink()
-        await ours.here().follow("a", heard)
+        await ours.get_follower().subscribe("a", heard)
         layer.groups.clear()
         joins = layer.joins
-        await clock.advance(channel_layer.JOIN_EVERY - 1)
+        await clock.advance(channel_layer.JOIN_INTERVAL_SECONDS - 1)
         assert layer.joins == joins
         await clock.advance(1)
         assert layer.joins > joins
-        await theirs.publish(Draft("a", "message", 1))
+        await theirs.publish(EventDraft("a", "message", 1))
         await eventually(lambda: heard == [1])
 
     two(main, layer)
 
 
 def test_what_is_not_ours_in_the_group_is_ignored(layer: FakeLayer, clock: Clock) -> None:
-    async def main(ours: Feeds, theirs: Feeds) -> None:
+    async def main(ours: EventPublisher, theirs: EventPublisher) -> None:
         heard = RecordingSink()
-        await ours.here().follow("a", heard)
+        await ours.get_follower().subscribe("a", heard)
         for odd in (None, 1, {}, {"head": 3}, {"head": "x", "events": []}, {"head": 1, "events": [[1]]}, ValueError()):
             for loop, queue in layer.channels.values():
                 loop.call_soon_threadsafe(queue.put_nowait, odd)
-        await theirs.publish(Draft("a", "message", 1))
-        await clock.advance_until(lambda: heard == [1], module.PATIENCE)
+        await theirs.publish(EventDraft("a", "message", 1))
+        await clock.advance_until(lambda: heard == [1], module.GAP_TIMEOUT_SECONDS)
 
     two(main, layer)
 
 
 def test_a_thread_without_a_loop_wakes_other_processes(layer: FakeLayer, clock: Clock) -> None:
-    async def main(ours: Feeds, theirs: Feeds) -> None:
+    async def main(ours: EventPublisher, theirs: EventPublisher) -> None:
         heard = RecordingSink()
-        await ours.here().follow("a", heard)
+        await ours.get_follower().subscribe("a", heard)
 
         def work() -> None:
             with transaction.atomic():
-                theirs.publish_on_commit(Draft("a", "message", 1))
+                theirs.publish_on_commit(EventDraft("a", "message", 1))
             connections.close_all()
 
         await asyncio.to_thread(work)
@@ -718,13 +727,13 @@ def test_a_thread_without_a_loop_wakes_other_processes(layer: FakeLayer, clock: 
 
 
 def test_a_request_whose_loop_ends_with_it_reaches_everybody(layer: FakeLayer, clock: Clock) -> None:
-    async def main(ours: Feeds, theirs: Feeds) -> None:
+    async def main(ours: EventPublisher, theirs: EventPublisher) -> None:
         here, there = RecordingSink(), RecordingSink()
-        await ours.here().follow("a", here)
-        await theirs.here().follow("a", there)
+        await ours.get_follower().subscribe("a", here)
+        await theirs.get_follower().subscribe("a", there)
 
         def request() -> None:
-            async_to_sync(theirs.publish)(Draft("a", "message", 1))
+            async_to_sync(theirs.publish)(EventDraft("a", "message", 1))
             connections.close_all()
 
         await asyncio.to_thread(request)
@@ -734,16 +743,16 @@ def test_a_request_whose_loop_ends_with_it_reaches_everybody(layer: FakeLayer, c
 
 
 def test_inside_a_transaction_of_its_thread_publishing_waits_for_the_commit(layer: FakeLayer, clock: Clock) -> None:
-    async def main(ours: Feeds, theirs: Feeds) -> None:
+    async def main(ours: EventPublisher, theirs: EventPublisher) -> None:
         heard = RecordingSink()
-        await ours.here().follow("a", heard)
+        await ours.get_follower().subscribe("a", heard)
 
         def command() -> None:
             with transaction.atomic():
-                async_to_sync(theirs.publish)(Draft("a", "message", "lost"))
+                async_to_sync(theirs.publish)(EventDraft("a", "message", "lost"))
                 transaction.set_rollback(True)
             with transaction.atomic():
-                async_to_sync(theirs.publish)(Draft("a", "message", "kept"))
+                async_to_sync(theirs.publish)(EventDraft("a", "message", "kept"))
                 assert layer.sent == []
             connections.close_all()
 
@@ -754,11 +763,11 @@ def test_inside_a_transaction_of_its_thread_publishing_waits_for_the_commit(laye
 
 
 def test_a_loop_that_ends_while_it_sends_leaves_the_rest_to_the_process(layer: FakeLayer) -> None:
-    executor = LaneExecutor(lanes=2)
-    feeds = Feeds(executor=lambda: executor, layer=lambda: layer, keep=lambda: 600)
+    executor = LeasingExecutor(max_threads=2)
+    feeds = EventPublisher(get_executor=lambda: executor, get_layer=lambda: layer, get_retention_seconds=lambda: 600)
 
     async def main() -> None:
-        await feeds.here().follow("a", RecordingSink())
+        await feeds.get_follower().subscribe("a", RecordingSink())
         sending = asyncio.Event()
 
         async def stuck(group: str, message: Any) -> None:
@@ -767,25 +776,25 @@ def test_a_loop_that_ends_while_it_sends_leaves_the_rest_to_the_process(layer: F
 
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(layer, "group_send", stuck)
-            await feeds.publish(Draft("a", "message", 1))
+            await feeds.publish(EventDraft("a", "message", 1))
             await sending.wait()
-            await feeds.publish(Draft("a", "message", 2))
+            await feeds.publish(EventDraft("a", "message", 2))
             await asyncio.sleep(0)
 
     asyncio.run(main())
-    feeds._crier.finish(WAIT_SECONDS)
-    executor.close(wait=WAIT_SECONDS)
+    feeds._threaded_wake_publisher.close(WAIT_SECONDS)
+    executor.close(timeout=WAIT_SECONDS)
     assert [event[3] for message in layer.sent for event in message["events"]] == ["2"]
 
 
 def test_publishing_deletes_what_is_too_old_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publishing, "PURGE_AFTER", 3)
+    monkeypatch.setattr(publishing, "MAX_EVENTS_BETWEEN_PURGES", 3)
 
-    async def main(executor: LaneExecutor) -> None:
-        feeds = Feeds(executor=lambda: executor, layer=lambda: None, keep=lambda: 0)
+    async def main(executor: LeasingExecutor) -> None:
+        feeds = EventPublisher(get_executor=lambda: executor, get_layer=lambda: None, get_retention_seconds=lambda: 0)
         left = []
         for _ in range(7):
-            await feeds.publish(Draft("a", "message"))
+            await feeds.publish(EventDraft("a", "message"))
             left.append(len(await executor.run(LOG.read, 0)))
         assert left == [0, 1, 2, 0, 1, 2, 0]
 
@@ -794,8 +803,11 @@ def test_publishing_deletes_what_is_too_old_now_and_then(monkeypatch: pytest.Mon
 
 @pytest.mark.django_db(transaction=False)
 async def test_a_test_case_follows_and_publishes_on_its_own_connection() -> None:
-    executor = LaneExecutor(lanes=2)
-    feeds, heard = Feeds(executor=lambda: executor, layer=lambda: None, keep=lambda: 600), RecordingSink()
-    await feeds.here().follow("a", heard)
-    await feeds.publish(Draft("a", "message", 1))
+    executor = LeasingExecutor(max_threads=2)
+    feeds, heard = (
+        EventPublisher(get_executor=lambda: executor, get_layer=lambda: None, get_retention_seconds=lambda: 600),
+        RecordingSink(),
+    )
+    await feeds.get_follower().subscribe("a", heard)
+    await feeds.publish(EventDraft("a", "message", 1))
     await eventually(lambda: heard == [1])

@@ -17,8 +17,8 @@ from django.db import connection
 from mcp_django.runtime.events import channel_layer
 from mcp_django.runtime.events import follower as module
 from mcp_django.runtime.events.event_log import Event
-from mcp_django.runtime.events.publisher import Feeds
-from mcp_django.runtime.threads.executor import LaneExecutor
+from mcp_django.runtime.events.publisher import EventPublisher
+from mcp_django.runtime.threads.executor import LeasingExecutor
 from tests.support.redis import OwnRedis, own_redis
 
 from .serving import WAIT_SECONDS, eventually, real_threads, serve
@@ -56,8 +56,8 @@ def redis() -> Iterator[OwnRedis]:
 @pytest.fixture
 def seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only wakes can make it in time."""
-    monkeypatch.setattr(module, "POLL", 60.0)
-    monkeypatch.setattr(channel_layer, "RETRY", 0.05)
+    monkeypatch.setattr(module, "POLL_INTERVAL_SECONDS", 60.0)
+    monkeypatch.setattr(channel_layer, "RETRY_SECONDS", 0.05)
 
 
 class Publisher:
@@ -121,17 +121,21 @@ class RecordingSink(list[int]):
         self.append(int(number))
 
 
-def feeds_on(executor: LaneExecutor) -> Feeds:
-    return Feeds(executor=lambda: executor, layer=lambda: channel_layer.find_layer("default"), keep=lambda: 600)
+def feeds_on(executor: LeasingExecutor) -> EventPublisher:
+    return EventPublisher(
+        get_executor=lambda: executor,
+        get_layer=lambda: channel_layer.find_channel_layer("default"),
+        get_retention_seconds=lambda: 600,
+    )
 
 
 def test_messages_of_a_process_without_a_loop_arrive_in_order(redis: OwnRedis, settings: Any, seldom: None) -> None:
     settings.CHANNEL_LAYERS = layers(redis)
     channel_layers.backends = {}
 
-    async def main(executor: LaneExecutor) -> None:
+    async def main(executor: LeasingExecutor) -> None:
         heard = RecordingSink()
-        await feeds_on(executor).here().follow("changes:default", heard)
+        await feeds_on(executor).get_follower().subscribe("changes:default", heard)
         with publisher(settings.CHANNEL_LAYERS) as other:
             for first in range(0, 100, 10):
                 await asyncio.to_thread(other.publish, *range(first, first + 10))
@@ -145,9 +149,9 @@ def test_what_is_said_last_before_a_process_ends_is_heard(redis: OwnRedis, setti
     settings.CHANNEL_LAYERS = layers(redis)
     channel_layers.backends = {}
 
-    async def main(executor: LaneExecutor) -> None:
+    async def main(executor: LeasingExecutor) -> None:
         heard = RecordingSink()
-        await feeds_on(executor).here().follow("changes:default", heard)
+        await feeds_on(executor).get_follower().subscribe("changes:default", heard)
         other = Publisher(settings.CHANNEL_LAYERS)
         await asyncio.to_thread(other.publish, 1)
         assert await asyncio.to_thread(other.end) == 0
@@ -159,13 +163,13 @@ def test_what_is_said_last_before_a_process_ends_is_heard(redis: OwnRedis, setti
 def test_a_restart_of_redis_delays_and_loses_nothing(
     redis: OwnRedis, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "POLL", 0.2)
+    monkeypatch.setattr(module, "POLL_INTERVAL_SECONDS", 0.2)
     settings.CHANNEL_LAYERS = layers(redis)
     channel_layers.backends = {}
 
-    async def main(executor: LaneExecutor) -> None:
+    async def main(executor: LeasingExecutor) -> None:
         heard = RecordingSink()
-        await feeds_on(executor).here().follow("changes:default", heard)
+        await feeds_on(executor).get_follower().subscribe("changes:default", heard)
         with publisher(settings.CHANNEL_LAYERS) as other:
             await asyncio.to_thread(other.publish, 0)
             await eventually(lambda: heard == [0])
@@ -173,7 +177,7 @@ def test_a_restart_of_redis_delays_and_loses_nothing(
             await asyncio.to_thread(other.publish, *range(1, 10))
             await eventually(lambda: len(heard) == 10)
             await asyncio.to_thread(redis.start)
-            monkeypatch.setattr(module, "POLL", 60.0)
+            monkeypatch.setattr(module, "POLL_INTERVAL_SECONDS", 60.0)
             # The layer joins again by itself, some time later; from then on wakes arrive.
             number = 10
             while len(heard) < number:

@@ -4,29 +4,29 @@ import random
 import threading
 import time
 
-from mcp_django.runtime.calls.concurrency import InFlight
+from mcp_django.runtime.calls.concurrency import ConcurrencyLimiter
 
 
 def test_calls_are_counted_by_owner_up_to_the_limit() -> None:
-    counts = InFlight(2)
-    assert [counts.enter(owner) for owner in ("a", "a", "a", "b")] == [True, True, False, True]
+    counts = ConcurrencyLimiter(2)
+    assert [counts.acquire(owner) for owner in ("a", "a", "a", "b")] == [True, True, False, True]
     assert len(counts) == 3
-    counts.leave("a")
-    assert counts.enter("a")
+    counts.release("a")
+    assert counts.acquire("a")
     for owner in ("a", "a", "b"):
-        counts.leave(owner)
+        counts.release(owner)
     assert len(counts) == 0
     assert counts._counts == {}
 
 
 def test_the_calls_of_a_batch_are_counted_all_or_none() -> None:
-    counts = InFlight(5)
-    assert counts.enter("a", 3)
-    assert not counts.enter("a", 3)
+    counts = ConcurrencyLimiter(5)
+    assert counts.acquire("a", 3)
+    assert not counts.acquire("a", 3)
     assert len(counts) == 3
-    assert counts.enter("a", 2)
-    counts.leave("a", 3)
-    counts.leave("a", 2)
+    assert counts.acquire("a", 2)
+    counts.release("a", 3)
+    counts.release("a", 2)
     assert counts._counts == {}
 
 
@@ -46,7 +46,7 @@ class Yielding(dict[str, int]):
 
 def test_threads_never_have_more_running_than_the_limit_and_leave_nothing_behind() -> None:
     limit, threads = 3, 8
-    counts, gate = InFlight(limit), threading.Barrier(threads)
+    counts, gate = ConcurrencyLimiter(limit), threading.Barrier(threads)
     counts._counts = Yielding()
     guard, running, most, refused = threading.Lock(), 0, 0, 0
 
@@ -56,7 +56,7 @@ def test_threads_never_have_more_running_than_the_limit_and_leave_nothing_behind
         gate.wait()
         for _ in range(500):
             calls = chance.randrange(1, 3)
-            if not counts.enter("owner", calls):
+            if not counts.acquire("owner", calls):
                 refused += 1
                 continue
             with guard:
@@ -64,7 +64,7 @@ def test_threads_never_have_more_running_than_the_limit_and_leave_nothing_behind
                 most = max(most, running)
             with guard:
                 running -= calls
-            counts.leave("owner", calls)
+            counts.release("owner", calls)
 
     crowd = [threading.Thread(target=work, args=(seed,)) for seed in range(threads)]
     for thread in crowd:

@@ -13,8 +13,8 @@ from django.contrib.auth.models import Group
 from django.db import OperationalError, connection, transaction
 
 from mcp_django.runtime.threads import sql_cancellation
-from mcp_django.runtime.threads.executor import LaneExecutor
-from mcp_django.runtime.threads.sql_cancellation import CallOver
+from mcp_django.runtime.threads.executor import LeasingExecutor
+from mcp_django.runtime.threads.sql_cancellation import CallEndedError
 from tests.runtime.serving import (
     WAIT_SECONDS,
     Gate,
@@ -40,35 +40,35 @@ def interrupters() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "mcp-interrupt"]
 
 
-async def plain(executor: LaneExecutor, work: Callable[[], Any]) -> Any:
+async def plain(executor: LeasingExecutor, work: Callable[[], Any]) -> Any:
     """A plain function outside of any call."""
     return await executor.run(work)
 
 
-async def plain_in_a_call(executor: LaneExecutor, work: Callable[[], Any]) -> Any:
+async def plain_in_a_call(executor: LeasingExecutor, work: Callable[[], Any]) -> Any:
     with executor.context():
         return await executor.run(work)
 
 
-async def orm_in_a_call(executor: LaneExecutor, work: Callable[[], Any]) -> Any:
+async def orm_in_a_call(executor: LeasingExecutor, work: Callable[[], Any]) -> Any:
     with executor.context():
         return await sync_to_async(work)()
 
 
-async def task_in_a_call(executor: LaneExecutor, work: Callable[[], Any]) -> Any:
+async def task_in_a_call(executor: LeasingExecutor, work: Callable[[], Any]) -> Any:
     with executor.context():
         return await asyncio.gather(sync_to_async(work)(), asyncio.Event().wait())
 
 
 KINDS = [plain, plain_in_a_call, orm_in_a_call, task_in_a_call]
-Kind = Callable[[LaneExecutor, Callable[[], Any]], Awaitable[Any]]
+Kind = Callable[[LeasingExecutor, Callable[[], Any]], Awaitable[Any]]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_sql_of_a_cancelled_call_ends_and_frees_its_lane(kind: Kind) -> None:
     statement = Statement()
 
-    async def main(executor: LaneExecutor) -> Any:
+    async def main(executor: LeasingExecutor) -> Any:
         call = in_flight(kind(executor, statement))
         await statement.until_begun()
         await cancel(call)
@@ -83,7 +83,7 @@ def test_it_ends_however_early_the_cancellation_comes(subtests: pytest.Subtests)
     for kind in KINDS:
         with subtests.test(kind=kind):
 
-            async def main(executor: LaneExecutor, kind: Kind = kind) -> str:
+            async def main(executor: LeasingExecutor, kind: Kind = kind) -> str:
                 for turns in range(30):
                     call = in_flight(kind(executor, lambda: run_sql(sql())))
                     for _ in range(turns * turns // 4):
@@ -110,7 +110,7 @@ def test_rows_that_are_still_being_fetched_are_interrupted_too() -> None:
             fetching.set()
             cursor.fetchmany(2)
 
-    async def main(executor: LaneExecutor) -> str:
+    async def main(executor: LeasingExecutor) -> str:
         call = in_flight(executor.run(fetch))
         assert await asyncio.to_thread(fetching.wait, WAIT_SECONDS)
         await cancel(call)
@@ -122,14 +122,14 @@ def test_rows_that_are_still_being_fetched_are_interrupted_too() -> None:
 def test_a_task_that_a_handler_left_behind_is_cancelled_with_its_sql(caplog: Any) -> None:
     statement = Statement()
 
-    async def handler(executor: LaneExecutor, left: list["asyncio.Task[Any]"]) -> str:
+    async def handler(executor: LeasingExecutor, left: list["asyncio.Task[Any]"]) -> str:
         with executor.context():
             left.append(asyncio.create_task(sync_to_async(statement)()))
             left.append(asyncio.create_task(sync_to_async(run_sql)(sql())))
             await statement.until_begun()
             return "done"
 
-    async def main(executor: LaneExecutor) -> tuple[str, list[bool]]:
+    async def main(executor: LeasingExecutor) -> tuple[str, list[bool]]:
         left: list[asyncio.Task[Any]] = []
         answer = await in_flight(handler(executor, left))
         await asyncio.wait(left)
@@ -145,11 +145,11 @@ def test_a_task_that_a_handler_left_behind_is_cancelled_with_its_sql(caplog: Any
 def test_nothing_is_interrupted_when_the_call_has_waited_for_all_it_began() -> None:
     begun: list[str] = []
 
-    async def handler(executor: LaneExecutor) -> None:
+    async def handler(executor: LeasingExecutor) -> None:
         with executor.context():
             await asyncio.gather(*[Group.objects.acount() for _ in range(5)])
 
-    async def main(executor: LaneExecutor) -> None:
+    async def main(executor: LeasingExecutor) -> None:
         for _ in range(20):
             await in_flight(handler(executor))
             await executor.run(Group.objects.count)
@@ -178,7 +178,7 @@ def test_a_function_that_goes_on_is_stopped_at_its_next_statement(gate: Gate, ke
             attempt()
             attempt()
 
-    async def main(executor: LaneExecutor) -> int:
+    async def main(executor: LeasingExecutor) -> int:
         call = in_flight(executor.run(stubborn))
         await gate.until_reached()
         await cancel(call)
@@ -186,7 +186,7 @@ def test_a_function_that_goes_on_is_stopped_at_its_next_statement(gate: Gate, ke
         return await executor.run(Group.objects.count)
 
     assert serve(main, lanes=1) == 0
-    assert outcomes == [None, CallOver, CallOver, CallOver]
+    assert outcomes == [None, CallEndedError, CallEndedError, CallEndedError]
 
 
 def test_an_interrupted_connection_is_closed_and_the_next_call_gets_another(kept_connections: None) -> None:
@@ -203,7 +203,7 @@ def test_an_interrupted_connection_is_closed_and_the_next_call_gets_another(kept
             return "closed" in str(problem)
         return False
 
-    async def main(executor: LaneExecutor) -> tuple[bool, bool]:
+    async def main(executor: LeasingExecutor) -> tuple[bool, bool]:
         before = await executor.run(raw)
         call = in_flight(executor.run(statement))
         await statement.until_begun()
@@ -218,7 +218,7 @@ def test_the_sql_of_other_calls_goes_on(kept_connections: None) -> None:
     victims = [Statement() for _ in range(3)]
     innocent = Statement(sql(0.5))
 
-    async def main(executor: LaneExecutor) -> Any:
+    async def main(executor: LeasingExecutor) -> Any:
         call = in_flight(executor.run(innocent))
         await innocent.until_begun()
         for victim in victims:
@@ -235,19 +235,19 @@ def test_a_call_that_rests_keeps_what_its_tasks_run_until_it_is_over() -> None:
     resting = Statement(sql(0.3))
     doomed = Statement()
 
-    async def handler(executor: LaneExecutor) -> None:
+    async def handler(executor: LeasingExecutor) -> None:
         with executor.context():
             running = asyncio.create_task(sync_to_async(resting)())
             await resting.until_begun()
-            executor.rest()
+            executor.release_thread()
             assert await executor.run(lambda: "on another lane") == "on another lane"
             await running
             left = asyncio.create_task(sync_to_async(doomed)())
             await doomed.until_begun()
-            executor.rest()
+            executor.release_thread()
             assert not left.done()
 
-    async def main(executor: LaneExecutor) -> None:
+    async def main(executor: LeasingExecutor) -> None:
         await in_flight(handler(executor))
         await doomed.until_ended()
 
@@ -259,15 +259,15 @@ def test_the_next_call_on_the_lane_is_not_the_one_that_is_interrupted() -> None:
     """A stay that a question ended is over; the lane is another call's when the first call ends."""
     other = Statement(sql(0.3))
 
-    async def first(executor: LaneExecutor) -> None:
+    async def first(executor: LeasingExecutor) -> None:
         with executor.context():
             task = asyncio.create_task(sync_to_async(run_sql)(sql(0.05)))
             await asyncio.sleep(0)
-            executor.rest()
+            executor.release_thread()
             await task
             await other.until_begun()
 
-    async def main(executor: LaneExecutor) -> None:
+    async def main(executor: LeasingExecutor) -> None:
         call = in_flight(first(executor))
         await asyncio.sleep(0)
         await asyncio.gather(call, in_flight(executor.run(other)))
@@ -279,7 +279,7 @@ def test_the_next_call_on_the_lane_is_not_the_one_that_is_interrupted() -> None:
 def test_without_the_option_sql_runs_to_its_end() -> None:
     statement = Statement(sql(0.3))
 
-    async def main(executor: LaneExecutor) -> Any:
+    async def main(executor: LeasingExecutor) -> Any:
         call = in_flight(executor.run(statement))
         await statement.until_begun()
         await cancel(call)
@@ -291,16 +291,16 @@ def test_without_the_option_sql_runs_to_its_end() -> None:
 def test_the_loop_turns_while_sql_is_interrupted(monkeypatch: Any) -> None:
     """An unreachable server takes its time to refuse a cancellation."""
     statement, asked, go = Statement(), threading.Event(), threading.Event()
-    real = sql_cancellation._interrupt
+    real = sql_cancellation._interrupt_connection
 
     def interrupt_late(connection: Any) -> None:
         asked.set()
         assert go.wait(WAIT_SECONDS)
         real(connection)
 
-    monkeypatch.setattr(sql_cancellation, "_interrupt", interrupt_late)
+    monkeypatch.setattr(sql_cancellation, "_interrupt_connection", interrupt_late)
 
-    async def main(executor: LaneExecutor) -> None:
+    async def main(executor: LeasingExecutor) -> None:
         call = in_flight(executor.run(statement))
         await statement.until_begun()
         await cancel(call)
@@ -313,7 +313,7 @@ def test_the_loop_turns_while_sql_is_interrupted(monkeypatch: Any) -> None:
 
 
 def test_a_function_in_python_is_left_to_end_and_its_lane_comes_back(gate: Gate, kept_connections: None) -> None:
-    async def main(executor: LaneExecutor) -> str:
+    async def main(executor: LeasingExecutor) -> str:
         await executor.run(Group.objects.count)
         call = in_flight(executor.run(gate))
         await gate.until_reached()
@@ -342,7 +342,7 @@ def test_a_pooled_connection_of_a_call_that_is_over_is_closed_before_it_is_given
         connection.close()
         raws.append(raws[0].closed)
 
-    async def main(executor: LaneExecutor) -> None:
+    async def main(executor: LeasingExecutor) -> None:
         call = in_flight(executor.run(closes))
         await gate.until_reached()
         await cancel(call)
@@ -359,7 +359,7 @@ class TestEngines:
     @staticmethod
     def asked(vendor: str, raw: Any) -> bool:
         """Does a shut gate ask this connection to stop?"""
-        sql_cancellation._interrupt(SimpleNamespace(vendor=vendor, connection=raw, alias="default"))  # type: ignore[arg-type]
+        sql_cancellation._interrupt_connection(SimpleNamespace(vendor=vendor, connection=raw, alias="default"))  # type: ignore[arg-type]
         return raw.called.is_set()
 
     @staticmethod

@@ -12,12 +12,12 @@ import pytest
 from django.db import connection, connections
 from django.db.backends.signals import connection_created
 
-from mcp_django.runtime.threads.executor import LaneExecutor
+from mcp_django.runtime.threads.executor import LeasingExecutor
 from mcp_django.server.ports import Overloaded
 from tests.runtime.serving import WAIT_SECONDS, eventually, in_flight, real_threads, run_sql, serve, sql, wait_until
 
 pytestmark = real_threads
-LANES = 4
+THREADS = 4
 
 
 def threads() -> set[str]:
@@ -96,7 +96,7 @@ def test_a_burst_is_served_as_far_as_the_queue_goes_and_the_surplus_refused_at_o
         assert all_have_come.wait(WAIT_SECONDS)
         return run_sql(sql(0.01))
 
-    async def one(executor: LaneExecutor) -> str | None:
+    async def one(executor: LeasingExecutor) -> str | None:
         try:
             with executor.context():
                 return str(await executor.run(work))
@@ -104,19 +104,19 @@ def test_a_burst_is_served_as_far_as_the_queue_goes_and_the_surplus_refused_at_o
             refused.append(problem)
             return None
 
-    async def main(executor: LaneExecutor) -> list[str | None]:
+    async def main(executor: LeasingExecutor) -> list[str | None]:
         burst = [in_flight(one(executor)) for _ in range(calls)]
-        await eventually(lambda: len(refused) == calls - LANES - queue)  # while no lane is free
+        await eventually(lambda: len(refused) == calls - THREADS - queue)  # while no lane is free
         all_have_come.set()
         return await asyncio.gather(*burst)
 
     with Connections(lanes_named) as found:
-        answers = serve(main, lanes=LANES, queue=queue)
-    assert answers.count("ran") == LANES + queue
-    assert len(refused) == calls - LANES - queue
+        answers = serve(main, lanes=THREADS, queue=queue)
+    assert answers.count("ran") == THREADS + queue
+    assert len(refused) == calls - THREADS - queue
     if connection.vendor != "postgresql" or not closed_after_each_call():
         # A server lets go of a closed connection when it comes to it, perhaps after the next one has been opened.
-        assert 1 <= found.most <= LANES
+        assert 1 <= found.most <= THREADS
 
 
 def closed_after_each_call() -> bool:
@@ -128,7 +128,7 @@ def test_cancelled_sql_takes_no_innocent_call_along(lanes_named: str, caplog: An
     """300 calls are cancelled while their SQL runs, among 300 on the same lanes that must all succeed."""
     chance = random.Random(7)
 
-    async def victim(executor: LaneExecutor) -> None:
+    async def victim(executor: LeasingExecutor) -> None:
         loop, begun = asyncio.get_running_loop(), asyncio.Event()
 
         def work() -> str:
@@ -147,11 +147,11 @@ def test_cancelled_sql_takes_no_innocent_call_along(lanes_named: str, caplog: An
         await asyncio.wait([call])
         assert call.cancelled()
 
-    async def innocent(executor: LaneExecutor, seconds: float) -> str:
+    async def innocent(executor: LeasingExecutor, seconds: float) -> str:
         with executor.context():
             return await executor.run(run_sql, sql(seconds))
 
-    async def main(executor: LaneExecutor) -> list[str]:
+    async def main(executor: LeasingExecutor) -> list[str]:
         async def victims() -> None:
             for _ in range(15):
                 await asyncio.gather(*[victim(executor) for _ in range(20)])
@@ -161,20 +161,20 @@ def test_cancelled_sql_takes_no_innocent_call_along(lanes_named: str, caplog: An
 
         _, *answers = await asyncio.gather(victims(), *[innocents() for _ in range(10)])
         # Whoever waits for all lanes at once waits until the last interruption is over.
-        barrier = threading.Barrier(LANES, timeout=WAIT_SECONDS)
-        await asyncio.gather(*[executor.run(barrier.wait) for _ in range(LANES)])
+        barrier = threading.Barrier(THREADS, timeout=WAIT_SECONDS)
+        await asyncio.gather(*[executor.run(barrier.wait) for _ in range(THREADS)])
         await eventually(lambda: not any(name == "mcp-interrupt" for name in threads()))
-        assert len(threads()) == LANES
-        await eventually(lambda: found.now <= LANES)
+        assert len(threads()) == THREADS
+        await eventually(lambda: found.now <= THREADS)
         return [answer for some in answers for answer in some]
 
     with Connections(lanes_named) as found, caplog.at_level(logging.INFO, "mcp_django.lanes"):
-        answers = serve(main, lanes=LANES, queue=1000)
+        answers = serve(main, lanes=THREADS, queue=1000)
     assert answers == ["ran"] * 300
     assert caplog.text.count("SQL of a finished call was cancelled") == 300
     assert [record for record in caplog.records if record.name == "mcp_django.lanes" and record.levelno > 20] == []
     if connection.vendor != "postgresql":
-        assert found.most <= LANES
+        assert found.most <= THREADS
 
 
 def test_a_thread_sees_that_its_call_was_cancelled() -> None:
@@ -191,7 +191,7 @@ def test_a_thread_sees_that_its_call_was_cancelled() -> None:
         wait_until(lambda: ctx.cancelled)
         seen.set()
 
-    async def main(executor: LaneExecutor) -> str:
+    async def main(executor: LeasingExecutor) -> str:
         text = await PipelineClient(server).error("works")
         assert await asyncio.to_thread(seen.wait, WAIT_SECONDS)
         return text

@@ -30,7 +30,7 @@ class Call:
     is_call = True
 
     def __init__(self, ends: bool = True) -> None:
-        self.gate, self.ended, self.answered = asyncio.Event(), "", False
+        self.gate, self.ended, self.is_answered = asyncio.Event(), "", False
         self.loop = asyncio.get_running_loop()
         self.task: asyncio.Task[None] | None = self.loop.create_task(self._fly())
         self._ends = ends
@@ -43,9 +43,9 @@ class Call:
                 if self._ends:
                     break
         self.ended = self.ended or "landed"
-        self.answered = True
+        self.is_answered = True
 
-    def shut_down(self) -> None:
+    def abort(self) -> None:
         assert self.task is not None
         self.ended = "shut down"
         self.task.cancel()
@@ -57,12 +57,12 @@ class Process:
     def __init__(self, grace: float = LONG) -> None:
         self.told: list[int] = []
         self.closed: list[Any] = []
-        self.end = asyncio.Event()
-        self.lifecycle = Lifecycle(grace=lambda: grace, close_lanes=self.closed.append)
+        self.finish = asyncio.Event()
+        self.lifecycle = Lifecycle(get_grace_seconds=lambda: grace, close_threads=self.closed.append)
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         self.told.append(number)
-        self.end.set()
+        self.finish.set()
 
     def serve(self, main: Callable[[], Awaitable[Any]]) -> Any:
         """Run on the main thread with the server's handlers in place, as uvicorn and Twisted do."""
@@ -77,9 +77,9 @@ class Process:
 
         return asyncio.run(bounded())
 
-    def begin(self, ends: bool = True) -> Call:
+    def start(self, ends: bool = True) -> Call:
         call = Call(ends)
-        self.lifecycle.board(call)
+        self.lifecycle.register(call)
         return call
 
 
@@ -101,13 +101,13 @@ def test_the_server_is_told_when_the_calls_are_done() -> None:
     process = Process()
 
     async def main() -> None:
-        call = process.begin()
+        call = process.start()
         signal.raise_signal(signal.SIGTERM)
         await turns()
         assert process.lifecycle.is_draining()
         assert (process.told, call.ended) == ([], "")
         call.gate.set()
-        await process.end.wait()
+        await process.finish.wait()
         assert (process.told, call.ended) == ([signal.SIGTERM], "landed")
         assert process.closed == [asyncio.get_running_loop()]
 
@@ -119,14 +119,14 @@ def test_streams_are_no_calls_in_the_log(beside: bool, said: list[str], caplog: 
     process = Process()
 
     async def main() -> None:
-        streams = process.begin()
+        streams = process.start()
         streams.is_call = False
-        calls = [streams, process.begin()] if beside else [streams]
+        calls = [streams, process.start()] if beside else [streams]
         signal.raise_signal(signal.SIGTERM)
         await turns()
         for call in calls:
             call.gate.set()
-        await process.end.wait()
+        await process.finish.wait()
 
     with caplog.at_level("INFO", "mcp_django.lifecycle"):
         process.serve(main)
@@ -138,20 +138,20 @@ def test_a_server_is_told_later_while_something_is_open_that_it_would_cut(closed
     process = Process()
 
     async def main() -> None:
-        await process.lifecycle.open(())
-        release = process.lifecycle.shield()
+        await process.lifecycle.startup(())
+        release = process.lifecycle.protect_connection()
         if closed:
             release()
-        call = process.begin()
+        call = process.start()
         signal.raise_signal(signal.SIGTERM)
         await turns()
         assert process.lifecycle.is_draining()
         assert process.told == ([signal.SIGTERM] if closed else [])
         call.gate.set()
-        await process.end.wait()
+        await process.finish.wait()
         assert process.told == [signal.SIGTERM]
         assert process.closed == []  # that is for lifespan.shutdown
-        await process.lifecycle.close()
+        await process.lifecycle.shutdown()
 
     process.serve(main)
 
@@ -160,15 +160,15 @@ def test_a_server_that_will_say_lifespan_shutdown_is_told_at_once() -> None:
     process = Process()
 
     async def main() -> None:
-        await process.lifecycle.open(())
-        call = process.begin()
+        await process.lifecycle.startup(())
+        call = process.start()
         signal.raise_signal(signal.SIGTERM)
         assert process.told == [signal.SIGTERM]
         assert process.lifecycle.is_draining()
         await turns()
         assert call.ended == ""
         call.gate.set()
-        await process.lifecycle.close()
+        await process.lifecycle.shutdown()
         assert call.ended == "landed"
 
     process.serve(main)
@@ -179,7 +179,7 @@ def test_a_second_signal_reaches_the_server_at_once(second: signal.Signals) -> N
     process = Process()
 
     async def main() -> None:
-        call = process.begin()
+        call = process.start()
         signal.raise_signal(signal.SIGINT)
         assert process.told == []
         signal.raise_signal(second)
@@ -195,7 +195,7 @@ def test_a_handler_of_the_loop_is_called_too() -> None:
     async def main() -> None:
         heard = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, heard.set)
-        call = process.begin()
+        call = process.start()
         signal.raise_signal(signal.SIGTERM)
         await heard.wait()
         assert process.lifecycle.is_draining()
@@ -211,7 +211,7 @@ def test_a_process_that_has_no_handler_for_sigterm_keeps_what_it_has(before: sig
     async def main() -> None:
         signal.signal(signal.SIGTERM, before)
         handler = signal.getsignal(signal.SIGINT)
-        process.begin().gate.set()
+        process.start().gate.set()
         assert signal.getsignal(signal.SIGTERM) is before
         assert signal.getsignal(signal.SIGINT) is handler
 
@@ -223,7 +223,7 @@ def test_control_c_keeps_its_python_meaning_where_the_server_has_none_for_it() -
 
     async def main() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        process.begin().gate.set()
+        process.start().gate.set()
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
         assert signal.getsignal(signal.SIGTERM) != process.handle
 
@@ -234,15 +234,15 @@ def test_handlers_are_chained_once_however_many_calls_and_loops_there_are() -> N
     process = Process()
 
     async def main() -> None:
-        process.begin().gate.set()
+        process.start().gate.set()
         ours = signal.getsignal(signal.SIGTERM)
         for number in (1, 2):
-            process.begin().gate.set()
+            process.start().gate.set()
             await asyncio.to_thread(asyncio.run, elsewhere())
             assert signal.getsignal(signal.SIGTERM) is ours, number
 
     async def elsewhere() -> None:
-        process.begin().gate.set()
+        process.start().gate.set()
 
     process.serve(main)
 
@@ -251,7 +251,7 @@ def test_another_thread_chains_nothing() -> None:
     process = Process()
 
     async def elsewhere() -> None:
-        process.begin().gate.set()
+        process.start().gate.set()
         await turns()
 
     async def main() -> None:
@@ -268,19 +268,19 @@ def test_every_loop_of_the_process_drains() -> None:
 
     async def elsewhere() -> None:
         told = asyncio.Event()
-        process.lifecycle.on_drain(told.set)
+        process.lifecycle.add_drain_callback(told.set)
         ready.set()
         await told.wait()
         assert process.lifecycle.is_draining()
         heard.set()
 
     async def main() -> None:
-        process.begin().gate.set()
+        process.start().gate.set()
         other = asyncio.create_task(asyncio.to_thread(asyncio.run, elsewhere()))
         await asyncio.to_thread(ready.wait, WAIT_SECONDS)
         signal.raise_signal(signal.SIGTERM)
         await other
-        await process.end.wait()
+        await process.finish.wait()
 
     process.serve(main)
     assert heard.is_set()
@@ -290,11 +290,11 @@ def test_what_outlasts_the_grace_is_ended_and_the_server_told(clock: Clock) -> N
     process = Process(grace=30)
 
     async def main() -> None:
-        call = process.begin()
+        call = process.start()
         signal.raise_signal(signal.SIGTERM)
         await clock.advance(29)
         assert call.ended == ""
-        await clock.advance_until(process.end.is_set)
+        await clock.advance_until(process.finish.is_set)
         assert call.ended == "shut down"
 
     process.serve(main)
@@ -304,11 +304,11 @@ def test_a_call_that_cannot_be_ended_does_not_stop_the_process(clock: Clock) -> 
     process = Process(grace=0)
 
     async def main() -> None:
-        call = process.begin(ends=False)
+        call = process.start(ends=False)
         signal.raise_signal(signal.SIGTERM)
-        await clock.advance_until(process.end.is_set, module.UNWIND)
+        await clock.advance_until(process.finish.is_set, module.UNWIND_TIMEOUT_SECONDS)
         assert call.ended == "shut down"
-        assert not call.answered
+        assert not call.is_answered
         call.gate.set()
 
     process.serve(main)
@@ -317,16 +317,16 @@ def test_a_call_that_cannot_be_ended_does_not_stop_the_process(clock: Clock) -> 
 def test_lifespans_are_left_after_the_calls_and_before_the_server_is_told() -> None:
     process, log = Process(), Log()
     server = make_server(lifespan=log.lifespan())
-    process.lifecycle.keep(server)
+    process.lifecycle.add_server(server)
 
     async def main() -> None:
-        call = process.begin()
+        call = process.start()
         await server.lifespan.enter()
         signal.raise_signal(signal.SIGTERM)
         await turns()
         assert log == ["in"]
         call.gate.set()
-        await process.end.wait()
+        await process.finish.wait()
         assert log == ["in", "out"]
 
     process.serve(main)
@@ -336,9 +336,9 @@ def test_lifespan_shutdown_waits_for_calls_that_lost_their_client_and_ends_them_
     process = Process(grace=30)
 
     async def main() -> None:
-        await process.lifecycle.open(())
-        call = process.begin()
-        closing = asyncio.create_task(process.lifecycle.close())
+        await process.lifecycle.startup(())
+        call = process.start()
+        closing = asyncio.create_task(process.lifecycle.shutdown())
         await clock.advance(29)
         assert call.ended == ""
         await clock.advance_until(closing.done)
@@ -351,12 +351,12 @@ def test_lifespan_shutdown_waits_for_calls_that_lost_their_client_and_ends_them_
 
 async def test_streams_are_told_once_when_draining_begins() -> None:
     process, told = Process(), []
-    taken_back = process.lifecycle.on_drain(lambda: told.append("taken back"))
-    process.lifecycle.on_drain(lambda: told.append("first"))
+    taken_back = process.lifecycle.add_drain_callback(lambda: told.append("taken back"))
+    process.lifecycle.add_drain_callback(lambda: told.append("first"))
     taken_back()
-    await process.lifecycle.close()
+    await process.lifecycle.shutdown()
     assert told == ["first"]
-    process.lifecycle.on_drain(lambda: told.append("late"))()
+    process.lifecycle.add_drain_callback(lambda: told.append("late"))()
     assert told == ["first", "late"]
 
 
@@ -366,9 +366,9 @@ async def test_a_stream_that_cannot_be_told_does_not_stop_the_others(caplog: pyt
     def fail() -> None:
         raise RuntimeError("the stream is broken")
 
-    process.lifecycle.on_drain(fail)
-    process.lifecycle.on_drain(lambda: told.append("other"))
-    await process.lifecycle.close()
+    process.lifecycle.add_drain_callback(fail)
+    process.lifecycle.add_drain_callback(lambda: told.append("other"))
+    await process.lifecycle.shutdown()
     assert told == ["other"]
     assert "the stream is broken" in caplog.text
 
@@ -376,18 +376,18 @@ async def test_a_stream_that_cannot_be_told_does_not_stop_the_others(caplog: pyt
 async def test_a_loop_may_serve_again_after_it_was_drained() -> None:
     process = Process()
     for _ in range(2):
-        await process.lifecycle.open(())
+        await process.lifecycle.startup(())
         assert not process.lifecycle.is_draining()
-        await process.lifecycle.close()
+        await process.lifecycle.shutdown()
         assert process.lifecycle.is_draining()
 
 
 def test_another_loop_is_not_draining_because_one_was() -> None:
     process = Process()
-    process.serve(process.lifecycle.close)
+    process.serve(process.lifecycle.shutdown)
 
     async def main() -> None:
-        assert process.lifecycle.has_drained
+        assert process.lifecycle.has_started_draining
         assert not process.lifecycle.is_draining()
 
     process.serve(main)
@@ -398,19 +398,19 @@ def test_a_loop_that_is_over_is_not_kept(scoped: bool) -> None:
     process = Process()
 
     async def main() -> weakref.ref[asyncio.AbstractEventLoop]:
-        call = process.begin()
+        call = process.start()
         if scoped:
-            await process.lifecycle.open(())
+            await process.lifecycle.startup(())
         call.gate.set()
         assert call.task is not None
         await call.task
-        process.lifecycle.flights.clear()
+        process.lifecycle.active.clear()
         signal.raise_signal(signal.SIGTERM)
         if scoped:
-            await process.lifecycle.close()
-        await process.end.wait()
+            await process.lifecycle.shutdown()
+        await process.finish.wait()
         process.closed.clear()
-        process.end = asyncio.Event()  # the old one knows the loop, too
+        process.finish = asyncio.Event()  # the old one knows the loop, too
         return weakref.ref(asyncio.get_running_loop())
 
     loop = process.serve(main)
@@ -422,9 +422,9 @@ async def test_lifespans_that_were_entered_are_left_when_another_fails() -> None
     process, log = Process(), Log()
     good, bad = make_server(lifespan=log.lifespan()), make_server(lifespan=broken, alias="shop")
     for server in (good, bad):
-        process.lifecycle.keep(server)
+        process.lifecycle.add_server(server)
     with pytest.raises(RuntimeError, match='"shop" failed at startup: ValueError: no such warehouse'):
-        await process.lifecycle.open([good, bad])
+        await process.lifecycle.startup([good, bad])
     assert log == ["in", "out"]
 
 

@@ -3,12 +3,13 @@ from typing import Any
 
 import pytest
 
-from mcp_django import Provider, Server
+from mcp_django import Server
+from mcp_django.providers import Provider
 from mcp_django.runtime.events import list_changes as module
-from mcp_django.runtime.events.event_log import Draft, Event
-from mcp_django.runtime.events.list_changes import ListWatch
-from mcp_django.runtime.events.publisher import Feeds
-from mcp_django.runtime.threads.executor import LaneExecutor
+from mcp_django.runtime.events.event_log import Event, EventDraft
+from mcp_django.runtime.events.list_changes import ListChangeDetector
+from mcp_django.runtime.events.publisher import EventPublisher
+from mcp_django.runtime.threads.executor import LeasingExecutor
 from tests.support.clock import Clock
 
 from .serving import real_threads, serve
@@ -27,7 +28,7 @@ class Stock(Provider):
         self.broken = False
         self.looks = 0
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         self.looks += 1
 
     @property
@@ -40,21 +41,21 @@ class Stock(Provider):
 class Process:
     """One of several, with a server and a feed of its own."""
 
-    def __init__(self, executor: LaneExecutor, clock: Clock, *, settled_after: float = 60.0) -> None:
+    def __init__(self, executor: LeasingExecutor, clock: Clock, *, settled_after: float = 60.0) -> None:
         self.clock = clock
         self.stock = Stock()
         self.server = Server("tests", providers=[self.stock])
         self.forgotten = 0
-        self.feeds = Feeds(
-            executor=lambda: executor,
-            layer=lambda: None,
-            keep=lambda: 600,
-            watch=lambda feeds: ListWatch(
+        self.feeds = EventPublisher(
+            get_executor=lambda: executor,
+            get_layer=lambda: None,
+            get_retention_seconds=lambda: 600,
+            create_detector=lambda feeds: ListChangeDetector(
                 feeds.publish,
-                server=lambda alias: self.server,
-                executor=lambda: executor,
-                forget_rights=self._forget,
-                settled_after=settled_after,
+                get_server=lambda alias: self.server,
+                get_executor=lambda: executor,
+                clear_permission_caches=self._forget,
+                settle_seconds=settled_after,
             ),
         )
         self.heard: list[Any] = []
@@ -63,30 +64,30 @@ class Process:
         self.forgotten += 1
 
     async def listen(self) -> Any:
-        return await self.feeds.here().follow(TOPIC, lambda event: self.heard.append(event.payload))
+        return await self.feeds.get_follower().subscribe(TOPIC, lambda event: self.heard.append(event.payload))
 
     @property
-    def watch(self) -> ListWatch:
-        watch = self.feeds.here()._watch
-        assert isinstance(watch, ListWatch)
+    def watch(self) -> ListChangeDetector:
+        watch = self.feeds.get_follower()._detector
+        assert isinstance(watch, ListChangeDetector)
         return watch
 
     def versions(self) -> list[str | None]:
-        return module._versions([one for one in self.server.providers if one.is_watched])
+        return module._read_versions([one for one in self.server.providers if one.has_version])
 
     @property
     def word(self) -> str:
-        return module._word(self.versions())
+        return module._hash_versions(self.versions())
 
     async def until_looked(self) -> None:
         """Let time pass until the current versions were read."""
-        await self.clock.advance_until(lambda: "default" in self.watch._seen)
-        seen = self.watch._seen["default"]
-        await self.clock.advance_until(lambda: seen.provided == self.versions())
+        await self.clock.advance_until(lambda: "default" in self.watch._snapshots)
+        seen = self.watch._snapshots["default"]
+        await self.clock.advance_until(lambda: seen.provider_versions == self.versions())
 
 
 def test_what_is_registered_while_somebody_listens_is_told(clock: Clock) -> None:
-    async def main(executor: LaneExecutor) -> None:
+    async def main(executor: LeasingExecutor) -> None:
         process = Process(executor, clock)
         await process.listen()
         await process.until_looked()
@@ -99,7 +100,7 @@ def test_what_is_registered_while_somebody_listens_is_told(clock: Clock) -> None
 
 
 def test_a_provider_that_comes_while_somebody_listens_changes_the_lists_it_offers(clock: Clock) -> None:
-    async def main(executor: LaneExecutor) -> None:
+    async def main(executor: LeasingExecutor) -> None:
         process = Process(executor, clock)
         await process.listen()
         await process.until_looked()
@@ -111,7 +112,7 @@ def test_a_provider_that_comes_while_somebody_listens_changes_the_lists_it_offer
 
 
 def test_a_provider_with_another_version_changes_the_lists_it_offers(clock: Clock) -> None:
-    async def main(executor: LaneExecutor) -> None:
+    async def main(executor: LeasingExecutor) -> None:
         process = Process(executor, clock)
         await process.listen()
         await process.until_looked()
@@ -123,7 +124,7 @@ def test_a_provider_with_another_version_changes_the_lists_it_offers(clock: Cloc
 
 
 def test_what_one_process_has_told_of_a_provider_another_does_not_repeat(clock: Clock) -> None:
-    async def main(executor: LaneExecutor) -> None:
+    async def main(executor: LeasingExecutor) -> None:
         one, other = Process(executor, clock), Process(executor, clock)
         for process in (one, other):
             await process.listen()
@@ -143,12 +144,14 @@ def test_what_one_process_has_told_of_a_provider_another_does_not_repeat(clock: 
 
 
 def test_a_version_that_is_not_known_is_no_change(clock: Clock) -> None:
-    async def main(executor: LaneExecutor) -> None:
+    async def main(executor: LeasingExecutor) -> None:
         process = Process(executor, clock)
         process.stock.number = None
         await process.listen()
         watch = process.watch
-        await clock.advance_until(lambda: "default" in watch._seen and watch._seen["default"].provided is not None)
+        await clock.advance_until(
+            lambda: "default" in watch._snapshots and watch._snapshots["default"].provider_versions is not None
+        )
         process.stock.number = 1
         await process.until_looked()
         process.stock.number = None
@@ -165,7 +168,7 @@ def test_a_version_that_is_not_known_is_no_change(clock: Clock) -> None:
 
 
 def test_a_version_that_cannot_be_read_is_read_again(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    async def main(executor: LaneExecutor) -> None:
+    async def main(executor: LeasingExecutor) -> None:
         process = Process(executor, clock)
         await process.listen()
         await process.until_looked()
@@ -178,12 +181,12 @@ def test_a_version_that_cannot_be_read_is_read_again(clock: Clock, caplog: pytes
 
 
 def test_nothing_is_looked_at_while_nobody_listens(clock: Clock) -> None:
-    async def main(executor: LaneExecutor) -> None:
+    async def main(executor: LeasingExecutor) -> None:
         process = Process(executor, clock)
         following = await process.listen()
         await process.until_looked()
         following.stop()
-        await clock.advance_until(lambda: not process.feeds.here().active)
+        await clock.advance_until(lambda: not process.feeds.get_follower().is_active)
         process.stock.number = 2
         process.server.tool(lambda: "", name="late")
         await process.listen()
@@ -194,30 +197,30 @@ def test_nothing_is_looked_at_while_nobody_listens(clock: Clock) -> None:
 
 
 def test_rights_that_changed_are_told_again_once_when_all_processes_believe_it(clock: Clock) -> None:
-    async def main(executor: LaneExecutor) -> None:
+    async def main(executor: LeasingExecutor) -> None:
         processes = [Process(executor, clock) for _ in range(3)]
         for process in processes:
             await process.listen()
         changed = {"kind": "tools", "rights": "changed", "user": "7"}
-        await processes[0].feeds.publish(Draft(TOPIC, "list_changed", changed))
+        await processes[0].feeds.publish(EventDraft(TOPIC, "list_changed", changed))
         settled = {**changed, "rights": "settled"}
         for process in processes:
             await clock.advance_until(lambda process=process: settled in process.heard)  # type: ignore[misc]
             assert process.heard[0] == changed
             assert process.forgotten == 1
-            assert not process.watch._settling
+            assert not process.watch._settle_timers
 
     serve(main)
 
 
 def test_rights_that_change_again_are_settled_from_then_on(clock: Clock) -> None:
-    async def main(executor: LaneExecutor) -> None:
-        watch = Process(executor, clock).feeds.here()._watch
-        assert isinstance(watch, ListWatch)
+    async def main(executor: LeasingExecutor) -> None:
+        watch = Process(executor, clock).feeds.get_follower()._detector
+        assert isinstance(watch, ListChangeDetector)
         alarms = []
         for seq in (1, 2):
-            watch.hear(Event(seq, TOPIC, "list_changed", {"kind": "tools", "rights": "changed"}))
-            alarms += watch._settling.values()
+            watch.on_list_changed(Event(seq, TOPIC, "list_changed", {"kind": "tools", "rights": "changed"}))
+            alarms += watch._settle_timers.values()
         earlier, alarm = alarms
         assert earlier.cancelled()
         assert not alarm.cancelled()

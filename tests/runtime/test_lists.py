@@ -9,66 +9,68 @@ from django.utils import timezone
 from mcp_django.models import Session as Row
 from mcp_django.protocol.revisions import LATEST_HANDSHAKE
 from mcp_django.runtime.sessions import list_digests as module
-from mcp_django.runtime.sessions.list_digests import SessionLists
-from mcp_django.runtime.threads.executor import LaneExecutor
-from mcp_django.server.calls.session import Session
+from mcp_django.runtime.sessions.list_digests import DatabaseListDigestStore
+from mcp_django.runtime.threads.executor import LeasingExecutor
+from mcp_django.server.calls.session import ServerSession
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "AFTER", 0.0)
+    monkeypatch.setattr(module, "WRITE_DELAY_SECONDS", 0.0)
 
 
-def known(row: Row) -> Session:
+def known(row: Row) -> ServerSession:
     """The session as one process knows it."""
-    return Session(key="k", owner="ada", revision=LATEST_HANDSHAKE, client_info={}, client_capabilities={}, pk=row.pk)
+    return ServerSession(
+        key="k", owner="ada", revision=LATEST_HANDSHAKE, client_info={}, client_capabilities={}, pk=row.pk
+    )
 
 
-async def written(lists: SessionLists, session: Session, **digests: str) -> None:
-    session.lists |= digests
-    lists.keep(session)
-    while lists._waiting or lists._tasks:
+async def written(lists: DatabaseListDigestStore, session: ServerSession, **digests: str) -> None:
+    session.list_digests |= digests
+    lists.save(session)
+    while lists._pending_writes or lists._tasks:
         await asyncio.sleep(0)
 
 
 @pytest.fixture
 def row() -> Row:
     row = Row(server="default", revision=LATEST_HANDSHAKE.version, owner="ada", expires=timezone.now())
-    row.mint()
+    row.generate_key()
     row.save()
     return row
 
 
 async def test_processes_remember_together(row: Row) -> None:
-    here, there = SessionLists(LaneExecutor()), SessionLists(LaneExecutor())
+    here, there = DatabaseListDigestStore(LeasingExecutor()), DatabaseListDigestStore(LeasingExecutor())
     await written(here, known(row), tools="a")
     await written(there, known(row), prompts="b")
-    assert await here.given(known(row)) == {"tools": "a", "prompts": "b"}
+    assert await here.load(known(row)) == {"tools": "a", "prompts": "b"}
 
 
 async def test_lists_that_are_asked_for_together_are_written_together(
     row: Row, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     merges: list[Any] = []
-    merge = module._merge
-    monkeypatch.setattr(module, "_merge", lambda pk, lists: (merges.append(lists), merge(pk, lists)))
-    lists, session = SessionLists(LaneExecutor()), known(row)
-    session.lists["tools"] = "a"
-    lists.keep(session)
+    merge = module._merge_digests
+    monkeypatch.setattr(module, "_merge_digests", lambda pk, lists: (merges.append(lists), merge(pk, lists)))
+    lists, session = DatabaseListDigestStore(LeasingExecutor()), known(row)
+    session.list_digests["tools"] = "a"
+    lists.save(session)
     await written(lists, session, prompts="b")
     assert merges == [{"tools": "a", "prompts": "b"}]
 
 
 def test_what_is_there_is_not_written_again(row: Row) -> None:
-    module._merge(row.pk, {"tools": "a"})
+    module._merge_digests(row.pk, {"tools": "a"})
     with CaptureQueriesContext(connection) as statements:
-        module._merge(row.pk, {"tools": "a"})
+        module._merge_digests(row.pk, {"tools": "a"})
     assert [statement["sql"].split()[0] for statement in statements.captured_queries] == ["SELECT"]
 
 
 def test_a_session_that_is_over_remembers_nothing(row: Row) -> None:
     Row.objects.filter(pk=row.pk).update(terminated_at=timezone.now())
-    module._merge(row.pk, {"tools": "a"})
-    assert module._read(row.pk) == {}
+    module._merge_digests(row.pk, {"tools": "a"})
+    assert module._read_digests(row.pk) == {}

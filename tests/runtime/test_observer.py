@@ -13,13 +13,14 @@ import pytest
 from django.db import connection
 from django.dispatch import Signal
 
-from mcp_django import Call, Context, MCPError, Server, ToolError, current_call
+from mcp_django import Context, MCPError, Server, ToolError
 from mcp_django.auth.authorization.policy import Policy
+from mcp_django.observability import Call, current_call
 from mcp_django.runtime.calls import observer as module
-from mcp_django.runtime.calls.observer import CallObserver
-from mcp_django.runtime.threads.executor import LaneExecutor
+from mcp_django.runtime.calls.observer import SignalCallObserver
+from mcp_django.runtime.threads.executor import LeasingExecutor
 from mcp_django.server.ports import Overloaded
-from mcp_django.server.server import Options
+from mcp_django.server.server import ServerOptions
 from mcp_django.signals import call_finished, call_started
 from tests.runtime.serving import WAIT_SECONDS
 from tests.runtime.serving import serve as serve_lanes
@@ -37,11 +38,11 @@ class Refused(MCPError):
 class Site:
     """A server whose handlers end in every way, on lanes of its own."""
 
-    def __init__(self, executor: LaneExecutor) -> None:
+    def __init__(self, executor: LeasingExecutor) -> None:
         self.executor = executor
         self.reached, self.opened = threading.Event(), threading.Event()
-        outside = ports(executor=executor, authorizer=Policy(executor), observer=CallObserver(executor))
-        self.server = Server("tests", ports=outside, options=Options())
+        outside = ports(executor=executor, authorizer=Policy(executor), observer=SignalCallObserver(executor))
+        self.server = Server("tests", ports=outside, options=ServerOptions())
         self._declare(self.server)
 
     def _declare(self, server: Server) -> None:
@@ -106,7 +107,7 @@ class Site:
 def serve(main: Callable[[Site], Awaitable[None]], *, lanes: int = 2, queue: int = 4) -> None:
     """Run `main` on a loop of its own, as a server does: a test that is a coroutine has no lanes."""
 
-    async def with_site(executor: LaneExecutor) -> None:
+    async def with_site(executor: LeasingExecutor) -> None:
         site = Site(executor)
         try:
             await main(site)
@@ -352,7 +353,7 @@ def test_a_call_waits_for_its_receivers_in_bounded_time(
 
     with listening(signal, hang if plain else ahang):
         serve(main)
-    assert f"timed out after {module.PATIENCE:g} s" in caplog.text
+    assert f"timed out after {module.RECEIVER_TIMEOUT_SECONDS:g} s" in caplog.text
 
 
 def test_receivers_finish_although_the_call_does_not_wait_for_them() -> None:
@@ -373,7 +374,7 @@ def test_receivers_finish_although_the_call_does_not_wait_for_them() -> None:
             await task
         assert told == []
         gate.set()
-        await asyncio.gather(*module._sending)
+        await asyncio.gather(*module._running_tasks)
         assert told == ["cancelled"]
 
     with listening(call_finished, slowly):
@@ -446,7 +447,7 @@ def test_without_receivers_nobody_attends() -> None:
     assert not call_finished.receivers
 
     async def main(site: Site) -> None:
-        assert CallObserver(site.executor).attend(None) is None  # type: ignore[arg-type]  # not even looked at
+        assert SignalCallObserver(site.executor).observe(None) is None  # type: ignore[arg-type]  # not even looked at
 
     serve(main)
 

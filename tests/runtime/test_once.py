@@ -11,8 +11,8 @@ from django.utils import timezone
 
 from mcp_django.models import OnceResult, SpentState
 from mcp_django.runtime.calls import idempotency as module
-from mcp_django.runtime.calls.idempotency import DatabaseLedger, purge
-from mcp_django.runtime.threads.executor import LaneExecutor
+from mcp_django.runtime.calls.idempotency import DatabaseIdempotencyStore, delete_expired
+from mcp_django.runtime.threads.executor import LeasingExecutor
 
 from .serving import Gate, eventually, real_threads, serve
 
@@ -21,20 +21,20 @@ TTL = 3600.0
 
 
 def with_ledger(main: Any, **options: Any) -> Any:
-    async def run(executor: LaneExecutor) -> Any:
-        return await main(DatabaseLedger(executor), executor)
+    async def run(executor: LeasingExecutor) -> Any:
+        return await main(DatabaseIdempotencyStore(executor), executor)
 
     return serve(run, **{"queue": 100, **options})
 
 
 def test_a_claim_is_given_once_and_says_what_came_of_it() -> None:
-    async def main(ledger: DatabaseLedger, executor: LaneExecutor) -> None:
+    async def main(ledger: DatabaseIdempotencyStore, executor: LeasingExecutor) -> None:
         assert await ledger.claim("a", owner="ada", ttl=TTL)
-        elsewhere = DatabaseLedger(executor)
+        elsewhere = DatabaseIdempotencyStore(executor)
         assert not await elsewhere.claim("a", owner="ada", ttl=TTL)
-        assert await elsewhere.outcome("a") is None
-        await ledger.record("a", {"value": [1, "x\0y", 2**53 + 1, None, {"é": 0.1}]})
-        assert await elsewhere.outcome("a") == {"value": [1, "x\0y", 2**53 + 1, None, {"é": 0.1}]}
+        assert await elsewhere.get_outcome("a") is None
+        await ledger.record_outcome("a", {"value": [1, "x\0y", 2**53 + 1, None, {"é": 0.1}]})
+        assert await elsewhere.get_outcome("a") == {"value": [1, "x\0y", 2**53 + 1, None, {"é": 0.1}]}
 
     with_ledger(main)
     row = OnceResult.objects.get()
@@ -43,51 +43,51 @@ def test_a_claim_is_given_once_and_says_what_came_of_it() -> None:
 
 
 def test_what_is_known_is_not_replaced() -> None:
-    async def main(ledger: DatabaseLedger, _: Any) -> None:
+    async def main(ledger: DatabaseIdempotencyStore, _: Any) -> None:
         await ledger.claim("a", owner="ada", ttl=TTL)
-        await ledger.record("a", {"error": "No\0 funds"})
-        ledger.give_up("a")
+        await ledger.record_outcome("a", {"error": "No\0 funds"})
+        ledger.mark_unknown("a")
         await eventually(lambda: not ledger._tasks)
-        assert await ledger.outcome("a") == {"error": "No\0 funds"}
+        assert await ledger.get_outcome("a") == {"error": "No\0 funds"}
 
     with_ledger(main)
 
 
 def test_what_is_given_up_is_unknown_at_once() -> None:
-    async def main(ledger: DatabaseLedger, _: Any) -> None:
+    async def main(ledger: DatabaseIdempotencyStore, _: Any) -> None:
         await ledger.claim("a", owner="ada", ttl=TTL)
-        ledger.give_up("a")
+        ledger.mark_unknown("a")
         await eventually(lambda: not ledger._tasks)
-        assert await ledger.outcome("a") == {}
+        assert await ledger.get_outcome("a") == {}
 
     with_ledger(main)
 
 
 def test_an_outcome_is_written_although_its_call_is_cancelled(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
-    record = module._record
+    record = module._write_outcome
 
     def slow(*arguments: Any) -> None:
         gate()
         record(*arguments)
 
-    monkeypatch.setattr(module, "_record", slow)
+    monkeypatch.setattr(module, "_write_outcome", slow)
 
-    async def main(ledger: DatabaseLedger, _: Any) -> None:
+    async def main(ledger: DatabaseIdempotencyStore, _: Any) -> None:
         await ledger.claim("a", owner="ada", ttl=TTL)
-        call = asyncio.create_task(ledger.record("a", {"value": 1}))
+        call = asyncio.create_task(ledger.record_outcome("a", {"value": 1}))
         await gate.until_reached()
         call.cancel()
         await asyncio.wait([call])
         gate.opened.set()
         await eventually(lambda: not ledger._tasks)
-        assert await ledger.outcome("a") == {"value": 1}
+        assert await ledger.get_outcome("a") == {"value": 1}
 
     with_ledger(main)
 
 
 def test_a_row_that_is_gone_is_an_unknown_outcome() -> None:
-    async def main(ledger: DatabaseLedger, _: Any) -> None:
-        assert await ledger.outcome("never claimed") == {}
+    async def main(ledger: DatabaseIdempotencyStore, _: Any) -> None:
+        assert await ledger.get_outcome("never claimed") == {}
 
     with_ledger(main)
 
@@ -95,7 +95,7 @@ def test_a_row_that_is_gone_is_an_unknown_outcome() -> None:
 @pytest.mark.parametrize("what", ["claim", "spend"])
 def test_of_many_who_try_at_once_one_succeeds(what: str) -> None:
     """Each in a thread with a connection of its own, as in processes of their own."""
-    ledger, start, won = DatabaseLedger(LaneExecutor()), threading.Barrier(8), []
+    ledger, start, won = DatabaseIdempotencyStore(LeasingExecutor()), threading.Barrier(8), []
 
     def attempt(number: int) -> None:
         soon = timezone.now() + timedelta(hours=1)
@@ -118,34 +118,34 @@ def test_of_many_who_try_at_once_one_succeeds(what: str) -> None:
 
 
 def test_something_is_spent_once() -> None:
-    async def main(ledger: DatabaseLedger, _: Any) -> None:
-        tries = await asyncio.gather(*(ledger.spend("a", ttl=TTL) for _ in range(5)))
+    async def main(ledger: DatabaseIdempotencyStore, _: Any) -> None:
+        tries = await asyncio.gather(*(ledger.consume("a", ttl=TTL) for _ in range(5)))
         assert sorted(tries) == [False] * 4 + [True]
-        assert await ledger.spend("b", ttl=TTL)
+        assert await ledger.consume("b", ttl=TTL)
 
     with_ledger(main)
 
 
 def test_what_has_expired_is_deleted_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SLICE", 2)
+    monkeypatch.setattr(module, "MAX_PURGED_ROWS", 2)
 
-    async def main(ledger: DatabaseLedger, _: Any) -> None:
+    async def main(ledger: DatabaseIdempotencyStore, _: Any) -> None:
         for number in range(3):
             await ledger.claim(f"old {number}", owner="ada", ttl=-1)
-            await ledger.spend(f"old {number}", ttl=-1)
+            await ledger.consume(f"old {number}", ttl=-1)
         await ledger.claim("new", owner="ada", ttl=TTL)
         ledger._next_purge = 0.0
-        await ledger.spend("new", ttl=TTL)
+        await ledger.consume("new", ttl=TTL)
 
     with_ledger(main)
     assert {row.key_hash for row in OnceResult.objects.all()} >= {"new"}
     assert OnceResult.objects.count() == SpentState.objects.count() == 2
-    assert purge(most=10) == 2
+    assert delete_expired(limit=10) == 2
     assert (OnceResult.objects.get().key_hash, SpentState.objects.get().digest) == ("new", "new")
 
 
 def test_a_claim_starts_with_its_write(django_assert_max_num_queries: Any) -> None:
-    ledger = DatabaseLedger(LaneExecutor())
+    ledger = DatabaseIdempotencyStore(LeasingExecutor())
     ledger._next_purge = float("inf")
     with django_assert_max_num_queries(3) as captured:
         ledger._insert(SpentState(digest="a", expires=timezone.now()))

@@ -6,44 +6,44 @@ import time
 import pytest
 
 from mcp_django.models import SpentState
-from mcp_django.runtime.events.publisher import Feeds
-from mcp_django.runtime.threads.executor import LaneExecutor
-from mcp_django.runtime.url_elicitation import SitePages, Visit
+from mcp_django.runtime.events.publisher import EventPublisher
+from mcp_django.runtime.threads.executor import LeasingExecutor
+from mcp_django.runtime.url_elicitation import PageVisit, SealedElicitationPages
 from tests.runtime.serving import eventually, real_threads, serve
 from tests.support.clock import Clock
 
 
-def worker(executor: LaneExecutor, *secrets: str) -> tuple[SitePages, Feeds]:
+def worker(executor: LeasingExecutor, *secrets: str) -> tuple[SealedElicitationPages, EventPublisher]:
     """The pages of one process, which hears of others by the log alone."""
-    feeds = Feeds(executor=lambda: executor, layer=lambda: None, keep=lambda: 600)
-    return SitePages(secrets or ["key"], executor=lambda: executor, feeds=lambda: feeds), feeds
+    feeds = EventPublisher(get_executor=lambda: executor, get_layer=lambda: None, get_retention_seconds=lambda: 600)
+    return SealedElicitationPages(secrets or ["key"], get_executor=lambda: executor, get_publisher=lambda: feeds), feeds
 
 
-def visit(id: str) -> Visit:
-    return Visit(id, "1", "/page/", time.time() + 60)
+def visit(id: str) -> PageVisit:
+    return PageVisit(id, "1", "/page/", time.time() + 60)
 
 
 @real_threads
 def test_the_worker_that_waits_hears_of_it_from_another(clock: Clock) -> None:
-    async def main(executor: LaneExecutor) -> None:
+    async def main(executor: LeasingExecutor) -> None:
         (here, feeds), (there, _) = worker(executor), worker(executor)
-        waiting = asyncio.create_task(here.returned("a", within=1e9))
-        other = asyncio.create_task(here.returned("b", within=60))
-        await eventually(lambda: feeds.here().active)
-        assert await executor.run(there.finish, visit("a")) is True
+        waiting = asyncio.create_task(here.wait_for_return("a", timeout=1e9))
+        other = asyncio.create_task(here.wait_for_return("b", timeout=60))
+        await eventually(lambda: feeds.get_follower().is_active)
+        assert await executor.run(there.mark_finished, visit("a")) is True
         await clock.advance_until(lambda: waiting.done() and other.done())
         assert await waiting is True
         assert await other is False
-        assert await there.returned("a", within=0) is True
+        assert await there.wait_for_return("a", timeout=0) is True
 
     serve(main, queue=8)
 
 
 @real_threads
 def test_of_two_who_end_a_visit_at_once_one_does() -> None:
-    async def main(executor: LaneExecutor) -> None:
+    async def main(executor: LeasingExecutor) -> None:
         pages, _ = worker(executor)
-        ended = await asyncio.gather(*(executor.run(pages.finish, visit("a")) for _ in range(8)))
+        ended = await asyncio.gather(*(executor.run(pages.mark_finished, visit("a")) for _ in range(8)))
         assert sorted(ended) == [False] * 7 + [True]
 
     serve(main, lanes=4, queue=8)
@@ -51,21 +51,21 @@ def test_of_two_who_end_a_visit_at_once_one_does() -> None:
 
 @real_threads
 def test_whoever_stops_waiting_leaves_nothing_behind() -> None:
-    async def main(executor: LaneExecutor) -> None:
+    async def main(executor: LeasingExecutor) -> None:
         pages, feeds = worker(executor)
-        waiting = asyncio.create_task(pages.returned("a", within=60))
-        await eventually(lambda: bool(feeds.here()._topics))
+        waiting = asyncio.create_task(pages.wait_for_return("a", timeout=60))
+        await eventually(lambda: bool(feeds.get_follower()._topics))
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-        assert not feeds.here()._topics
+        assert not feeds.get_follower()._topics
 
     serve(main, queue=8)
 
 
 @pytest.mark.django_db
 def test_a_visit_is_remembered_for_longer_than_its_link_is_good() -> None:
-    pages, _ = worker(LaneExecutor())
+    pages, _ = worker(LeasingExecutor())
     ends = visit("a")
-    pages.finish(ends)
+    pages.mark_finished(ends)
     assert SpentState.objects.get().expires.timestamp() > ends.expires + 3600

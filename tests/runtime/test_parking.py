@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync
 
-from mcp_django.runtime.threads.executor import LaneExecutor
-from mcp_django.runtime.threads.pool import LanePool
+from mcp_django.runtime.threads.executor import LeasingExecutor
+from mcp_django.runtime.threads.pool import ThreadPool
 from mcp_django.server.ports import Overloaded
 from tests.runtime.serving import eventually, in_flight, real_threads, serve
 from tests.testapp.models import Book
@@ -19,7 +19,7 @@ MANY = 40
 class WaitingFunctions:
     """Plain functions that wait for the test in the middle, and how many of them run at once."""
 
-    def __init__(self, executor: LaneExecutor) -> None:
+    def __init__(self, executor: LeasingExecutor) -> None:
         self.executor = executor
         self.answered = asyncio.Event()
         self.waiting = self.running = self.most = self.done = 0
@@ -38,7 +38,7 @@ class WaitingFunctions:
         self.step(1)
         Book.objects.count()
         self.step(-1)
-        with self.executor.parking():
+        with self.executor.blocking_wait():
             async_to_sync(self.answer)()
         self.step(1)
         count = Book.objects.count()
@@ -51,14 +51,14 @@ class WaitingFunctions:
         self.done += 1
         return count
 
-    def pool(self) -> LanePool:
+    def pool(self) -> ThreadPool:
         (pool,) = self.executor._pools.values()
         return pool
 
 
 @real_threads
 def test_forty_functions_wait_on_four_lanes_and_others_go_on() -> None:
-    async def main(executor: LaneExecutor) -> None:
+    async def main(executor: LeasingExecutor) -> None:
         functions = WaitingFunctions(executor)
         calls = [in_flight(functions.call()) for _ in range(MANY)]
         await eventually(lambda: functions.waiting == MANY)
@@ -69,18 +69,18 @@ def test_forty_functions_wait_on_four_lanes_and_others_go_on() -> None:
         assert await asyncio.gather(*calls) == [0] * MANY
         assert functions.most <= 4
         pool = functions.pool()
-        assert (len(pool.busy) + len(pool.free), pool.parked, len(pool.returning)) == (4, set(), 0)
+        assert (len(pool.busy) + len(pool.free), pool.blocked, len(pool.returning)) == (4, set(), 0)
 
     serve(main, lanes=4, queue=MANY)
 
 
 @real_threads
 def test_who_waits_holds_no_connection() -> None:
-    async def main(executor: LaneExecutor) -> None:
+    async def main(executor: LeasingExecutor) -> None:
         functions = WaitingFunctions(executor)
         calls = [in_flight(functions.call()) for _ in range(3)]
         await eventually(lambda: functions.waiting == 3)
-        opened = [c for lane in functions.pool().parked for c in lane.gate.connections.values()]
+        opened = [c for lane in functions.pool().blocked for c in lane.guard.connections.values()]
         assert len(opened) == 3
         assert all(connection.connection is None for connection in opened)
         functions.answered.set()
@@ -91,7 +91,7 @@ def test_who_waits_holds_no_connection() -> None:
 
 @real_threads
 def test_one_too_many_is_refused_at_once_and_the_others_are_left_alone() -> None:
-    async def main(executor: LaneExecutor) -> None:
+    async def main(executor: LeasingExecutor) -> None:
         functions = WaitingFunctions(executor)
         calls = [in_flight(functions.call()) for _ in range(2)]
         await eventually(lambda: functions.waiting == 2)
@@ -106,14 +106,14 @@ def test_one_too_many_is_refused_at_once_and_the_others_are_left_alone() -> None
 
 @real_threads
 def test_a_call_that_is_cancelled_while_it_waits_leaves_its_place_to_others() -> None:
-    async def main(executor: LaneExecutor) -> None:
+    async def main(executor: LeasingExecutor) -> None:
         functions = WaitingFunctions(executor)
         call = in_flight(functions.call())
         await eventually(lambda: functions.waiting == 1)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-        await eventually(lambda: not functions.pool().parked)
+        await eventually(lambda: not functions.pool().blocked)
         for _ in range(3):
             assert await executor.run(Book.objects.count) == 0
         pool = functions.pool()
@@ -124,7 +124,7 @@ def test_a_call_that_is_cancelled_while_it_waits_leaves_its_place_to_others() ->
 
 @real_threads
 def test_what_is_done_in_the_middle_of_a_wait_takes_a_place() -> None:
-    async def main(executor: LaneExecutor) -> None:
+    async def main(executor: LeasingExecutor) -> None:
         functions = WaitingFunctions(executor)
         seen: list[Any] = []
 
@@ -135,10 +135,10 @@ def test_what_is_done_in_the_middle_of_a_wait_takes_a_place() -> None:
         async def wait_and_look() -> threading.Thread:
             functions.waiting += 1
             await functions.answered.wait()
-            return await executor.attend(look)
+            return await executor.run_during_wait(look)
 
         def handler() -> bool:
-            with executor.parking():
+            with executor.blocking_wait():
                 return async_to_sync(wait_and_look)() is threading.current_thread()
 
         async def call() -> bool:
@@ -151,36 +151,36 @@ def test_what_is_done_in_the_middle_of_a_wait_takes_a_place() -> None:
         functions.answered.set()
         assert await waiting
         assert seen == [(1, 0)]
-        assert functions.pool().parked == set()
+        assert functions.pool().blocked == set()
 
     serve(main, lanes=1)
 
 
 def test_attending_outside_of_a_wait_is_running() -> None:
-    async def main(executor: LaneExecutor) -> int:
-        return await executor.attend(lambda: 5)
+    async def main(executor: LeasingExecutor) -> int:
+        return await executor.run_during_wait(lambda: 5)
 
     assert serve(main) == 5
 
 
 def test_elsewhere_than_on_a_lane_there_is_nothing_to_give_up() -> None:
-    with LaneExecutor().parking():
+    with LeasingExecutor().blocking_wait():
         pass
 
 
 def test_who_wants_to_go_on_when_the_lanes_end_may_do_so() -> None:
-    async def main(executor: LaneExecutor) -> None:
+    async def main(executor: LeasingExecutor) -> None:
         functions = WaitingFunctions(executor)
 
         def wait() -> int:
-            with executor.parking():
+            with executor.blocking_wait():
                 async_to_sync(functions.answer)()
             return 1
 
         functions.handler = wait  # type: ignore[method-assign]
         call = in_flight(functions.call())
         await eventually(lambda: functions.waiting == 1)
-        executor.close(wait=0)
+        executor.close(timeout=0)
         functions.answered.set()
         assert await call == 1
 

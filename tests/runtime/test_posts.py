@@ -9,10 +9,10 @@ from django.db import OperationalError
 
 from mcp_django.models import StreamEvent
 from mcp_django.runtime.events import follower
-from mcp_django.runtime.events.publisher import Feeds
+from mcp_django.runtime.events.publisher import EventPublisher
 from mcp_django.runtime.streams import sse_messages
-from mcp_django.runtime.streams.sse_messages import Fate, Posts
-from mcp_django.runtime.threads.executor import LaneExecutor
+from mcp_django.runtime.streams.sse_messages import DeliveryStatus, SSEMessageRouter
+from mcp_django.runtime.threads.executor import LeasingExecutor
 from mcp_django.server.ports import Overloaded
 from tests.support.clock import Clock
 
@@ -25,13 +25,13 @@ NOBODY = frozenset[str]()
 class Stream:
     """What messages come in at."""
 
-    def __init__(self, fate: Fate = Fate.TAKEN) -> None:
+    def __init__(self, fate: DeliveryStatus = DeliveryStatus.TAKEN) -> None:
         self.fate, self.taken = fate, list[bytes]()
         self.scopes = list[frozenset[str]]()
         self.opened = asyncio.Event()
         self.opened.set()
 
-    async def take(self, body: bytes, scopes: frozenset[str]) -> Fate:
+    async def receive(self, body: bytes, scopes: frozenset[str]) -> DeliveryStatus:
         await self.opened.wait()
         self.taken.append(body)
         self.scopes.append(scopes)
@@ -41,27 +41,31 @@ class Stream:
 class Process:
     """One worker, as far as POSTs need it."""
 
-    def __init__(self, executor: LaneExecutor, layer: FakeLayer | None) -> None:
-        self.feeds = Feeds(executor=lambda: executor, layer=lambda: layer, keep=lambda: 600.0)
-        self.posts = Posts(self.feeds, executor)
+    def __init__(self, executor: LeasingExecutor, layer: FakeLayer | None) -> None:
+        self.feeds = EventPublisher(
+            get_executor=lambda: executor, get_layer=lambda: layer, get_retention_seconds=lambda: 600.0
+        )
+        self.posts = SSEMessageRouter(self.feeds, executor)
 
 
 def workers(main: Callable[[Process, Process], Awaitable[Any]], layer: FakeLayer | None = None) -> None:
     """Run `main` with the worker that has the streams and another one."""
 
-    async def both(executor: LaneExecutor) -> None:
+    async def both(executor: LeasingExecutor) -> None:
         ours, theirs = Process(executor, layer), Process(executor, layer)
         try:
             await main(ours, theirs)
         finally:
             for process in (ours, theirs):
-                await process.feeds.here().close()
-                process.feeds._crier.finish()
+                await process.feeds.get_follower().close()
+                process.feeds._threaded_wake_publisher.close()
 
     serve(both)
 
 
-async def post_in_vain(gets: Process, name: str, clock: Clock, is_reached: Callable[[], object] = lambda: True) -> Fate:
+async def post_in_vain(
+    gets: Process, name: str, clock: Clock, is_reached: Callable[[], object] = lambda: True
+) -> DeliveryStatus:
     """Post a message, and once it is in the log let the time pass in which it should be answered."""
     written, publish = asyncio.Event(), gets.feeds.publish
 
@@ -75,7 +79,7 @@ async def post_in_vain(gets: Process, name: str, clock: Clock, is_reached: Calla
         posting = asyncio.create_task(gets.posts.post(name, b"{}", NOBODY))
         await written.wait()
     await eventually(is_reached)
-    await clock.advance(sse_messages.ANSWER_WITHIN)
+    await clock.advance(sse_messages.ANSWER_TIMEOUT_SECONDS)
     return await posting
 
 
@@ -84,7 +88,7 @@ def test_a_message_comes_to_the_worker_that_has_the_stream(clock: Clock) -> None
     async def main(holds: Process, gets: Process) -> None:
         stream = Stream()
         name = await holds.posts.add(stream)
-        assert await gets.posts.post(name, '{"ä": 1}'.encode(), frozenset({"b", "a"})) is Fate.TAKEN
+        assert await gets.posts.post(name, '{"ä": 1}'.encode(), frozenset({"b", "a"})) is DeliveryStatus.TAKEN
         assert (stream.taken, stream.scopes) == (['{"ä": 1}'.encode()], [frozenset({"a", "b"})])
 
     workers(main, FakeLayer())
@@ -92,13 +96,13 @@ def test_a_message_comes_to_the_worker_that_has_the_stream(clock: Clock) -> None
 
 @real_threads
 def test_without_a_layer_it_comes_a_little_later(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse_messages, "ANSWER_WITHIN", 1e9)  # so many looks at the log as the threads need
+    monkeypatch.setattr(sse_messages, "ANSWER_TIMEOUT_SECONDS", 1e9)  # so many looks at the log as the threads need
 
     async def main(holds: Process, gets: Process) -> None:
         stream = Stream()
         posting = asyncio.create_task(gets.posts.post(await holds.posts.add(stream), b"{}", NOBODY))
         await clock.advance_until(posting.done)
-        assert (await posting, stream.taken) == (Fate.TAKEN, [b"{}"])
+        assert (await posting, stream.taken) == (DeliveryStatus.TAKEN, [b"{}"])
 
     workers(main)
 
@@ -108,9 +112,9 @@ def test_on_one_worker_nothing_is_written() -> None:
     async def main(holds: Process, _: Process) -> None:
         stream = Stream()
         name = await holds.posts.add(stream)
-        assert await holds.posts.post(name, b"{}", NOBODY) is Fate.TAKEN
-        holds.posts.discard(name)
-        assert await holds.posts.post(name, b"{}", NOBODY) is Fate.GONE
+        assert await holds.posts.post(name, b"{}", NOBODY) is DeliveryStatus.TAKEN
+        holds.posts.remove(name)
+        assert await holds.posts.post(name, b"{}", NOBODY) is DeliveryStatus.GONE
         assert stream.taken == [b"{}"]
 
     workers(main)
@@ -118,14 +122,16 @@ def test_on_one_worker_nothing_is_written() -> None:
 
 
 @real_threads
-@pytest.mark.parametrize("fate", [Fate.REFUSED, Fate.BUSY])
-def test_what_the_stream_says_of_a_message_is_passed_back_and_not_remembered(clock: Clock, fate: Fate) -> None:
+@pytest.mark.parametrize("fate", [DeliveryStatus.REFUSED, DeliveryStatus.BUSY])
+def test_what_the_stream_says_of_a_message_is_passed_back_and_not_remembered(
+    clock: Clock, fate: DeliveryStatus
+) -> None:
     async def main(holds: Process, gets: Process) -> None:
         stream = Stream(fate)
         name = await holds.posts.add(stream)
         assert await gets.posts.post(name, b"{}", NOBODY) is fate
-        stream.fate = Fate.TAKEN
-        assert await gets.posts.post(name, b"{}", NOBODY) is Fate.TAKEN
+        stream.fate = DeliveryStatus.TAKEN
+        assert await gets.posts.post(name, b"{}", NOBODY) is DeliveryStatus.TAKEN
 
     workers(main, FakeLayer())
 
@@ -134,9 +140,9 @@ def test_what_the_stream_says_of_a_message_is_passed_back_and_not_remembered(clo
 def test_a_stream_that_is_gone_is_asked_for_once(clock: Clock) -> None:
     async def main(holds: Process, gets: Process) -> None:
         name = await holds.posts.add(Stream())
-        holds.posts.discard(name)
+        holds.posts.remove(name)
         for _ in range(3):
-            assert await gets.posts.post(name, b"{}", NOBODY) is Fate.GONE
+            assert await gets.posts.post(name, b"{}", NOBODY) is DeliveryStatus.GONE
 
     workers(main, FakeLayer())
     assert StreamEvent.objects.filter(kind="post").count() == 1
@@ -160,7 +166,7 @@ def test_many_at_once_are_taken_once_each(clock: Clock) -> None:
         stream = Stream()
         name = await holds.posts.add(stream)
         sent = [gets.posts.post(name, b"%d" % n, NOBODY) for n in range(100)]
-        assert set(await asyncio.gather(*sent)) == {Fate.TAKEN}
+        assert set(await asyncio.gather(*sent)) == {DeliveryStatus.TAKEN}
         assert sorted(stream.taken, key=int) == [b"%d" % n for n in range(100)]
 
     workers(main, FakeLayer())
@@ -171,10 +177,10 @@ def test_many_at_once_are_taken_once_each(clock: Clock) -> None:
 def test_a_stream_whose_worker_was_killed_is_gone_in_bounded_time(clock: Clock) -> None:
     async def main(holds: Process, gets: Process) -> None:
         name = await holds.posts.add(Stream())
-        await holds.feeds.here().close()
-        assert await post_in_vain(gets, name, clock) is Fate.GONE
+        await holds.feeds.get_follower().close()
+        assert await post_in_vain(gets, name, clock) is DeliveryStatus.GONE
         for _ in range(2):
-            assert await gets.posts.post(name, b"{}", NOBODY) is Fate.GONE
+            assert await gets.posts.post(name, b"{}", NOBODY) is DeliveryStatus.GONE
 
     workers(main)
     # A client that tries again at once neither waits nor writes.
@@ -187,8 +193,8 @@ def test_a_worker_that_was_only_slow_does_not_act_on_a_message_that_was_given_up
         stream = Stream()
         stream.opened.clear()
         name = await holds.posts.add(stream)
-        assert await post_in_vain(gets, name, clock, lambda: holds.posts._taking) is Fate.GONE
-        await clock.advance_until(lambda: not holds.posts._taking)
+        assert await post_in_vain(gets, name, clock, lambda: holds.posts._deliveries) is DeliveryStatus.GONE
+        await clock.advance_until(lambda: not holds.posts._deliveries)
         stream.opened.set()
         await asyncio.sleep(0)
         assert stream.taken == []
@@ -200,18 +206,18 @@ def test_a_worker_that_was_only_slow_does_not_act_on_a_message_that_was_given_up
 def test_a_worker_that_reads_the_log_late_does_not_act_on_it_either(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sse_messages, "UNBLANKED", 1)
-    monkeypatch.setattr(follower, "POLL", 60.0)
+    monkeypatch.setattr(sse_messages, "MAX_UNCLEARED_BYTES", 1)
+    monkeypatch.setattr(follower, "POLL_INTERVAL_SECONDS", 60.0)
 
     async def main(holds: Process, gets: Process) -> None:
         stream = Stream()
         name = await holds.posts.add(stream)
-        assert await post_in_vain(gets, name, clock) is Fate.GONE
+        assert await post_in_vain(gets, name, clock) is DeliveryStatus.GONE
         await eventually(lambda: not gets.posts._tasks)
         # It hears now of what was there all the time.
-        before = holds.feeds.here().position
-        holds.feeds.here()._asked.set()
-        await eventually(lambda: holds.feeds.here().position > before and not holds.posts._tasks)
+        before = holds.feeds.get_follower().position
+        holds.feeds.get_follower()._wake_event.set()
+        await eventually(lambda: holds.feeds.get_follower().position > before and not holds.posts._tasks)
         assert stream.taken == []
 
     workers(main)
@@ -253,12 +259,12 @@ def test_a_log_that_hangs_is_said_to_be_down_and_its_message_is_taken_back(
         monkeypatch.setattr(gets.feeds, "publish", hang)
         posting = asyncio.create_task(gets.posts.post(name, b"{}", NOBODY))
         await begun.wait()
-        await clock.advance(sse_messages.ANSWER_WITHIN)
+        await clock.advance(sse_messages.ANSWER_TIMEOUT_SECONDS)
         with pytest.raises(Overloaded, match="try again later"):
             await posting
         opened.set()
         await eventually(lambda: not gets.posts._tasks)
-        await clock.advance_until(lambda: not holds.posts._taking and not holds.posts._tasks)
+        await clock.advance_until(lambda: not holds.posts._deliveries and not holds.posts._tasks)
         assert stream.taken == []
 
     workers(main, FakeLayer())
@@ -271,7 +277,7 @@ def test_a_stream_is_opened_only_where_messages_can_be_heard(monkeypatch: pytest
             raise OperationalError("down")
 
         with monkeypatch.context() as broken:
-            broken.setattr(holds.feeds.here(), "follow", fail)
+            broken.setattr(holds.feeds.get_follower(), "subscribe", fail)
             with pytest.raises(Overloaded, match="try again later"):
                 await holds.posts.add(Stream())
         assert await holds.posts.add(Stream())
@@ -281,7 +287,7 @@ def test_a_stream_is_opened_only_where_messages_can_be_heard(monkeypatch: pytest
 
 @real_threads
 def test_what_was_heard_does_not_stay_in_the_log_by_the_megabyte(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse_messages, "ANSWER_WITHIN", 1e9)
+    monkeypatch.setattr(sse_messages, "ANSWER_TIMEOUT_SECONDS", 1e9)
 
     async def main(holds: Process, gets: Process) -> None:
         stream = Stream()
@@ -289,7 +295,7 @@ def test_what_was_heard_does_not_stay_in_the_log_by_the_megabyte(clock: Clock, m
         for _ in range(6):
             posting = asyncio.create_task(gets.posts.post(name, body, NOBODY))
             await clock.advance_until(posting.done)  # what is too large for a wake is looked up
-            assert await posting is Fate.TAKEN
+            assert await posting is DeliveryStatus.TAKEN
         await eventually(lambda: not gets.posts._tasks)
         assert stream.taken == [body] * 6
 
@@ -305,13 +311,13 @@ def test_a_client_that_hangs_up_while_its_message_is_on_its_way_leaves_nothing_b
         stream = Stream()
         stream.opened.clear()
         posting = asyncio.create_task(gets.posts.post(await holds.posts.add(stream), b"{}", NOBODY))
-        await eventually(lambda: bool(holds.posts._taking))
+        await eventually(lambda: bool(holds.posts._deliveries))
         posting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await posting
         stream.opened.set()
         await eventually(lambda: not holds.posts._tasks and not gets.posts._tasks)
-        assert not gets.posts._asked
+        assert not gets.posts._pending
         assert stream.taken == [b"{}"]
 
     workers(main, FakeLayer())
@@ -321,13 +327,13 @@ def test_a_client_that_hangs_up_while_its_message_is_on_its_way_leaves_nothing_b
 def test_nothing_is_followed_when_there_is_nothing_to_hear(clock: Clock) -> None:
     async def main(holds: Process, _: Process) -> None:
         first = await holds.posts.add(Stream())
-        await clock.advance(3 * sse_messages.LOOK_EVERY)
-        assert holds.posts._following is not None
-        holds.posts.discard(first)
-        await clock.advance(sse_messages.LOOK_EVERY)
-        assert holds.posts._following is None
+        await clock.advance(3 * sse_messages.CHECK_INTERVAL_SECONDS)
+        assert holds.posts._subscription is not None
+        holds.posts.remove(first)
+        await clock.advance(sse_messages.CHECK_INTERVAL_SECONDS)
+        assert holds.posts._subscription is None
         stream = Stream()
-        assert await holds.posts.post(await holds.posts.add(stream), b"{}", NOBODY) is Fate.TAKEN
-        assert holds.posts._following is not None
+        assert await holds.posts.post(await holds.posts.add(stream), b"{}", NOBODY) is DeliveryStatus.TAKEN
+        assert holds.posts._subscription is not None
 
     workers(main)

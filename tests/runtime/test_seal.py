@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidParams
-from mcp_django.runtime.sealing import Seal
+from mcp_django.runtime.sealing import TokenSealer
 from mcp_django.server.ports import StateTooLarge
 
-SEAL = Seal(["first", "second"], purpose="state")
+SEAL = TokenSealer(["first", "second"], purpose="state")
 JSON = st.recursive(
     st.none()
     | st.booleans()
@@ -28,10 +28,10 @@ PAYLOADS = st.dictionaries(st.text(max_size=20), JSON, max_size=5)
 FLAT = st.dictionaries(st.text(max_size=10), st.text(max_size=300), max_size=3)
 
 
-def refused(seal: Seal, token: Any, binding: bytes = b"") -> str:
+def refused(seal: TokenSealer, token: Any, binding: bytes = b"") -> str:
     """The text of the refusal."""
     with pytest.raises(InvalidParams) as caught:
-        seal.open(token, binding)
+        seal.unseal(token, binding)
     return str(caught.value)
 
 
@@ -40,7 +40,7 @@ def refused(seal: Seal, token: Any, binding: bytes = b"") -> str:
 def test_a_payload_comes_back_as_json_carries_it(payload: dict[str, Any], binding: bytes) -> None:
     token = SEAL.seal(payload, binding, ttl=60)
     assert token.isascii()
-    assert SEAL.open(token, binding) == jsonrpc.loads(jsonrpc.dumps(payload))
+    assert SEAL.unseal(token, binding) == jsonrpc.loads(jsonrpc.dumps(payload))
 
 
 @settings(deadline=None)
@@ -92,20 +92,20 @@ def test_a_shortened_or_lengthened_token_is_refused(subtests: pytest.Subtests) -
 
 
 def test_a_token_of_an_older_secret_opens_and_a_new_one_uses_the_newest() -> None:
-    old, both, new = (Seal(secrets, purpose="state") for secrets in (["old"], ["new", "old"], ["new"]))
-    assert both.open(old.seal({"a": 1}, b"", ttl=60), b"") == {"a": 1}
-    assert new.open(both.seal({"a": 2}, b"", ttl=60), b"") == {"a": 2}
+    old, both, new = (TokenSealer(secrets, purpose="state") for secrets in (["old"], ["new", "old"], ["new"]))
+    assert both.unseal(old.seal({"a": 1}, b"", ttl=60), b"") == {"a": 1}
+    assert new.unseal(both.seal({"a": 2}, b"", ttl=60), b"") == {"a": 2}
     refused(new, old.seal({"a": 3}, b"", ttl=60))
     refused(old, both.seal({"a": 4}, b"", ttl=60))
 
 
 def test_a_secret_that_stands_twice_still_seals_and_opens() -> None:
-    seal = Seal(["same", "same"], purpose="state")
-    assert seal.open(seal.seal({}, b"", ttl=60), b"") == {}
+    seal = TokenSealer(["same", "same"], purpose="state")
+    assert seal.unseal(seal.seal({}, b"", ttl=60), b"") == {}
 
 
 def test_a_token_of_another_purpose_does_not_open() -> None:
-    cursors = Seal(["first"], purpose="cursor")
+    cursors = TokenSealer(["first"], purpose="cursor")
     refused(SEAL, cursors.seal({"a": 1}, b"", ttl=60))
     refused(cursors, SEAL.seal({"a": 1}, b"", ttl=60))
 
@@ -114,7 +114,7 @@ def test_an_expired_token_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     token = SEAL.seal({}, b"", ttl=60)
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + 59)
-    assert SEAL.open(token, b"") == {}
+    assert SEAL.unseal(token, b"") == {}
     monkeypatch.setattr(time, "time", lambda: now + 61)
     refused(SEAL, token)
 
@@ -126,11 +126,11 @@ def test_every_refusal_has_the_same_text() -> None:
 
 
 def test_a_token_is_never_longer_than_the_limit() -> None:
-    seal = Seal(["secret"], purpose="state", limit=2048)
+    seal = TokenSealer(["secret"], purpose="state", max_token_bytes=2048)
     assert len(seal.seal({"a": _noise(1200)}, b"", ttl=60)) <= 2048
     with pytest.raises(StateTooLarge):
         seal.seal({"a": _noise(4000)}, b"", ttl=60)
-    assert seal.open(seal.seal({"a": "x" * 10_000}, b"", ttl=60), b"") == {"a": "x" * 10_000}
+    assert seal.unseal(seal.seal({"a": "x" * 10_000}, b"", ttl=60), b"") == {"a": "x" * 10_000}
     with pytest.raises(StateTooLarge):
         seal.seal({"a": "x" * 17_000}, b"", ttl=60)
 
@@ -141,7 +141,7 @@ def _noise(length: int) -> str:
 
 
 def test_a_token_that_inflates_beyond_the_limit_is_refused() -> None:
-    generous, strict = (Seal(["secret"], purpose="state", limit=limit) for limit in (65536, 1024))
+    generous, strict = (TokenSealer(["secret"], purpose="state", max_token_bytes=limit) for limit in (65536, 1024))
     token = generous.seal({"a": "x" * 100_000}, b"", ttl=60)
     assert len(token) < 1024
     refused(strict, token)
@@ -154,4 +154,4 @@ def test_equal_payloads_make_different_tokens() -> None:
 def test_a_seal_without_a_secret_is_refused(subtests: pytest.Subtests) -> None:
     for secrets in [[], [""], ["good", ""]]:
         with subtests.test(secrets=secrets), pytest.raises(ValueError, match="SECRET_KEY"):
-            Seal(secrets, purpose="state")
+            TokenSealer(secrets, purpose="state")

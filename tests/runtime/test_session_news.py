@@ -14,14 +14,14 @@ from mcp_django.models import EndReason, StreamEvent
 from mcp_django.models import Session as Row
 from mcp_django.protocol.revisions import LATEST_HANDSHAKE
 from mcp_django.runtime.events import invalidation
-from mcp_django.runtime.events.publisher import Feeds
+from mcp_django.runtime.events.publisher import EventPublisher
 from mcp_django.runtime.sessions import activity
 from mcp_django.runtime.sessions import store as module
-from mcp_django.runtime.sessions.activity import Activity, reported
-from mcp_django.runtime.sessions.events import announce_end
-from mcp_django.runtime.sessions.store import DatabaseSessions
-from mcp_django.runtime.threads.executor import LaneExecutor
-from mcp_django.server.calls.session import Session
+from mcp_django.runtime.sessions.activity import SessionActivity, get_reported_activity
+from mcp_django.runtime.sessions.events import publish_session_end
+from mcp_django.runtime.sessions.store import DatabaseSessionStore
+from mcp_django.runtime.threads.executor import LeasingExecutor
+from mcp_django.server.calls.session import ServerSession
 from mcp_django.signals import session_closed
 from tests.support.clock import Clock
 
@@ -44,15 +44,17 @@ class Flight:
         return self._loop
 
 
-class Worker(DatabaseSessions):
+class Worker(DatabaseSessionStore):
     """A store that hears of others through the log alone, as in a process of its own."""
 
-    def __init__(self, executor: LaneExecutor, layer: FakeLayer) -> None:
-        self.feeds = Feeds(executor=lambda: executor, layer=lambda: layer, keep=lambda: 600.0)
-        super().__init__(executor, feeds=lambda: self.feeds)
+    def __init__(self, executor: LeasingExecutor, layer: FakeLayer) -> None:
+        self.feeds = EventPublisher(
+            get_executor=lambda: executor, get_layer=lambda: layer, get_retention_seconds=lambda: 600.0
+        )
+        super().__init__(executor, get_publisher=lambda: self.feeds)
         session_closed.disconnect(self._on_closed, sender=Row)
 
-    async def opened(self) -> Session:
+    async def opened(self) -> ServerSession:
         session = await self.open(
             owner="ada",
             revision=LATEST_HANDSHAKE,
@@ -64,13 +66,13 @@ class Worker(DatabaseSessions):
         await self.save(session)
         return session
 
-    async def found(self, session: Session) -> Session:
+    async def found(self, session: ServerSession) -> ServerSession:
         found = await self.load(session.key, "ada")
         assert found is not None
         assert self.peek(session.key, "ada") is found
         return found
 
-    def trusts(self, session: Session) -> bool:
+    def trusts(self, session: ServerSession) -> bool:
         return self.peek(session.key, "ada") is not None
 
 
@@ -81,11 +83,11 @@ def layer(clock: Clock) -> FakeLayer:
 
 
 def workers(main: Callable[[Worker, Worker], Awaitable[Any]], layer: FakeLayer | None = None) -> None:
-    async def both(executor: LaneExecutor) -> None:
+    async def both(executor: LeasingExecutor) -> None:
         ours, theirs = Worker(executor, layer), Worker(executor, layer)
 
         def announce(*, session: Row, **_: Any) -> None:
-            announce_end(ours.feeds, session)
+            publish_session_end(ours.feeds, session)
 
         # What ends does so in `ours`, or in a third process.
         session_closed.connect(announce)
@@ -93,8 +95,8 @@ def workers(main: Callable[[Worker, Worker], Awaitable[Any]], layer: FakeLayer |
             await main(ours, theirs)
         finally:
             session_closed.disconnect(announce)
-            ours.feeds._crier.finish()
-            theirs.feeds._crier.finish()
+            ours.feeds._threaded_wake_publisher.close()
+            theirs.feeds._threaded_wake_publisher.close()
 
     serve(both, queue=100)
 
@@ -102,10 +104,10 @@ def workers(main: Callable[[Worker, Worker], Awaitable[Any]], layer: FakeLayer |
 @pytest.fixture(autouse=True)
 def _no_other_announcement(monkeypatch: pytest.MonkeyPatch) -> None:
     """The application's own would tell the feeds of the test's process."""
-    monkeypatch.setattr(wiring.feeds(), "publish_on_commit", lambda *_, **__: None)
+    monkeypatch.setattr(wiring.get_event_publisher(), "publish_on_commit", lambda *_, **__: None)
 
 
-def end_in_the_admin(session: Session) -> int:
+def end_in_the_admin(session: ServerSession) -> int:
     return Row.objects.filter(pk=session.pk).end(EndReason.ADMIN)
 
 
@@ -175,7 +177,7 @@ def test_one_that_runs_here_is_cancelled_without_a_row() -> None:
 
 
 def test_a_client_cannot_fill_the_log_with_cancellations(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CANCELS", 3)
+    monkeypatch.setattr(module, "MAX_CANCELS_PER_MINUTE", 3)
 
     async def main(ours: Worker, _: Worker) -> None:
         session, other = await ours.opened(), await ours.opened()
@@ -215,7 +217,7 @@ def test_while_something_is_open_a_level_holds_without_a_request(layer: FakeLaye
     async def main(ours: Worker, theirs: Worker) -> None:
         session = await ours.opened()
         there = await theirs.found(session)
-        there.streams += 1
+        there.open_streams += 1
         session.log_level = "error"
         await ours.save(session)
         await eventually(lambda: there.log_level == "error")
@@ -235,9 +237,9 @@ def test_a_busy_session_that_cannot_be_read_again_now_is_read_by_its_next_reques
         asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
         session = await ours.opened()
         there = await theirs.found(session)
-        there.streams += 1
+        there.open_streams += 1
         with monkeypatch.context() as down:
-            down.setattr(theirs, "_find", fails)
+            down.setattr(theirs, "_find_row", fails)
             session.log_level = "error"
             await ours.save(session)
             await eventually(lambda: not theirs.trusts(session) and not theirs._tasks)
@@ -253,7 +255,7 @@ def test_initialized_that_is_said_elsewhere_is_heard(layer: FakeLayer) -> None:
         session = await ours.open(
             owner="ada", revision=LATEST_HANDSHAKE, client_info={}, capabilities={}, server="default"
         )
-        session.streams += 1
+        session.open_streams += 1
         there = await theirs.load(session.key, "ada")
         assert there is not None
         there.initialized = True
@@ -276,24 +278,25 @@ def test_news_are_followed_only_while_something_depends_on_them(clock: Clock) ->
         session = await ours.opened()
         there = await theirs.found(session)
         there.in_flight[1] = Flight()
-        followed, trusted = theirs._news, theirs._known[session.key]
+        followed, trusted = theirs._invalidation, theirs._entries[session.key]
         assert followed is not None
         trusted.fresh_until = 0.0
-        await clock.advance(3 * invalidation.LOOK_EVERY)
-        assert len(followed._ears) == 1
+        await clock.advance(3 * invalidation.CHECK_INTERVAL_SECONDS)
+        assert len(followed._subscriptions) == 1
         del there.in_flight[1]
         await clock.advance_until(
-            lambda: not followed._ears and not theirs.feeds.here().active, invalidation.LOOK_EVERY
+            lambda: not followed._subscriptions and not theirs.feeds.get_follower().is_active,
+            invalidation.CHECK_INTERVAL_SECONDS,
         )
         await theirs.found(session)
-        assert len(followed._ears) == 1
+        assert len(followed._subscriptions) == 1
 
     workers(main)
 
 
 def test_it_is_not_given_up_while_a_session_is_being_looked_up(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main(ours: Worker, theirs: Worker) -> None:
-        session, find = await ours.opened(), theirs._find
+        session, find = await ours.opened(), theirs._find_row
         begun, go = threading.Event(), threading.Event()
 
         def slow_find(*arguments: Any, **options: Any) -> Row | None:
@@ -301,14 +304,14 @@ def test_it_is_not_given_up_while_a_session_is_being_looked_up(clock: Clock, mon
             assert go.wait(WAIT_SECONDS)
             return find(*arguments, **options)
 
-        monkeypatch.setattr(theirs, "_find", slow_find)
+        monkeypatch.setattr(theirs, "_find_row", slow_find)
         finding = asyncio.create_task(theirs.found(session))
         await eventually(begun.is_set)
-        await clock.advance(3 * invalidation.LOOK_EVERY)
+        await clock.advance(3 * invalidation.CHECK_INTERVAL_SECONDS)
         go.set()
         await finding
-        assert theirs._news is not None
-        assert len(theirs._news._ears) == 1
+        assert theirs._invalidation is not None
+        assert len(theirs._invalidation._subscriptions) == 1
 
     workers(main)
 
@@ -320,7 +323,7 @@ def test_a_log_that_cannot_be_read_keeps_nobody_out(monkeypatch: pytest.MonkeyPa
         async def fail(*_: Any, **__: Any) -> None:
             raise RuntimeError("no log")
 
-        monkeypatch.setattr(theirs.feeds.here(), "follow", fail)
+        monkeypatch.setattr(theirs.feeds.get_follower(), "subscribe", fail)
         await theirs.found(session)
         monkeypatch.undo()
 
@@ -336,22 +339,22 @@ class TestActivity:
             there = await theirs.found(session)
             session.in_flight |= {1: Flight(), 2: Flight()}
             there.in_flight[3] = Flight()
-            there.streams = 1
-            while (found := await ours._executor.run(reported)) != {session.pk: Activity(3, 1)}:
+            there.open_streams = 1
+            while (found := await ours._executor.run(get_reported_activity)) != {session.pk: SessionActivity(3, 1)}:
                 assert set(found) <= {session.pk}
-                await clock.advance(invalidation.LOOK_EVERY)
+                await clock.advance(invalidation.CHECK_INTERVAL_SECONDS)
             session.in_flight.clear()
             there.in_flight.clear()
-            there.streams = 0
-            while await ours._executor.run(reported):
-                await clock.advance(invalidation.LOOK_EVERY)
+            there.open_streams = 0
+            while await ours._executor.run(get_reported_activity):
+                await clock.advance(invalidation.CHECK_INTERVAL_SECONDS)
 
         workers(main)
 
     def test_a_process_without_anything_open_writes_nothing(self, clock: Clock) -> None:
         async def main(ours: Worker, _: Worker) -> None:
             await ours.opened()
-            await clock.advance(3 * invalidation.LOOK_EVERY)
+            await clock.advance(3 * invalidation.CHECK_INTERVAL_SECONDS)
 
         workers(main)
         assert not StreamEvent.objects.exists()
@@ -360,12 +363,12 @@ class TestActivity:
         async def main(ours: Worker, _: Worker) -> None:
             session = await ours.opened()
             session.in_flight[1] = Flight()
-            while not await ours._executor.run(reported):
-                await clock.advance(invalidation.LOOK_EVERY)
-            reports = ours._reports
+            while not await ours._executor.run(get_reported_activity):
+                await clock.advance(invalidation.CHECK_INTERVAL_SECONDS)
+            reports = ours._reporter
             assert reports is not None
             await eventually(lambda: not reports._tasks)  # one that is written late would carry the later time
-            clock.move(activity.BELIEVED + 1)  # without a look, as if the process were gone
-            assert await ours._executor.run(reported) == {}
+            clock.move(activity.REPORT_TTL_SECONDS + 1)  # without a look, as if the process were gone
+            assert await ours._executor.run(get_reported_activity) == {}
 
         workers(main)

@@ -19,9 +19,9 @@ from mcp_django.protocol.errors import InvalidParams
 from mcp_django.protocol.revisions import LATEST_HANDSHAKE, REVISIONS
 from mcp_django.runtime.sessions import expiry
 from mcp_django.runtime.sessions import store as module
-from mcp_django.runtime.sessions.store import LOCAL_OWNER, TRUST, DatabaseSessions
-from mcp_django.runtime.threads.executor import LaneExecutor
-from mcp_django.server.calls.session import Session
+from mcp_django.runtime.sessions.store import LOCAL_OWNER, TRUST_SECONDS, DatabaseSessionStore
+from mcp_django.runtime.threads.executor import LeasingExecutor
+from mcp_django.server.calls.session import ServerSession
 from mcp_django.server.ports import Overloaded
 from mcp_django.signals import session_closed, session_opened
 
@@ -61,19 +61,21 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 @pytest.fixture
-def store(clock: Clock) -> DatabaseSessions:
-    return DatabaseSessions(LaneExecutor())
+def store(clock: Clock) -> DatabaseSessionStore:
+    return DatabaseSessionStore(LeasingExecutor())
 
 
 @pytest.fixture
-def elsewhere(clock: Clock) -> DatabaseSessions:
+def elsewhere(clock: Clock) -> DatabaseSessionStore:
     """The store of another worker."""
-    other = DatabaseSessions(LaneExecutor())
+    other = DatabaseSessionStore(LeasingExecutor())
     session_closed.disconnect(other._on_closed, sender=Row)
     return other
 
 
-async def opened(store: DatabaseSessions, owner: str = "ada", *, initialized: bool = True, **options: Any) -> Session:
+async def opened(
+    store: DatabaseSessionStore, owner: str = "ada", *, initialized: bool = True, **options: Any
+) -> ServerSession:
     info: dict[str, Any] = {"name": "client", "version": "1"}
     options = {"client_info": info, "capabilities": {"roots": {}}, "server": "default", **options}
     session = await store.open(owner=owner, revision=LATEST_HANDSHAKE, **options)
@@ -83,12 +85,12 @@ async def opened(store: DatabaseSessions, owner: str = "ada", *, initialized: bo
     return session
 
 
-async def age(session: Session, **columns: Any) -> None:
+async def age(session: ServerSession, **columns: Any) -> None:
     """Change the row behind everybody's back, as another worker or time would."""
     await Row.objects.filter(key_hash=Row.hash(session.key)).aupdate(**columns)
 
 
-async def settle(store: DatabaseSessions) -> None:
+async def settle(store: DatabaseSessionStore) -> None:
     """Wait for what the store does in the background."""
     await asyncio.gather(*store._tasks)
 
@@ -112,7 +114,7 @@ def heard(signal: Any) -> Iterator[list[Row]]:
 
 
 class TestOpening:
-    async def test_the_row_says_what_the_client_said(self, store: DatabaseSessions) -> None:
+    async def test_the_row_says_what_the_client_said(self, store: DatabaseSessionStore) -> None:
         user = await get_user_model()._default_manager.acreate(username="ada")
         with heard(session_opened) as rows:
             session = await opened(store, user_id=user.pk, initialized=False)
@@ -129,18 +131,20 @@ class TestOpening:
         assert row.expires - row.created == timedelta(days=7)
         assert session.pk == row.pk
 
-    async def test_text_that_postgresql_cannot_store_is_replaced(self, store: DatabaseSessions) -> None:
+    async def test_text_that_postgresql_cannot_store_is_replaced(self, store: DatabaseSessionStore) -> None:
         session = await opened(store, client_info={"name": "a\0b", "n\0": [{"x": "\0"}]})
         await Row.objects.aget()
         assert session.client_info == {"name": "a\ufffdb", "n\ufffd": [{"x": "\ufffd"}]}
 
-    async def test_a_client_that_says_too_much_about_itself_is_refused(self, store: DatabaseSessions) -> None:
+    async def test_a_client_that_says_too_much_about_itself_is_refused(self, store: DatabaseSessionStore) -> None:
         with pytest.raises(InvalidParams):
             await opened(store, client_info={"name": "x" * 70_000})
         assert not await Row.objects.aexists()
 
     @override_settings(MCP={"LIMITS": {"SESSIONS_PER_OWNER": 2}})
-    async def test_above_the_quota_the_session_idle_longest_ends_here_at_once(self, store: DatabaseSessions) -> None:
+    async def test_above_the_quota_the_session_idle_longest_ends_here_at_once(
+        self, store: DatabaseSessionStore
+    ) -> None:
         idle, used = await opened(store), await opened(store)
         await age(idle, last_seen=ago(50))
         await age(used, last_seen=ago(10))
@@ -151,7 +155,7 @@ class TestOpening:
         assert await store.load(newest.key, "ada") is newest
 
     @override_settings(MCP={"LIMITS": {"SESSIONS_PER_OWNER": 2}})
-    async def test_a_session_that_serves_a_call_is_not_the_first_to_give_way(self, store: DatabaseSessions) -> None:
+    async def test_a_session_that_serves_a_call_is_not_the_first_to_give_way(self, store: DatabaseSessionStore) -> None:
         busy, idle = await opened(store), await opened(store)
         await age(busy, last_seen=ago(50))
         busy.in_flight[1] = Flight()
@@ -160,12 +164,12 @@ class TestOpening:
         assert await store.load(idle.key, "ada") is None
 
     @override_settings(MCP={"LIMITS": {"SESSIONS_PER_OWNER": 1}})
-    async def test_the_local_principal_has_no_quota(self, store: DatabaseSessions) -> None:
+    async def test_the_local_principal_has_no_quota(self, store: DatabaseSessionStore) -> None:
         sessions = [await opened(store, LOCAL_OWNER) for _ in range(3)]
         assert [await store.load(session.key, LOCAL_OWNER) for session in sessions] == sessions
 
     @override_settings(MCP={"LIMITS": {"SESSIONS": 2}})
-    async def test_above_the_cap_of_a_server_nobody_opens_a_session(self, store: DatabaseSessions) -> None:
+    async def test_above_the_cap_of_a_server_nobody_opens_a_session(self, store: DatabaseSessionStore) -> None:
         await opened(store, "a")
         other = await opened(store, LOCAL_OWNER)
         with pytest.raises(Overloaded) as refused:
@@ -177,26 +181,26 @@ class TestOpening:
 
     @override_settings(MCP={"LIMITS": {"SESSIONS": 1}})
     async def test_expired_sessions_do_not_count_before_they_are_reaped(
-        self, store: DatabaseSessions, monkeypatch: pytest.MonkeyPatch
+        self, store: DatabaseSessionStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         await age(await opened(store), last_seen=ago(HOUR + 1))
-        monkeypatch.setattr(expiry, "reap", lambda *_, **__: None)
+        monkeypatch.setattr(expiry, "expire_sessions", lambda *_, **__: None)
         await opened(store)
 
 
 class TestFinding:
     def test_a_session_that_was_read_lately_is_found_without_a_query(
-        self, store: DatabaseSessions, django_assert_num_queries: Any
+        self, store: DatabaseSessionStore, django_assert_num_queries: Any
     ) -> None:
         session = async_to_sync(opened)(store)
         with django_assert_num_queries(0):
             assert store.peek(session.key, "ada") is session
 
     async def test_it_is_read_again_after_a_while_into_the_same_object(
-        self, store: DatabaseSessions, clock: Clock
+        self, store: DatabaseSessionStore, clock: Clock
     ) -> None:
         session = await opened(store)
-        clock.now += TRUST
+        clock.now += TRUST_SECONDS
         assert store.peek(session.key, "ada") is None
         await age(session, log_level="error")
         assert await store.load(session.key, "ada") is session
@@ -204,7 +208,7 @@ class TestFinding:
         assert store.peek(session.key, "ada") is session
 
     async def test_another_worker_knows_it_from_the_row(
-        self, store: DatabaseSessions, elsewhere: DatabaseSessions
+        self, store: DatabaseSessionStore, elsewhere: DatabaseSessionStore
     ) -> None:
         session = await opened(store)
         session.log_level = "debug"
@@ -217,7 +221,7 @@ class TestFinding:
         assert (found.log_level, found.initialized, found.pk) == ("debug", True, session.pk)
 
     async def test_a_foreign_session_is_no_session_and_goes_on(
-        self, subtests: pytest.Subtests, store: DatabaseSessions, elsewhere: DatabaseSessions
+        self, subtests: pytest.Subtests, store: DatabaseSessionStore, elsewhere: DatabaseSessionStore
     ) -> None:
         for owner in ["bob", "", "ADA", "local"]:
             with subtests.test(owner=owner):
@@ -229,21 +233,21 @@ class TestFinding:
                 assert store.peek(session.key, "ada") is session
                 assert not flight.cancelled.is_set()
 
-    async def test_an_unknown_key_is_no_session(self, subtests: pytest.Subtests, store: DatabaseSessions) -> None:
+    async def test_an_unknown_key_is_no_session(self, subtests: pytest.Subtests, store: DatabaseSessionStore) -> None:
         for key in ["", "unknown", "x" * 5000, "\udc80\0ü"]:
             with subtests.test(key=key):
                 assert store.peek(key, "ada") is None
                 assert await store.load(key, "ada") is None
 
     async def test_a_session_of_another_server_is_unknown_to_a_store_that_has_one(
-        self, store: DatabaseSessions, clock: Clock
+        self, store: DatabaseSessionStore, clock: Clock
     ) -> None:
         session = await opened(store, server="staff")
-        assert await DatabaseSessions(LaneExecutor(), server="default").load(session.key, "ada") is None
-        assert await DatabaseSessions(LaneExecutor(), server="staff").load(session.key, "ada") is not None
+        assert await DatabaseSessionStore(LeasingExecutor(), server="default").load(session.key, "ada") is None
+        assert await DatabaseSessionStore(LeasingExecutor(), server="staff").load(session.key, "ada") is not None
 
     async def test_an_owner_with_a_very_long_key_finds_the_session(
-        self, store: DatabaseSessions, elsewhere: DatabaseSessions
+        self, store: DatabaseSessionStore, elsewhere: DatabaseSessionStore
     ) -> None:
         owner = "https://issuer.example/|" + "s" * 400
         session = await opened(store, owner)
@@ -252,14 +256,14 @@ class TestFinding:
         assert await elsewhere.load(session.key, owner + "t") is None
 
     async def test_a_revision_that_is_served_no_more_ends_its_sessions(
-        self, store: DatabaseSessions, elsewhere: DatabaseSessions
+        self, store: DatabaseSessionStore, elsewhere: DatabaseSessionStore
     ) -> None:
         session = await opened(store)
         await age(session, revision="1999")
         assert await elsewhere.load(session.key, "ada") is None
 
     async def test_before_initialized_every_request_reads_the_row(
-        self, store: DatabaseSessions, elsewhere: DatabaseSessions
+        self, store: DatabaseSessionStore, elsewhere: DatabaseSessionStore
     ) -> None:
         session = await opened(store, initialized=False)
         assert store.peek(session.key, "ada") is None
@@ -271,7 +275,7 @@ class TestFinding:
         assert store.peek(session.key, "ada") is session
 
     async def test_two_requests_that_read_the_row_at_once_share_one_session(
-        self, store: DatabaseSessions, elsewhere: DatabaseSessions
+        self, store: DatabaseSessionStore, elsewhere: DatabaseSessionStore
     ) -> None:
         session = await opened(store)
         first, second = await asyncio.gather(*(elsewhere.load(session.key, "ada") for _ in range(2)))
@@ -279,100 +283,100 @@ class TestFinding:
         assert first is second
 
     async def test_what_a_process_remembers_is_bounded_but_for_running_calls(
-        self, store: DatabaseSessions, monkeypatch: pytest.MonkeyPatch
+        self, store: DatabaseSessionStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(module, "MOST_KNOWN", 2)
+        monkeypatch.setattr(module, "MAX_CACHED_SESSIONS", 2)
         busy = await opened(store)
         busy.in_flight[1] = Flight()
         idle = [await opened(store) for _ in range(3)]
         assert store.peek(busy.key, "ada") is busy
         assert [store.peek(session.key, "ada") for session in idle] == [None, None, idle[2]]
-        assert len(store._known) == len(store._keys) == 2
+        assert len(store._entries) == len(store._keys_by_pk) == 2
         assert await store.load(idle[0].key, "ada") is not None
 
 
 class TestExpiry:
     async def test_a_session_that_is_over_is_unknown_once_the_row_is_read_again(
-        self, subtests: pytest.Subtests, store: DatabaseSessions, clock: Clock
+        self, subtests: pytest.Subtests, store: DatabaseSessionStore, clock: Clock
     ) -> None:
         for columns in [{"last_seen": ago(HOUR + 1)}, {"expires": ago(1)}, {"terminated_at": ago(1)}]:
             with subtests.test(columns=columns):
                 session = await opened(store)
                 await age(session, **columns)
-                clock.now += TRUST
+                clock.now += TRUST_SECONDS
                 assert await store.load(session.key, "ada") is None
-                assert store._known == {}
+                assert store._entries == {}
 
     async def test_a_call_running_for_a_session_that_ended_elsewhere_is_cancelled_when_that_is_noticed(
-        self, store: DatabaseSessions, clock: Clock
+        self, store: DatabaseSessionStore, clock: Clock
     ) -> None:
         session = await opened(store)
         session.in_flight[1] = flight = Flight()
         await age(session, terminated_at=ago(1))
-        clock.now += TRUST
+        clock.now += TRUST_SECONDS
         assert await store.load(session.key, "ada") is None
         await flight.cancelled.wait()
 
-    async def test_a_session_that_serves_a_call_is_not_idle(self, store: DatabaseSessions, clock: Clock) -> None:
+    async def test_a_session_that_serves_a_call_is_not_idle(self, store: DatabaseSessionStore, clock: Clock) -> None:
         session = await opened(store)
         session.in_flight[1] = Flight()
         await age(session, last_seen=ago(2 * HOUR))
-        clock.now += TRUST
+        clock.now += TRUST_SECONDS
         assert await store.load(session.key, "ada") is session
         assert (await Row.objects.aget()).last_seen > ago(60)
 
     async def test_opening_reaps_what_expired_and_spares_what_is_busy(
-        self, store: DatabaseSessions, clock: Clock
+        self, store: DatabaseSessionStore, clock: Clock
     ) -> None:
         idle, busy, old = await opened(store, "a"), await opened(store, "b"), await opened(store, "c")
         busy.in_flight[1] = Flight()
         await age(idle, last_seen=ago(HOUR + 1))
         await age(busy, last_seen=ago(HOUR + 1))
         await age(old, expires=ago(1))
-        clock.now += expiry.EVERY
+        clock.now += expiry.EXPIRY_INTERVAL_SECONDS
         with heard(session_closed) as rows:
             await opened(store, "d")
         assert {(row.owner, row.end_reason) for row in rows} == {("a", EndReason.IDLE), ("c", EndReason.LIFETIME)}
         assert (await Row.objects.aget(owner="b")).last_seen > ago(60)
 
-    async def test_reaping_is_rare(self, store: DatabaseSessions, clock: Clock) -> None:
+    async def test_reaping_is_rare(self, store: DatabaseSessionStore, clock: Clock) -> None:
         await age(await opened(store, "a"), last_seen=ago(HOUR + 1))
-        clock.now += expiry.EVERY - 1
+        clock.now += expiry.EXPIRY_INTERVAL_SECONDS - 1
         await opened(store, "b")
         assert (await Row.objects.aget(owner="a")).terminated_at is None
         clock.now += 1
         await opened(store, "c")
         assert (await Row.objects.aget(owner="a")).terminated_at is not None
 
-    async def test_ended_sessions_are_deleted_after_a_day(self, store: DatabaseSessions, clock: Clock) -> None:
+    async def test_ended_sessions_are_deleted_after_a_day(self, store: DatabaseSessionStore, clock: Clock) -> None:
         for owner, seconds in (("old", 25 * HOUR), ("new", 23 * HOUR)):
             await age(await opened(store, owner), terminated_at=ago(seconds))
-        clock.now += expiry.EVERY
+        clock.now += expiry.EXPIRY_INTERVAL_SECONDS
         await opened(store, "c")
         assert {row.owner async for row in Row.objects.all()} == {"new", "c"}
 
     async def test_of_the_ended_sessions_only_so_many_are_kept(
-        self, store: DatabaseSessions, clock: Clock, monkeypatch: pytest.MonkeyPatch
+        self, store: DatabaseSessionStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(expiry, "MOST_ENDED", 2)
+        monkeypatch.setattr(expiry, "MAX_ENDED_SESSIONS", 2)
         for seconds in (40, 30, 20, 10):
             await age(await opened(store, f"{seconds} ago"), terminated_at=ago(seconds))
-        clock.now += expiry.EVERY
+        clock.now += expiry.EXPIRY_INTERVAL_SECONDS
         await opened(store, "c")
         assert {row.owner async for row in Row.objects.all()} == {"20 ago", "10 ago", "c"}
 
     async def test_a_client_that_opens_and_ends_sessions_all_the_time_is_cleaned_up_after(
-        self, store: DatabaseSessions, clock: Clock, monkeypatch: pytest.MonkeyPatch
+        self, store: DatabaseSessionStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(expiry, "MOST_ENDED", 2)
-        monkeypatch.setattr(expiry, "AFTER", 3)
+        monkeypatch.setattr(expiry, "MAX_ENDED_SESSIONS", 2)
+        monkeypatch.setattr(expiry, "MAX_OPENED_BETWEEN_RUNS", 3)
         for _ in range(20):
             await store.end(await opened(store), "deleted by the client")
         assert await Row.objects.acount() <= 2 + 3
 
 
 class TestSaving:
-    async def test_the_log_level_and_initialized_are_written(self, store: DatabaseSessions) -> None:
+    async def test_the_log_level_and_initialized_are_written(self, store: DatabaseSessionStore) -> None:
         session = await opened(store, initialized=False)
         session.log_level, session.initialized = "warning", True
         await store.save(session)
@@ -380,7 +384,7 @@ class TestSaving:
         assert (row.log_level, row.initialized) == ("warning", True)
 
     async def test_one_worker_does_not_write_over_what_another_wrote(
-        self, store: DatabaseSessions, elsewhere: DatabaseSessions
+        self, store: DatabaseSessionStore, elsewhere: DatabaseSessionStore
     ) -> None:
         here = await opened(store, initialized=False)
         there = await elsewhere.load(here.key, "ada")
@@ -395,10 +399,10 @@ class TestSaving:
         assert (row.log_level, row.initialized) == ("error", True)
 
     async def test_a_read_that_crosses_a_write_does_not_undo_it(
-        self, store: DatabaseSessions, monkeypatch: pytest.MonkeyPatch
+        self, store: DatabaseSessionStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         session = await opened(store)
-        find = store._find
+        find = store._find_row
 
         def slow_find(*arguments: Any, **options: Any) -> Row | None:
             row = find(*arguments, **options)
@@ -406,11 +410,11 @@ class TestSaving:
             async_to_sync(store.save)(session)
             return row
 
-        monkeypatch.setattr(store, "_find", slow_find)
+        monkeypatch.setattr(store, "_find_row", slow_find)
         assert await store.load(session.key, "ada") is session
         assert session.log_level == "error"
 
-    def test_nothing_new_is_not_written(self, store: DatabaseSessions, django_assert_num_queries: Any) -> None:
+    def test_nothing_new_is_not_written(self, store: DatabaseSessionStore, django_assert_num_queries: Any) -> None:
         session = async_to_sync(opened)(store, initialized=False)
         with django_assert_num_queries(0):
             async_to_sync(store.save)(session)
@@ -418,7 +422,7 @@ class TestSaving:
 
 class TestEnding:
     async def test_an_ended_session_is_unknown_everywhere_and_its_calls_are_cancelled(
-        self, store: DatabaseSessions, elsewhere: DatabaseSessions
+        self, store: DatabaseSessionStore, elsewhere: DatabaseSessionStore
     ) -> None:
         session = await opened(store)
         session.in_flight[1] = flight = Flight()
@@ -430,7 +434,9 @@ class TestEnding:
         assert await elsewhere.load(session.key, "ada") is None
         assert [(row.key_hash, row.end_reason) for row in rows] == [(Row.hash(session.key), "client")]
 
-    async def test_a_session_ended_by_the_admin_of_this_process_is_over_at_once(self, store: DatabaseSessions) -> None:
+    async def test_a_session_ended_by_the_admin_of_this_process_is_over_at_once(
+        self, store: DatabaseSessionStore
+    ) -> None:
         session = await opened(store)
         session.in_flight[1] = flight = Flight()
         # From a thread that has nothing to do with the event loop.
@@ -441,21 +447,21 @@ class TestEnding:
         assert store.peek(session.key, "ada") is None
 
     async def test_a_session_that_ends_while_its_row_is_being_read_is_not_brought_back(
-        self, store: DatabaseSessions, monkeypatch: pytest.MonkeyPatch
+        self, store: DatabaseSessionStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         session = await opened(store)
-        find = store._find
+        find = store._find_row
 
         def slow_find(*arguments: Any, **options: Any) -> Row | None:
             row = find(*arguments, **options)
             Row.objects.filter(key_hash=Row.hash(session.key)).end("admin")
             return row
 
-        monkeypatch.setattr(store, "_find", slow_find)
+        monkeypatch.setattr(store, "_find_row", slow_find)
         assert await store.load(session.key, "ada") is None
         assert store.peek(session.key, "ada") is None
 
-    async def test_the_first_reason_stays(self, store: DatabaseSessions) -> None:
+    async def test_the_first_reason_stays(self, store: DatabaseSessionStore) -> None:
         session = await opened(store)
         await store.end(session, "client")
         await store.end(session, "admin")
@@ -464,7 +470,7 @@ class TestEnding:
 
 class TestTouching:
     def test_one_write_a_minute_and_in_the_background(
-        self, store: DatabaseSessions, clock: Clock, django_assert_num_queries: Any
+        self, store: DatabaseSessionStore, clock: Clock, django_assert_num_queries: Any
     ) -> None:
         session = async_to_sync(opened)(store)
         async_to_sync(age)(session, last_seen=ago(300))
@@ -474,20 +480,20 @@ class TestTouching:
             store.touch(session)
             await settle(store)
 
-        clock.now += module.TOUCH_EVERY
+        clock.now += module.TOUCH_INTERVAL_SECONDS
         with django_assert_num_queries(1):
             async_to_sync(touch)()
         assert Row.objects.get().last_seen > ago(60)
-        clock.now += module.TOUCH_EVERY - 1
+        clock.now += module.TOUCH_INTERVAL_SECONDS - 1
         with django_assert_num_queries(0):
             async_to_sync(touch)()
 
     async def test_a_touch_that_another_worker_made_is_not_repeated(
-        self, store: DatabaseSessions, clock: Clock
+        self, store: DatabaseSessionStore, clock: Clock
     ) -> None:
         session = await opened(store)
         await age(session, last_seen=(moment := ago(5)))
-        clock.now += module.TOUCH_EVERY
+        clock.now += module.TOUCH_INTERVAL_SECONDS
         store.touch(session)
         await settle(store)
         assert (await Row.objects.aget()).last_seen == moment
@@ -495,24 +501,24 @@ class TestTouching:
         assert await store.load(session.key, "ada") is session
 
     async def test_touching_a_session_that_ended_elsewhere_cancels_its_calls(
-        self, store: DatabaseSessions, clock: Clock
+        self, store: DatabaseSessionStore, clock: Clock
     ) -> None:
         session = await opened(store)
         session.in_flight[1] = flight = Flight()
         await age(session, terminated_at=ago(1))
-        clock.now += module.TOUCH_EVERY
+        clock.now += module.TOUCH_INTERVAL_SECONDS
         store.touch(session)
         await flight.cancelled.wait()
-        assert session.key not in store._known
+        assert session.key not in store._entries
 
     async def test_a_long_call_keeps_its_session_alive_by_itself(
-        self, store: DatabaseSessions, monkeypatch: pytest.MonkeyPatch
+        self, store: DatabaseSessionStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(module, "TOUCH_EVERY", 0.001)
+        monkeypatch.setattr(module, "TOUCH_INTERVAL_SECONDS", 0.001)
         session = await opened(store)
         touched, often = [], asyncio.Event()
 
-        def touch(which: Session) -> None:
+        def touch(which: ServerSession) -> None:
             touched.append(which)
             if len(touched) == 3:
                 often.set()
@@ -523,52 +529,56 @@ class TestTouching:
         assert set(touched) == {session}
 
     async def test_an_idle_session_is_looked_after_only_while_a_call_can_begin_unseen(
-        self, store: DatabaseSessions, clock: Clock, monkeypatch: pytest.MonkeyPatch
+        self, store: DatabaseSessionStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         session = await opened(store)
         monkeypatch.setattr(store, "touch", lambda _: pytest.fail("it serves no call"))
-        known = store._known[session.key]
-        store._look(weakref.ref(known))
-        assert known.alarm is not None
-        clock.now += TRUST
-        store._look(weakref.ref(known))
-        assert known.alarm is None
+        known = store._entries[session.key]
+        store._on_touch_timer(weakref.ref(known))
+        assert known.touch_timer is not None
+        clock.now += TRUST_SECONDS
+        store._on_touch_timer(weakref.ref(known))
+        assert known.touch_timer is None
         await store.load(session.key, "ada")
-        assert known.alarm is not None
+        assert known.touch_timer is not None
 
-    async def test_a_session_that_is_over_is_not_looked_after(self, store: DatabaseSessions) -> None:
+    async def test_a_session_that_is_over_is_not_looked_after(self, store: DatabaseSessionStore) -> None:
         session = await opened(store)
-        known = store._known[session.key]
+        known = store._entries[session.key]
         await store.end(session, "client")
         session.in_flight[1] = Flight()
-        store._look(weakref.ref(known))
-        assert known.alarm is None
+        store._on_touch_timer(weakref.ref(known))
+        assert known.touch_timer is None
         assert not store._tasks
 
-    async def test_a_session_that_is_over_is_let_go_before_its_alarm_is_due(self, store: DatabaseSessions) -> None:
+    async def test_a_session_that_is_over_is_let_go_before_its_alarm_is_due(self, store: DatabaseSessionStore) -> None:
         session = await opened(store)
-        known = weakref.ref(store._known[session.key])
+        known = weakref.ref(store._entries[session.key])
         assert known() is not None
         await store.end(session, "client")
         assert known() is None
 
     async def test_a_database_that_is_away_does_not_end_sessions(
-        self, store: DatabaseSessions, clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+        self,
+        store: DatabaseSessionStore,
+        clock: Clock,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
     ) -> None:
         def away(*_: Any) -> bool:
             raise DatabaseError("gone")
 
         session = await opened(store)
-        clock.now += module.TOUCH_EVERY
-        monkeypatch.setattr(module, "_touch", away)
+        clock.now += module.TOUCH_INTERVAL_SECONDS
+        monkeypatch.setattr(module, "_touch_row", away)
         store.touch(session)
         await settle(store)
-        assert session.key in store._known
+        assert session.key in store._entries
         assert "Failed to write" in caplog.text
         assert session.key not in caplog.text
 
     @override_settings(MCP={"LIMITS": {"SESSION_IDLE": 20}})
-    async def test_a_short_idle_time_is_touched_more_often(self, store: DatabaseSessions, clock: Clock) -> None:
+    async def test_a_short_idle_time_is_touched_more_often(self, store: DatabaseSessionStore, clock: Clock) -> None:
         session = await opened(store)
         clock.now += 5
         store.touch(session)
@@ -579,7 +589,7 @@ class TestTouching:
 @pytest.mark.django_db(transaction=True)
 def test_many_loops_in_many_threads_share_a_store(clock: Clock) -> None:
     """As under WSGI, where every request has a loop of its own."""
-    store = DatabaseSessions(LaneExecutor())
+    store = DatabaseSessionStore(LeasingExecutor())
     problems: list[BaseException] = []
 
     async def live() -> None:
@@ -604,7 +614,7 @@ def test_many_loops_in_many_threads_share_a_store(clock: Clock) -> None:
         thread.join(60)
     assert problems == []
     assert not Row.objects.filter(terminated_at=None).exists()
-    assert store._known == {}
+    assert store._entries == {}
 
 
 def test_every_handshake_revision_fits_its_column() -> None:

@@ -10,19 +10,19 @@ from django.utils import timezone
 
 from mcp_django import Server
 from mcp_django.auth.authorization.policy import Policy
-from mcp_django.auth.principal import Principal
+from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.models import ResourceSubscription
 from mcp_django.models import Session as Row
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidParams, InvalidRequest, ResourceNotFound
 from mcp_django.protocol.revisions import REVISIONS
-from mcp_django.runtime.events.event_log import Draft, EventLog
-from mcp_django.runtime.events.publisher import Feeds
-from mcp_django.runtime.subscriptions import Listens, LoggedChanges, SessionView
-from mcp_django.runtime.threads.executor import LaneExecutor
+from mcp_django.runtime.events.event_log import EventDraft, EventLog
+from mcp_django.runtime.events.publisher import EventPublisher
+from mcp_django.runtime.subscriptions import EventLogChangeFeed, SessionEventSource, StreamLimiter
+from mcp_django.runtime.threads.executor import LeasingExecutor
 from mcp_django.server.calls.call import Call, Connection
 from mcp_django.server.calls.message_queue import Outbox
-from mcp_django.server.calls.session import Session
+from mcp_django.server.calls.session import ServerSession
 from mcp_django.server.eras.handshake import HandshakeEra
 from mcp_django.server.ports import Overloaded
 from mcp_django.signals import subscribed, unsubscribed
@@ -36,16 +36,20 @@ REVISION = "2025-11-25"
 class Stage:
     """One server with a session, in a process that follows the log."""
 
-    def __init__(self, executor: LaneExecutor, revision: str, most: int) -> None:
+    def __init__(self, executor: LeasingExecutor, revision: str, most: int) -> None:
         self.executor = executor
-        self.feeds = Feeds(executor=lambda: executor, layer=lambda: None, keep=lambda: 600)
-        self.changes = LoggedChanges("tests", feeds=self.feeds, executor=executor, listens=Listens(10, 10), most=most)
+        self.feeds = EventPublisher(
+            get_executor=lambda: executor, get_layer=lambda: None, get_retention_seconds=lambda: 600
+        )
+        self.changes = EventLogChangeFeed(
+            "tests", publisher=self.feeds, executor=executor, limiter=StreamLimiter(10, 10), max_subscriptions=most
+        )
         policy = Policy(executor)
-        given = ports(executor=executor, authorizer=policy, changes=self.changes)
+        given = ports(executor=executor, authorizer=policy, change_feed=self.changes)
         self.server = Server("tests", "1", alias="tests", ports=given)
         self.revision = revision
         self.principal = make_principal("shop.view_order")
-        self.view = SessionView(self.server, feeds=self.feeds, executor=executor)
+        self.view = SessionEventSource(self.server, publisher=self.feeds, executor=executor)
 
         @self.server.resource("note://open")
         async def open_note() -> str:
@@ -64,11 +68,11 @@ class Stage:
             """Do something."""
             return ""
 
-    async def session(self) -> Session:
+    async def session(self) -> ServerSession:
         row = Row(server="tests", revision=self.revision, owner=self.principal.key, expires=timezone.now())
-        row.mint()
+        row.generate_key()
         await self.executor.run(row.save)
-        return Session(
+        return ServerSession(
             key="key",
             owner=self.principal.key,
             revision=REVISIONS[self.revision],
@@ -77,22 +81,22 @@ class Stage:
             pk=row.pk,
         )
 
-    def call(self, session: Session) -> Call:
+    def call(self, session: ServerSession) -> Call:
         era = HandshakeEra(self.server)
         message = jsonrpc.Request(1, "resources/subscribe", None)
-        return era.open(message, self.connection(session), Outbox())
+        return era.create_call(message, self.connection(session), Outbox())
 
-    def connection(self, session: Session) -> Connection:
+    def connection(self, session: ServerSession) -> Connection:
         return Connection(self.principal, session=session)
 
-    async def open(self, session: Session, after: int | None = None) -> "Stream":
+    async def open(self, session: ServerSession, after: int | None = None) -> "Stream":
         stream, fresh = Stream(), after is None
         after = await self.executor.run(EventLog().head) if after is None else after
-        stream.view = await self.view.open(session, after, stream, connection=self.connection(session), fresh=fresh)
+        stream.view = await self.view.open(session, after, stream, connection=self.connection(session), is_new=fresh)
         return stream
 
     async def publish(self, kind: str, payload: Any, topic: str = "changes:tests") -> int:
-        (event,) = await self.feeds.publish(Draft(topic, kind, payload))
+        (event,) = await self.feeds.publish(EventDraft(topic, kind, payload))
         return event.seq
 
 
@@ -118,7 +122,7 @@ class Stream(list[Any]):
 
 
 def run(main: Callable[[Stage], Awaitable[Any]], *, revision: str = REVISION, most: int = 100) -> Any:
-    async def on_a_stage(executor: LaneExecutor) -> Any:
+    async def on_a_stage(executor: LeasingExecutor) -> Any:
         return await main(Stage(executor, revision, most))
 
     return serve(on_a_stage)
@@ -275,7 +279,7 @@ def test_lists_are_told_of_that_the_server_has() -> None:
 def test_a_list_that_changed_for_one_user_is_told_to_that_user() -> None:
     async def main(stage: Stage) -> None:
         stream = await stage.open(await stage.session())
-        stage.principal = Principal(issuer="tests", subject="seven", user=FakeUser(pk=7))
+        stage.principal = DjangoPrincipal(issuer="tests", subject="seven", user=FakeUser(pk=7))
         theirs = await stage.open(await stage.session())
         for user in ("7", "8", "None"):
             await stage.publish("list_changed", {"kind": "tools", "user": user})
@@ -304,13 +308,13 @@ def test_a_resource_that_changed_for_one_owner_is_told_to_that_owner() -> None:
 
 def test_a_fresh_stream_says_first_which_lists_are_not_what_the_session_was_given() -> None:
     class Memory:
-        def keep(self, session: Session) -> None: ...
+        def save(self, session: ServerSession) -> None: ...
 
-        async def given(self, session: Session) -> dict[str, str]:
+        async def load(self, session: ServerSession) -> dict[str, str]:
             return {"tools": "another", "prompts": "another", "resources": "another"}
 
     async def main(stage: Stage) -> None:
-        stage.server.bind(replace(stage.server.ports, lists=Memory()))
+        stage.server.bind(replace(stage.server.ports, list_digests=Memory()))
         session = await stage.session()
         last = await stage.publish("list_changed", {"kind": "tools"})
         fresh = await stage.open(session)
@@ -359,7 +363,7 @@ def test_a_session_may_subscribe_to_so_many_resources_and_no_more() -> None:
         return call.session.pk if call.session else None
 
     session = run(main, most=2)
-    assert set(ResourceSubscription.objects.of(session)) == {"note://secret", "note://open/a"}
+    assert set(ResourceSubscription.objects.get_start_events(session)) == {"note://secret", "note://open/a"}
 
 
 def test_a_session_whose_row_is_gone_has_ended() -> None:
@@ -405,17 +409,17 @@ def test_the_project_is_told_who_subscribes() -> None:
 
 
 def test_streams_are_counted_over_all_and_by_owner() -> None:
-    listens = Listens(3, 2)
+    listens = StreamLimiter(3, 2)
     for owner in ("a", "a"):
-        listens.enter(owner)
+        listens.acquire(owner)
     with pytest.raises(Overloaded) as too_many_of_one:
-        listens.enter("a")
-    listens.enter("b")
+        listens.acquire("a")
+    listens.acquire("b")
     with pytest.raises(Overloaded) as too_many:
-        listens.enter("c")
+        listens.acquire("c")
     assert (too_many_of_one.value.status, too_many.value.status) == (429, 503)
     for owner in ("a", "a", "b"):
-        listens.leave(owner)
+        listens.release(owner)
     assert len(listens) == 0
     for _ in range(3):
-        listens.enter("local")
+        listens.acquire("local")

@@ -15,15 +15,16 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from mcp_django import Context, Handlers, MCPError, Server, ToolError
+from mcp_django import Context, MCPError, Server, ToolError
+from mcp_django.lowlevel import Handlers
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.headers import Headers
 from mcp_django.runtime.calls import tracing as module
-from mcp_django.runtime.calls.observer import CallObserver
-from mcp_django.runtime.calls.tracing import Tracing, find_tracing
+from mcp_django.runtime.calls.observer import SignalCallObserver
+from mcp_django.runtime.calls.tracing import CallTracer, create_tracer
 from mcp_django.server.calls.call import Connection
 from mcp_django.server.calls.message_queue import Outbox
-from mcp_django.server.calls.pending import Work
+from mcp_django.server.calls.pending import PendingResponse
 from mcp_django.server.ports import Overloaded
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, make_server, ports
 from tests.support.clock import Clock
@@ -68,7 +69,7 @@ def recording(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recording]:
 def traced(recording: Recording, **given: Any) -> Server:
     server = make_server(**given)
     outside = ports()
-    server.bind(ports(executor=outside.executor, observer=CallObserver(outside.executor, find_tracing())))
+    server.bind(ports(executor=outside.executor, observer=SignalCallObserver(outside.executor, create_tracer())))
 
     @server.tool
     async def work() -> str:
@@ -187,7 +188,7 @@ async def through_http(peer: PipelineClient, message: dict[str, Any], headers: d
     connection = Connection(peer.principal, headers=Headers(pairs), session=peer.session)
     era = peer.pipeline.handshake
     outcome = peer.pipeline.handle(era, {"jsonrpc": "2.0", "id": 1, **message}, connection, Outbox())
-    assert isinstance(outcome, Work)
+    assert isinstance(outcome, PendingResponse)
     jsonrpc.loads(await outcome.run)
 
 
@@ -363,7 +364,7 @@ async def test_the_log_and_the_span_name_the_same_trace(recording: Recording) ->
 
     @server.tool
     async def look(ctx: Context) -> None:
-        found.append(ctx._call.fate.trace_id)
+        found.append(ctx._call.record.trace_id)
 
     await PipelineClient(server).call("look")
     assert found == [ids(recording.one())[0]]
@@ -389,17 +390,17 @@ def test_until_a_provider_is_set_there_are_no_spans(monkeypatch: pytest.MonkeyPa
         return providers[-1]
 
     class Passing:
-        started = 1000.0
+        started_at = 1000.0
 
     monkeypatch.setattr(trace, "get_tracer_provider", look)
-    tracing, call = Tracing(), Passing()
-    assert [tracing.attend(call) for _ in range(3)] == [None] * 3  # type: ignore[arg-type]
+    tracing, call = CallTracer(), Passing()
+    assert [tracing.create_span(call) for _ in range(3)] == [None] * 3  # type: ignore[arg-type]
     assert len(looks) == 1
     providers.append(Recording().provider)
-    assert tracing.attend(call) is None  # type: ignore[arg-type]
-    call.started += module.LOOK_EVERY
-    assert tracing.attend(call) is not None  # type: ignore[arg-type]
-    assert tracing.attend(call) is not None  # type: ignore[arg-type]
+    assert tracing.create_span(call) is None  # type: ignore[arg-type]
+    call.started_at += module.PROVIDER_CHECK_INTERVAL_SECONDS
+    assert tracing.create_span(call) is not None  # type: ignore[arg-type]
+    assert tracing.create_span(call) is not None  # type: ignore[arg-type]
     assert len(looks) == 2
 
 
@@ -408,7 +409,7 @@ def test_everything_works_without_the_package() -> None:
         "import sys; sys.modules['opentelemetry'] = None\n"
         "from django.conf import settings; settings.configure()\n"
         "from mcp_django.runtime.calls import observer, tracing\n"
-        "assert tracing.find_tracing() is None\n"
+        "assert tracing.create_tracer() is None\n"
     )
     ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert ran.returncode == 0, ran.stderr

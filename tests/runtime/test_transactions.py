@@ -12,8 +12,8 @@ from django.contrib.auth.models import Group
 from django.db import connection, connections, transaction
 
 from mcp_django import Context, Depends, MCPError, Server, ToolError
-from mcp_django.runtime.threads.executor import LaneExecutor
-from mcp_django.runtime.threads.lease import Lease
+from mcp_django.runtime.threads.executor import LeasingExecutor
+from mcp_django.runtime.threads.lease import ThreadLease
 from mcp_django.runtime.threads.transactions import CallTransaction
 from mcp_django.server.primitives.base import Completion
 from mcp_django.server.primitives.results import ToolResult
@@ -220,7 +220,7 @@ class TestCommitting:
         async def work(ctx: Context) -> list[bool]:
             here = sync_to_async(lambda: connection.in_atomic_block)
             one, two = await ctx.gather(here(), asyncio.create_task(here()))
-            return [one, two, await ctx.once("k", lambda: connection.in_atomic_block)]
+            return [one, two, await ctx.run_once("k", lambda: connection.in_atomic_block)]
 
         assert run(lambda: PipelineClient(server).text("work")) == "[true,true,true]"
 
@@ -249,9 +249,9 @@ class TestCommitting:
 
         async def main() -> None:
             executor = server.ports.executor
-            assert isinstance(executor, LaneExecutor)
+            assert isinstance(executor, LeasingExecutor)
             # SQLite has one writer at a time, and a transaction that began by reading cannot wait for it.
-            executor.queue, executor.lanes = 100, 4 if connection.vendor == "postgresql" else 1
+            executor.max_queued, executor.max_threads = 100, 4 if connection.vendor == "postgresql" else 1
             calls = [in_flight(PipelineClient(server).call("work", number=number)) for number in range(20)]
             await asyncio.gather(*calls)
 
@@ -341,8 +341,8 @@ class TestCancelling:
     @staticmethod
     def served(server: Server, *, interrupt: bool = True) -> None:
         executor = server.ports.executor
-        assert isinstance(executor, LaneExecutor)
-        executor.lanes, executor.interrupt = 1, interrupt
+        assert isinstance(executor, LeasingExecutor)
+        executor.max_threads, executor.interrupts_sql = 1, interrupt
 
     @pytest.mark.parametrize("interrupt", [True, False])
     def test_a_plain_handler_is_undone_and_never_commits(self, interrupt: bool, gate: Gate) -> None:
@@ -492,7 +492,7 @@ class TestCancelling:
         assert statement.outcome != "ran"
 
     def test_outside_of_a_call_there_is_no_transaction_to_be_had(self) -> None:
-        async def main(executor: LaneExecutor) -> None:
+        async def main(executor: LeasingExecutor) -> None:
             with pytest.raises(RuntimeError, match="acquire a lease"):
                 executor.atomic(["default"])
 
@@ -506,8 +506,8 @@ class TestOnce:
         @server.tool
         async def work(ctx: Context) -> list[bool]:
             where = await sync_to_async(threading.current_thread)()
-            await ctx.once("add", lambda: add("once"))
-            return [await ctx.once("k", lambda: threading.current_thread() is where)]
+            await ctx.run_once("add", lambda: add("once"))
+            return [await ctx.run_once("k", lambda: threading.current_thread() is where)]
 
         assert run(lambda: PipelineClient(server).text("work")) == "[true]"
         assert names() == ["once"]
@@ -544,17 +544,17 @@ class TestCancelledBetweenThreadAndLoop:
         transaction is left open on the lane.
         """
 
-        async def main(executor: LaneExecutor) -> bool:
+        async def main(executor: LeasingExecutor) -> bool:
             async def run(fn: Callable[[], Any]) -> Any:
-                if fn.__name__ == "_begin" == cut:
+                if fn.__name__ == "_enter_blocks" == cut:
                     await executor.run(fn)
                 if fn.__name__ == cut:
                     raise asyncio.CancelledError
                 return await executor.run(fn)
 
             async def call() -> bool:
-                lease = executor.enter()
-                assert isinstance(lease, Lease)
+                lease = executor.acquire_lease()
+                assert isinstance(lease, ThreadLease)
                 try:
                     with pytest.raises(asyncio.CancelledError):
                         async with CallTransaction(run, lease, ["default"]):
@@ -569,6 +569,6 @@ class TestCancelledBetweenThreadAndLoop:
         return names(), left
 
     def test_nothing_is_written_and_nothing_left_open(self, subtests: pytest.Subtests, transactional_db: None) -> None:
-        for cut in ["_begin", "_commit"]:
+        for cut in ["_enter_blocks", "_commit"]:
             with subtests.test(cut=cut):
                 assert self.outcome(cut) == ([], False)

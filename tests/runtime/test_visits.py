@@ -13,17 +13,17 @@ from asgiref.sync import async_to_sync
 from django.contrib.auth.models import Group
 from django.db import OperationalError, connection, connections, transaction
 
-from mcp_django.runtime.threads.executor import LaneExecutor
-from mcp_django.runtime.threads.pool import here
-from mcp_django.runtime.threads.sql_cancellation import CallOver
+from mcp_django.runtime.threads.executor import LeasingExecutor
+from mcp_django.runtime.threads.pool import thread_state
+from mcp_django.runtime.threads.sql_cancellation import CallEndedError
 from tests.runtime.serving import WAIT_SECONDS, Gate, Statement, real_threads, run_sql, sql
 
 T = TypeVar("T")
 
 
-def visit(main: Callable[[LaneExecutor], Awaitable[T]], *, interrupt: bool = True) -> T:
+def visit(main: Callable[[LeasingExecutor], Awaitable[T]], *, interrupt: bool = True) -> T:
     """Run `main` as WSGI runs an async view, whose plain functions run on the current thread."""
-    executor = LaneExecutor(interrupt=interrupt)
+    executor = LeasingExecutor(interrupts_sql=interrupt)
     loops: list[threading.Thread] = []
 
     async def bounded() -> T:
@@ -66,7 +66,7 @@ async def cancel(task: "asyncio.Task[Any]") -> None:
         await task
 
 
-async def cancelled_at(statement: Statement, executor: LaneExecutor) -> None:
+async def cancelled_at(statement: Statement, executor: LeasingExecutor) -> None:
     call = asyncio.create_task(executor.run(statement))
     await statement.until_begun()
     await cancel(call)
@@ -74,7 +74,7 @@ async def cancelled_at(statement: Statement, executor: LaneExecutor) -> None:
 
 def is_untouched() -> bool:
     own = connections["default"]
-    return own.execute_wrappers == [] and "_close" not in vars(own) and not getattr(here, "gate", None)
+    return own.execute_wrappers == [] and "_close" not in vars(own) and not getattr(thread_state, "guard", None)
 
 
 @real_threads
@@ -95,7 +95,7 @@ class TestOutsideOfTransactions:
     def test_it_ends_however_early_the_cancellation_comes(self) -> None:
         """Before the function has begun, while it connects, before the database has the statement."""
 
-        async def main(executor: LaneExecutor) -> None:
+        async def main(executor: LeasingExecutor) -> None:
             for turns in range(20):
                 call = asyncio.create_task(executor.run(run_sql, sql()))
                 for _ in range(3 * turns):
@@ -121,7 +121,7 @@ class TestOutsideOfTransactions:
                     seen.append(type(problem))
                     raise
 
-        async def main(executor: LaneExecutor) -> None:
+        async def main(executor: LeasingExecutor) -> None:
             call = asyncio.create_task(executor.run(works_on))
             await gate.until_reached()
             await cancel(call)
@@ -133,7 +133,7 @@ class TestOutsideOfTransactions:
             return Group.objects.count(), kept
 
         assert in_a_thread(request) == (0, None)
-        assert seen == [CallOver]
+        assert seen == [CallEndedError]
 
     def test_a_pooled_connection_is_closed_before_it_is_given_back(self, pool: None) -> None:
         statement = Statement()
@@ -147,7 +147,7 @@ class TestOutsideOfTransactions:
         assert in_a_thread(request) == (True, 0)
 
     def test_a_call_that_ends_by_itself_keeps_the_connection(self) -> None:
-        async def main(executor: LaneExecutor) -> int:
+        async def main(executor: LeasingExecutor) -> int:
             return await executor.run(Group.objects.count)
 
         def request() -> bool:

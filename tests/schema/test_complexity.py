@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal, Union
 import pytest
 from pydantic import BaseModel, Field
 
-from mcp_django.schema import ArgumentError, DeclarationError, parameters_of
-from mcp_django.schema.validation.complexity import UNBOUNDED, Structure
+from mcp_django.schema import ArgumentError, DeclarationError, compile_parameters
+from mcp_django.schema.validation.complexity import UNLIMITED_DEPTH, SchemaGraph
 
 
 class Leaf(BaseModel):
@@ -63,11 +63,11 @@ def nested(levels: int, kind: str, leaf: Any) -> Any:
 
 def test_types_that_hold_a_choice_between_each_other_need_a_discriminator() -> None:
     with pytest.raises(DeclarationError, match=r"tool\(\): Left and Right form .* Field\(discriminator=...\)"):
-        parameters_of(taking(Left), is_injected=nothing)
+        compile_parameters(taking(Left), is_injected=nothing)
 
 
 def test_a_type_that_holds_itself_in_one_way_needs_none() -> None:
-    parameters = parameters_of(taking(Chain), is_injected=nothing)
+    parameters = compile_parameters(taking(Chain), is_injected=nothing)
     value = {"value": {"next": {"other": [{"other": 1}]}}}
     parameters.check(value)
     assert parameters.convert(value) == {"value": Chain(Chain(None, [Chain(None, 1)]))}
@@ -77,14 +77,14 @@ def test_a_deep_value_of_types_told_apart_is_checked_and_converted(subtests: pyt
     for levels in [1, 60]:
         for kind in ["not", "wrap"]:
             with subtests.test(levels=levels, kind=kind):
-                parameters = parameters_of(taking(Not), is_injected=nothing)
+                parameters = compile_parameters(taking(Not), is_injected=nothing)
                 value = {"value": {"kind": "not", "child": nested(levels, kind, {"kind": "leaf"})}}
                 parameters.check(value)
                 assert parameters.convert(value)["value"].child.kind == kind
 
 
 def test_a_deep_value_is_explained_from_its_top() -> None:
-    parameters = parameters_of(taking(Not), is_injected=nothing)
+    parameters = compile_parameters(taking(Not), is_injected=nothing)
     deep = {"value": nested(60, "not", {"kind": "flower"})}
     with pytest.raises(ArgumentError, match=r"^value: breaks its schema beyond its first items or levels"):
         parameters.check(deep)
@@ -95,7 +95,7 @@ def test_a_deep_value_is_explained_from_its_top() -> None:
 
 def test_explaining_a_deep_value_takes_bounded_time() -> None:
     """Without the cut it takes hours."""
-    parameters = parameters_of(taking(Not), is_injected=nothing)
+    parameters = compile_parameters(taking(Not), is_injected=nothing)
     deep = {"value": nested(40, "not", {"kind": "flower"})}
     with pytest.raises(ArgumentError):
         parameters.check(deep)
@@ -106,7 +106,7 @@ def test_the_depth_of_an_explanation_follows_the_alternatives_that_return() -> N
         choice = {"anyOf": [{"$ref": f"#/$defs/{n}"} for n in range(fan)]}
         return {"$defs": {str(n): {"properties": {"a": choice}} for n in range(fan)}, "$ref": "#/$defs/0"}
 
-    assert [Structure(schema(fan)).explained_depth() for fan in (1, 2, 5, 50)] == [UNBOUNDED, 8, 3, 2]
+    assert [SchemaGraph(schema(fan)).max_explained_depth() for fan in (1, 2, 5, 50)] == [UNLIMITED_DEPTH, 8, 3, 2]
 
 
 def bomb(levels: int) -> dict[str, Any]:
@@ -128,10 +128,10 @@ def test_references_that_pile_schemas_on_one_value_are_refused(subtests: pytest.
             subtests.test(schema=schema),
             pytest.raises(DeclarationError, match="input_schema: references apply more than"),
         ):
-            parameters_of(by_hand, is_injected=nothing, input_schema=schema)
+            compile_parameters(by_hand, is_injected=nothing, input_schema=schema)
 
 
 def test_references_that_return_through_a_part_of_the_value_are_served() -> None:
     tree = {"type": "object", "properties": {"children": {"type": "array", "items": {"$ref": "#"}}}}
     for schema in (bomb(5), tree):
-        parameters_of(by_hand, is_injected=nothing, input_schema=schema).check({})
+        compile_parameters(by_hand, is_injected=nothing, input_schema=schema).check({})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypedDict
 import pytest
 from pydantic import Field
 
-from mcp_django.schema import DeclarationError, output_of, parameters_of
+from mcp_django.schema import DeclarationError, compile_output, compile_parameters
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -37,14 +37,14 @@ def nothing(annotation: Any) -> bool:
 def test_module_level_types_are_resolved_at_any_depth() -> None:
     def tool(airport: Airport, rows: dict[str, list[Row]], limit: Annotated[int, Field(ge=1)] = 1) -> Airport: ...
 
-    parameters = parameters_of(tool, is_injected=nothing)
+    parameters = compile_parameters(tool, is_injected=nothing)
     assert set(parameters.schema["$defs"]) == {"Airport", "Row"}
     assert parameters.schema["$defs"]["Row"]["required"] == ["id"]
     converted = parameters.convert({"airport": {"code": "BER", "near": []}, "rows": {"a": [{"id": 1}]}})
     assert converted == {"airport": Airport("BER", []), "rows": {"a": [{"id": 1}]}}
-    output = output_of(tool, is_content=nothing)
+    output = compile_output(tool, is_content=nothing)
     assert output is not None
-    assert not output.wrapped
+    assert not output.is_wrapped
 
 
 def test_a_name_the_function_closes_over_is_resolved() -> None:
@@ -55,7 +55,7 @@ def test_a_name_the_function_closes_over_is_resolved() -> None:
     def tool(local: Local) -> Any:
         return Local(1), local
 
-    assert parameters_of(tool, is_injected=nothing).convert({"local": {"a": 2}}) == {"local": Local(2)}
+    assert compile_parameters(tool, is_injected=nothing).convert({"local": {"a": 2}}) == {"local": Local(2)}
 
 
 def test_a_name_not_yet_assigned_is_out_of_reach() -> None:
@@ -63,9 +63,9 @@ def test_a_name_not_yet_assigned_is_out_of_reach() -> None:
         return Later, later
 
     with pytest.raises(DeclarationError, match="parameter 'later': the annotation 'Later' cannot be resolved"):
-        parameters_of(tool, is_injected=nothing)
+        compile_parameters(tool, is_injected=nothing)
     Later = int  # noqa: N806
-    assert parameters_of(tool, is_injected=nothing).convert({"later": 1}) == {"later": 1}
+    assert compile_parameters(tool, is_injected=nothing).convert({"later": 1}) == {"later": 1}
 
 
 def test_a_local_type_out_of_reach_is_named_with_the_cure() -> None:
@@ -75,7 +75,7 @@ def test_a_local_type_out_of_reach_is_named_with_the_cure() -> None:
     def tool(code: str, local: Local) -> None: ...
 
     with pytest.raises(DeclarationError) as caught:
-        parameters_of(tool, is_injected=nothing)
+        compile_parameters(tool, is_injected=nothing)
     text = str(caught.value)
     assert "tool(): parameter 'local': the annotation 'Local' cannot be resolved" in text
     assert "import the type at module level, outside 'if TYPE_CHECKING:'" in text
@@ -85,25 +85,25 @@ def test_a_type_imported_for_type_checkers_only_is_named() -> None:
     def tool(price: Decimal | None) -> None: ...
 
     with pytest.raises(DeclarationError, match=r"parameter 'price': the annotation 'Decimal \| None'"):
-        parameters_of(tool, is_injected=nothing)
+        compile_parameters(tool, is_injected=nothing)
 
 
 def test_a_return_type_out_of_reach_is_named() -> None:
     def tool() -> Decimal: ...
 
     with pytest.raises(DeclarationError, match=r"tool\(\): the return value: the annotation 'Decimal'"):
-        output_of(tool, is_content=nothing)
+        compile_output(tool, is_content=nothing)
 
 
 def test_a_type_out_of_reach_inside_another_is_named() -> None:
     def tool(priced: Priced) -> None: ...
 
     with pytest.raises(DeclarationError, match=r"parameter 'priced': the type Priced refers to 'Decimal'"):
-        parameters_of(tool, is_injected=nothing)
+        compile_parameters(tool, is_injected=nothing)
 
 
 def test_methods_resolve_names_of_their_module() -> None:
     class Service:
         def tool(self, row: Row) -> None: ...
 
-    assert set(parameters_of(Service().tool, is_injected=nothing).schema["$defs"]) == {"Row"}
+    assert set(compile_parameters(Service().tool, is_injected=nothing).schema["$defs"]) == {"Row"}

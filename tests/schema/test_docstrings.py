@@ -4,7 +4,7 @@ import functools
 
 import pytest
 
-from mcp_django.schema import Description, describe
+from mcp_django.schema import DocstringDescription, describe_callable
 
 
 def google(lat: float, lon: float) -> None:
@@ -77,18 +77,18 @@ def sphinx(lat: float, lon: float) -> None:
 def test_each_style_gives_summary_and_parameters(subtests: pytest.Subtests) -> None:
     for fn in [google, numpy, sphinx]:
         with subtests.test(fn=fn):
-            said = describe(fn)
+            said = describe_callable(fn)
             assert said.summary == "Airports nearest to a point.\n\nGreat-circle distance.\nTwo lines."
             assert said.parameters["lat"] == "Degrees north, negative in the south."
             assert said.parameters["lon"] == "Degrees east."
 
 
 def test_numpy_lists_of_names_share_their_description() -> None:
-    assert describe(numpy).parameters["alt"] == "Degrees east."
+    assert describe_callable(numpy).parameters["alt"] == "Degrees east."
 
 
 def test_stars_are_no_part_of_a_name() -> None:
-    assert describe(google).parameters["rest"] == "More."
+    assert describe_callable(google).parameters["rest"] == "More."
 
 
 def test_text_without_sections_is_all_summary() -> None:
@@ -99,7 +99,9 @@ def test_text_without_sections_is_all_summary() -> None:
             Kept: it is for the reader.
         """
 
-    assert describe(tool) == Description("Say: this: that.\n\nNote:\n    Kept: it is for the reader.", {})
+    assert describe_callable(tool) == DocstringDescription(
+        "Say: this: that.\n\nNote:\n    Kept: it is for the reader.", {}
+    )
 
 
 def test_only_an_example_leaves_the_summary() -> None:
@@ -110,17 +112,17 @@ def test_only_an_example_leaves_the_summary() -> None:
             tool()
         """
 
-    assert describe(tool).summary == "Search."
+    assert describe_callable(tool).summary == "Search."
 
 
 def test_no_docstring_is_an_empty_description() -> None:
     def tool() -> None: ...
 
-    assert describe(tool) == Description("", {})
+    assert describe_callable(tool) == DocstringDescription("", {})
 
 
 def test_a_partial_is_described_by_its_function() -> None:
-    assert describe(functools.partial(google, 1)) == describe(google)
+    assert describe_callable(functools.partial(google, 1)) == describe_callable(google)
 
 
 def test_a_callable_object_is_described_by_its_class_or_its_call() -> None:
@@ -133,8 +135,8 @@ def test_a_callable_object_is_described_by_its_class_or_its_call() -> None:
         def __call__(self) -> None:
             """Called."""
 
-    assert describe(Named()).summary == "Named."
-    assert describe(Called()).summary == "Called."
+    assert describe_callable(Named()).summary == "Named."
+    assert describe_callable(Called()).summary == "Called."
 
 
 def test_a_broken_docstring_never_stops_registration(subtests: pytest.Subtests) -> None:
@@ -154,4 +156,4 @@ def test_a_broken_docstring_never_stops_registration(subtests: pytest.Subtests) 
             def tool() -> None: ...
 
             tool.__doc__ = text
-            assert isinstance(describe(tool).summary, str)
+            assert isinstance(describe_callable(tool).summary, str)

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from pydantic import BaseModel, Field, SecretStr
 
-from mcp_django.schema import DeclarationError, form_of
+from mcp_django.schema import DeclarationError, build_form
 
 
 class Colour(enum.Enum):
@@ -70,13 +70,13 @@ class Struct(msgspec.Struct):
 
 
 def only(type_: Any) -> Any:
-    form = form_of(type_)
+    form = build_form(type_)
     assert list(form.schema["properties"]) == ["value"]
     return form.schema["properties"]["value"]
 
 
 def test_none_asks_for_consent_alone() -> None:
-    form = form_of(None)
+    form = build_form(None)
     assert form.schema == {"type": "object", "properties": {}}
     assert form.read({}) is None
     assert form.read(None) is None
@@ -131,7 +131,7 @@ def test_a_single_value_is_one_property(subtests: pytest.Subtests) -> None:
     ]
     for type_, expected, given, value in cases:
         with subtests.test(type_=type_):
-            form = form_of(type_)
+            form = build_form(type_)
             assert form.schema == {"type": "object", "properties": {"value": expected}, "required": ["value"]}
             read = form.read({"value": given})
             assert read == value
@@ -139,13 +139,13 @@ def test_a_single_value_is_one_property(subtests: pytest.Subtests) -> None:
 
 
 def test_an_optional_value_may_be_left_empty() -> None:
-    form = form_of(int | None)
+    form = build_form(int | None)
     assert "required" not in form.schema
     assert [form.read(content) for content in ({}, {"value": None}, {"value": 3})] == [None, None, 3]
 
 
 def test_a_dataclass_becomes_a_flat_form_with_defaults() -> None:
-    form = form_of(Profile)
+    form = build_form(Profile)
     assert form.schema == {
         "type": "object",
         "properties": {
@@ -171,27 +171,27 @@ def test_defaults_of_choices_are_written_as_the_choices_are() -> None:
         levels: list[Priority] = [Priority.LOW]
         both: list[Literal[True, False]] = [True]
 
-    form = form_of(Plan)
+    form = build_form(Plan)
     defaults = {name: entry["default"] for name, entry in form.schema["properties"].items()}
     assert defaults == {"level": "2", "levels": ["1"], "both": ["true"]}
     assert form.read({"both": ["false"]}) == Plan(both=[False])
 
 
 def test_a_type_with_marks_that_cannot_be_hashed_is_a_form() -> None:
-    assert form_of(Annotated[int, {"a": 1}]).read({"value": 1}) == 1
+    assert build_form(Annotated[int, {"a": 1}]).read({"value": 1}) == 1
 
 
 def test_a_typed_dict_gives_what_was_filled_in() -> None:
-    assert form_of(Row).read({"id": 1}) == {"id": 1}
-    assert form_of(Row).schema["required"] == ["id"]
+    assert build_form(Row).read({"id": 1}) == {"id": 1}
+    assert build_form(Row).schema["required"] == ["id"]
 
 
 def test_a_struct_is_a_form_too() -> None:
-    assert form_of(Struct).read({"n": 1}) == Struct(1)
+    assert build_form(Struct).read({"n": 1}) == Struct(1)
 
 
 def test_a_model_becomes_a_form_with_its_texts_and_limits() -> None:
-    form = form_of(Booking)
+    form = build_form(Booking)
     assert form.schema["properties"] == {
         "seats": {"type": "integer", "title": "Seats", "description": "How many", "minimum": 1, "maximum": 9},
         "day": {"type": "string", "format": "date"},
@@ -206,7 +206,7 @@ def test_a_model_becomes_a_form_with_its_texts_and_limits() -> None:
 def test_forms_are_valid_schemas(subtests: pytest.Subtests) -> None:
     for type_ in [bool, Profile, Booking, Row, list[Colour], Colour, None]:
         with subtests.test(type_=type_):
-            jsonschema_rs.meta.validate(form_of(type_).schema)
+            jsonschema_rs.meta.validate(build_form(type_).schema)
 
 
 def test_an_answer_that_breaks_the_form_is_refused_in_words(subtests: pytest.Subtests) -> None:
@@ -227,7 +227,7 @@ def test_an_answer_that_breaks_the_form_is_refused_in_words(subtests: pytest.Sub
     ]
     for type_, content, text in cases:
         with subtests.test(type_=type_, content=content, text=text), pytest.raises(ValueError, match=text):
-            form_of(type_).read(content)
+            build_form(type_).read(content)
 
 
 def test_secrets_are_not_asked_for_in_a_form(subtests: pytest.Subtests) -> None:
@@ -238,11 +238,11 @@ def test_secrets_are_not_asked_for_in_a_form(subtests: pytest.Subtests) -> None:
     ]
     for secret in cases:
         with subtests.test(secret=secret), pytest.raises(DeclarationError, match=r"ctx\.elicit_url"):
-            form_of(secret)
+            build_form(secret)
 
 
 def test_fields_the_form_does_not_have_are_ignored() -> None:
-    assert form_of(bool).read({"value": True, "username": "x"}) is True
+    assert build_form(bool).read({"value": True, "username": "x"}) is True
 
 
 @dataclass
@@ -259,7 +259,7 @@ def test_what_is_not_flat_is_refused(subtests: pytest.Subtests) -> None:
     cases = [Deep, Listed, list[int], dict[str, int], tuple[int, int], int | str, Any]
     for type_ in cases:
         with subtests.test(type_=type_), pytest.raises(DeclarationError, match="does not fit a form"):
-            form_of(type_)
+            build_form(type_)
 
 
 def test_a_schema_by_hand_is_shown_and_checked_as_it_is() -> None:
@@ -268,7 +268,7 @@ def test_a_schema_by_hand_is_shown_and_checked_as_it_is() -> None:
         "properties": {"c": {"type": "string", "enum": ["a", "b"], "enumNames": ["A", "B"]}, "n": {"type": "integer"}},
         "required": ["c"],
     }
-    form = form_of(schema)
+    form = build_form(schema)
     assert form.schema == schema
     assert form.read({"c": "a", "other": 1}) == {"c": "a"}
     with pytest.raises(ValueError, match="missing field 'c'"):
@@ -288,15 +288,15 @@ def test_a_schema_by_hand_must_be_flat(subtests: pytest.Subtests) -> None:
             subtests.test(properties=properties),
             pytest.raises(DeclarationError, match="form: property 'a' must be a string"),
         ):
-            form_of({"type": "object", "properties": properties})
+            build_form({"type": "object", "properties": properties})
 
 
 def test_a_schema_by_hand_is_not_changed() -> None:
     schema = {"type": "object"}
-    assert form_of(schema).read({}) == {}
+    assert build_form(schema).read({}) == {}
     assert schema == {"type": "object"}
 
 
 def test_a_type_is_compiled_once() -> None:
-    assert form_of(Profile) is form_of(Profile)
-    assert form_of(bool) is not form_of(int)
+    assert build_form(Profile) is build_form(Profile)
+    assert build_form(bool) is not build_form(int)

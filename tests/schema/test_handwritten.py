@@ -6,8 +6,8 @@ from typing import Annotated, Any
 import pytest
 from pydantic import Field
 
-from mcp_django.schema import ArgumentError, DeclarationError, Parameters, parameters_of
-from mcp_django.schema.custom_schema import DEPTH, SUBSCHEMAS
+from mcp_django.schema import ArgumentError, CompiledParameters, DeclarationError, compile_parameters
+from mcp_django.schema.custom_schema import MAX_SCHEMA_DEPTH, MAX_SUBSCHEMAS
 
 RICH: dict[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -37,8 +37,8 @@ RICH: dict[str, Any] = {
 def anything(**arguments: Any) -> None: ...
 
 
-def compiled(schema: Any, fn: Any = anything) -> Parameters:
-    return parameters_of(fn, is_injected=lambda annotation: False, input_schema=schema)
+def compiled(schema: Any, fn: Any = anything) -> CompiledParameters:
+    return compile_parameters(fn, is_injected=lambda annotation: False, input_schema=schema)
 
 
 def refusal(schema: Any, fn: Any = anything) -> str:
@@ -210,14 +210,14 @@ def nested(levels: int) -> dict[str, Any]:
 
 
 def test_depth_is_bounded() -> None:
-    compiled(nested(DEPTH))
-    assert f"nested deeper than {DEPTH}" in refusal(nested(DEPTH + 1))
+    compiled(nested(MAX_SCHEMA_DEPTH))
+    assert f"nested deeper than {MAX_SCHEMA_DEPTH}" in refusal(nested(MAX_SCHEMA_DEPTH + 1))
 
 
 def test_size_is_bounded() -> None:
-    many = {str(n): {"type": "string"} for n in range(SUBSCHEMAS - 1)}
+    many = {str(n): {"type": "string"} for n in range(MAX_SUBSCHEMAS - 1)}
     compiled({"type": "object", "properties": many})
-    assert f"more than {SUBSCHEMAS} schemas" in refusal({"type": "object", "properties": {**many, "x": {}}})
+    assert f"more than {MAX_SUBSCHEMAS} schemas" in refusal({"type": "object", "properties": {**many, "x": {}}})
 
 
 def test_a_schema_nested_without_end_is_refused() -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple, Never, TypedDict
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, computed_field
 
-from mcp_django.schema import DeclarationError, Output, OutputError, output_of
+from mcp_django.schema import CompiledOutput, DeclarationError, OutputError, compile_output
 
 
 class Content:
@@ -50,14 +50,14 @@ class Node(BaseModel):
     children: "list[Node]" = []
 
 
-def returning(annotation: Any, **options: Any) -> Output | None:
+def returning(annotation: Any, **options: Any) -> CompiledOutput | None:
     def tool() -> None: ...
 
     tool.__annotations__["return"] = annotation
-    return output_of(tool, is_content=lambda it: it is Content, **options)
+    return compile_output(tool, is_content=lambda it: it is Content, **options)
 
 
-def promised(annotation: Any, **options: Any) -> Output:
+def promised(annotation: Any, **options: Any) -> CompiledOutput:
     output = returning(annotation, **options)
     assert output is not None
     return output
@@ -67,7 +67,7 @@ def test_a_function_without_return_annotation_promises_nothing() -> None:
     def tool():  # type: ignore[no-untyped-def]
         ...
 
-    assert output_of(tool, is_content=lambda it: False) is None
+    assert compile_output(tool, is_content=lambda it: False) is None
 
 
 def test_annotations_that_say_nothing_promise_nothing(subtests: pytest.Subtests) -> None:
@@ -97,9 +97,9 @@ def test_plain_values_are_wrapped(subtests: pytest.Subtests) -> None:
     for annotation, value, kind in cases:
         with subtests.test(annotation=annotation, value=value, kind=kind):
             output = promised(annotation)
-            assert output.wrapped
+            assert output.is_wrapped
             assert output.schema == {"type": "object", "properties": {"result": {"type": kind}}, "required": ["result"]}
-            assert output.structured(value) == {"result": value}
+            assert output.to_structured(value) == {"result": value}
             assert output.dump(value) == value
 
 
@@ -118,10 +118,10 @@ def test_what_is_no_object_is_wrapped(subtests: pytest.Subtests) -> None:
     for annotation, value, expected in cases:
         with subtests.test(annotation=annotation, value=value, expected=expected):
             output = promised(annotation)
-            assert output.wrapped
+            assert output.is_wrapped
             assert output.schema["type"] == "object"
             assert output.dump(value) == expected
-            assert output.structured(value) == {"result": expected}
+            assert output.to_structured(value) == {"result": expected}
 
 
 def test_an_object_is_its_own_structure(subtests: pytest.Subtests) -> None:
@@ -137,9 +137,9 @@ def test_an_object_is_its_own_structure(subtests: pytest.Subtests) -> None:
     for annotation, value, expected in cases:
         with subtests.test(annotation=annotation, value=value, expected=expected):
             output = promised(annotation)
-            assert not output.wrapped
+            assert not output.is_wrapped
             assert output.schema["type"] == "object"
-            assert output.structured(value) == output.dump(value) == expected
+            assert output.to_structured(value) == output.dump(value) == expected
 
 
 def test_the_schema_describes_what_comes_out() -> None:
@@ -157,7 +157,7 @@ def test_definitions_of_a_wrapped_type_are_at_the_root() -> None:
 def test_every_finite_decimal_fits_its_schema(subtests: pytest.Subtests) -> None:
     for value in ["1E+2", "0E-7", "-0", "1.50", "123456789012345678901234567890.5"]:
         with subtests.test(value=value):
-            assert promised(Decimal).structured(Decimal(value)) == {"result": value}
+            assert promised(Decimal).to_structured(Decimal(value)) == {"result": value}
 
 
 def test_a_result_that_breaks_its_promise_is_a_bug(subtests: pytest.Subtests) -> None:
@@ -187,13 +187,13 @@ def test_a_result_that_breaks_its_promise_is_a_bug(subtests: pytest.Subtests) ->
             subtests.test(annotation=annotation, value=value),
             pytest.raises(OutputError, match=r"tool\(\): the result "),
         ):
-            promised(annotation).structured(value)
+            promised(annotation).to_structured(value)
 
 
 def test_a_result_that_fits_in_other_clothes_is_taken() -> None:
-    assert promised(Point).structured({"x": 1, "y": 2}) == {"x": 1, "y": 2}
-    assert promised(list[Row]).structured({"id": n} for n in range(2)) == {"result": [{"id": 0}, {"id": 1}]}
-    assert promised(Row).structured(type("Sub", (dict,), {})(id=1)) == {"id": 1}
+    assert promised(Point).to_structured({"x": 1, "y": 2}) == {"x": 1, "y": 2}
+    assert promised(list[Row]).to_structured({"id": n} for n in range(2)) == {"result": [{"id": 0}, {"id": 1}]}
+    assert promised(Row).to_structured(type("Sub", (dict,), {})(id=1)) == {"id": 1}
 
 
 def test_subclasses_of_plain_types_are_taken() -> None:
@@ -203,22 +203,22 @@ def test_subclasses_of_plain_types_are_taken() -> None:
     class Number(enum.IntEnum):
         ONE = 1
 
-    assert promised(str).structured(Safe("x")) == {"result": "x"}
-    assert promised(int).structured(Number.ONE) == {"result": 1}
-    assert type(promised(int).structured(True)["result"]) is int
+    assert promised(str).to_structured(Safe("x")) == {"result": "x"}
+    assert promised(int).to_structured(Number.ONE) == {"result": 1}
+    assert type(promised(int).to_structured(True)["result"]) is int
 
 
 def test_lazy_text_is_written_out() -> None:
     translation = pytest.importorskip("django.utils.functional").lazystr("Hello")
-    assert promised(str).structured(translation) == {"result": "Hello"}
-    assert promised(dict[str, Any]).structured({"a": translation}) == {"a": "Hello"}
+    assert promised(str).to_structured(translation) == {"result": "Hello"}
+    assert promised(dict[str, Any]).to_structured({"a": translation}) == {"a": "Hello"}
 
 
 def test_what_a_subclass_adds_stays_inside() -> None:
     class Secret(Airport):
         password: str
 
-    assert "password" not in promised(Airport).structured(Secret(code="BER", password="x"))
+    assert "password" not in promised(Airport).to_structured(Secret(code="BER", password="x"))
 
 
 def test_a_type_that_can_only_be_written_is_described() -> None:
@@ -242,10 +242,10 @@ def test_an_output_schema_by_hand_takes_the_annotations_place() -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     output = promised(Content, output_schema=schema)
     assert output.schema is schema
-    assert not output.wrapped
-    assert output.structured({"n": 1}) == {"n": 1}
+    assert not output.is_wrapped
+    assert output.to_structured({"n": 1}) == {"n": 1}
     with pytest.raises(OutputError, match="missing key 'n'"):
-        output.structured(Point(1))
+        output.to_structured(Point(1))
 
 
 def test_an_output_schema_by_hand_needs_an_object_at_its_root() -> None:
@@ -255,7 +255,7 @@ def test_an_output_schema_by_hand_needs_an_object_at_its_root() -> None:
 
 def test_a_type_may_stand_in_for_the_annotation() -> None:
     output = promised(None, output_schema=Row)
-    assert output.structured({"id": 1}) == {"id": 1}
+    assert output.to_structured({"id": 1}) == {"id": 1}
 
 
 def test_methods_promise_as_functions_do() -> None:
@@ -268,5 +268,5 @@ def test_methods_promise_as_functions_do() -> None:
 
     service = Service()
     handlers: list[Callable[..., Any]] = [service.tool, service]
-    kinds = [output_of(handler, is_content=lambda it: False) for handler in handlers]
+    kinds = [compile_output(handler, is_content=lambda it: False) for handler in handlers]
     assert [kind.schema["properties"]["result"]["type"] for kind in kinds if kind] == ["integer", "string"]

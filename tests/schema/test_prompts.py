@@ -14,8 +14,8 @@ from mcp_django.schema import (
     ArgumentError,
     DeclarationError,
     PromptParameters,
-    prompt_parameters_of,
-    uri_parameters_of,
+    compile_prompt_parameters,
+    compile_uri_parameters,
 )
 
 
@@ -38,11 +38,11 @@ def is_injected(annotation: Any) -> bool:
 
 
 def prompt(fn: Any) -> PromptParameters:
-    return prompt_parameters_of(fn, is_injected=is_injected)
+    return compile_prompt_parameters(fn, is_injected=is_injected)
 
 
 def address(fn: Any, *variables: str) -> PromptParameters:
-    return uri_parameters_of(fn, variables, is_injected=is_injected)
+    return compile_uri_parameters(fn, variables, is_injected=is_injected)
 
 
 def taking(annotation: Any) -> Any:

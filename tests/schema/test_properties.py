@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from mcp_django.schema import ArgumentError, OutputError, form_of, output_of, parameters_of, to_json
+from mcp_django.schema import ArgumentError, OutputError, build_form, compile_output, compile_parameters, to_json
 from mcp_django.schema.functions.docstrings import parse_docstring
 
 
@@ -81,7 +81,7 @@ def everything(
 ) -> None: ...
 
 
-PARAMETERS = parameters_of(everything, is_injected=lambda annotation: False)
+PARAMETERS = compile_parameters(everything, is_injected=lambda annotation: False)
 REFERENCE = jsonschema_rs.validator_for(PARAMETERS.schema, validate_formats=False)
 NAMES = list(PARAMETERS.schema["properties"])
 
@@ -147,11 +147,11 @@ def test_a_structured_result_fits_its_schema_or_is_an_output_error(annotation: A
     def tool() -> None: ...
 
     tool.__annotations__["return"] = annotation
-    output = output_of(tool, is_content=lambda it: False)
+    output = compile_output(tool, is_content=lambda it: False)
     if output is None:
         return
     try:
-        structured = output.structured(value)
+        structured = output.to_structured(value)
     except OutputError:
         return
     jsonschema_rs.validator_for(output.schema).validate(structured)
@@ -160,7 +160,7 @@ def test_a_structured_result_fits_its_schema_or_is_an_output_error(annotation: A
 
 @given(st.sampled_from([bool, int, Colour, list[Literal["a"]], Point]), JSON)
 def test_an_answer_to_a_form_is_read_or_refused_in_words(type_: Any, content: Any) -> None:
-    refusal(form_of(type_).read, content)
+    refusal(build_form(type_).read, content)
 
 
 @given(JSON)

@@ -4,7 +4,7 @@ from types import FunctionType
 
 import pytest
 
-from mcp_django.schema import ArgumentError, DeclarationError, reading_of
+from mcp_django.schema import ArgumentError, DeclarationError, compile_text_parser
 
 
 def test_json_is_found_with_and_without_a_fence(subtests: pytest.Subtests) -> None:
@@ -19,7 +19,7 @@ def test_json_is_found_with_and_without_a_fence(subtests: pytest.Subtests) -> No
     ]
     for text in cases:
         with subtests.test(text=text):
-            assert reading_of(dict[str, int]).read(text) == {"a": 1}
+            assert compile_text_parser(dict[str, int]).parse(text) == {"a": 1}
 
 
 def test_what_does_not_fit_is_told_in_words(subtests: pytest.Subtests) -> None:
@@ -35,14 +35,14 @@ def test_what_does_not_fit_is_told_in_words(subtests: pytest.Subtests) -> None:
     for text, reason in cases:
         with subtests.test(text=text, reason=reason):
             with pytest.raises(ArgumentError) as refused:
-                reading_of(dict[str, int]).read(text)
+                compile_text_parser(dict[str, int]).parse(text)
             assert str(refused.value) == reason
 
 
 def test_a_type_without_a_json_form_is_a_mistake_of_the_author() -> None:
     with pytest.raises(DeclarationError, match="result_type"):
-        reading_of(FunctionType)
+        compile_text_parser(FunctionType)
 
 
 def test_a_type_is_compiled_once() -> None:
-    assert reading_of(list[int]) is reading_of(list[int])
+    assert compile_text_parser(list[int]) is compile_text_parser(list[int])

@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 import pytest
 from pydantic import AfterValidator, BaseModel, Field
 
-from mcp_django.schema import ArgumentError, parameters_of
-from mcp_django.schema.validation.truncation import NODES, excerpt
-from mcp_django.schema.validation.validation import SHOWN, Checker
+from mcp_django.schema import ArgumentError, compile_parameters
+from mcp_django.schema.validation.truncation import MAX_NODES, truncate_value
+from mcp_django.schema.validation.validation import MAX_PROBLEMS, SchemaChecker
 
 
 class Cat(BaseModel):
@@ -57,7 +57,7 @@ def search(
 ) -> None: ...
 
 
-PARAMETERS = parameters_of(search, is_injected=lambda annotation: False)
+PARAMETERS = compile_parameters(search, is_injected=lambda annotation: False)
 
 
 def run(arguments: Any) -> None:
@@ -144,20 +144,23 @@ def test_every_rule_of_a_schema_by_hand_has_words(subtests: pytest.Subtests) -> 
     ]
     for rule, value, text in cases:
         with subtests.test(rule=rule, value=value, text=text):
-            checker = Checker({"type": "object", "properties": {"a": rule}})
-            assert checker.problems({"a": value}) == text
+            checker = SchemaChecker({"type": "object", "properties": {"a": rule}})
+            assert checker.describe_problems({"a": value}) == text
 
 
 def test_alternatives_at_the_root_are_told() -> None:
-    checker = Checker({"anyOf": [{"type": "array"}, {"type": "string"}]})
-    assert checker.problems({}) == "arguments: is an object; give a list or a string"
-    assert Checker({"anyOf": [{"required": ["a"]}, {"required": ["b", "c"]}]}).problems({}) == "missing argument 'a'"
+    checker = SchemaChecker({"anyOf": [{"type": "array"}, {"type": "string"}]})
+    assert checker.describe_problems({}) == "arguments: is an object; give a list or a string"
+    assert (
+        SchemaChecker({"anyOf": [{"required": ["a"]}, {"required": ["b", "c"]}]}).describe_problems({})
+        == "missing argument 'a'"
+    )
 
 
 def test_missing_arguments_are_named() -> None:
     def tool(code: str, lat: float) -> None: ...
 
-    parameters = parameters_of(tool, is_injected=lambda annotation: False)
+    parameters = compile_parameters(tool, is_injected=lambda annotation: False)
     with pytest.raises(ArgumentError, match=r"^missing argument 'code'; missing argument 'lat'$"):
         parameters.check({})
     with pytest.raises(ArgumentError, match=r"^missing argument 'lat'$"):
@@ -166,8 +169,8 @@ def test_missing_arguments_are_named() -> None:
 
 def test_several_problems_are_told_at_once_up_to_five() -> None:
     told = refusal({"limit": 0, "ratio": 9, "step": 1, "query": "", "code": "", "order": "", "wrong": 1}).split("; ")
-    assert len(told) == SHOWN
-    assert len(set(told)) == SHOWN
+    assert len(told) == MAX_PROBLEMS
+    assert len(set(told)) == MAX_PROBLEMS
 
 
 def test_large_values_are_never_echoed(subtests: pytest.Subtests) -> None:
@@ -187,7 +190,7 @@ def test_large_values_are_never_echoed(subtests: pytest.Subtests) -> None:
 
 
 def test_many_unknown_arguments_are_not_all_listed() -> None:
-    assert len(refusal({f"unknown_{n}": n for n in range(5000)}).split("; unknown")) <= SHOWN
+    assert len(refusal({f"unknown_{n}": n for n in range(5000)}).split("; unknown")) <= MAX_PROBLEMS
 
 
 MANY = 300_000
@@ -205,8 +208,8 @@ def test_a_large_value_is_explained_from_its_beginning(subtests: pytest.Subtests
 
 
 def test_a_rule_about_absence_is_not_reported_for_what_was_cut() -> None:
-    checker = Checker({"properties": {"a": {"minItems": 100, "items": {"type": "integer"}}}, "type": "object"})
-    told = checker.problems({"a": [*range(5000), "x"]})
+    checker = SchemaChecker({"properties": {"a": {"minItems": 100, "items": {"type": "integer"}}}, "type": "object"})
+    told = checker.describe_problems({"a": [*range(5000), "x"]})
     assert told == "a: breaks its schema beyond its first items or levels; check every one"
 
 
@@ -218,21 +221,21 @@ def test_an_excerpt_stays_within_its_bounds() -> None:
     value: Any = [1] * 60
     for _ in range(4):
         value = {str(n): value for n in range(60)}
-    assert size(excerpt(value, 64).value) <= NODES * 2
+    assert size(truncate_value(value, 64).value) <= MAX_NODES * 2
     small = {"a": [1, 2, {"b": None}]}
-    assert excerpt(small, 3).value is small
-    part = excerpt(small, 2)
+    assert truncate_value(small, 3).value is small
+    part = truncate_value(small, 2)
     assert part.value == {"a": [1, 2, {}]}
-    assert part.cut == {("a", 2)}
+    assert part.cut_paths == {("a", 2)}
 
 
 def test_conversion_failures_in_long_lists_stop_at_the_first() -> None:
     def tool(days: list[Annotated[int, AfterValidator(even)]]) -> None: ...
 
-    parameters = parameters_of(tool, is_injected=lambda annotation: False)
+    parameters = compile_parameters(tool, is_injected=lambda annotation: False)
     with pytest.raises(ArgumentError, match=r"^days\[0\]: 1 must be even$"):
         parameters.convert({"days": [1] * MANY})
 
 
 def test_a_value_that_fits_has_no_problems() -> None:
-    assert Checker({"type": "object"}).problems({}) == ""
+    assert SchemaChecker({"type": "object"}).describe_problems({}) == ""

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Optional
 import pytest
 from pydantic import Field
 
-from mcp_django.schema import ArgumentError, DeclarationError, Parameters, parameters_of
+from mcp_django.schema import ArgumentError, CompiledParameters, DeclarationError, compile_parameters
 
 
 class Context:
@@ -19,16 +19,16 @@ def is_injected(annotation: Any) -> bool:
     return annotation is Context
 
 
-def compiled(fn: Any, **options: Any) -> Parameters:
-    return parameters_of(fn, is_injected=is_injected, **options)
+def compiled(fn: Any, **options: Any) -> CompiledParameters:
+    return compile_parameters(fn, is_injected=is_injected, **options)
 
 
-def called(parameters: Parameters, **arguments: Any) -> dict[str, Any]:
+def called(parameters: CompiledParameters, **arguments: Any) -> dict[str, Any]:
     parameters.check(arguments)
     return parameters.convert(arguments)
 
 
-def refusal(parameters: Parameters, **arguments: Any) -> str:
+def refusal(parameters: CompiledParameters, **arguments: Any) -> str:
     with pytest.raises(ArgumentError) as caught:
         called(parameters, **arguments)
     return str(caught.value)
@@ -102,7 +102,7 @@ def test_an_injection_mark_inside_annotated_is_handed_over_whole() -> None:
 
     def tool(shop: wanted) -> None: ...  # type: ignore[valid-type]
 
-    parameters = parameters_of(tool, is_injected=lambda a: mark in getattr(a, "__metadata__", ()))
+    parameters = compile_parameters(tool, is_injected=lambda a: mark in getattr(a, "__metadata__", ()))
     assert parameters.injected == {"shop": wanted}
     assert parameters.schema["properties"] == {}
 

@@ -12,20 +12,20 @@ from typing import Any
 
 from mcp_django import Context, Server
 from mcp_django.auth.authorization.policy import Policy
-from mcp_django.auth.principal import Principal, local_principal
+from mcp_django.auth.principal import DjangoPrincipal, local_principal
 from mcp_django.exceptions import translate
 from mcp_django.protocol import jsonrpc, meta
 from mcp_django.protocol.headers import Headers
 from mcp_django.protocol.revisions import REVISIONS, Era
-from mcp_django.runtime.sealing import Seal
-from mcp_django.runtime.threads.executor import LaneExecutor
+from mcp_django.runtime.sealing import TokenSealer
+from mcp_django.runtime.threads.executor import LeasingExecutor
 from mcp_django.server.calls.call import Connection
 from mcp_django.server.calls.message_queue import Outbox
-from mcp_django.server.calls.pending import Receipt
-from mcp_django.server.calls.session import Session
-from mcp_django.server.context.background import run_jobs
+from mcp_django.server.calls.pending import Acknowledgement
+from mcp_django.server.calls.session import ServerSession
+from mcp_django.server.context.background import run_background_jobs
 from mcp_django.server.pipeline import Pipeline
-from mcp_django.server.server import Options, Ports
+from mcp_django.server.server import Ports, ServerOptions
 
 STATELESS = "2026-07-28"
 HANDSHAKE = "2025-11-25"
@@ -39,10 +39,10 @@ class Sessions:
     """Sessions in memory, and what was asked of the store."""
 
     def __init__(self) -> None:
-        self.opened: list[Session] = []
+        self.opened: list[ServerSession] = []
 
-    async def open(self, *, owner: str, revision: Any, client_info: Any, capabilities: Any, **_: Any) -> Session:
-        session = Session(
+    async def open(self, *, owner: str, revision: Any, client_info: Any, capabilities: Any, **_: Any) -> ServerSession:
+        session = ServerSession(
             key=f"session-{len(self.opened)}",
             owner=owner,
             revision=revision,
@@ -52,13 +52,13 @@ class Sessions:
         self.opened.append(session)
         return session
 
-    async def save(self, session: Session) -> None:
+    async def save(self, session: ServerSession) -> None:
         """Nothing outlives the test."""
 
-    async def load(self, key: str, owner: str) -> Session | None:
+    async def load(self, key: str, owner: str) -> ServerSession | None:
         return next((session for session in self.opened if session.key == key), None)
 
-    async def cancel(self, session: Session, id: jsonrpc.Id) -> None:
+    async def cancel(self, session: ServerSession, id: jsonrpc.Id) -> None:
         session.cancel(id)
 
 
@@ -75,16 +75,16 @@ class Ledger:
         self.outcomes[name] = None
         return True
 
-    async def record(self, name: str, outcome: dict[str, Any]) -> None:
+    async def record_outcome(self, name: str, outcome: dict[str, Any]) -> None:
         self.outcomes[name] = outcome
 
-    def give_up(self, name: str) -> None:
+    def mark_unknown(self, name: str) -> None:
         self.outcomes[name] = {}
 
-    async def outcome(self, name: str) -> dict[str, Any] | None:
+    async def get_outcome(self, name: str) -> dict[str, Any] | None:
         return self.outcomes[name]
 
-    async def spend(self, digest: str, **_: Any) -> bool:
+    async def consume(self, digest: str, **_: Any) -> bool:
         fresh = digest not in self.spent
         self.spent.add(digest)
         return fresh
@@ -92,22 +92,22 @@ class Ledger:
 
 def ports(**changes: Any) -> Ports:
     """The outside of a server, without rows."""
-    executor = LaneExecutor(lanes=2, queue=4)
+    executor = LeasingExecutor(max_threads=2, max_queued=4)
     given: dict[str, Any] = {
         "authorizer": Policy(executor),
         "executor": executor,
         "sessions": Sessions(),
-        "state_sealer": Seal(["key"], purpose="state", limit=64 * 1024),
-        "cursor_sealer": Seal(["key"], purpose="cursor"),
-        "ledger": Ledger(),
-        "translate": translate,
+        "state_sealer": TokenSealer(["key"], purpose="state", max_token_bytes=64 * 1024),
+        "cursor_sealer": TokenSealer(["key"], purpose="cursor"),
+        "idempotency_store": Ledger(),
+        "translate_exception": translate,
     }
     return Ports(**{**given, **changes})
 
 
 def make_server(*, options: Mapping[str, Any] | None = None, **given: Any) -> Server:
     """A server of the test's own."""
-    return Server("tests", "1", ports=ports(), options=Options(**(options or {})), **given)
+    return Server("tests", "1", ports=ports(), options=ServerOptions(**(options or {})), **given)
 
 
 @dataclass
@@ -121,9 +121,9 @@ class FakeUser:
         return permission in self.permissions
 
 
-def make_principal(*permissions: str, scopes: Iterable[str] = (), name: str = "somebody") -> Principal:
+def make_principal(*permissions: str, scopes: Iterable[str] = (), name: str = "somebody") -> DjangoPrincipal:
     """A caller with these permissions and scopes."""
-    return Principal(issuer="tests", subject=name, user=FakeUser(permissions), scopes=frozenset(scopes))
+    return DjangoPrincipal(issuer="tests", subject=name, user=FakeUser(permissions), scopes=frozenset(scopes))
 
 
 @dataclass
@@ -131,7 +131,7 @@ class PipelineClient:
     """One client of one server."""
 
     server: Server
-    principal: Principal = field(default_factory=local_principal)
+    principal: DjangoPrincipal = field(default_factory=local_principal)
     version: str = STATELESS
     capabilities: dict[str, Any] = field(default_factory=lambda: EVERYTHING)
     answer: Answer | None = None
@@ -144,10 +144,10 @@ class PipelineClient:
         self.said: list[dict[str, Any]] = []
         """Every message that came before an answer."""
         self.rounds = 0
-        self.session: Session | None = None
+        self.session: ServerSession | None = None
         revision = REVISIONS[self.version]
         if revision.era is Era.HANDSHAKE:
-            self.session = Session(
+            self.session = ServerSession(
                 key="session",
                 owner=self.principal.key,
                 revision=revision,
@@ -193,7 +193,7 @@ class PipelineClient:
     async def notify(self, method: str, params: dict[str, Any] | None = None) -> None:
         """Send a notification."""
         outcome = self._handle({"jsonrpc": "2.0", "method": method, "params": params or {}}, Outbox())
-        assert isinstance(outcome, Receipt)
+        assert isinstance(outcome, Acknowledgement)
         if outcome.run is not None:
             await outcome.run
 
@@ -207,17 +207,17 @@ class PipelineClient:
             }
         outbox = Outbox()
         outcome = self._handle({"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params}, outbox)
-        assert not isinstance(outcome, Receipt)
+        assert not isinstance(outcome, Acknowledgement)
         body = outcome if isinstance(outcome, bytes) else await self._run(outcome.run, outbox)
         if not isinstance(outcome, bytes):
-            await run_jobs(outcome.calls)
+            await run_background_jobs(outcome.calls)
         result: dict[str, Any] = jsonrpc.loads(body)["result"]
         return result
 
     def _handle(self, message: dict[str, Any], outbox: Outbox) -> Any:
         pairs = None if self.headers is None else [(k.lower().encode(), v.encode()) for k, v in self.headers.items()]
         headers = None if pairs is None else Headers(pairs)
-        connection = Connection(self.principal, session=self.session, kwargs=self.kwargs)
+        connection = Connection(self.principal, session=self.session, url_kwargs=self.kwargs)
         connection.headers = headers
         era = self.pipeline.eras[REVISIONS[self.version].era]
         return self.pipeline.handle(era, jsonrpc.loads(jsonrpc.dumps(message)), connection, outbox)
@@ -238,7 +238,7 @@ class PipelineClient:
                 self.said.append(message)
                 if "id" in message and self.answer is not None and self.session is not None:
                     result = self.answer(message["method"], message.get("params", {}))
-                    self.session.answer(jsonrpc.Response(message["id"], result, None))
+                    self.session.receive_response(jsonrpc.Response(message["id"], result, None))
 
 
 def accept(**content: Any) -> dict[str, Any]:

@@ -9,10 +9,10 @@ from mcp_django.protocol.headers import Headers
 from mcp_django.server.calls.call import Call, Connection
 from mcp_django.server.calls.message_queue import Outbox
 from mcp_django.server.calls.outcome import Outcome
-from mcp_django.server.calls.pending import Receipt, Work
+from mcp_django.server.calls.pending import Acknowledgement, PendingResponse
 from mcp_django.server.pipeline import Pipeline
 from mcp_django.server.ports import Overloaded
-from mcp_django.server.server import Options, Server
+from mcp_django.server.server import Server, ServerOptions
 from mcp_django.server.subscriptions.listen import Subscription
 from tests.server.client import STATELESS, make_principal, ports
 
@@ -28,18 +28,18 @@ class ChangeLog:
         self.ready = asyncio.Event()
         self.ready.set()
 
-    def enter(self, owner: str) -> None:
+    def acquire_stream(self, owner: str) -> None:
         if self.full:
             raise Overloaded
         self.open.append(owner)
 
-    def leave(self, owner: str) -> None:
+    def release_stream(self, owner: str) -> None:
         self.open.remove(owner)
 
-    async def follow(self, tell: Callable[[str, Any], None]) -> Callable[[], None]:
+    async def add_listener(self, callback: Callable[[str, Any], None]) -> Callable[[], None]:
         await self.ready.wait()
-        self.tells.append(tell)
-        return lambda: self.tells.remove(tell)
+        self.tells.append(callback)
+        return lambda: self.tells.remove(callback)
 
     async def subscribe(self, call: Call, uri: str) -> None:
         raise NotImplementedError
@@ -47,7 +47,7 @@ class ChangeLog:
     async def unsubscribe(self, call: Call, uri: str) -> None:
         raise NotImplementedError
 
-    def announce(self, call: Call, uris: Any, *, opened: bool) -> None:
+    def send_stream_signal(self, call: Call, uris: Any, *, opened: bool) -> None:
         self.announced.append((opened, tuple(uris)))
 
     def tell(self, kind: str, /, **payload: Any) -> None:
@@ -61,10 +61,10 @@ class CallEndings:
     def __init__(self) -> None:
         self.ended: list[tuple[Any, Outcome]] = []
 
-    def attend(self, call: Call) -> None:
+    def observe(self, call: Call) -> None:
         return None
 
-    def over(self, call: Call, outcome: Outcome, problem: Any) -> None:
+    def record_outcome(self, call: Call, outcome: Outcome, problem: Any) -> None:
         self.ended.append((call.id, outcome))
 
 
@@ -73,8 +73,8 @@ class ListenClient:
 
     def __init__(self, *, middleware: Any = (), headers: Headers | None = None, options: Any = None) -> None:
         self.log, self.watch = ChangeLog(), CallEndings()
-        given = ports(changes=self.log, observer=self.watch)
-        self.server = Server("tests", "1", ports=given, middleware=middleware, options=options or Options())
+        given = ports(change_feed=self.log, observer=self.watch)
+        self.server = Server("tests", "1", ports=given, middleware=middleware, options=options or ServerOptions())
         self.pipeline = Pipeline(self.server)
         in_flight: dict[Any, Any] | None = {} if headers is None else None
         self.connection = Connection(make_principal("shop.view_order"), headers=headers, in_flight=in_flight)
@@ -98,8 +98,8 @@ class ListenClient:
 
     async def listen(self, id: Any = 1, **wanted: Any) -> Subscription:
         work = self.send("subscriptions/listen", {"notifications": wanted}, id)
-        assert isinstance(work, Work)
-        assert not work.may_stream
+        assert isinstance(work, PendingResponse)
+        assert not work.can_stream
         await work.run
         assert self.connection.subscriptions is not None
         return self.connection.subscriptions[id]
@@ -112,11 +112,11 @@ class ListenClient:
 
     async def notify(self, method: str, params: dict[str, Any]) -> None:
         receipt = self.send(method, params)
-        assert isinstance(receipt, Receipt)
+        assert isinstance(receipt, Acknowledgement)
         if receipt.run is not None:
             await receipt.run
 
 
 async def taken(subscription: Subscription) -> list[Any] | None:
-    messages = await subscription.take()
+    messages = await subscription.take_messages()
     return None if messages is None else [jsonrpc.loads(message) for message in messages]

@@ -7,10 +7,10 @@ import pytest
 from mcp_django import Context, MCPError
 from mcp_django.protocol.errors import InvalidParams, MissingClientCapability
 from mcp_django.server.client_requests.conversation import (
-    AskLimits,
-    Refused,
-    Suspended,
-    Unanswered,
+    CallSuspended,
+    ConversationLimits,
+    InputRefused,
+    InputUnavailable,
     gather,
     is_suspension,
 )
@@ -21,7 +21,7 @@ ERAS = [HANDSHAKE, STATELESS]
 
 def asking(handler: Any, version: str = STATELESS, answer: Any = None, **limits: Any) -> PipelineClient:
     """A peer of a server whose tool `ask` is this handler."""
-    server = make_server(options={"ask": AskLimits(**limits)})
+    server = make_server(options={"conversation_limits": ConversationLimits(**limits)})
     server.tool(handler, name="ask")
     return PipelineClient(server, version=version, answer=answer)
 
@@ -132,25 +132,25 @@ async def test_gather_without_questions_raises_the_first_error_by_rank() -> None
         raise problem
 
     with pytest.raises(KeyError):
-        await gather(fail(Suspended()), fail(KeyError("a")), fail(ValueError("b")))
+        await gather(fail(CallSuspended()), fail(KeyError("a")), fail(ValueError("b")))
     with pytest.raises(MCPError):
         await gather(fail(KeyError("a")), fail(InvalidParams("b")))
-    with pytest.raises(Suspended):
-        await gather(fail(Suspended()), fail(Suspended()))
+    with pytest.raises(CallSuspended):
+        await gather(fail(CallSuspended()), fail(CallSuspended()))
     assert await gather() == []
 
 
 def test_a_group_suspends_when_nothing_else_is_in_it() -> None:
-    assert is_suspension(Suspended())
-    assert is_suspension(BaseExceptionGroup("x", [Suspended(), BaseExceptionGroup("y", [Suspended()])]))
-    assert not is_suspension(BaseExceptionGroup("x", [Suspended(), ValueError()]))
+    assert is_suspension(CallSuspended())
+    assert is_suspension(BaseExceptionGroup("x", [CallSuspended(), BaseExceptionGroup("y", [CallSuspended()])]))
+    assert not is_suspension(BaseExceptionGroup("x", [CallSuspended(), ValueError()]))
     assert not is_suspension(ValueError())
 
 
 @pytest.mark.parametrize("version", ERAS)
 async def test_once_loses_types_alike_in_both_eras(version: str) -> None:
     async def handler(ctx: Context) -> str:
-        return repr(await ctx.once("k", lambda: (1, {"a": {2}})))
+        return repr(await ctx.run_once("k", lambda: (1, {"a": {2}})))
 
     assert await asking(handler, version).text("ask") == "[1, {'a': [2]}]"
 
@@ -161,7 +161,11 @@ async def test_once_takes_a_plain_and_an_async_function(version: str) -> None:
         return 1
 
     async def handler(ctx: Context) -> list[int]:
-        return [await ctx.once("a", one), await ctx.once("b", lambda: 2), await ctx.once("c", lambda: one())]
+        return [
+            await ctx.run_once("a", one),
+            await ctx.run_once("b", lambda: 2),
+            await ctx.run_once("c", lambda: one()),
+        ]
 
     assert await asking(handler, version).text("ask") == "[1,2,1]"
 
@@ -171,7 +175,7 @@ async def test_once_without_a_question_runs_once_and_ends_the_call(version: str)
     runs: list[int] = []
 
     async def handler(ctx: Context) -> None:
-        await ctx.once("a", lambda: runs.append(1))
+        await ctx.run_once("a", lambda: runs.append(1))
 
     peer = asking(handler, version)
     await peer.call("ask")
@@ -183,7 +187,7 @@ async def test_once_is_replayed_for_none_too() -> None:
     runs: list[int] = []
 
     async def handler(ctx: Context) -> str:
-        nothing = await ctx.once("a", lambda: runs.append(1))
+        nothing = await ctx.run_once("a", lambda: runs.append(1))
         await ctx.elicit("b?", bool)
         return repr(nothing)
 
@@ -200,7 +204,7 @@ async def test_the_handler_is_replaying_until_it_gets_beyond_what_is_known() -> 
         here.append(ctx.replaying)
         await ctx.elicit("a?", bool)
         here.append(ctx.replaying)
-        await ctx.once("k", lambda: 1)
+        await ctx.run_once("k", lambda: 1)
         here.append(ctx.replaying)
         await ctx.elicit("b?", bool)
         here.append(ctx.replaying)
@@ -303,6 +307,6 @@ async def test_the_server_asks_nothing_during_initialize() -> None:
 
 
 def test_what_a_handler_may_catch_is_a_tool_error() -> None:
-    assert issubclass(Refused, Exception)
-    assert issubclass(Unanswered, Exception)
-    assert not issubclass(Suspended, Exception)
+    assert issubclass(InputRefused, Exception)
+    assert issubclass(InputUnavailable, Exception)
+    assert not issubclass(CallSuspended, Exception)

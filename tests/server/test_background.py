@@ -7,9 +7,9 @@ import pytest
 
 from mcp_django import Context, ToolError, ToolResult
 from mcp_django.protocol import jsonrpc
-from mcp_django.runtime.calls.background import CountedPlaces
+from mcp_django.runtime.calls.background import LimitedBackgroundSlots
 from mcp_django.server.ports import Overloaded
-from mcp_django.server.server import Options, Server
+from mcp_django.server.server import Server, ServerOptions
 from tests.runtime.test_calls import LONG, CallServer
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, accept, make_server, ports
 from tests.support.clock import Clock
@@ -133,8 +133,8 @@ async def test_what_cannot_be_called_is_refused_at_once() -> None:
 
 
 async def test_places_are_counted_and_given_back() -> None:
-    places = CountedPlaces(lambda: 1)
-    server = Server("tests", "1", ports=ports(background=places), options=Options())
+    places = LimitedBackgroundSlots(lambda: 1)
+    server = Server("tests", "1", ports=ports(background=places), options=ServerOptions())
 
     @server.tool
     async def one(ctx: Context) -> None:
@@ -150,7 +150,7 @@ async def test_places_are_counted_and_given_back() -> None:
         await peer.call("one")
         with pytest.raises(Overloaded, match="background"):
             await peer.call("two")
-    places.take().leave()
+    places.acquire().release()
 
 
 class Later(CallServer):
@@ -187,18 +187,18 @@ def test_it_begins_when_the_door_has_sent_the_answer_and_not_before(version: str
     async def main() -> None:
         there = Later(version)
         flight = there.flight("leave")
-        flight.launch()
-        landing = await flight.first(LONG)
+        flight.start()
+        landing = await flight.wait_for_output(LONG)
         assert landing is not None
         assert jsonrpc.loads(landing.body)["result"]["content"][0]["text"] == "left"
         assert len(there.in_flight) == 0, "the call is over for its client"
         await turns(5)
         assert not there.begun.is_set()
-        flight.answered = True
+        flight.is_answered = True
         await there.begun.wait()
-        assert there.lifecycle.flights, "it is in the air"
+        assert there.lifecycle.active, "it is in the air"
         there.let.set()
-        while there.lifecycle.flights:
+        while there.lifecycle.active:
             await asyncio.sleep(0)
         assert there.ended == "done"
 
@@ -209,12 +209,12 @@ def test_the_end_of_the_process_waits_for_it_also_when_its_call_has_not_ended() 
     async def main() -> None:
         there = Later()
         running = there.flight("wait_and_leave")
-        running.launch()
+        running.start()
         await there.reached.wait()
-        closing = asyncio.create_task(there.lifecycle.close())
+        closing = asyncio.create_task(there.lifecycle.shutdown())
         await turns(5)
         there.gate.set()
-        running.answered = True
+        running.is_answered = True
         await there.begun.wait()
         await turns(5)
         assert not closing.done()
@@ -229,18 +229,18 @@ def test_at_the_end_of_the_grace_it_is_ended(clock: Clock) -> None:
     async def main() -> None:
         clock.control(asyncio.get_running_loop())
         there = Later()
-        there.lifecycle._grace = lambda: 3
+        there.lifecycle._get_grace_seconds = lambda: 3
         flight = there.flight("leave")
-        flight.launch()
-        flight.answered = True
+        flight.start()
+        flight.is_answered = True
         await there.begun.wait()
-        closing = asyncio.ensure_future(there.lifecycle.close())
+        closing = asyncio.ensure_future(there.lifecycle.shutdown())
         await clock.advance(2.999)
         assert there.ended == ""
         await clock.advance(0.001)
         await closing
         assert there.ended == "cancelled"
-        assert not there.lifecycle.flights
+        assert not there.lifecycle.active
 
     asyncio.run(main())
 
@@ -249,6 +249,6 @@ async def test_where_nothing_comes_after_the_answer_it_runs_just_before() -> Non
     there = Later()
     there.let.set()
     flight = there.flight("leave")
-    flight.launch()
-    assert await flight.first(LONG) is not None
+    flight.start()
+    assert await flight.wait_for_output(LONG) is not None
     assert there.ended == "done"

@@ -11,7 +11,7 @@ from mcp_django.protocol.errors import InvalidParams
 from mcp_django.server.calls.call import Call, Connection
 from mcp_django.server.calls.message_queue import Outbox
 from mcp_django.server.calls.outcome import Outcome
-from mcp_django.server.calls.pending import Work
+from mcp_django.server.calls.pending import PendingResponse
 from tests.server.client import PipelineClient, make_server
 
 REVISION = "2025-03-26"
@@ -30,11 +30,11 @@ def calls(*names: str) -> list[dict[str, Any]]:
     ]
 
 
-def begin(peer: PipelineClient, messages: list[Any]) -> "tuple[asyncio.Task[bytes], Work, Outbox]":
+def begin(peer: PipelineClient, messages: list[Any]) -> "tuple[asyncio.Task[bytes], PendingResponse, Outbox]":
     outbox = Outbox()
     connection = Connection(peer.principal, session=peer.session)
     work = peer.pipeline.handle(peer.pipeline.handshake, messages, connection, outbox)
-    assert isinstance(work, Work)
+    assert isinstance(work, PendingResponse)
     return asyncio.ensure_future(work.run), work, outbox
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mcp_django import Context
-from mcp_django.protocol.types import LEVELS
+from mcp_django.protocol.types import LOG_LEVELS
 from tests.server.client import (
     EVERYTHING,
     HANDSHAKE,
@@ -61,7 +61,7 @@ async def test_it_tells_about_the_call() -> None:
             "name": ctx.name,
             "tool_name": ctx.tool_name,
             "revision": ctx.revision,
-            "kwargs": ctx.kwargs,
+            "kwargs": ctx.url_kwargs,
             "principal": ctx.principal.key,
             "headers": ctx.headers,
             "request": ctx.request,
@@ -149,7 +149,7 @@ async def test_an_unknown_level_is_a_mistake_of_the_handler() -> None:
 
 async def test_every_level_has_its_method() -> None:
     async def say(ctx: Context) -> None:
-        for level in LEVELS:
+        for level in LOG_LEVELS:
             await getattr(ctx, level)(f"{level}!", logger="x")
 
     server = make_server()
@@ -161,7 +161,7 @@ async def test_every_level_has_its_method() -> None:
     for lowest, heard in (("debug", 8), ("error", 4), (None, 0)):
         peer = PipelineClient(server, log_level=lowest)
         await peer.call("speak")
-        assert [message["params"]["level"] for message in peer.said] == list(LEVELS)[8 - heard :]
+        assert [message["params"]["level"] for message in peer.said] == list(LOG_LEVELS)[8 - heard :]
 
 
 async def test_progress_that_does_not_grow_is_left_out() -> None:
@@ -198,7 +198,7 @@ SYNC: dict[str, Callable[[Context], Any]] = {
         [str(found) for found in ctx.sync.gather(lambda c: c.sample("A?"), lambda c: c.sample("B?"))]
         == ["hello", "hello"]
     ),
-    "once": lambda ctx: (ctx.sync.once("k", lambda: {"n": 1}), ctx.sync.sample("?").text) == ({"n": 1}, "hello"),
+    "once": lambda ctx: (ctx.sync.run_once("k", lambda: {"n": 1}), ctx.sync.sample("?").text) == ({"n": 1}, "hello"),
 }
 
 
@@ -215,7 +215,7 @@ def test_what_a_thread_says_reaches_the_client(subtests: pytest.Subtests) -> Non
         with subtests.test(version=version):
 
             def speak(ctx: Context) -> None:
-                for level in LEVELS:
+                for level in LOG_LEVELS:
                     getattr(ctx.sync, level)(level)
                 ctx.sync.log("info", {"a": 1}, logger="x")
                 ctx.sync.report_progress(1, 2, "half")
@@ -228,7 +228,7 @@ def test_what_a_thread_says_reaches_the_client(subtests: pytest.Subtests) -> Non
 
             _, peer = in_a_thread(speak, version=version)
             # A session that has set no level hears from the server's own on.
-            assert level_of(peer) == [*(LEVELS if version == STATELESS else LEVELS[1:]), "info"]
+            assert level_of(peer) == [*(LOG_LEVELS if version == STATELESS else LOG_LEVELS[1:]), "info"]
             progress, own = peer.said[-2:]
             assert progress["params"] == {"progressToken": "p", "progress": 1, "total": 2, "message": "half"}
             assert own == {"jsonrpc": "2.0", "method": "notifications/own", "params": {"a": 1}}
@@ -247,7 +247,11 @@ def test_once_runs_once_from_a_thread_for_each_kind_of_function(version: str) ->
         return "async"
 
     def book(ctx: Context) -> Any:
-        found = ctx.sync.once("a", plain), ctx.sync.once("b", coroutine), ctx.sync.once("c", lambda: coroutine())
+        found = (
+            ctx.sync.run_once("a", plain),
+            ctx.sync.run_once("b", coroutine),
+            ctx.sync.run_once("c", lambda: coroutine()),
+        )
         assert ctx.sync.elicit("Sure?", bool)
         return found
 

@@ -6,9 +6,10 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 
-from mcp_django import Call, Context, Server, current_call
+from mcp_django import Context, Server
 from mcp_django.auth.principal import local_principal
-from mcp_django.transports.inprocess import Caller
+from mcp_django.observability import Call, current_call
+from mcp_django.transports.inprocess import InProcessCaller
 from tests.server.client import HANDSHAKE, PipelineClient, make_server
 
 
@@ -39,7 +40,7 @@ def made(found: list[Any]) -> Server:
     @server.tool
     async def nested() -> None:
         found.append(method())
-        await Caller(server, local_principal()).call_tool("here", {})
+        await InProcessCaller(server, local_principal()).call_tool("here", {})
         found.append(method())
 
     return server

@@ -4,10 +4,11 @@ import functools
 
 import pytest
 
-from mcp_django import Context, Icon, ToolAnnotations
-from mcp_django.protocol.meta import TAGS
+from mcp_django import Context
+from mcp_django.protocol.meta import TAGS_KEY
 from mcp_django.schema import DeclarationError
 from mcp_django.server.primitives.decorators import build_completer, build_prompt, build_resource, build_tool
+from mcp_django.types import Icon, ToolAnnotations
 from tests.server.client import STATELESS, PipelineClient, make_server
 
 
@@ -158,7 +159,7 @@ def test_every_option_of_a_tool_is_listed_as_the_wire_writes_it() -> None:
     (listed,) = [tool.wire for tool in server.registry.tools]
     assert listed["title"] == "Hello"
     assert listed["icons"] == [{"src": "https://example.com/a.png", "mimeType": "image/png"}]
-    assert listed["_meta"] == {"example.com/a": 1, TAGS: ["polite"]}
+    assert listed["_meta"] == {"example.com/a": 1, TAGS_KEY: ["polite"]}
     assert listed["annotations"] == {"readOnlyHint": True}
     assert "secret" not in str(listed)
     assert not {"metadata", "permission", "scopes", "timeout"} & set(listed)
@@ -239,15 +240,15 @@ def test_a_server_s_strict_registry_raises_at_the_declaration() -> None:
 
 def test_capabilities_follow_what_is_declared() -> None:
     server = make_server()
-    assert server.offers == {"logging"}
+    assert server.offered_capabilities == {"logging"}
     server.tool(hello)
-    assert server.offers == {"logging", "tools"}
+    assert server.offered_capabilities == {"logging", "tools"}
     server.resource("test://{name}")(hello)
     server.prompt(hello)
     server.completion("hello", "name")(lambda value: [value])
-    assert server.offers == {"logging", "tools", "resources", "prompts", "completions"}
+    assert server.offered_capabilities == {"logging", "tools", "resources", "prompts", "completions"}
     server.registry.tools.remove("hello")
-    assert "tools" not in server.offers
+    assert "tools" not in server.offered_capabilities
 
 
 async def test_capabilities_of_the_options_are_added() -> None:
@@ -290,12 +291,12 @@ def test_atomic_says_which_databases_a_call_is_one_transaction_on(subtests: pyte
                 build_resource(lambda: "x", "test://x", atomic=written),
                 build_completer(lambda value: [], "hello", "name", written),
             ]
-            assert {item.handler.databases(()) for item in built} == {own}
-            assert {item.handler.databases(("other",)) for item in built} == {beside_other}
+            assert {item.handler.get_databases(()) for item in built} == {own}
+            assert {item.handler.get_databases(("other",)) for item in built} == {beside_other}
 
 
 def test_the_default_database_is_named_once() -> None:
-    assert build_tool(hello, atomic=True).handler.databases(("a", "default")) == ("default", "a")
+    assert build_tool(hello, atomic=True).handler.get_databases(("a", "default")) == ("default", "a")
 
 
 def test_an_atomic_that_means_nothing_is_refused(subtests: pytest.Subtests) -> None:

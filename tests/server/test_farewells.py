@@ -11,8 +11,8 @@ import pytest
 
 from mcp_django import Context, Server, ToolError
 from mcp_django.server.calls import cleanup as module
-from mcp_django.server.calls.cleanup import Farewells
-from mcp_django.testing import Client, accept
+from mcp_django.server.calls.cleanup import CleanupCallbacks
+from mcp_django.testing import TestClient, accept
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, make_server
 from tests.server.client import ports as plain_ports
 from tests.support.clock import Clock
@@ -44,8 +44,8 @@ def server_of(log: EventLog, **given: Any) -> Server:
 
     @server.tool
     async def open_it(ctx: Context, how: str = "well") -> str:
-        ctx.at_end(close, "first")
-        ctx.sync.at_end(close_plainly, what="second")
+        ctx.add_cleanup(close, "first")
+        ctx.sync.add_cleanup(close_plainly, what="second")
         if how == "badly":
             raise ToolError("no")
         if how == "asking":
@@ -59,13 +59,13 @@ def server_of(log: EventLog, **given: Any) -> Server:
 async def test_without_a_session_it_is_done_when_the_handler_is() -> None:
     for how, lines in [("well", ["ran", "second", "first"]), ("badly", ["second", "first"])]:
         log = EventLog()
-        await Client(server_of(log)).call_tool("open_it", {"how": how})
+        await TestClient(server_of(log)).call_tool("open_it", {"how": how})
         assert log.lines == lines
 
 
 async def test_each_round_of_a_conversation_has_its_own_end() -> None:
     log = EventLog()
-    client = Client(server_of(log), elicit=lambda params: accept(value=True))
+    client = TestClient(server_of(log), elicit=lambda params: accept(value=True))
     await client.call_tool("open_it", {"how": "asking"})
     assert log.lines == ["second", "first", "ran", "second", "first"]
 
@@ -76,10 +76,10 @@ async def test_it_is_done_when_the_handler_is_cancelled(clock: Clock) -> None:
 
     @server.tool
     async def wait(ctx: Context) -> None:
-        ctx.at_end(done.set)
+        ctx.add_cleanup(done.set)
         await asyncio.Event().wait()
 
-    call = asyncio.ensure_future(Client(server).call_tool("wait"))
+    call = asyncio.ensure_future(TestClient(server).call_tool("wait"))
     await clock.advance(2)
     await call
     assert done.is_set()
@@ -91,10 +91,10 @@ async def test_in_a_session_it_waits_for_the_end_of_the_session() -> None:
     assert await peer.text("open_it") == "ran"
     assert log.lines == ["ran"]
     assert peer.session is not None
-    peer.session.leave()
+    peer.session.discard()
     await log.wait_for("ran", "second", "first")
     with pytest.raises(RuntimeError, match="already ended"):
-        peer.session.farewells.add(asyncio.get_running_loop(), peer.server.executor, log.write, "late")
+        peer.session.cleanup_callbacks.add(asyncio.get_running_loop(), peer.server.executor, log.write, "late")
 
 
 def test_on_a_loop_of_its_own_a_plain_function_is_done_on_a_lane() -> None:
@@ -102,15 +102,15 @@ def test_on_a_loop_of_its_own_a_plain_function_is_done_on_a_lane() -> None:
 
     @server.tool
     async def leave(ctx: Context) -> None:
-        ctx.at_end(lambda: seen.append(threading.current_thread().name))
+        ctx.add_cleanup(lambda: seen.append(threading.current_thread().name))
 
-    asyncio.run(Client(server).request("tools/call", {"name": "leave"}))
+    asyncio.run(TestClient(server).request("tools/call", {"name": "leave"}))
     assert [name.startswith("mcp-lane") for name in seen] == [True]
 
 
 async def test_the_end_of_the_process_is_an_end_too() -> None:
     log, at_end = EventLog(), list[Callable[[], Awaitable[None]]]()
-    server = server_of(log, ports=plain_ports(at_end=at_end.append))
+    server = server_of(log, ports=plain_ports(add_shutdown_callback=at_end.append))
     peers = [PipelineClient(server, version=HANDSHAKE) for _ in range(2)]
     for peer in peers:
         await peer.call("open_it")
@@ -120,7 +120,7 @@ async def test_the_end_of_the_process_is_an_end_too() -> None:
     assert sorted(log.lines[2:]) == ["first", "first", "second", "second"]
     for peer in peers:
         assert peer.session is not None
-        peer.session.leave()
+        peer.session.discard()
     await turns(1)
     assert len(log.lines) == 6, "once is enough"
 
@@ -133,10 +133,10 @@ async def test_a_failure_is_logged_and_keeps_nothing_else_from_being_done(caplog
 
     @server.tool
     async def leave(ctx: Context) -> None:
-        ctx.at_end(log.write, "done")
-        ctx.at_end(fail)
+        ctx.add_cleanup(log.write, "done")
+        ctx.add_cleanup(fail)
 
-    await Client(server).call_tool("leave")
+    await TestClient(server).call_tool("leave")
     assert log.lines == ["done"]
     assert "Cleanup callback failed" in caplog.text
 
@@ -146,11 +146,11 @@ async def test_what_takes_too_long_is_given_up(clock: Clock, caplog: pytest.LogC
 
     @server.tool
     async def leave(ctx: Context) -> None:
-        ctx.at_end(log.write, "done")
-        ctx.at_end(asyncio.Event().wait)
+        ctx.add_cleanup(log.write, "done")
+        ctx.add_cleanup(asyncio.Event().wait)
 
-    call = asyncio.ensure_future(Client(server).call_tool("leave"))
-    await clock.advance(module.PATIENCE - 0.001)
+    call = asyncio.ensure_future(TestClient(server).call_tool("leave"))
+    await clock.advance(module.CLEANUP_TIMEOUT_SECONDS - 0.001)
     assert log.lines == []
     await clock.advance(0.001)
     await eventually(call.done)  # a log record goes through a thread
@@ -159,12 +159,12 @@ async def test_what_takes_too_long_is_given_up(clock: Clock, caplog: pytest.LogC
 
 
 def test_a_loop_that_has_ended_leaves_a_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    left = Farewells()
+    left = CleanupCallbacks()
     loop = asyncio.new_event_loop()
     left.add(loop, make_server().executor, print)
     loop.close()
     with caplog.at_level(logging.WARNING):
-        left.say()
+        left.schedule()
     assert "Cleanup callbacks skipped" in caplog.text
 
 
@@ -175,8 +175,8 @@ async def test_what_cannot_be_called_and_where_nothing_lasts_are_refused() -> No
     async def leave(ctx: Context, what: str) -> None:
         with contextlib.suppress(TypeError, RuntimeError):
             if what == "WSGI":
-                ctx._call.connection.streams = False
-            ctx.at_end(None if what == "nothing" else print)  # type: ignore[arg-type]
+                ctx._call.connection.supports_streaming = False
+            ctx.add_cleanup(None if what == "nothing" else print)  # type: ignore[arg-type]
             return
         seen.append(what)
 

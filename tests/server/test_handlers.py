@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import pytest
 
 from mcp_django import Context, Depends, Principal, ToolError, Toolset, tool
-from mcp_django.server.injection.handler import source_of
-from mcp_django.server.injection.parameters import injection
+from mcp_django.server.injection.handler import describe_source
+from mcp_django.server.injection.parameters import get_injection
 from tests.server.client import HANDSHAKE, PipelineClient, make_principal, make_server
 
 
@@ -20,7 +20,7 @@ class Shop:
 
 
 async def current_shop(ctx: Context) -> Shop:
-    return Shop(str(ctx.kwargs.get("shop", "none")))
+    return Shop(str(ctx.url_kwargs.get("shop", "none")))
 
 
 def plain_shop() -> Shop:
@@ -43,7 +43,7 @@ def test_what_the_server_fills_is_known_by_the_annotation(subtests: pytest.Subte
     ]
     for annotation, expected in cases:
         with subtests.test(annotation=annotation, expected=expected):
-            assert injection(annotation) == expected
+            assert get_injection(annotation) == expected
 
 
 async def test_what_is_injected_is_no_argument() -> None:
@@ -198,11 +198,11 @@ async def test_a_plain_function_leaves_the_loop_and_an_async_one_stays_on_it() -
 
 
 def test_a_source_names_module_function_and_line() -> None:
-    assert source_of(plain_shop).startswith(f"{__name__}.plain_shop (line ")
-    assert source_of(functools.partial(plain_shop)) == source_of(plain_shop)
+    assert describe_source(plain_shop).startswith(f"{__name__}.plain_shop (line ")
+    assert describe_source(functools.partial(plain_shop)) == describe_source(plain_shop)
 
     @functools.wraps(plain_shop)
     def wrapper() -> None: ...
 
-    assert source_of(wrapper) == source_of(plain_shop)
-    assert "Shop" in source_of(Shop("x"))
+    assert describe_source(wrapper) == describe_source(plain_shop)
+    assert "Shop" in describe_source(Shop("x"))

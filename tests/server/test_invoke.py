@@ -173,7 +173,7 @@ async def test_overload_passes_through() -> None:
 
 
 async def test_a_table_may_translate_to_an_error_of_the_protocol() -> None:
-    server = make_server().bind(ports(translate=lambda problem: Refused("translated")))
+    server = make_server().bind(ports(translate_exception=lambda problem: Refused("translated")))
 
     @server.tool
     async def fail() -> None:

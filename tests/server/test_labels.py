@@ -10,15 +10,15 @@ from mcp_django.protocol.headers import Headers
 from mcp_django.protocol.revisions import REVISIONS
 from mcp_django.server.calls.call import Call, Connection
 from mcp_django.server.calls.log_sanitizer import (
-    LENGTH,
-    call_id_of,
-    fields_of,
-    label,
-    principal_of,
-    session_of,
-    target_of,
-    trace_id_of,
-    uri_label,
+    MAX_LABEL_CHARACTERS,
+    get_call_id_label,
+    get_log_fields,
+    get_principal_label,
+    get_session_label,
+    get_target_label,
+    get_trace_id,
+    sanitize_label,
+    sanitize_uri,
 )
 from mcp_django.server.calls.message_queue import Outbox
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, make_principal, make_server
@@ -48,7 +48,7 @@ def made(method: str, params: Any, *, version: str = STATELESS, id: Any = 1, nam
 def test_what_does_not_print_is_escaped(subtests: pytest.Subtests) -> None:
     for text in HOSTILE:
         with subtests.test(text=text):
-            shown = label(text)
+            shown = sanitize_label(text)
             assert shown.isprintable()
             assert shown.encode().decode("unicode_escape").encode("utf-16", "surrogatepass") == text.encode(
                 "utf-16", "surrogatepass"
@@ -58,13 +58,13 @@ def test_what_does_not_print_is_escaped(subtests: pytest.Subtests) -> None:
 def test_what_prints_stays(subtests: pytest.Subtests) -> None:
     for text in ["", "add", "größe", "名前", "a b", "100%"]:
         with subtests.test(text=text):
-            assert label(text) == text
+            assert sanitize_label(text) == text
 
 
 def test_no_text_is_long() -> None:
-    assert label("x" * LENGTH) == "x" * LENGTH
-    assert label("x" * 1_000_000) == "x" * LENGTH + "…"
-    assert len(label("\n" * 1_000_000)) == 2 * LENGTH + 1
+    assert sanitize_label("x" * MAX_LABEL_CHARACTERS) == "x" * MAX_LABEL_CHARACTERS
+    assert sanitize_label("x" * 1_000_000) == "x" * MAX_LABEL_CHARACTERS + "…"
+    assert len(sanitize_label("\n" * 1_000_000)) == 2 * MAX_LABEL_CHARACTERS + 1
 
 
 def test_a_uri_is_shown_without_its_secrets(subtests: pytest.Subtests) -> None:
@@ -77,13 +77,13 @@ def test_a_uri_is_shown_without_its_secrets(subtests: pytest.Subtests) -> None:
         ("mailto:somebody@example.com", "mailto:somebody@example.com"),
         ("http://[broken", "http://[broken"),
         ("note://a\nb", "note://a\\nb"),
-        ("note://" + "x" * 500, "note://" + "x" * (LENGTH - 7) + "…"),
+        ("note://" + "x" * 500, "note://" + "x" * (MAX_LABEL_CHARACTERS - 7) + "…"),
         ("note://" + "x" * 5000 + "@host/?secret", "note://host/?…"),
         ("", ""),
     ]
     for uri, shown in cases:
         with subtests.test(uri=uri, shown=shown):
-            assert uri_label(uri) == shown
+            assert sanitize_uri(uri) == shown
 
 
 def test_a_call_is_about(subtests: pytest.Subtests) -> None:
@@ -103,37 +103,37 @@ def test_a_call_is_about(subtests: pytest.Subtests) -> None:
     ]
     for method, params, target in cases:
         with subtests.test(method=method, params=params, target=target):
-            assert target_of(made(method, params)) == target
+            assert get_target_label(made(method, params)) == target
 
 
 def test_the_principal_is_shown_by_its_key() -> None:
-    assert principal_of(made("ping", None, name="ali\nce")) == "tests|ali\\nce|"
+    assert get_principal_label(made("ping", None, name="ali\nce")) == "tests|ali\\nce|"
 
 
 def test_a_session_is_shown_by_the_beginning_of_its_hash() -> None:
-    shown = session_of(made("ping", None, version=HANDSHAKE))
+    shown = get_session_label(made("ping", None, version=HANDSHAKE))
     assert shown == SessionRow.hash("session")[:8]
-    assert session_of(made("tools/list", None)) is None
+    assert get_session_label(made("tools/list", None)) is None
 
 
 def test_the_id_is_shown_as_text(subtests: pytest.Subtests) -> None:
-    for id, shown in [(7, "7"), ("a\nb", "a\\nb"), ("x" * 200, "x" * LENGTH + "…")]:
+    for id, shown in [(7, "7"), ("a\nb", "a\\nb"), ("x" * 200, "x" * MAX_LABEL_CHARACTERS + "…")]:
         with subtests.test(id=id, shown=shown):
-            assert call_id_of(made("ping", None, id=id)) == shown
+            assert get_call_id_label(made("ping", None, id=id)) == shown
 
 
 def test_the_trace_is_that_of_the_call_s_own_span_if_it_has_one() -> None:
     call = made("ping", None)
-    assert trace_id_of(call) is None
+    assert get_trace_id(call) is None
     call = made("ping", None)
     call.meta["traceparent"] = f"00-{'a' * 32}-{'b' * 16}-01"
-    assert trace_id_of(call) == "a" * 32
-    call.fate.trace_id = "c" * 32
-    assert trace_id_of(call) == "c" * 32
+    assert get_trace_id(call) == "a" * 32
+    call.record.trace_id = "c" * 32
+    assert get_trace_id(call) == "c" * 32
 
 
 def test_what_a_call_does_not_have_is_left_out() -> None:
-    assert fields_of(made("tools/list", None)) == {
+    assert get_log_fields(made("tools/list", None)) == {
         "mcp_server": "default",
         "mcp_method": "tools/list",
         "mcp_principal": "tests|somebody|",
@@ -152,7 +152,7 @@ def test_who_logs_in_is_left_out_of_odd_uris_too(subtests: pytest.Subtests) -> N
     ]
     for uri in cases:
         with subtests.test(uri=uri):
-            shown = uri_label(uri)
+            shown = sanitize_uri(uri)
             assert "secret" not in shown
             assert "user" not in shown
             assert "host" in shown

@@ -64,7 +64,7 @@ async def test_it_is_entered_before_the_first_call_and_handlers_see_what_it_yiel
     assert await peer.text("state_in_a_thread") == '{"pool":1}'
     assert await peer.text("state_by_sync") == '{"pool":1}'
     assert log == ["in"]
-    await server.lifespan.leave()
+    await server.lifespan.exit()
     assert log == ["in", "out"]
 
 
@@ -94,7 +94,7 @@ async def test_it_is_given_the_server_and_the_toolsets_come_after_it_and_go_befo
 
     server = make_server(lifespan=own, toolsets=[Bar()])
     await PipelineClient(server).text("drink")
-    await server.lifespan.leave()
+    await server.lifespan.exit()
     assert given == [server]
     assert log == ["own in", "bar in", "bar out", "own out"]
 
@@ -112,14 +112,14 @@ async def test_calls_that_come_together_enter_it_once_and_wait_for_it() -> None:
     waiting = [asyncio.ensure_future(lifespans.enter()) for _ in range(3)]
     while log != ["begin"]:
         await asyncio.sleep(0)
-    assert not lifespans.entered()
+    assert not lifespans.is_entered()
     assert not any(task.done() for task in waiting)
     gate.set()
     await asyncio.gather(*waiting)
-    assert lifespans.entered()
+    assert lifespans.is_entered()
     assert log == ["begin"]
-    await lifespans.leave()
-    assert not lifespans.entered()
+    await lifespans.exit()
+    assert not lifespans.is_entered()
 
 
 def test_every_loop_enters_its_own() -> None:
@@ -128,7 +128,7 @@ def test_every_loop_enters_its_own() -> None:
 
     async def serve() -> None:
         await lifespans.enter()
-        await lifespans.leave()
+        await lifespans.exit()
 
     for _ in range(2):
         on_a_loop(serve)
@@ -149,9 +149,9 @@ async def test_one_caller_that_gives_up_does_not_stop_it_for_the_others() -> Non
     first.cancel()
     gate.set()
     await second
-    assert lifespans.entered()
+    assert lifespans.is_entered()
     assert first.cancelled()
-    await lifespans.leave()
+    await lifespans.exit()
 
 
 async def test_one_that_fails_fails_the_call_and_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
@@ -174,7 +174,7 @@ async def test_one_that_fails_fails_the_call_and_is_tried_again(caplog: pytest.L
     assert "secret" not in await peer.error("state")
     assert "secret" in caplog.text
     assert await peer.text("state") == "up"
-    await server.lifespan.leave()
+    await server.lifespan.exit()
 
 
 async def test_one_that_is_cancelled_inside_fails_the_call_instead_of_hanging() -> None:
@@ -196,12 +196,12 @@ async def test_one_that_fails_while_it_is_left_is_logged_and_shutdown_goes_on(ca
 
     lifespans = Lifespans(bad, list)
     await lifespans.enter()
-    await lifespans.leave()
+    await lifespans.exit()
     assert "cannot close" in caplog.text
 
 
 async def test_leaving_what_was_never_entered_does_nothing() -> None:
-    await Lifespans(Log().lifespan(), list).leave()
+    await Lifespans(Log().lifespan(), list).exit()
 
 
 async def test_a_toolset_that_fails_closes_what_was_open() -> None:
@@ -235,7 +235,7 @@ def test_it_can_use_threads_after_the_call_that_entered_it_is_over() -> None:
             return "hello"
 
         assert await PipelineClient(server).text("hello") == "hello"
-        await server.lifespan.leave()
+        await server.lifespan.exit()
 
     on_a_loop(serve)
     assert log == ["in", "out"]
@@ -245,7 +245,7 @@ async def test_ping_is_answered_although_the_lifespan_has_not_been_entered() -> 
     log = Log()
     server = make_server(lifespan=log.lifespan())
     assert await PipelineClient(server, version=HANDSHAKE).request("ping") == {}
-    await server.lifespan.leave()
+    await server.lifespan.exit()
 
 
 def test_a_loop_that_is_closed_leaves_it_undisturbed() -> None:
@@ -288,8 +288,8 @@ async def test_one_that_takes_too_long_to_be_left_is_cancelled(clock: Clock, cap
 
     lifespans = Lifespans(log.lifespan(), lambda: [slow])
     await lifespans.enter()
-    leaving = asyncio.ensure_future(lifespans.leave())
-    await clock.advance(module.LEAVING - 0.001)
+    leaving = asyncio.ensure_future(lifespans.exit())
+    await clock.advance(module.EXIT_TIMEOUT_SECONDS - 0.001)
     assert log == ["in"]
     await clock.advance(0.001)
     await leaving
@@ -312,8 +312,8 @@ async def test_one_that_does_not_even_end_when_cancelled_is_left_behind(
 
     lifespans = Lifespans(stubborn, list)
     await lifespans.enter()
-    leaving = asyncio.ensure_future(lifespans.leave())
-    await clock.advance(module.LEAVING + module.STUBBORN)
+    leaving = asyncio.ensure_future(lifespans.exit())
+    await clock.advance(module.EXIT_TIMEOUT_SECONDS + module.CANCEL_TIMEOUT_SECONDS)
     await leaving
     assert "Lifespan abandoned" in caplog.text
     gate.set()

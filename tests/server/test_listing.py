@@ -7,8 +7,8 @@ import pytest
 from mcp_django.auth.authorization.policy import Policy
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.server.execution import lists as listing
-from mcp_django.server.execution.lists import Listings
-from mcp_django.server.pagination import FOREVER
+from mcp_django.server.execution.lists import PrimitiveLists
+from mcp_django.server.pagination import CURSOR_TTL_SECONDS
 from mcp_django.server.server import Server
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, make_principal, make_server, ports
 from tests.support.clock import Clock
@@ -20,13 +20,13 @@ OLDEST = "2024-11-05"
 def encoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The lists that were encoded, one entry each time."""
     found: list[str] = []
-    encode = Listings._encode
+    encode = PrimitiveLists._encode_page
 
     def counted(self: Any, call: Any, kind: Any, *args: Any, **kwargs: Any) -> Any:
         found.append(kind.collection)
         return encode(self, call, kind, *args, **kwargs)
 
-    monkeypatch.setattr(Listings, "_encode", counted)
+    monkeypatch.setattr(PrimitiveLists, "_encode_page", counted)
     return found
 
 
@@ -59,7 +59,7 @@ async def test_pages_have_the_size_that_was_set() -> None:
 async def test_an_empty_list_is_one_page() -> None:
     server = with_tools("a", page_size=None)
     server.registry.tools.remove("a")
-    server.with_options(capabilities={"tools": {}})
+    server.set_options(capabilities={"tools": {}})
     assert await all_pages(PipelineClient(server)) == [[]]
 
 
@@ -148,8 +148,8 @@ async def test_a_tool_added_while_permissions_are_asked_for_does_not_slip_throug
     class Slow(Policy):
         """Registers another guarded tool while it is asked."""
 
-        async def hidden(self, principal: Any, primitives: Any) -> frozenset[str]:
-            found = await super().hidden(principal, primitives)
+        async def find_hidden_keys(self, principal: Any, primitives: Any) -> frozenset[str]:
+            found = await super().find_hidden_keys(principal, primitives)
             if "late" not in server.registry.tools:
                 server.tool(lambda: "x", name="late", permission="x.y")
             return found
@@ -162,7 +162,7 @@ async def test_a_tool_added_while_permissions_are_asked_for_does_not_slip_throug
 
 async def test_what_depends_on_the_caller_is_private() -> None:
     for guarded, private, scope in [(False, False, "public"), (True, False, "private"), (False, True, "private")]:
-        server = with_tools("a", private=private, cache_ttl=7.5)
+        server = with_tools("a", private_lists=private, cache_ttl=7.5)
         if guarded:
             server.tool(lambda: "x", name="b", permission="x.y")
         page = await PipelineClient(server).request("tools/list")
@@ -170,7 +170,7 @@ async def test_what_depends_on_the_caller_is_private() -> None:
 
 
 async def test_only_so_many_pages_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "KEPT", 5)
+    monkeypatch.setattr(listing, "MAX_CACHED_PAGES", 5)
     server = with_tools("a")
     peer = PipelineClient(server, version=HANDSHAKE)
     for number in range(12):
@@ -184,7 +184,7 @@ async def test_options_changed_in_place_count_at_once() -> None:
     server = with_tools("a", "b")
     peer = PipelineClient(server)
     assert "nextCursor" not in await peer.request("tools/list")
-    server.with_options(page_size=1)
+    server.set_options(page_size=1)
     assert "nextCursor" in await peer.request("tools/list")
 
 
@@ -195,7 +195,7 @@ async def test_a_server_that_is_bound_again_asks_its_new_ports() -> None:
     assert await all_pages(peer) == [["a"]]
 
     class Open(Policy):
-        async def hidden(self, principal: Any, primitives: Any) -> frozenset[str]:
+        async def find_hidden_keys(self, principal: Any, primitives: Any) -> frozenset[str]:
             return frozenset()
 
     server.bind(ports(authorizer=Open(ports().executor)))
@@ -246,7 +246,7 @@ async def test_a_cursor_of_a_list_that_depends_on_the_caller_is_the_caller_s() -
 
 
 async def test_a_list_of_one_page_is_kept_for_all_who_see_the_same(encoded: list[str]) -> None:
-    server = with_guarded_tools().with_options(page_size=10)
+    server = with_guarded_tools().set_options(page_size=10)
     for name in ("ada", "bob"):
         await PipelineClient(server, principal=make_principal("shop.a", name=name)).request("tools/list")
     assert encoded == ["tools"]
@@ -263,7 +263,7 @@ async def test_a_cursor_of_another_server_is_refused() -> None:
 async def test_a_cursor_expires_in_the_end(clock: Clock) -> None:
     peer = PipelineClient(with_tools("a", "b", page_size=1))
     cursor = (await peer.request("tools/list"))["nextCursor"]
-    clock.move(FOREVER - 1)
+    clock.move(CURSOR_TTL_SECONDS - 1)
     await second_page(peer, cursor)
     clock.move(2)
     with pytest.raises(InvalidParams, match="Invalid or expired cursor"):

@@ -9,7 +9,7 @@ from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.revisions import Era
 from mcp_django.server.calls.call import Connection
 from mcp_django.server.calls.message_queue import Outbox
-from mcp_django.server.calls.session import Session
+from mcp_django.server.calls.session import ServerSession
 from mcp_django.server.composition.provider import Provider
 from mcp_django.server.execution.lists import TOOLS
 
@@ -23,11 +23,11 @@ class Memory:
         self.lists: dict[str, str] = {}
         self.writes = 0
 
-    def keep(self, session: Session) -> None:
+    def save(self, session: ServerSession) -> None:
         self.writes += 1
-        self.lists |= session.lists
+        self.lists |= session.list_digests
 
-    async def given(self, session: Session) -> Mapping[str, str]:
+    async def load(self, session: ServerSession) -> Mapping[str, str]:
         return self.lists
 
 
@@ -48,7 +48,7 @@ class Shelf(Provider):
 
 def release(memory: Memory, *names: str, **given: Any) -> Server:
     """A server with these tools, as a deploy brings it."""
-    server = make_server(**given).bind(ports(lists=memory))
+    server = make_server(**given).bind(ports(list_digests=memory))
     for name in names:
         server.tool(lambda: "", name=name, description=f"The tool {name}")
     server.resource("a:b")(lambda: "")
@@ -63,16 +63,16 @@ def give(peer: PipelineClient) -> Any:
     """What a session is given for its `tools/list`, which may be a coroutine."""
     connection = Connection(peer.principal, session=peer.session)
     era = peer.pipeline.eras[Era.HANDSHAKE]
-    call = era.open(jsonrpc.Request(1, "tools/list", None), connection, Outbox())
-    return peer.server.listings.give(call, TOOLS)
+    call = era.create_call(jsonrpc.Request(1, "tools/list", None), connection, Outbox())
+    return peer.server.listings.serve_page(call, TOOLS)
 
 
 async def stale(peer: PipelineClient) -> list[str]:
     """What a stream that opens now would have to say."""
     connection = Connection(peer.principal, session=peer.session)
     era = peer.pipeline.eras[Era.HANDSHAKE]
-    call = era.open(jsonrpc.Notification("notifications/initialized", None), connection, Outbox())
-    return await peer.server.listings.stale(call)
+    call = era.create_call(jsonrpc.Notification("notifications/initialized", None), connection, Outbox())
+    return await peer.server.listings.find_stale(call)
 
 
 async def test_a_release_with_other_tools_makes_the_list_of_tools_stale() -> None:

@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
-from mcp_django import Call, Context, MCPError, Outcome, Server, ToolError, current_call
+from mcp_django import Context, MCPError, Server, ToolError
+from mcp_django.observability import Call, Outcome, current_call
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidRequest
 from mcp_django.protocol.revisions import Era
 from mcp_django.server.calls import call as call_module
 from mcp_django.server.calls.call import Connection
 from mcp_django.server.calls.message_queue import Outbox
-from mcp_django.server.calls.pending import Receipt, Work
+from mcp_django.server.calls.pending import Acknowledgement, PendingResponse
 from mcp_django.server.ports import Overloaded
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, accept, make_server, ports
 from tests.support.clock import Clock
@@ -42,10 +43,10 @@ class RecordingObserver:
         self.current: list[Call | None] = []
         self.at_the_beginning: Callable[[], Any] | None = None
 
-    def attend(self, call: Call) -> "Attendance | None":
+    def observe(self, call: Call) -> "Attendance | None":
         return Attendance(self, call) if self.attending else None
 
-    def over(self, call: Call, outcome: Outcome, problem: Any) -> None:
+    def record_outcome(self, call: Call, outcome: Outcome, problem: Any) -> None:
         self.calls.append((call, outcome, problem))
         self.current.append(current_call())
 
@@ -66,13 +67,13 @@ class Attendance:
     recorder: RecordingObserver
     call: Call
 
-    async def begin(self) -> None:
+    async def start(self) -> None:
         assert current_call() is self.call
         self.recorder.events.append(f"begin {self.call.method}")
         if self.recorder.at_the_beginning is not None:
             await self.recorder.at_the_beginning()
 
-    async def end(self, outcome: Outcome, problem: Any) -> None:
+    async def finish(self, outcome: Outcome, problem: Any) -> None:
         assert current_call() is self.call
         assert (outcome, problem) == self.recorder.calls[-1][1:]
         self.recorder.events.append(f"end {self.call.method}: {outcome}")
@@ -195,7 +196,7 @@ async def test_initialize_is_a_call(attending: bool) -> None:
     introduction = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
     await peer.request("initialize", introduction)
     assert recorder.one()[:2] == (recorder.calls[0][0], "ok")
-    assert recorder.calls[0][0].connection.opened is not None
+    assert recorder.calls[0][0].connection.opened_session is not None
 
 
 @however
@@ -208,7 +209,7 @@ async def test_each_round_of_a_conversation_is_a_call(attending: bool) -> None:
 
 async def test_a_bug_has_the_reference_that_its_answer_has(recorder: RecordingObserver) -> None:
     text = await PipelineClient(observed(recorder)).error("fail", how="bug")
-    reference = recorder.one()[0].fate.reference
+    reference = recorder.one()[0].record.reference
     assert reference
     assert text == f"Internal error (reference {reference})"
 
@@ -220,7 +221,7 @@ async def test_a_bug_of_a_call_that_middleware_made_is_that_calls(recorder: Reco
     text = await PipelineClient(observed(recorder, middleware=[copy])).error("fail", how="bug")
     call, outcome, _ = recorder.one()
     assert outcome == "bug"
-    assert str(call.fate.reference) in text
+    assert str(call.record.reference) in text
 
 
 async def test_a_bug_of_middleware_is_told() -> None:
@@ -326,7 +327,7 @@ async def test_each_element_of_a_batch_is_a_call(attending: bool) -> None:
     peer = PipelineClient(observed(recorder), version=BATCHING)
     unknown = {"method": "no/such"}
     work = handled(peer, [PING, ADD, unknown, {"method": "notifications/initialized"}, {"method": 7}, ADD])
-    assert isinstance(work, Work)
+    assert isinstance(work, PendingResponse)
     answers = jsonrpc.loads(await work.run)
     assert len(answers) == 5
     told = sorted((call.method, str(outcome)) for call, outcome, _ in recorder.calls)
@@ -444,7 +445,7 @@ async def test_a_notification_whose_client_left_was_cancelled(recorder: Recordin
 def test_a_notification_that_is_ignored_is_not_told_of(recorder: RecordingObserver) -> None:
     peer = PipelineClient(observed(recorder))
     receipt = peer._handle({"jsonrpc": "2.0", "method": "notifications/x"}, Outbox())
-    assert receipt == Receipt()
+    assert receipt == Acknowledgement()
     assert recorder.calls == []
 
 
@@ -460,6 +461,6 @@ async def test_the_duration_runs_from_the_message_on(
     sent = time.perf_counter()
     await PipelineClient(observed(recorder, middleware=[note])).call("add", a=1, b=2)
     call = recorder.one()[0]
-    assert sent <= call.started <= ran[0]
-    monkeypatch.setattr(call_module, "perf_counter", lambda: call.started + 3)
+    assert sent <= call.started_at <= ran[0]
+    monkeypatch.setattr(call_module, "perf_counter", lambda: call.started_at + 3)
     assert call.duration == pytest.approx(3)

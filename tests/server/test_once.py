@@ -38,14 +38,14 @@ def selling(till: Till, **options: Any) -> Any:
 
     @server.tool
     async def buy(ctx: Context, amount: int = 1) -> str:
-        paid = await ctx.once("charge", till.charge, durable=True)
+        paid = await ctx.run_once("charge", till.charge, durable=True)
         return str(paid["receipt"])
 
     @server.tool
     async def buy_if(ctx: Context) -> str:
         if not await ctx.elicit("Pay?", bool, key="pay"):
             return "no"
-        paid = await ctx.once("charge", till.charge, durable=True)
+        paid = await ctx.run_once("charge", till.charge, durable=True)
         await ctx.elicit("Wrap it?", bool, key="wrap")
         return str(paid["receipt"])
 
@@ -114,7 +114,7 @@ async def test_an_attempt_that_comes_meanwhile_waits_for_the_first(clock: Clock)
     peer = PipelineClient(selling(till))
     again = await first_round(peer)
     attempts = [asyncio.ensure_future(peer.request("tools/call", again)) for _ in range(5)]
-    await clock.advance(module.WAIT - 1)
+    await clock.advance(module.OUTCOME_WAIT_SECONDS - 1)
     assert not any(attempt.done() for attempt in attempts)
     till.opened.set()
     await clock.advance(0.5)
@@ -130,7 +130,7 @@ async def test_what_does_not_end_in_time_is_unknown(clock: Clock) -> None:
     attempt = asyncio.ensure_future(peer.request("tools/call", again))
     await till.entered.wait()
     second = asyncio.ensure_future(peer.request("tools/call", again))
-    await clock.advance(module.WAIT + 0.5)
+    await clock.advance(module.OUTCOME_WAIT_SECONDS + 0.5)
     result = await second
     assert result["isError"] is True
     assert "has not finished" in text(result)
@@ -149,10 +149,10 @@ async def test_a_claim_whose_holder_died_is_not_run_again(clock: Clock) -> None:
     async def die(*_: Any) -> None:
         """Record nothing, as a process that is killed."""
 
-    server.ledger.record = die
+    server.idempotency_store.record_outcome = die
     await peer.request("tools/call", again)
     second = asyncio.ensure_future(peer.request("tools/call", again))
-    await clock.advance(module.WAIT + 0.5)
+    await clock.advance(module.OUTCOME_WAIT_SECONDS + 0.5)
     result = await second
     assert (result["isError"], till.runs) == (True, 1)
     assert "does not run again" in text(result)
@@ -191,7 +191,7 @@ async def test_a_call_that_is_cancelled_meanwhile_leaves_it_unknown(version: str
     await till.entered.wait()
     attempt.cancel()
     await asyncio.wait([attempt])
-    assert list(server.ledger.outcomes.values()) == [{}]
+    assert list(server.idempotency_store.outcomes.values()) == [{}]
     if version == STATELESS:
         assert (await peer.request("tools/call", params))["isError"] is True
     assert till.runs == 1
@@ -234,8 +234,8 @@ async def test_a_key_twice_is_a_mistake() -> None:
 
     @server.tool
     async def twice(ctx: Context) -> None:
-        await ctx.once("a", lambda: 1)
-        await ctx.once("a", lambda: 2, durable=True)
+        await ctx.run_once("a", lambda: 1)
+        await ctx.run_once("a", lambda: 2, durable=True)
 
     assert "Internal error" in await PipelineClient(server).error("twice")
 
@@ -245,7 +245,7 @@ async def test_what_runs_once_must_not_ask() -> None:
 
     @server.tool
     async def ask(ctx: Context) -> None:
-        await ctx.once("a", lambda: ctx.elicit("Sure?", bool), durable=True)
+        await ctx.run_once("a", lambda: ctx.elicit("Sure?", bool), durable=True)
 
     peer = PipelineClient(server, answer=lambda *_: accept(value=True))
     assert "may not send requests to the client" in await peer.error("ask")
@@ -258,7 +258,7 @@ async def test_a_question_beside_it_is_asked_in_the_same_round() -> None:
     @server.tool
     async def both(ctx: Context) -> str:
         paid, answer = await ctx.gather(
-            ctx.once("charge", till.charge, durable=True), ctx.elicit("Which?", str, key="which")
+            ctx.run_once("charge", till.charge, durable=True), ctx.elicit("Which?", str, key="which")
         )
         return f"{paid['receipt']} {answer.data}"
 
@@ -312,8 +312,8 @@ class TestSingleUse:
         params = await first_round(peer, "confirm")
         with pytest.raises(InvalidParams):
             await peer.request("tools/call", {**params, "requestState": params["requestState"] + "x"})
-        assert server.ledger.spent == set()
+        assert server.idempotency_store.spent == set()
 
 
 def test_values_are_those_that_json_carries() -> None:
-    assert module.through_json((1, {"a": None})) == jsonrpc.loads(b'[1,{"a":null}]')
+    assert module.round_trip_json((1, {"a": None})) == jsonrpc.loads(b'[1,{"a":null}]')

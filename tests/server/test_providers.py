@@ -5,10 +5,13 @@ from typing import Any
 
 import pytest
 
-from mcp_django import Completion, Context, Handlers, MCPError, Provider, ToolError, ToolResult
+from mcp_django import Context, MCPError, ToolError, ToolResult
+from mcp_django.lowlevel import Handlers
 from mcp_django.protocol.errors import InsufficientScope, InvalidParams, MethodNotFound, ResourceNotFound
+from mcp_django.providers import Provider
 from mcp_django.server.primitives.base import Prompt, Resource, Tool
 from mcp_django.server.primitives.decorators import build_prompt, build_resource, build_tool
+from mcp_django.types import Completion
 from tests.server.client import HANDSHAKE, PipelineClient, accept, make_principal, make_server
 
 OBJECT: dict[str, Any] = {"type": "object"}
@@ -60,7 +63,7 @@ async def test_the_first_of_two_providers_wins() -> None:
 
 async def test_pages_go_across_what_is_registered_and_provided() -> None:
     peer = mixed(tools("z", "a", "n"))
-    peer.server.with_options(page_size=2)
+    peer.server.set_options(page_size=2)
     first = await peer.request("tools/list")
     second = await peer.request("tools/list", {"cursor": first["nextCursor"]})
     assert [tool["name"] for tool in (*first["tools"], *second["tools"])] == ["a", "m", "n", "z"]

@@ -91,12 +91,12 @@ def test_the_registries_of_aliases_collect_every_problem_and_keep_what_came_firs
     tool(second, name="not a name")
     prompt(first, name="same", server="staff")
     prompt(second, name="same", server="staff")
-    texts = [problem.text for problem in registry.problems() if "test_registry" in problem.source]
+    texts = [problem.text for problem in registry.collect_problems() if "test_registry" in problem.source]
     assert len(texts) == 3
     assert "already registered" in texts[0]
     assert "'not a name'" in texts[1]
     assert "already registered" in texts[2]
-    kept = registry.registry_for("default").tools.get("same")
+    kept = registry.get_registry("default").tools.get("same")
     assert kept is not None
     assert kept.handler.fn is first
 
@@ -108,7 +108,7 @@ def test_a_refused_function_stays_a_function() -> None:
 def test_one_alias_does_not_know_the_names_of_another() -> None:
     tool(first, name="same")
     tool(second, name="same", server="staff")
-    assert not [problem for problem in registry.problems() if "test_registry" in problem.source]
+    assert not [problem for problem in registry.collect_problems() if "test_registry" in problem.source]
 
 
 def test_a_method_of_a_class_that_is_no_toolset_is_reported() -> None:
@@ -116,11 +116,11 @@ def test_a_method_of_a_class_that_is_no_toolset_is_reported() -> None:
         @tool
         def lost(self) -> None: ...
 
-    (problem,) = [problem for problem in registry.problems() if "Plain.lost" in problem.source]
+    (problem,) = [problem for problem in registry.collect_problems() if "Plain.lost" in problem.source]
     assert "its class is not a Toolset" in problem.text
     assert "Toolset" in problem.hint
-    assert len(registry.registry_for("default").tools) == 0
-    registry.METHODS.claim(Plain)
+    assert len(registry.get_registry("default").tools) == 0
+    registry.MARKED_METHODS.claim(Plain)
 
 
 def test_every_change_makes_a_new_version() -> None:
@@ -186,13 +186,13 @@ def test_decorators_leave_the_function_as_it_is(subtests: pytest.Subtests) -> No
                 (server.completion if own else completion)("function", "value"),
             ]
             assert [decorate(function) for decorate in decorators] == [function] * 5
-            assert not [problem for problem in registry.problems() if "test_registry" in problem.source]
+            assert not [problem for problem in registry.collect_problems() if "test_registry" in problem.source]
 
 
 class Late(Toolset):
     """Knows what it has only when the project is complete."""
 
-    is_late = True
+    is_deferred = True
     complete = False
 
     def attach(self, registry: Registry) -> None:
@@ -205,10 +205,10 @@ class Late(Toolset):
 
 
 def test_what_is_late_is_registered_when_the_checks_run_or_a_server_is_made() -> None:
-    for settle in (registry.problems, lambda: make_server(registry=registry.registry_for("default"))):
+    for settle in (registry.collect_problems, lambda: make_server(registry=registry.get_registry("default"))):
         registry.REGISTRIES.clear()
         toolset = register(Late())
-        found = registry.registry_for("default")
+        found = registry.get_registry("default")
         assert (len(found.tools), found.toolsets) == (0, [])
         toolset.complete = True
         settle()
@@ -216,13 +216,13 @@ def test_what_is_late_is_registered_when_the_checks_run_or_a_server_is_made() ->
         assert ([one.name for one in found.tools], found.toolsets) == (["late"], [toolset])
         again = Late()
         again.prefix, again.complete = "again_", True
-        assert len(register(again).declarations()) == 1
+        assert len(register(again).get_declarations()) == 1
         assert [one.name for one in found.tools] == ["again_late", "late"]
 
 
 def test_what_is_wrong_with_something_late_is_a_problem_then() -> None:
     register(Late())
-    assert [problem.text for problem in registry.problems()] == ["the project is not complete"]
+    assert [problem.text for problem in registry.collect_problems()] == ["the project is not complete"]
 
 
 def test_something_late_that_asks_for_the_server_does_not_wait_for_itself() -> None:
@@ -230,11 +230,11 @@ def test_something_late_that_asks_for_the_server_does_not_wait_for_itself() -> N
     seen: list[bool] = []
 
     def again() -> None:
-        found.settle()
+        found.run_deferred()
         seen.append(True)
 
-    found.later(again)
-    found.settle()
+    found.defer(again)
+    found.run_deferred()
     assert seen == [True]
 
 
@@ -245,31 +245,31 @@ def test_something_late_that_breaks_is_tried_again() -> None:
         if (problem := tries.pop(0)) is not None:
             raise problem
 
-    found.later(load)
+    found.defer(load)
     with pytest.raises(ImportError, match="the URLconf"):
-        found.settle()
-    found.settle()
+        found.run_deferred()
+    found.run_deferred()
     assert tries == []
 
 
 def test_something_late_for_a_server_with_mounts_waits_with_what_is_its_own() -> None:
     own, tries = Registry(), [ImportError("the URLconf"), None]
-    joint = registry.Joint(own)
+    joint = registry.CombinedRegistry(own)
 
     def load() -> None:
         if (problem := tries.pop(0)) is not None:
             raise problem
 
-    joint.later(load)
+    joint.defer(load)
     assert len(tries) == 2
     with pytest.raises(ImportError, match="the URLconf"):
-        joint.settle()
-    own.settle()
+        joint.run_deferred()
+    own.run_deferred()
     assert tries == []
 
 
 def test_settling_a_server_with_mounts_does_not_end_its_making() -> None:
-    joint = registry.Joint(Registry(strict=True))
-    joint.settle()
+    joint = registry.CombinedRegistry(Registry(strict=True))
+    joint.run_deferred()
     with pytest.raises(DeclarationError, match="taken"):
-        joint.refuse("taken", "here")
+        joint.report_conflict("taken", "here")

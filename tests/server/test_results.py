@@ -6,24 +6,28 @@ from typing import Any
 
 import pytest
 
-from mcp_django import (
+from mcp_django import MCPError, ToolResult
+from mcp_django.schema import OutputError
+from mcp_django.server.primitives.decorators import build_prompt, build_tool
+from mcp_django.server.primitives.results import (
+    build_completion_result,
+    build_prompt_result,
+    build_read_result,
+    build_tool_result,
+)
+from mcp_django.types import (
     AudioContent,
     BlobResourceContents,
     Completion,
     EmbeddedResource,
     ImageContent,
-    MCPError,
     PromptMessage,
     PromptResult,
     ResourceLink,
     ResourceResult,
     TextContent,
     TextResourceContents,
-    ToolResult,
 )
-from mcp_django.schema import OutputError
-from mcp_django.server.primitives.decorators import build_prompt, build_tool
-from mcp_django.server.primitives.results import completion_result, prompt_result, read_result, tool_result
 from tests.server.client import PipelineClient, make_server
 
 PNG = b"\x89PNG"
@@ -92,13 +96,13 @@ def test_every_value_of_a_tool_has_a_form(subtests: pytest.Subtests) -> None:
     ]
     for value, content in cases:
         with subtests.test(value=value, content=content):
-            assert tool_result(build_tool(untyped), value) == {"content": content, "isError": False}
+            assert build_tool_result(build_tool(untyped), value) == {"content": content, "isError": False}
 
 
 def test_bytes_of_a_tool_are_an_embedded_resource(subtests: pytest.Subtests) -> None:
     for value in [PNG, bytearray(PNG), memoryview(PNG)]:
         with subtests.test(value=value):
-            (block,) = tool_result(build_tool(untyped), value)["content"]
+            (block,) = build_tool_result(build_tool(untyped), value)["content"]
             assert block["type"] == "resource"
             assert block["resource"]["blob"] == B64
 
@@ -106,7 +110,7 @@ def test_bytes_of_a_tool_are_an_embedded_resource(subtests: pytest.Subtests) -> 
 def test_a_promised_object_is_structured_and_repeated_as_text() -> None:
     def point() -> Point: ...
 
-    result = tool_result(build_tool(point), Point(1, 2))
+    result = build_tool_result(build_tool(point), Point(1, 2))
     assert result == {"content": [text('{"x":1,"y":2}')], "structuredContent": {"x": 1, "y": 2}, "isError": False}
 
 
@@ -114,31 +118,31 @@ def test_a_promised_value_is_wrapped_but_not_in_its_text() -> None:
     def numbers() -> list[int]: ...
     def word() -> str: ...
 
-    assert tool_result(build_tool(numbers), [1])["structuredContent"] == {"result": [1]}
-    assert tool_result(build_tool(numbers), [1])["content"] == [text("[1]")]
-    assert tool_result(build_tool(word), "hi")["content"] == [text("hi")]
+    assert build_tool_result(build_tool(numbers), [1])["structuredContent"] == {"result": [1]}
+    assert build_tool_result(build_tool(numbers), [1])["content"] == [text("[1]")]
+    assert build_tool_result(build_tool(word), "hi")["content"] == [text("hi")]
 
 
 def test_a_tool_result_says_everything_itself() -> None:
     full = ToolResult(["a", TextContent("b")], {"n": Point(1, 2)}, True, {"example.com/a": 1})
-    assert tool_result(build_tool(untyped), full) == {
+    assert build_tool_result(build_tool(untyped), full) == {
         "content": [text("a"), text("b")],
         "structuredContent": {"n": {"x": 1, "y": 2}},
         "isError": True,
         "_meta": {"example.com/a": 1},
     }
-    assert tool_result(build_tool(untyped), ToolResult()) == {"content": [], "isError": False}
-    assert tool_result(build_tool(untyped), ToolResult("a")) == {"content": [text("a")], "isError": False}
+    assert build_tool_result(build_tool(untyped), ToolResult()) == {"content": [], "isError": False}
+    assert build_tool_result(build_tool(untyped), ToolResult("a")) == {"content": [text("a")], "isError": False}
 
 
 def test_structured_content_without_text_is_repeated_as_text() -> None:
     def point() -> Point: ...
 
-    result = tool_result(build_tool(point), ToolResult(structured=Point(1, 2)))
+    result = build_tool_result(build_tool(point), ToolResult(structured=Point(1, 2)))
     assert (result["content"], result["structuredContent"]) == ([text('{"x":1,"y":2}')], {"x": 1, "y": 2})
-    own = tool_result(build_tool(point), ToolResult("one and two", structured=Point(1, 2)))
+    own = build_tool_result(build_tool(point), ToolResult("one and two", structured=Point(1, 2)))
     assert own["content"] == [text("one and two")]
-    failed = tool_result(build_tool(point), ToolResult("no", is_error=True))
+    failed = build_tool_result(build_tool(point), ToolResult("no", is_error=True))
     assert failed == {"content": [text("no")], "isError": True}
 
 
@@ -146,7 +150,7 @@ def test_a_tool_result_with_text_only_breaks_the_promise_of_a_structure() -> Non
     def point() -> Point: ...
 
     with pytest.raises(OutputError):
-        tool_result(build_tool(point), ToolResult("text"))
+        build_tool_result(build_tool(point), ToolResult("text"))
 
 
 def test_every_value_of_a_resource_has_a_form(subtests: pytest.Subtests) -> None:
@@ -176,18 +180,18 @@ def test_every_value_of_a_resource_has_a_form(subtests: pytest.Subtests) -> None
     ]
     for value, contents in cases:
         with subtests.test(value=value, contents=contents):
-            assert read_result(URI, None, value) == {"contents": contents}
+            assert build_read_result(URI, None, value) == {"contents": contents}
 
 
 def test_contents_have_the_mime_type_that_was_declared(subtests: pytest.Subtests) -> None:
     for value in ["a", PNG, {"a": 1}, TextResourceContents("a")]:
         with subtests.test(value=value):
-            (contents,) = read_result(URI, "text/x-own", value)["contents"]
+            (contents,) = build_read_result(URI, "text/x-own", value)["contents"]
             assert contents["mimeType"] == "text/x-own"
 
 
 def test_a_resource_result_may_carry_meta() -> None:
-    result = read_result(URI, None, ResourceResult([TextResourceContents("a")], meta={"example.com/a": 1}))
+    result = build_read_result(URI, None, ResourceResult([TextResourceContents("a")], meta={"example.com/a": 1}))
     assert result["_meta"] == {"example.com/a": 1}
 
 
@@ -209,14 +213,14 @@ def test_every_value_of_a_prompt_has_a_form(subtests: pytest.Subtests) -> None:
     for value, messages in cases:
         with subtests.test(value=value, messages=messages):
             built = build_prompt(untyped, "p", description="D")
-            assert prompt_result(built, value) == {"messages": messages, "description": "D"}
+            assert build_prompt_result(built, value) == {"messages": messages, "description": "D"}
 
 
 def test_a_prompt_result_may_say_more() -> None:
     built = build_prompt(untyped, "p", description="D")
-    result = prompt_result(built, PromptResult("hi", description="other", meta={"example.com/a": 1}))
+    result = build_prompt_result(built, PromptResult("hi", description="other", meta={"example.com/a": 1}))
     assert result == {"messages": [user("hi")], "description": "other", "_meta": {"example.com/a": 1}}
-    assert prompt_result(built, PromptResult("hi"))["description"] == "D"
+    assert build_prompt_result(built, PromptResult("hi"))["description"] == "D"
 
 
 MANY = [str(n) for n in range(250)]
@@ -238,13 +242,13 @@ def test_a_hundred_values_of_a_completion_are_sent_at_most(subtests: pytest.Subt
     ]
     for value, completion in cases:
         with subtests.test(value=value, completion=completion):
-            assert completion_result(value) == {"completion": completion}
+            assert build_completion_result(value) == {"completion": completion}
 
 
 def test_a_completer_that_returns_no_list_is_a_bug(subtests: pytest.Subtests) -> None:
     for value in ["text", 7, object(), Completion("text")]:
         with subtests.test(value=value), pytest.raises(TypeError):
-            completion_result(value)
+            build_completion_result(value)
 
 
 async def test_a_completer_that_returns_no_list_says_nothing_about_itself() -> None:

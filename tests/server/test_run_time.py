@@ -3,7 +3,7 @@
 import pytest
 
 from mcp_django import Context, MCPError, Server
-from mcp_django.testing import Client
+from mcp_django.testing import TestClient
 from tests.server.client import HANDSHAKE, STATELESS, make_server
 
 both = pytest.mark.parametrize("revision", [HANDSHAKE, STATELESS])
@@ -43,7 +43,7 @@ def small() -> Server:
 @both
 async def test_what_is_removed_is_not_there_any_more(revision: str) -> None:
     server = small()
-    client = Client(server, revision=revision)
+    client = TestClient(server, revision=revision)
     assert (await client.call_tool("soup"))["isError"] is False
     version = server.registry.version
     for kind, key in (
@@ -56,7 +56,7 @@ async def test_what_is_removed_is_not_there_any_more(revision: str) -> None:
         assert not server.remove(kind, key)
     assert server.registry.version > version
     assert not server.registry.completers
-    assert not {"tools", "resources", "prompts", "completions"} & server.offers
+    assert not {"tools", "resources", "prompts", "completions"} & server.offered_capabilities
     with pytest.raises(MCPError, match="does not offer tools"):
         await client.call_tool("soup")
 
@@ -69,7 +69,7 @@ async def test_a_name_is_free_again_once_its_tool_is_removed() -> None:
 
     server.remove("tool", "soup")
     server.tool(bread, name="soup")
-    assert (await Client(server).call_tool("soup"))["content"][0]["text"] == "bread"
+    assert (await TestClient(server).call_tool("soup"))["content"][0]["text"] == "bread"
 
 
 def test_there_is_no_other_kind() -> None:
@@ -79,8 +79,8 @@ def test_there_is_no_other_kind() -> None:
 
 @both
 async def test_a_capability_that_is_taken_away_is_neither_declared_nor_served(revision: str) -> None:
-    server = small().with_options(capabilities={"logging": None, "prompts": None, "experimental": {"acme": {}}})
-    client = Client(server, revision=revision, log_level="debug")
+    server = small().set_options(capabilities={"logging": None, "prompts": None, "experimental": {"acme": {}}})
+    client = TestClient(server, revision=revision, log_level="debug")
     declared = (await client.initialize())["capabilities"]
     assert set(declared) == {"tools", "resources", "completions", "experimental"}
     await client.call_tool("soup")
@@ -90,9 +90,9 @@ async def test_a_capability_that_is_taken_away_is_neither_declared_nor_served(re
 
 
 async def test_no_level_is_set_where_logging_is_taken_away() -> None:
-    client = Client(small(), revision=HANDSHAKE)
+    client = TestClient(small(), revision=HANDSHAKE)
     assert await client.request("logging/setLevel", {"level": "error"}) == {}
-    silent = Client(small().with_options(capabilities={"logging": None}), revision=HANDSHAKE)
+    silent = TestClient(small().set_options(capabilities={"logging": None}), revision=HANDSHAKE)
     with pytest.raises(MCPError, match="does not offer logging") as refused:
         await silent.request("logging/setLevel", {"level": "error"})
     assert refused.value.code == -32601

@@ -8,22 +8,14 @@ from typing import Any
 import pytest
 from typing_extensions import TypedDict
 
-from mcp_django import (
-    Context,
-    ImageContent,
-    Provider,
-    SamplingMessage,
-    ToolError,
-    ToolResultContent,
-    Toolset,
-    ToolUseContent,
-    current_call,
-    tool,
-)
+from mcp_django import Context, ToolError, Toolset, tool
+from mcp_django.observability import current_call
 from mcp_django.protocol.errors import MissingClientCapability
-from mcp_django.server.client_requests.conversation import AskLimits
+from mcp_django.providers import Provider
+from mcp_django.server.client_requests.conversation import ConversationLimits
 from mcp_django.server.execution import sampling_tools
 from mcp_django.server.primitives.decorators import build_tool
+from mcp_django.types import ImageContent, SamplingMessage, ToolResultContent, ToolUseContent
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, accept, make_principal, make_server
 from tests.support.clock import Clock
 
@@ -67,7 +59,9 @@ class Model:
 
 def sampling(handler: Any, model: Model, version: str = STATELESS, **given: Any) -> PipelineClient:
     """A peer of a server whose tool `ask` is this handler, with a model behind it."""
-    server = make_server(options={"ask": given.pop("limits", AskLimits())}, providers=given.pop("providers", ()))
+    server = make_server(
+        options={"conversation_limits": given.pop("limits", ConversationLimits())}, providers=given.pop("providers", ())
+    )
     server.tool(handler, name="ask")
     return PipelineClient(server, version=version, answer=model, **{"capabilities": CAPABLE, **given})
 
@@ -150,7 +144,7 @@ async def test_a_tool_of_the_loop_may_ask_a_question_of_its_own(version: str) ->
     done: list[str] = []
 
     async def pay(amount: int, ctx: Context) -> str:
-        await ctx.once("reserve", lambda: done.append(f"reserve {amount}"))
+        await ctx.run_once("reserve", lambda: done.append(f"reserve {amount}"))
         if (await ctx.elicit("Pay?", bool, key="sure")).data:
             done.append(f"pay {amount}")
         return "paid"
@@ -169,7 +163,7 @@ async def test_a_tool_of_the_loop_may_take_a_durable_step(version: str) -> None:
     done: list[int] = []
 
     async def pay(amount: int, ctx: Context) -> str:
-        await ctx.once("pay", lambda: done.append(amount), durable=True)
+        await ctx.run_once("pay", lambda: done.append(amount), durable=True)
         return f"paid {amount}"
 
     async def handler(ctx: Context) -> str:
@@ -254,7 +248,7 @@ async def test_what_happens_in_a_tool_of_the_loop_is_no_affair_of_the_call_aroun
         said = await ctx.sample("Go", tools=[fail])
         call = current_call()
         assert call is not None
-        fates.append((call.fate.failure, call.fate.reference, call.cancelled))
+        fates.append((call.record.failure, call.record.reference, call.cancelled))
         return said.text
 
     peer = sampling(handler, Model([use("fail")], "done"), HANDSHAKE)

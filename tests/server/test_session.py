@@ -9,14 +9,14 @@ import pytest
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.revisions import LATEST_HANDSHAKE
 from mcp_django.server.calls.message_queue import Outbox
-from mcp_django.server.calls.session import Session
+from mcp_django.server.calls.session import ServerSession
 from tests.support.clock import Clock
 
 TIMEOUT_SECONDS = 60.0
 
 
-def make(**given: Any) -> Session:
-    return Session(
+def make(**given: Any) -> ServerSession:
+    return ServerSession(
         key="k", owner="o", revision=LATEST_HANDSHAKE, client_info={"name": "x"}, client_capabilities={}, **given
     )
 
@@ -27,47 +27,48 @@ async def said(outbox: Outbox) -> list[dict[str, Any]]:
 
 async def test_a_question_is_a_request_and_its_answer_comes_back() -> None:
     session, outbox = make(), Outbox()
-    asking = asyncio.ensure_future(session.ask(outbox, "q", "roots/list", None, timeout=TIMEOUT_SECONDS))
+    asking = asyncio.ensure_future(session.send_request(outbox, "q", "roots/list", None, timeout=TIMEOUT_SECONDS))
     (question,) = await said(outbox)
     assert question["method"] == "roots/list"
     response = jsonrpc.Response(question["id"], {"roots": []}, None)
-    assert session.answer(response)
+    assert session.receive_response(response)
     assert await asking is response
 
 
 async def test_each_answer_goes_to_its_own_question() -> None:
     session, outbox = make(), Outbox()
     asking = [
-        asyncio.ensure_future(session.ask(outbox, id, "ping", None, timeout=TIMEOUT_SECONDS)) for id in ("a", "b", "c")
+        asyncio.ensure_future(session.send_request(outbox, id, "ping", None, timeout=TIMEOUT_SECONDS))
+        for id in ("a", "b", "c")
     ]
     await asyncio.sleep(0)
     questions = await said(outbox)
     for question in reversed(questions):
-        session.answer(jsonrpc.Response(question["id"], {"to": question["id"]}, None))
+        session.receive_response(jsonrpc.Response(question["id"], {"to": question["id"]}, None))
     answers = await asyncio.gather(*asking)
     assert [answer.result["to"] for answer in answers] == [question["id"] for question in questions]
 
 
 async def test_the_first_answer_counts_and_one_that_nobody_waits_for_is_told_so() -> None:
     session, outbox = make(), Outbox()
-    assert not session.answer(jsonrpc.Response("s1", {}, None))
-    asking = asyncio.ensure_future(session.ask(outbox, "q", "ping", None, timeout=TIMEOUT_SECONDS))
+    assert not session.receive_response(jsonrpc.Response("s1", {}, None))
+    asking = asyncio.ensure_future(session.send_request(outbox, "q", "ping", None, timeout=TIMEOUT_SECONDS))
     (question,) = await said(outbox)
-    assert session.answer(jsonrpc.Response(question["id"], {"first": 1}, None))
-    session.answer(jsonrpc.Response(question["id"], {"second": 2}, None))
+    assert session.receive_response(jsonrpc.Response(question["id"], {"first": 1}, None))
+    session.receive_response(jsonrpc.Response(question["id"], {"second": 2}, None))
     assert (await asking).result == {"first": 1}
-    assert not session.answer(jsonrpc.Response(question["id"], {}, None))
+    assert not session.receive_response(jsonrpc.Response(question["id"], {}, None))
 
 
 async def test_an_answer_may_come_from_the_loop_of_another_thread() -> None:
     """A loop that sleeps would not notice a future that is settled behind its back."""
     session, outbox = make(), Outbox()
-    asking = asyncio.ensure_future(session.ask(outbox, "q", "ping", None, timeout=TIMEOUT_SECONDS))
+    asking = asyncio.ensure_future(session.send_request(outbox, "q", "ping", None, timeout=TIMEOUT_SECONDS))
     (question,) = await said(outbox)
     response = jsonrpc.Response(question["id"], {}, None)
 
     async def elsewhere() -> bool:
-        return session.answer(response)
+        return session.receive_response(response)
 
     answering = threading.Thread(target=lambda: asyncio.run(elsewhere()))
     answering.start()
@@ -80,14 +81,14 @@ async def test_an_answer_may_come_while_the_question_is_still_being_put() -> Non
 
     class Quick(Outbox):
         async def put(self, message: bytes) -> None:
-            session.answer(jsonrpc.Response(jsonrpc.loads(message)["id"], {"quick": True}, None))
+            session.receive_response(jsonrpc.Response(jsonrpc.loads(message)["id"], {"quick": True}, None))
 
-    assert (await session.ask(Quick(), "q", "ping", None, timeout=TIMEOUT_SECONDS)).result == {"quick": True}
+    assert (await session.send_request(Quick(), "q", "ping", None, timeout=TIMEOUT_SECONDS)).result == {"quick": True}
 
 
 async def test_a_question_that_runs_out_of_time_is_taken_back(clock: Clock) -> None:
     session, outbox = make(), Outbox()
-    asking = asyncio.ensure_future(session.ask(outbox, "q", "ping", None, timeout=3))
+    asking = asyncio.ensure_future(session.send_request(outbox, "q", "ping", None, timeout=3))
     await clock.advance(2.999)
     assert not asking.done()
     await clock.advance(0.001)
@@ -96,12 +97,12 @@ async def test_a_question_that_runs_out_of_time_is_taken_back(clock: Clock) -> N
     question, cancelled = await said(outbox)
     assert cancelled["method"] == "notifications/cancelled"
     assert cancelled["params"] == {"requestId": question["id"]}
-    assert not session.answer(jsonrpc.Response(question["id"], {}, None))
+    assert not session.receive_response(jsonrpc.Response(question["id"], {}, None))
 
 
 async def test_a_question_whose_call_is_cancelled_is_taken_back() -> None:
     session, outbox = make(), Outbox()
-    asking = asyncio.ensure_future(session.ask(outbox, "q", "ping", None, timeout=TIMEOUT_SECONDS))
+    asking = asyncio.ensure_future(session.send_request(outbox, "q", "ping", None, timeout=TIMEOUT_SECONDS))
     (question,) = await said(outbox)
     asking.cancel()
     await asyncio.wait([asking])
@@ -112,7 +113,7 @@ async def test_a_question_whose_call_is_cancelled_is_taken_back() -> None:
 def test_a_session_with_a_call_or_a_stream_is_busy() -> None:
     session = make()
     assert not session.is_busy
-    session.streams += 1
+    session.open_streams += 1
     assert session.is_busy
 
 

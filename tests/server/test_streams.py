@@ -39,7 +39,7 @@ async def test_silence_is_an_empty_list_after_the_patience(clock: Clock) -> None
 
 
 async def test_a_writer_waits_while_the_reader_is_behind() -> None:
-    outbox = Outbox(size=2)
+    outbox = Outbox(max_messages=2)
     await outbox.put(b"a")
     await outbox.put(b"b")
     writers = [asyncio.ensure_future(outbox.put(message)) for message in (b"c", b"d", b"e")]
@@ -54,7 +54,7 @@ async def test_a_writer_waits_while_the_reader_is_behind() -> None:
 
 
 async def test_a_writer_that_gives_up_leaves_its_place_to_the_next() -> None:
-    outbox = Outbox(size=1)
+    outbox = Outbox(max_messages=1)
     await outbox.put(b"a")
     first, second = (asyncio.ensure_future(outbox.put(message)) for message in (b"b", b"c"))
     await turns(10)
@@ -65,7 +65,7 @@ async def test_a_writer_that_gives_up_leaves_its_place_to_the_next() -> None:
 
 
 async def test_without_waiting_a_message_goes_beyond_the_bound() -> None:
-    outbox = Outbox(size=1)
+    outbox = Outbox(max_messages=1)
     for message in (b"a", b"b"):
         outbox.put_nowait(message)
     assert await outbox.read(PATIENCE_SECONDS) == [b"a", b"b"]
@@ -75,7 +75,7 @@ async def test_the_last_message_is_read_before_the_end() -> None:
     outbox = Outbox()
     await outbox.put(b"a")
     outbox.finish(b"last")
-    assert outbox.is_over()
+    assert outbox.is_finished()
     assert await outbox.read(PATIENCE_SECONDS) == [b"a", b"last"]
     assert await outbox.read(PATIENCE_SECONDS) is None
     assert await outbox.read(PATIENCE_SECONDS) is None
@@ -89,9 +89,9 @@ async def test_a_waiting_reader_learns_of_the_end() -> None:
     assert await reader is None
 
 
-@pytest.mark.parametrize("end", ["finish", "cut"])
+@pytest.mark.parametrize("end", ["finish", "abort"])
 async def test_the_end_frees_every_writer_and_drops_what_it_says(end: str) -> None:
-    outbox = Outbox(size=1)
+    outbox = Outbox(max_messages=1)
     await outbox.put(b"a")
     writers = [asyncio.ensure_future(outbox.put(b"late")) for _ in range(3)]
     await turns(10)
@@ -105,7 +105,7 @@ async def test_the_end_frees_every_writer_and_drops_what_it_says(end: str) -> No
 async def test_a_cut_forgets_what_was_not_read() -> None:
     outbox = Outbox()
     await outbox.put(b"a")
-    outbox.cut()
+    outbox.abort()
     outbox.finish(b"last")
     assert await outbox.read(PATIENCE_SECONDS) is None
 
@@ -113,7 +113,7 @@ async def test_a_cut_forgets_what_was_not_read() -> None:
 async def test_the_first_message_opens_the_stream_once() -> None:
     opened: list[int] = []
     outbox = Outbox()
-    outbox.opened = lambda: opened.append(1)
+    outbox.on_first_message = lambda: opened.append(1)
     await outbox.put(b"a")
     await outbox.put(b"b")
     assert opened == [1]
@@ -121,8 +121,8 @@ async def test_the_first_message_opens_the_stream_once() -> None:
 
 async def test_where_there_is_no_stream_messages_are_dropped() -> None:
     opened: list[int] = []
-    outbox = Outbox(size=1, interactive=False)
-    outbox.opened = lambda: opened.append(1)
+    outbox = Outbox(max_messages=1, interactive=False)
+    outbox.on_first_message = lambda: opened.append(1)
     for _ in range(3):
         await outbox.put(b"a")
     outbox.finish(b"last")
@@ -131,8 +131,8 @@ async def test_where_there_is_no_stream_messages_are_dropped() -> None:
 
 
 async def test_a_reader_that_takes_nothing_for_too_long_is_given_up(clock: Clock) -> None:
-    outbox, abandoned = Outbox(size=1, patience=3), asyncio.Event()
-    outbox.abandoned = abandoned.set
+    outbox, abandoned = Outbox(max_messages=1, send_timeout=3), asyncio.Event()
+    outbox.on_abandoned = abandoned.set
     await outbox.put(b"a")
     writers = [asyncio.ensure_future(outbox.put(message)) for message in (b"b", b"c")]
     await clock.advance(2.999)
@@ -144,8 +144,8 @@ async def test_a_reader_that_takes_nothing_for_too_long_is_given_up(clock: Clock
 
 
 async def test_a_reader_that_is_slow_is_waited_for(clock: Clock) -> None:
-    outbox = Outbox(size=1, patience=3)
-    outbox.abandoned = lambda: pytest.fail("it reads")
+    outbox = Outbox(max_messages=1, send_timeout=3)
+    outbox.on_abandoned = lambda: pytest.fail("it reads")
     await outbox.put(b"a")
     for last, message in ((b"a", b"b"), (b"b", b"c")):
         writer = asyncio.ensure_future(outbox.put(message))
@@ -155,26 +155,26 @@ async def test_a_reader_that_is_slow_is_waited_for(clock: Clock) -> None:
 
 
 async def test_what_is_offered_never_waits_and_is_dropped_when_there_is_no_room() -> None:
-    outbox = Outbox(size=2)
+    outbox = Outbox(max_messages=2)
     for message in (b"1", b"2", b"3"):
-        outbox.offer(message)
+        outbox.put_if_room(message)
     assert await outbox.read(PATIENCE_SECONDS) == [b"1", b"2"]
-    outbox.offer(b"4")
+    outbox.put_if_room(b"4")
     assert await outbox.read(PATIENCE_SECONDS) == [b"4"]
 
 
 async def test_what_threads_offer_arrives_on_the_loop_and_no_more_than_there_is_room_for() -> None:
-    outbox, loop = Outbox(size=2), asyncio.get_running_loop()
+    outbox, loop = Outbox(max_messages=2), asyncio.get_running_loop()
     scheduled: list[Any] = []
     outbox.loop = Mock(spec=loop, call_soon_threadsafe=lambda *what: scheduled.append(what))
     for message in (b"1", b"2", b"3"):
-        await asyncio.to_thread(outbox.offer, message)
+        await asyncio.to_thread(outbox.put_if_room, message)
     assert [message for _, message in scheduled] == [b"1", b"2"]
     outbox.loop = loop
     for arrive, message in scheduled:
         arrive(message)
     assert await outbox.read(PATIENCE_SECONDS) == [b"1", b"2"]
-    await asyncio.to_thread(outbox.offer, b"4")
+    await asyncio.to_thread(outbox.put_if_room, b"4")
     assert await outbox.read(PATIENCE_SECONDS) == [b"4"]
 
 
@@ -182,8 +182,8 @@ def test_what_a_thread_offers_to_a_loop_that_is_gone_is_dropped() -> None:
     outbox = Outbox()
     outbox.loop = asyncio.new_event_loop()
     outbox.loop.close()
-    outbox.offer(b"1")
+    outbox.put_if_room(b"1")
 
 
 def test_without_a_loop_nothing_can_be_offered() -> None:
-    Outbox().offer(b"1")
+    Outbox().put_if_room(b"1")

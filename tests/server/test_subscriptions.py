@@ -21,8 +21,8 @@ from mcp_django.server.calls.outcome import Outcome
 from mcp_django.server.pipeline import Pipeline
 from mcp_django.server.ports import Overloaded
 from mcp_django.server.server import Server
-from mcp_django.server.subscriptions.filter import Wanted, covering
-from mcp_django.server.subscriptions.listen import RETRY, WAITING
+from mcp_django.server.subscriptions.filter import SubscriptionFilter, covering_uris
+from mcp_django.server.subscriptions.listen import MAX_PENDING_PARTS, RETRY_DELAY_SECONDS
 from tests.server.client import STATELESS, PipelineClient, ports
 from tests.server.listening import ChangeLog, ListenClient, taken
 
@@ -33,12 +33,12 @@ async def test_a_client_takes_a_stream_back_by_the_id_of_its_request():
     peer = ListenClient()
     one, other = await peer.listen(0, toolsListChanged=True), await peer.listen("0", toolsListChanged=True)
     await peer.notify("notifications/cancelled", {"requestId": 0, "reason": "enough"})
-    assert one.is_over
+    assert one.is_closed
     assert await taken(one) is None
-    assert not other.is_over
+    assert not other.is_closed
     for id in (0, 7, None, [], True):
         await peer.notify("notifications/cancelled", {"requestId": id})
-    assert not other.is_over
+    assert not other.is_closed
     assert peer.connection.subscriptions == {"0": other}
     assert peer.watch.ended[-1] != (0, Outcome.OK)
     assert (0, Outcome.CANCELLED) in peer.watch.ended
@@ -48,7 +48,7 @@ async def test_where_messages_share_a_channel_the_server_s_end_is_a_result_and_a
     peer = ListenClient()
     subscription = await peer.listen("x", toolsListChanged=True)
     await taken(subscription)
-    subscription.end()
+    subscription.close()
     result, cancelled = await taken(subscription) or ()
     assert (result["id"], result["result"]["resultType"]) == ("x", "complete")
     assert result["result"]["_meta"][ID] == "x"
@@ -61,7 +61,7 @@ async def test_over_http_the_result_is_the_end():
         headers=Headers([(b"mcp-protocol-version", STATELESS.encode()), (b"mcp-method", b"subscriptions/listen")])
     )
     subscription = await peer.listen(3)
-    subscription.end()
+    subscription.close()
     acknowledged, result = await taken(subscription) or ()
     assert acknowledged["method"] == "notifications/subscriptions/acknowledged"
     assert result["result"]["_meta"][ID] == 3
@@ -72,7 +72,7 @@ async def test_what_waits_is_told_before_the_end():
     subscription = await peer.listen(toolsListChanged=True, resourceSubscriptions=["note://secret"])
     peer.log.tell("updated", uri="note://secret")
     peer.log.tell("list_changed", kind="tools")
-    subscription.end()
+    subscription.close()
     methods = [message.get("method") for message in await taken(subscription) or ()]
     assert methods == [
         "notifications/subscriptions/acknowledged",
@@ -148,16 +148,16 @@ async def test_who_leaves_in_the_moment_when_the_log_is_followed_leaves_nothing_
 
 async def test_a_log_that_cannot_be_followed_is_tried_again_by_the_next_client(monkeypatch):
     peer = ListenClient()
-    follow = peer.log.follow
+    follow = peer.log.add_listener
 
     async def fails(tell: Any) -> Any:
         raise OSError("no log")
 
-    monkeypatch.setattr(peer.log, "follow", fails)
+    monkeypatch.setattr(peer.log, "add_listener", fails)
     with pytest.raises(InternalError):
         await peer.listen(1)
     assert peer.log.open == []
-    monkeypatch.setattr(peer.log, "follow", follow)
+    monkeypatch.setattr(peer.log, "add_listener", follow)
     await peer.listen(2)
     assert len(peer.log.tells) == 1
 
@@ -166,7 +166,7 @@ async def test_over_a_limit_the_stream_is_refused_and_observed():
     peer = ListenClient()
     peer.log.full = True
     work = peer.send("subscriptions/listen", {"notifications": {}}, 1)
-    assert work.weight == 0
+    assert work.call_count == 0
     with pytest.raises(Overloaded):
         await work.run
     assert peer.watch.ended == [(1, Outcome.OVERLOADED)]
@@ -193,7 +193,7 @@ async def test_middleware_sees_the_request_and_may_refuse_it_before_or_after():
     assert peer.log.announced == []
     when = "never"
     subscription = await peer.listen(1, toolsListChanged=True)
-    subscription.end()
+    subscription.close()
     *_, result, _ = await taken(subscription) or ()
     assert result["result"]["_meta"]["acme/note"] == 1
 
@@ -211,13 +211,13 @@ async def test_a_reader_that_never_reads_holds_little():
     peer = ListenClient()
     subscription = await peer.listen(1, toolsListChanged=True, resourceSubscriptions=["note://open"])
     await taken(subscription)
-    for n in range(10 * WAITING):
+    for n in range(10 * MAX_PENDING_PARTS):
         peer.log.tell("updated", uri=f"note://open/{n}")
         peer.log.tell("list_changed", kind="tools")
     messages = await taken(subscription) or []
     uris = [message["params"].get("uri") for message in messages[1:]]
     assert messages[0]["method"] == "notifications/tools/list_changed"
-    assert len(messages) <= WAITING + 3
+    assert len(messages) <= MAX_PENDING_PARTS + 3
     assert "note://open" in uris
     assert len(uris) == len(set(uris))
 
@@ -254,7 +254,7 @@ async def test_permission_is_not_asked_for_a_resource_that_is_open_to_all(monkey
     monkeypatch.setattr(peer.server.authorizer, "decide", original)
     news = asyncio.Event()
     subscription.wake = news.set
-    await clock.advance(RETRY - 0.001)
+    await clock.advance(RETRY_DELAY_SECONDS - 0.001)
     assert not news.is_set()
     await clock.advance(0.001)
     assert news.is_set()
@@ -267,7 +267,7 @@ async def test_a_resource_that_is_gone_or_hidden_by_now_is_not_told_of():
     await taken(subscription)
     peer.server.registry.resources.remove("note://open")
     peer.connection.principal.user.permissions = ()
-    peer.connection.principal._rights._answers.clear()
+    peer.connection.principal._permissions._results.clear()
     peer.log.tell("updated", uri="note://secret")
     peer.log.tell("updated", uri="note://open")
     assert await taken(subscription) == []
@@ -302,8 +302,8 @@ async def test_a_server_without_a_source_of_changes_offers_none():
 def test_a_filter_says_what_it_was_read_from():
     wire = {"toolsListChanged": True, "resourcesListChanged": True, "resourceSubscriptions": ["b", "a"]}
     given = {**wire, "promptsListChanged": False, "resourceSubscriptions": ["b", "a", "b"], "taskIds": []}
-    assert Wanted.read({"notifications": given}, most=3).to_wire() == wire
-    assert Wanted().to_wire() == {}
+    assert SubscriptionFilter.parse({"notifications": given}, max_uris=3).to_wire() == wire
+    assert SubscriptionFilter().to_wire() == {}
 
 
 def test_a_part_of_a_resource_is_what_comes_below_it_after_a_slash(subtests: pytest.Subtests) -> None:
@@ -320,25 +320,25 @@ def test_a_part_of_a_resource_is_what_comes_below_it_after_a_slash(subtests: pyt
     ]
     for uri, under, is_told in cases:
         with subtests.test(uri=uri, under=under, is_told=is_told):
-            assert (under in covering(uri)) is is_told
+            assert (under in covering_uris(uri)) is is_told
 
 
 async def test_what_changed_for_one_owner_is_told_to_that_owner() -> None:
     peer = ListenClient()
     stream = await peer.listen(resourceSubscriptions=["note://open"])
-    await stream.take()
+    await stream.take_messages()
     for owner in ("tests|nobody", "tests|somebody|", "somebody"):
         peer.log.tell("updated", uri="note://open", owner=owner)
-    assert await stream.take() == []
+    assert await stream.take_messages() == []
     peer.log.tell("updated", uri="note://open", owner="tests|somebody")
-    assert len(await stream.take() or ()) == 1
+    assert len(await stream.take_messages() or ()) == 1
 
 
 async def test_a_resource_that_is_probed_is_there_for_whom_its_handler_has_something():
     peer = ListenClient()
     rows = {"a": "somebody", "b": "else", "c": "somebody"}
 
-    @peer.server.resource("row://{key}", probe=True)
+    @peer.server.resource("row://{key}", check_exists=True)
     def row(key: str, principal: Principal) -> str | None:
         if key == "broken":
             raise KeyError(key)
@@ -356,7 +356,7 @@ async def test_a_resource_that_is_probed_is_there_for_whom_its_handler_has_somet
 
 async def test_a_session_subscribes_to_what_is_there_for_it_and_to_nothing_else():
     changes = ChangeLog()
-    server = Server("tests", "1", ports=ports(changes=changes))
+    server = Server("tests", "1", ports=ports(change_feed=changes))
     taken_up: list[str] = []
 
     async def subscribe(call: Call, uri: str) -> None:
@@ -364,7 +364,7 @@ async def test_a_session_subscribes_to_what_is_there_for_it_and_to_nothing_else(
 
     changes.subscribe = subscribe  # type: ignore[method-assign]
 
-    @server.resource("row://{key}", probe=True)
+    @server.resource("row://{key}", check_exists=True)
     async def row(key: str) -> str | None:
         if key == "busy":
             raise Overloaded
@@ -374,7 +374,7 @@ async def test_a_session_subscribes_to_what_is_there_for_it_and_to_nothing_else(
             raise ObjectDoesNotExist
         return key if key == "mine" else None
 
-    @server.resource("closed://{key}", probe=True, guards=[lambda ctx: False])
+    @server.resource("closed://{key}", check_exists=True, guards=[lambda ctx: False])
     async def closed(key: str) -> str:
         return key
 

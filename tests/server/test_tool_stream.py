@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from mcp_django import Context, TextContent, ToolError, ToolResult, ToolStream
+from mcp_django import Context, ToolError, ToolResult
+from mcp_django.types import TextContent, ToolStream
 from tests.official_schema import validator
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, accept, make_server
 from tests.support.clock import Clock

@@ -8,7 +8,7 @@ import pytest
 
 from mcp_django import Context, ToolError, ToolResult, Toolset, completion, prompt, register, resource, tool
 from mcp_django.protocol.errors import InsufficientScope, InvalidParams
-from mcp_django.protocol.meta import TAGS
+from mcp_django.protocol.meta import TAGS_KEY
 from mcp_django.schema import DeclarationError
 from mcp_django.server.primitives import registry
 from mcp_django.server.primitives.toolset import add_toolset
@@ -148,7 +148,7 @@ async def test_the_permission_of_a_class_may_be_a_method(allowed: bool) -> None:
 
 async def test_tags_add_up_in_order_and_once() -> None:
     listed = (await serve(Rooms).request("tools/list"))["tools"]
-    assert [entry["_meta"][TAGS] for entry in listed] == [["hotel", "rooms", "booking"], ["hotel", "rooms"]]
+    assert [entry["_meta"][TAGS_KEY] for entry in listed] == [["hotel", "rooms", "booking"], ["hotel", "rooms"]]
 
 
 async def test_the_method_s_metadata_and_timeout_win_over_the_class_s() -> None:
@@ -335,7 +335,7 @@ async def test_static_and_class_methods_are_served_in_either_order_of_decorators
 
     peer = serve(Bar)
     assert [await peer.text(name, n=1) for name in ("one", "two", "three", "four")] == ["1", "1", "Bar 1", "Bar 1"]
-    assert not registry.problems()
+    assert not registry.collect_problems()
 
 
 async def test_inherited_methods_are_served_with_what_the_subclass_says() -> None:
@@ -388,7 +388,7 @@ async def test_marked_methods_of_a_plain_base_class_are_served_and_no_problem() 
         """Takes the greeting along."""
 
     assert await serve(Bar).text("greet") == "hello"
-    assert not [problem for problem in registry.problems() if "Shared.greet" in problem.source]
+    assert not [problem for problem in registry.collect_problems() if "Shared.greet" in problem.source]
 
 
 def test_a_class_attribute_that_cannot_be_hashed_is_no_problem() -> None:
@@ -424,8 +424,8 @@ def test_register_adds_to_the_registry_of_its_server_and_returns_the_class() -> 
 
     assert Here.__name__ == "Here"
     assert There.__name__ == "There"
-    assert "here" in registry.registry_for("default").tools
-    assert list(registry.registry_for("staff").tools.sorted()) == [registry.registry_for("staff").tools.get("there")]
+    assert "here" in registry.get_registry("default").tools
+    assert list(registry.get_registry("staff").tools.sorted()) == [registry.get_registry("staff").tools.get("there")]
 
 
 def test_register_takes_toolsets_only() -> None:
@@ -470,7 +470,7 @@ async def test_a_toolset_s_lifespan_is_entered_once_before_the_first_call_and_le
     assert log == []
     assert [await peer.text("drink"), await peer.text("drink")] == ["beer", "beer"]
     assert log == ["in"]
-    await peer.server.lifespan.leave()
+    await peer.server.lifespan.exit()
     assert log == ["in", "out"]
 
 
@@ -497,7 +497,7 @@ class Ledger(Toolset):
 
 def test_a_toolset_s_transaction_and_timeout_are_for_what_says_nothing_itself() -> None:
     found = make_server(toolsets=[Ledger()]).registry
-    assert {item.source.split(".")[-1].split()[0]: item.handler.databases(()) for item in found.all()} == {
+    assert {item.source.split(".")[-1].split()[0]: item.handler.get_databases(()) for item in found.iter_all()} == {
         "enter": ("books",),
         "look": (),
         "ask": ("books",),

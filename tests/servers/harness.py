@@ -1,6 +1,6 @@
 """Servers in processes of their own: started on a reserved port, waited for, read out, and always ended.
 
-    with serve("uvicorn", workers=2, settings={"MCP": {"AUTH": "none", "LIMITS": {"LANES": 4}}}) as server:
+    with serve("uvicorn", workers=2, settings={"MCP": {"AUTH": "none", "LIMITS": {"THREADS": 4}}}) as server:
         ...  # server.port, server.probe(), server.events(), server.log(), server.terminate()
 
 A test that fails inside the block gets the server's log to see.

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
-from mcp_django.protocol.sse import Decoder, Event
+from mcp_django.protocol.sse import Decoder, ServerSentEvent
 from tests.servers.client import HANDSHAKE, Answer, Request
 
 
@@ -27,7 +27,7 @@ class LegacyClient:
         self.headers = {"Authorization": "Bearer tests", **(headers or {})}
         self.uri = ""
         self.stream: Request | None = None
-        self._events: Iterator[Event] = iter(())
+        self._events: Iterator[ServerSentEvent] = iter(())
         self._ids = itertools.count(1)
         self._lock = threading.Lock()
 
@@ -110,7 +110,7 @@ class LegacyClient:
             pass
         return True
 
-    def _read(self, stream: Request) -> Iterator[Event]:
+    def _read(self, stream: Request) -> Iterator[ServerSentEvent]:
         decoder = Decoder()
         for piece in stream._pieces():
             yield from decoder.feed(piece)

@@ -45,7 +45,7 @@ COLUMNS = {
 SETTINGS = {
     "MCP": {
         "AUTH": "none",
-        "LIMITS": {"UNSENT_WAIT": 0.5},
+        "LIMITS": {"SEND_TIMEOUT": 0.5},
         "SERVERS": {"default": {"LIFESPAN": "tests.servers.site.lifespan.noted_lifespan"}},
     }
 }

@@ -57,7 +57,7 @@ def test_a_stream_that_is_cut_again_and_again_arrives_once_and_in_order(server: 
 def test_streams_that_are_left_leave_nothing_behind(server: Server, path: str) -> None:
     def left_over() -> dict[str, int]:
         kinds = server.probe(objects=True)["objects"]
-        ours = ("OwnStream", "Events", "EventStream", "View", "Reader", "Ring")
+        ours = ("SessionStream", "NumberedSource", "SSEBody", "SessionEventStream", "ReplayReader", "ReplayBuffer")
         return {kind: n for kind, n in kinds.items() if kind.rpartition(".")[2] in ours and kind.startswith("mcp")}
 
     for number in range(20):

@@ -129,6 +129,6 @@ def test_a_process_with_unused_sessions_does_not_ask_the_database(pair: Pair) ->
     wait_until(lambda: pair.here.call("fast").answer().status == 404)
 
     def following() -> list[str]:
-        return [task for server in (pair.one, pair.other) for task in server.probe()["tasks"] if "Feed" in task]
+        return [task for server in (pair.one, pair.other) for task in server.probe()["tasks"] if "LogFollower" in task]
 
     wait_until(lambda: not following(), following)

@@ -11,9 +11,9 @@ from django.test import TestCase
 from mcp_django import Context, MCPError, Server, tool
 from mcp_django.server.primitives import registry
 from mcp_django.signals import call_finished
-from mcp_django.testing import Client, accept, cancel, decline
-from mcp_django.wiring import get_server, ports
-from mcp_django.wiring.servers import _make_server
+from mcp_django.testing import TestClient, accept, cancel, decline
+from mcp_django.wiring import get_ports, get_server
+from mcp_django.wiring.servers import _create_server
 from tests.server.client import HANDSHAKE, STATELESS, make_server
 
 both = pytest.mark.parametrize("revision", [HANDSHAKE, STATELESS])
@@ -64,7 +64,7 @@ def hotel() -> Server:
 
 @both
 async def test_it_lists_calls_reads_gets_and_completes(revision: str) -> None:
-    client = Client(hotel(), revision=revision)
+    client = TestClient(hotel(), revision=revision)
     assert [found["name"] for found in await client.list_tools()] == ["add", "ask_model", "book", "fail"]  # 4 pages
     assert (await client.call_tool("add", {"a": 1, "b": 2}))["content"][0]["text"] == "3"
     assert [found["uriTemplate"] for found in await client.list_resource_templates()] == ["hotel://rooms/{number}"]
@@ -84,7 +84,7 @@ async def test_capabilities_are_declared_and_no_log_level_means_no_log_messages(
         await ctx.info("here")
         return sorted(ctx.client_capabilities)
 
-    client = Client(server, capabilities={"sampling": {}}, log_level=None)
+    client = TestClient(server, capabilities={"sampling": {}}, log_level=None)
     assert (await client.call_tool("declared", {}))["structuredContent"] == {"result": ["sampling"]}
     assert client.notifications == []
 
@@ -92,14 +92,14 @@ async def test_capabilities_are_declared_and_no_log_level_means_no_log_messages(
 @both
 async def test_a_bug_is_raised_as_it_is(revision: str) -> None:
     with pytest.raises(LookupError, match="secret"):
-        await Client(hotel(), revision=revision).call_tool("fail")
+        await TestClient(hotel(), revision=revision).call_tool("fail")
 
 
 @both
 async def test_a_client_s_view_of_a_bug_can_be_had_too(revision: str, caplog: pytest.LogCaptureFixture) -> None:
     server = hotel()
     with caplog.at_level(logging.CRITICAL):
-        result = await Client(server, revision=revision, raise_exceptions=False).call_tool("fail")
+        result = await TestClient(server, revision=revision, raise_exceptions=False).call_tool("fail")
     assert result["isError"]
     assert "secret" not in str(result)
     assert not server.options.raise_bugs, "the server itself was changed"
@@ -117,11 +117,11 @@ async def test_those_who_are_told_of_calls_hear_of_a_bug_that_is_raised(monkeypa
     def fail() -> None:
         raise LookupError
 
-    server = Server("told", registry=registry.registry_for("default"), ports=ports())
+    server = Server("told", registry=registry.get_registry("default"), ports=get_ports())
     call_finished.connect(hear)
     try:
         with pytest.raises(LookupError):
-            await Client(server).call_tool("fail")
+            await TestClient(server).call_tool("fail")
     finally:
         call_finished.disconnect(hear)
     assert heard == ["bug"]
@@ -140,13 +140,13 @@ async def test_questions_are_answered(revision: str) -> None:
             asked.append(params["message"])
             return answer
 
-        result = await Client(hotel(), revision=revision, elicit=elicit).call_tool("book")
+        result = await TestClient(hotel(), revision=revision, elicit=elicit).call_tool("book")
         assert (result["content"][0]["text"], asked) == (text, ["Sure?"])
 
 
 @both
 async def test_samples_roots_and_what_is_said_before(revision: str) -> None:
-    client = Client(hotel(), revision=revision, sample=lambda params: "Hi", roots=["file:///inn"])
+    client = TestClient(hotel(), revision=revision, sample=lambda params: "Hi", roots=["file:///inn"])
     result = await client.call_tool("ask_model")
     assert result["content"][0]["text"] == "Hi at file:///inn"
     said = [one["method"] for one in client.notifications]
@@ -160,19 +160,19 @@ async def test_an_answer_that_fails_fails_the_test(revision: str) -> None:
         raise AssertionError("not this question")
 
     with pytest.raises(AssertionError, match="not this question"):
-        await Client(hotel(), revision=revision, elicit=elicit).call_tool("book")
+        await TestClient(hotel(), revision=revision, elicit=elicit).call_tool("book")
 
 
 async def test_what_the_client_cannot_do_is_not_asked() -> None:
     with pytest.raises(MCPError, match="capability"):
-        await Client(hotel()).call_tool("book")
+        await TestClient(hotel()).call_tool("book")
 
 
 def test_an_unknown_revision_and_scopes_without_a_user_are_refused() -> None:
     with pytest.raises(ValueError, match="Unknown revision"):
-        Client(hotel(), revision="1999-01-01")
+        TestClient(hotel(), revision="1999-01-01")
     with pytest.raises(ValueError, match="without a user"):
-        Client(hotel(), scopes=["a"])
+        TestClient(hotel(), scopes=["a"])
 
 
 class OfAProject(TestCase):
@@ -183,8 +183,8 @@ class OfAProject(TestCase):
         monkeypatch = pytest.MonkeyPatch()
         self.addCleanup(monkeypatch.undo)
         monkeypatch.setattr(registry, "REGISTRIES", {})
-        _make_server.cache_clear()
-        self.addCleanup(_make_server.cache_clear)
+        _create_server.cache_clear()
+        self.addCleanup(_create_server.cache_clear)
 
         @tool(permission="auth.view_user", scopes=["users:read"])
         def people() -> list[str]:
@@ -192,22 +192,22 @@ class OfAProject(TestCase):
 
     async def test_a_user_needs_the_permission_and_the_scope(self) -> None:
         with pytest.raises(MCPError, match="Unknown tool"):
-            await Client(user=self.alice).call_tool("people")
+            await TestClient(user=self.alice).call_tool("people")
         await self.alice.user_permissions.aadd(await Permission.objects.aget(codename="view_user"))
         alice = await get_user_model().objects.aget(pk=self.alice.pk)
         with pytest.raises(MCPError, match="scope"):
-            await Client(user=alice, scopes=[]).call_tool("people")
-        result = await Client(user=alice, scopes=["users:read"]).call_tool("people")
+            await TestClient(user=alice, scopes=[]).call_tool("people")
+        result = await TestClient(user=alice, scopes=["users:read"]).call_tool("people")
         assert result["structuredContent"] == {"result": ["alice"]}
 
     async def test_a_session_is_opened_and_closed(self) -> None:
-        async with Client(revision=HANDSHAKE) as client:
+        async with TestClient(revision=HANDSHAKE) as client:
             assert client.session is not None
             assert client.session.initialized
             assert (await client.call_tool("people"))["structuredContent"] == {"result": ["alice"]}
         assert client.session is None
 
     async def test_a_server_without_sessions_is_called_under_its_revision(self) -> None:
-        client = Client(get_server().variant(require_session=False), revision=HANDSHAKE)
+        client = TestClient(get_server().copy_with_options(require_session=False), revision=HANDSHAKE)
         assert (await client.call_tool("people"))["structuredContent"] == {"result": ["alice"]}
         assert client.session is None

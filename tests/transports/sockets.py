@@ -123,9 +123,9 @@ class Socket:
 
     def call(self, tool: str, /, **arguments: Any) -> int:
         """Begin a `tools/call` of the revision; its id."""
-        return self.begin("tools/call", {"name": tool, "arguments": arguments})
+        return self.start("tools/call", {"name": tool, "arguments": arguments})
 
-    def begin(self, method: str, params: Mapping[str, Any] | None = None) -> int:
+    def start(self, method: str, params: Mapping[str, Any] | None = None) -> int:
         """Begin a request of the revision; its id."""
         id, params = next(self._ids), dict(params or {})
         if self.revision == STATELESS:
@@ -136,7 +136,7 @@ class Socket:
 
     async def request(self, method: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """A request and its answer, when nothing else is sent before."""
-        id = self.begin(method, params)
+        id = self.start(method, params)
         answer = await self.message()
         assert answer.get("id") == id, answer
         return answer
@@ -211,6 +211,6 @@ class Socket:
         assert await self.event() is None
         return event["code"], event["reason"]
 
-    async def end(self) -> None:
+    async def finish(self) -> None:
         """Wait until the application has returned; an exception of its own fails the test."""
         await self.task

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from mcp_django import Context, Server
-from mcp_django.transports.factory import build_exchange, get_exchange
-from mcp_django.transports.http.asgi import Door
-from mcp_django.transports.http.messages import KNOWN_LENGTH, is_json, known_accepted
-from mcp_django.wiring import ports
+from mcp_django.transports.factory import build_http_endpoint, get_http_endpoint
+from mcp_django.transports.http.asgi import StreamableHTTPApp
+from mcp_django.transports.http.messages import MAX_CACHED_HEADER_BYTES, is_json_content_type, parse_accept
+from mcp_django.wiring import get_ports
 from tests.interaction.clients import META, STATELESS
 
 PING = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping"}).encode()
@@ -45,7 +45,7 @@ async def post(parts: Any, send: Any = None, **headers: str) -> list[dict[str, A
     async def keep(message: dict[str, Any]) -> None:
         sent.append(message)
 
-    await Door(get_exchange())(scope(**headers), receive, send or keep)
+    await StreamableHTTPApp(get_http_endpoint())(scope(**headers), receive, send or keep)
     return sent
 
 
@@ -83,7 +83,7 @@ async def test_a_server_that_fails_to_send_ends_the_call() -> None:
 
     routing = {"mcp_protocol_version": STATELESS, "mcp_method": "tools/call", "mcp_name": "speak"}
     with pytest.raises(RuntimeError, match="handler is closed"):
-        await Door(build_exchange(server.bind(ports("failing"))))(scope(**routing), receive, send)
+        await StreamableHTTPApp(build_http_endpoint(server.bind(get_ports("failing"))))(scope(**routing), receive, send)
     await cancelled.wait()
 
 
@@ -109,9 +109,9 @@ async def test_a_body_that_comes_byte_by_byte_takes_no_more_room_than_another() 
 async def test_long_headers_are_understood_and_not_remembered(subtests: pytest.Subtests) -> None:
     for name in ["accept", "content-type"]:
         with subtests.test(name=name):
-            cached = known_accepted if name == "accept" else is_json
+            cached = parse_accept if name == "accept" else is_json_content_type
             cached.cache_clear()
-            value = "application/json;x=" + "x" * KNOWN_LENGTH
+            value = "application/json;x=" + "x" * MAX_CACHED_HEADER_BYTES
             for surplus in range(300):
                 start, _ = await post(iter([PING]), **{name: value + "y" * surplus})
                 assert start["status"] == 200

@@ -5,16 +5,16 @@ import pytest
 from mcp_django.protocol.errors import TransportRefusal
 from mcp_django.protocol.headers import Headers
 from mcp_django.transports import security
-from mcp_django.transports.security import Guard
+from mcp_django.transports.security import TransportSecurity
 
 
-def guard(**given: object) -> Guard:
+def guard(**given: object) -> TransportSecurity:
     options = {
         "hosts": ["example.com", ".tenant.example"],
-        "trusted": ["https://app.example.com", "https://*.pages.example"],
-        "readers": ["https://reader.example.com:8443"],
+        "trusted_origins": ["https://app.example.com", "https://*.pages.example"],
+        "cors_origins": ["https://reader.example.com:8443"],
     }
-    return Guard(**{**options, **given})  # type: ignore[arg-type]
+    return TransportSecurity(**{**options, **given})  # type: ignore[arg-type]
 
 
 def headers(host: bytes | None = b"example.com", origin: bytes | None = None, *more: tuple[bytes, bytes]) -> Headers:
@@ -22,7 +22,7 @@ def headers(host: bytes | None = b"example.com", origin: bytes | None = None, *m
     return Headers([*((name, value) for name, value in pairs if value is not None), *more])
 
 
-def passes(found: Headers, checked: Guard | None = None) -> bool:
+def passes(found: Headers, checked: TransportSecurity | None = None) -> bool:
     try:
         (checked or guard()).check(found)
     except TransportRefusal as refusal:
@@ -98,7 +98,7 @@ def test_a_repeated_host_or_origin_is_refused_although_each_is_allowed(subtests:
 
 
 def test_verdicts_are_remembered_and_forgotten_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(security, "KNOWN", 3)
+    monkeypatch.setattr(security, "MAX_CACHED_VERDICTS", 3)
     checked = guard(hosts=["*"])
     for number in range(10):
         assert passes(headers(b"h%d.example" % number), checked)
@@ -107,31 +107,33 @@ def test_verdicts_are_remembered_and_forgotten_when_there_are_too_many(monkeypat
     assert not passes(headers(origin=b"https://evil.com"), checked)
 
 
-def names(pairs: security.Pairs) -> list[bytes]:
+def names(pairs: security.HeaderPairs) -> list[bytes]:
     return [name for name, _ in pairs]
 
 
 def test_without_an_origin_nothing_is_said_about_cors() -> None:
-    assert guard().cors(headers()) == ()
+    assert guard().build_cors_headers(headers()) == ()
 
 
 def test_a_reader_is_told_and_nobody_else() -> None:
-    allowed = dict(guard().cors(headers(origin=b"https://reader.example.com:8443")))
+    allowed = dict(guard().build_cors_headers(headers(origin=b"https://reader.example.com:8443")))
     assert allowed[b"access-control-allow-origin"] == b"https://reader.example.com:8443"
     assert b"Mcp-Session-Id" in allowed[b"access-control-expose-headers"]
     assert allowed[b"vary"] == b"Origin"
     for origin in (b"https://app.example.com", b"http://localhost:3000", b"https://evil.com"):
-        assert guard().cors(headers(origin=origin)) == ((b"vary", b"Origin"),)
+        assert guard().build_cors_headers(headers(origin=origin)) == ((b"vary", b"Origin"),)
 
 
 def test_pages_from_loopback_may_read_in_development() -> None:
-    found = guard(development=True).cors(headers(origin=b"http://localhost:3000"))
+    found = guard(development=True).build_cors_headers(headers(origin=b"http://localhost:3000"))
     assert (b"access-control-allow-origin", b"http://localhost:3000") in found
 
 
 def test_a_preflight_of_a_reader_is_told_methods_and_headers() -> None:
     asked = (b"access-control-request-headers", b"content-type, Mcp-Param-Region, mcp-param-a b, x-evil, mcp-param-b")
-    found = dict(guard().preflight(headers(b"example.com", b"https://reader.example.com:8443", asked), b"POST"))
+    found = dict(
+        guard().build_preflight_headers(headers(b"example.com", b"https://reader.example.com:8443", asked), b"POST")
+    )
     assert found[b"access-control-allow-methods"] == b"POST"
     allowed = found[b"access-control-allow-headers"].split(b", ")
     assert {b"Authorization", b"Mcp-Session-Id", b"mcp-param-region", b"mcp-param-b"} <= set(allowed)
@@ -140,9 +142,9 @@ def test_a_preflight_of_a_reader_is_told_methods_and_headers() -> None:
 
 
 def test_a_preflight_of_somebody_else_is_told_the_methods_only() -> None:
-    found = guard().preflight(headers(origin=b"https://evil.com"), b"POST")
+    found = guard().build_preflight_headers(headers(origin=b"https://evil.com"), b"POST")
     assert names(found) == [b"vary", b"allow"]
-    assert names(guard().preflight(headers(), b"POST")) == [b"allow"]
+    assert names(guard().build_preflight_headers(headers(), b"POST")) == [b"allow"]
 
 
 def test_verdicts_about_long_headers_are_not_remembered() -> None:

@@ -8,7 +8,7 @@ from mcp_django import Context
 from mcp_django.auth.principal import local_principal
 from mcp_django.protocol.errors import InvalidParams, MethodNotFound, MissingClientCapability
 from mcp_django.server.ports import Overloaded
-from mcp_django.transports.inprocess import Caller
+from mcp_django.transports.inprocess import InProcessCaller
 from tests.server.client import accept, make_principal, make_server
 
 
@@ -45,8 +45,8 @@ def served() -> Any:
     return server
 
 
-def caller(principal: Any = None, **given: Any) -> Caller:
-    return Caller(served(), principal or local_principal(), **given)
+def caller(principal: Any = None, **given: Any) -> InProcessCaller:
+    return InProcessCaller(served(), principal or local_principal(), **given)
 
 
 def text(result: dict[str, Any]) -> str:
@@ -56,11 +56,11 @@ def text(result: dict[str, Any]) -> str:
 async def test_questions_are_answered_round_by_round() -> None:
     asked: list[str] = []
 
-    def ask(params: dict[str, Any]) -> dict[str, Any]:
+    def elicit(params: dict[str, Any]) -> dict[str, Any]:
         asked.append(params["message"])
         return {"action": "accept"} if "url" in params else accept(value=True)
 
-    assert text(await caller(ask=ask).call_tool("book", {"nights": 2})) == "2 True accept"
+    assert text(await caller(elicit=elicit).call_tool("book", {"nights": 2})) == "2 True accept"
     assert asked == ["Sure?", "Pay"]
 
 
@@ -71,7 +71,7 @@ async def test_without_somebody_to_ask_the_tool_is_told_so() -> None:
 
 async def test_everything_said_is_told_in_order_more_than_the_outbox_holds() -> None:
     told: list[tuple[str, Any]] = []
-    result = await caller(tell=lambda method, params: told.append((method, params))).call_tool("talk", {})
+    result = await caller(on_notification=lambda method, params: told.append((method, params))).call_tool("talk", {})
     assert text(result) == "talked"
     assert [params["progress"] for method, params in told if method == "notifications/progress"] == list(range(300))
     assert [method for method, _ in told[-2:]] == ["notifications/message", "notifications/own"]
@@ -109,8 +109,8 @@ async def test_arguments_that_json_cannot_carry_are_refused() -> None:
 
 
 async def test_a_listener_that_fails_fails_the_call_instead_of_hanging() -> None:
-    def tell(method: str, params: dict[str, Any]) -> None:
+    def fail(method: str, params: dict[str, Any]) -> None:
         raise BrokenPipeError
 
     with pytest.raises(BrokenPipeError):
-        await caller(tell=tell).call_tool("talk", {})
+        await caller(on_notification=fail).call_tool("talk", {})

@@ -109,7 +109,7 @@ def oauth(raw: str | None = None, *, seconds: float = 600, **facts: Any) -> str:
     given = {"user": alice(), "scope": "notes:read", "resource": [RESOURCE], **facts}
     if "application" not in given:
         given["application"] = make_client()
-    made = toolkit_compat.access_tokens()(expires=timezone.now() + timedelta(seconds=seconds), **given)
+    made = toolkit_compat.get_access_token_model()(expires=timezone.now() + timedelta(seconds=seconds), **given)
     toolkit_compat.set_token(made, raw)
     made.save()
     return raw
@@ -318,13 +318,13 @@ def test_nothing_of_a_credential_is_in_the_answer(subtests: pytest.Subtests) -> 
 
 @pytest.mark.parametrize("make", [oauth, personal], ids=["oauth", "personal"])
 def test_a_token_nobody_has_seen_yet_takes_two_queries_at_most(make: Any, django_assert_max_num_queries: Any) -> None:
-    token, verifier = make(), wiring.authenticator("default")
+    token, verifier = make(), wiring.create_authenticator("default")
     PersonalAccessToken.objects.update(last_used_at=timezone.now())
     asked = AuthRequest(Headers([(b"authorization", f"Bearer {token}".encode())]))
     with django_assert_max_num_queries(2):
         who = async_to_sync(verifier.authenticate)(asked)
     with django_assert_max_num_queries(0):
-        assert verifier.known(asked) is who
+        assert verifier.get_cached(asked) is who
 
 
 def test_a_trusted_client_of_an_operator_is_let_in_as_its_service_user() -> None:

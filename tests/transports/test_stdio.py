@@ -12,29 +12,29 @@ import pytest
 from django.test import override_settings
 
 from mcp_django import Context, Server
-from mcp_django.auth.principal import Principal
+from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.models import Session
-from mcp_django.transports.connection.connection import Duplex
-from mcp_django.transports.connection.options import Ending
-from mcp_django.transports.connection.registry import Duplexes
-from mcp_django.transports.factory import build_duplexes
+from mcp_django.transports.connection.connection import DuplexConnection
+from mcp_django.transports.connection.options import CloseReason
+from mcp_django.transports.connection.registry import ConnectionRegistry
+from mcp_django.transports.factory import build_connection_registry
 from mcp_django.transports.stdio.framing import LineReader, LineWriter
-from mcp_django.transports.stdio.redirect import Streams
-from mcp_django.transports.stdio.stdio import Stdio
-from mcp_django.wiring import ports
+from mcp_django.transports.stdio.redirect import StandardStreams
+from mcp_django.transports.stdio.stdio import StdioTransport
+from mcp_django.wiring import get_ports
 from tests.support.clock import Clock
 from tests.support.waiting import WAIT_SECONDS, eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
 STATELESS, HANDSHAKE = "2026-07-28", "2025-11-25"
 META = "io.modelcontextprotocol/"
-ALICE = Principal(issuer="tests", subject="alice")
+ALICE = DjangoPrincipal(issuer="tests", subject="alice")
 
 
 class Client:
     """The other ends of the pipes."""
 
-    def __init__(self, sink: int, source: int, serving: "asyncio.Task[Ending]") -> None:
+    def __init__(self, sink: int, source: int, serving: "asyncio.Task[CloseReason]") -> None:
         self.writer, self.reader, self.serving = LineWriter(sink), LineReader(source, 1 << 24), serving
         self.sink, self.waiting = sink, list[dict[str, Any]]()
 
@@ -88,7 +88,7 @@ def stage() -> Stage:
 
 @pytest.fixture
 def server(stage: Stage) -> Server:
-    server = Server("stdio", ports=ports())
+    server = Server("stdio", ports=get_ports())
 
     @server.tool
     async def wait(ctx: Context) -> str:
@@ -126,14 +126,14 @@ def server(stage: Stage) -> Server:
 @pytest.fixture
 def _small() -> Iterator[None]:
     """Limits that are reached soon."""
-    with override_settings(MCP={"AUTH": "none", "LIMITS": {"BODY": 1024, "UNSENT": 2, "UNSENT_WAIT": 20}}):
+    with override_settings(MCP={"AUTH": "none", "LIMITS": {"BODY": 1024, "SEND_BUFFER": 2, "SEND_TIMEOUT": 20}}):
         yield
 
 
 @asynccontextmanager
 async def connected(server: Server) -> AsyncIterator[Client]:
     (theirs, sink), (source, ours) = os.pipe(), os.pipe()
-    stdio = Stdio(build_duplexes(server), Streams(theirs, ours))
+    stdio = StdioTransport(build_connection_registry(server), StandardStreams(theirs, ours))
     serving = asyncio.create_task(stdio.serve(ALICE))
     client = Client(sink, source, serving)
     try:
@@ -154,7 +154,7 @@ async def test_both_eras_are_served_on_one_channel(server: Server) -> None:
         assert await client.next() == {"jsonrpc": "2.0", "id": 2, "result": {}}
         client.close()
         assert await client.rest() == []
-        assert await client.serving is Ending.CLOSING
+        assert await client.serving is CloseReason.SHUTDOWN
     assert await Session.objects.filter(terminated_at=None).acount() == 0
 
 
@@ -212,7 +212,7 @@ async def test_calls_that_run_when_the_client_has_said_all_are_answered(server: 
         client.close()
         stage.go.set()
         assert [message["id"] for message in await client.rest()] == [1]
-        assert await client.serving is Ending.CLOSING
+        assert await client.serving is CloseReason.SHUTDOWN
         assert not stage.cancelled.is_set()
 
 
@@ -226,7 +226,7 @@ async def test_nobody_waits_for_answers_of_a_client_that_has_said_all(server: Se
         (answer,) = await client.rest()
         assert answer["result"]["isError"]
         assert answer["result"]["content"][0]["text"] == "The client has closed its sending side"
-        assert await client.serving is Ending.CLOSING
+        assert await client.serving is CloseReason.SHUTDOWN
 
 
 async def test_a_client_that_stops_reading_is_told_to_nobody_and_ends_its_calls(server: Server, stage: Stage) -> None:
@@ -236,16 +236,16 @@ async def test_a_client_that_stops_reading_is_told_to_nobody_and_ends_its_calls(
         client.reader.close()
         # More than one message: the first may still reach a thread that was reading when the pipe was closed.
         await client.flood()
-        assert await client.serving is Ending.GONE
+        assert await client.serving is CloseReason.CLIENT_GONE
         await stage.cancelled.wait()
 
 
 async def test_a_client_that_does_not_read_can_take_its_call_back(
     server: Server, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened: list[Duplex] = []
-    opens = Duplexes.open
-    monkeypatch.setattr(Duplexes, "open", lambda *given: opened.append(opens(*given)) or opened[0])
+    opened: list[DuplexConnection] = []
+    opens = ConnectionRegistry.open_connection
+    monkeypatch.setattr(ConnectionRegistry, "open_connection", lambda *given: opened.append(opens(*given)) or opened[0])
     async with connected(server) as client:
         await client.flood()
         await eventually(lambda: opened and not opened[0].has_room())  # the pipe is full, and then the queue
@@ -263,7 +263,7 @@ async def test_a_client_that_is_behind_for_too_long_is_given_up(server: Server, 
         await client.flood()
         await stage.begun.wait()
         await clock.advance_until(client.serving.done)
-        assert await client.serving is Ending.BEHIND
+        assert await client.serving is CloseReason.SLOW_CLIENT
 
 
 async def test_whoever_has_no_time_cancels_and_nothing_is_left(server: Server, stage: Stage) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_django.transports.stdio.framing import LineReader, Lines, LineWriter
+from mcp_django.transports.stdio.framing import LineReader, LineSplitter, LineWriter
 from tests.support.waiting import WAIT_SECONDS
 
 MOST = 8
@@ -26,7 +26,7 @@ def pipe() -> tuple[int, int]:
 
 
 def cut(*chunks: bytes, most: int = MOST) -> list[bytes]:
-    lines = Lines(most)
+    lines = LineSplitter(most)
     found = [line for chunk in chunks for line in lines.feed(chunk)]
     return found + lines.finish()
 
@@ -60,11 +60,11 @@ def test_a_line_that_is_too_long_shows_it_and_the_next_is_whole() -> None:
 
 
 def test_what_is_too_long_is_told_before_its_end_and_not_kept() -> None:
-    lines = Lines(MOST)
+    lines = LineSplitter(MOST)
     assert lines.feed(b"x" * 1000) == [b"x" * (MOST + 1)]
     for _ in range(100):
         assert lines.feed(b"y" * 1000) == []
-    assert not lines._begun
+    assert not lines._partial_line
     assert lines.feed(b"\n{}\n") == [b"{}"]
 
 

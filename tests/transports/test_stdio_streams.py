@@ -11,13 +11,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def run(code: str, *, unbuffered: bool = False, redirected: str = "") -> subprocess.CompletedProcess[str]:
-    """Run `code` after `take`, with a line on stdin; `redirected` is for the shell."""
+    """Run `code` after `redirect_standard_streams`, with a line on stdin; `redirected` is for the shell."""
     begin = (
         "import os, subprocess, sys\n"
         "{before}\n"
-        "from mcp_django.transports.stdio.redirect import take\n"
-        "streams = take()\n"
-        "assert take() is streams\n"
+        "from mcp_django.transports.stdio.redirect import redirect_standard_streams\n"
+        "streams = redirect_standard_streams()\n"
+        "assert redirect_standard_streams() is streams\n"
     )
     before, _, after = code.rpartition("---\n")
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -45,7 +45,7 @@ def test_nothing_but_what_is_meant_to_reaches_stdout(unbuffered: bool) -> None:
         "sys.__stdout__.write('original\\n')\n"
         "libc = ctypes.CDLL(None); libc.puts(b'from C'); libc.fflush(None)\n"
         "subprocess.run(['echo', 'child'], check=True)\n"
-        "os.write(streams.sink, b'protocol\\n')\n",
+        "os.write(streams.stdout, b'protocol\\n')\n",
         unbuffered=unbuffered,
     )
     assert said.stdout == "protocol\n"
@@ -56,13 +56,13 @@ def test_stdin_is_at_its_end_for_everybody_else() -> None:
     said = run(
         "assert sys.stdin.read() == ''\n"
         "assert subprocess.run(['cat'], capture_output=True, check=True).stdout == b''\n"
-        "os.write(streams.sink, os.read(streams.source, 100))\n"
+        "os.write(streams.stdout, os.read(streams.stdin, 100))\n"
     )
     assert (said.stdout, said.stderr) == ("from the client\n", "")
 
 
 def test_what_was_printed_before_and_waits_in_a_buffer_goes_to_stderr() -> None:
-    said = run("print('settings are imported')\n---\nos.write(streams.sink, b'protocol\\n')\n")
+    said = run("print('settings are imported')\n---\nos.write(streams.stdout, b'protocol\\n')\n")
     assert (said.stdout, said.stderr) == ("protocol\n", "settings are imported\n")
 
 
@@ -76,7 +76,7 @@ def test_children_do_not_hold_the_client_s_ends_open() -> None:
 
 
 def test_prints_go_nowhere_when_stderr_is_closed() -> None:
-    said = run("print('lost')\nos.write(streams.sink, b'protocol\\n')\n", redirected="2>&-")
+    said = run("print('lost')\nos.write(streams.stdout, b'protocol\\n')\n", redirected="2>&-")
     assert (said.returncode, said.stdout) == (0, "protocol\n")
 
 

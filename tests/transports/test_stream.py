@@ -7,7 +7,7 @@ import pytest
 
 from mcp_django.protocol import sse
 from mcp_django.server.calls.message_queue import Outbox
-from mcp_django.transports.http.sse_body import EventStream, Messages
+from mcp_django.transports.http.sse_body import CallSource, SSEBody
 from tests.support.clock import Clock
 
 LONG = 10.0
@@ -22,16 +22,16 @@ class Flight:
     """As much of a flight as a stream looks at."""
 
     def __init__(self) -> None:
-        self.call, self.left, self.answered = Call(), 0, False
+        self.call, self.left, self.is_answered = Call(), 0, False
 
-    def disconnected(self) -> None:
+    def on_disconnect(self) -> None:
         self.left += 1
-        self.call.outbox.cut()
+        self.call.outbox.abort()
 
 
-def stream(keep_alive: float = LONG) -> tuple[Any, EventStream]:
+def stream(keep_alive: float = LONG) -> tuple[Any, SSEBody]:
     flight: Any = Flight()
-    return flight, EventStream(Messages(flight), keep_alive)
+    return flight, SSEBody(CallSource(flight), keep_alive)
 
 
 async def test_messages_become_events_and_the_end_ends_the_stream() -> None:
@@ -82,7 +82,7 @@ async def test_a_stream_that_nobody_ever_read_or_closed_has_lost_its_client() ->
 
 
 def test_a_stream_may_outlive_its_loop() -> None:
-    async def main() -> EventStream:
+    async def main() -> SSEBody:
         return stream()[1]
 
     asyncio.run(main()).close()

@@ -59,7 +59,7 @@ async def is_open(opened: Socket) -> bool:
     assert await opened.accepted() is None
     found = "result" in await opened.request("tools/list")
     opened.leave()
-    await opened.end()
+    await opened.finish()
     return found
 
 
@@ -76,7 +76,7 @@ async def test_a_ticket_is_good_for_its_server_only() -> None:
 
 async def test_a_ticket_is_good_for_seconds(clock: Clock) -> None:
     found = await ticket(await sync_to_async(issue)())
-    await clock.advance(tickets.LIFETIME + 1)
+    await clock.advance(tickets.TICKET_LIFETIME_SECONDS + 1)
     assert await status(socket(f"ticket={found}")) == 401
 
 
@@ -155,7 +155,7 @@ def test_nobody_gets_one_and_only_a_post_does() -> None:
 def test_a_credential_that_is_too_long_gets_none() -> None:
     token = issue()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mcp_django.wiring.authentication.LONGEST", 64)
+        patch.setattr("mcp_django.wiring.authentication.MAX_TICKET_CHARS", 64)
         with override_settings(MCP={"AUTH": ["token"]}):
             reply = Client(headers={"host": "testserver"}).post(
                 "/mcp/ws-ticket", headers={"authorization": f"Bearer {token}"}

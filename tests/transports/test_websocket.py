@@ -10,7 +10,7 @@ from asgiref.sync import sync_to_async
 from mcp_django import Context, Server
 from mcp_django.asgi import mount
 from mcp_django.models import Session
-from mcp_django.wiring import lifecycle, listens
+from mcp_django.wiring import get_lifecycle, get_stream_limiter
 from tests.support.clock import Clock
 from tests.transports.sockets import STATELESS, Socket
 
@@ -84,8 +84,8 @@ def _open(settings: Any, db: None) -> None:
 @pytest.fixture(autouse=True)
 def _nothing_is_left() -> Any:
     yield
-    assert not len(listens())
-    assert not lifecycle().flights
+    assert not len(get_stream_limiter())
+    assert not get_lifecycle().active
 
 
 async def opened(recorder: RecordingServer, *args: Any, **scope: Any) -> Socket:
@@ -96,13 +96,13 @@ async def opened(recorder: RecordingServer, *args: Any, **scope: Any) -> Socket:
 
 async def left(socket: Socket) -> None:
     socket.leave()
-    await socket.end()
+    await socket.finish()
 
 
 async def begun_shutdown() -> "asyncio.Future[None]":
     """The process shuts down; the rest of that."""
-    closing = asyncio.ensure_future(lifecycle().close())
-    while not lifecycle().is_draining():
+    closing = asyncio.ensure_future(get_lifecycle().shutdown())
+    while not get_lifecycle().is_draining():
         await asyncio.sleep(0)
     return closing
 
@@ -223,7 +223,7 @@ async def test_a_cancellation_overtakes_its_call() -> None:
 
 
 async def test_a_cancellation_overtakes_requests_that_wait_for_a_slow_reader(settings: Any) -> None:
-    limit(settings, UNSENT=2)
+    limit(settings, SEND_BUFFER=2)
     recorder = RecordingServer()
     socket = await opened(recorder)
     slow = socket.call("wait")
@@ -265,14 +265,14 @@ async def test_a_client_that_leaves_ends_its_calls_and_its_session(subtests: pyt
             socket.call("wait")
             await recorder.until("call runs")
             socket.leave(code)
-            await socket.end()
+            await socket.finish()
             await recorder.until("call cancelled")
             await session.arefresh_from_db()
             assert session.terminated_at is not None
 
 
 async def test_a_disconnect_is_noticed_while_send_is_stuck(settings: Any) -> None:
-    limit(settings, UNSENT=2)
+    limit(settings, SEND_BUFFER=2)
     recorder = RecordingServer()
     socket = await opened(recorder)
     await socket.handshake()
@@ -283,7 +283,7 @@ async def test_a_disconnect_is_noticed_while_send_is_stuck(settings: Any) -> Non
     for number in range(5):
         socket.call("add", a=number, b=0)  # they wait as well
     socket.say_gone()  # and `send` stays where it is
-    await socket.end()
+    await socket.finish()
     await recorder.until("flood ended")
 
 
@@ -296,7 +296,7 @@ async def test_a_send_that_raises_ends_calls(subtests: pytest.Subtests, caplog: 
             await recorder.until("call runs")
             socket.failure = problem
             socket.call("add", a=1, b=2)
-            await socket.end()
+            await socket.finish()
             await recorder.until("call cancelled")
             assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
@@ -318,7 +318,7 @@ async def test_a_server_that_cancels_the_application_ends_calls_and_sessions() -
 
 
 async def test_a_client_that_reads_nothing_is_closed(settings: Any, clock: Clock) -> None:
-    limit(settings, UNSENT=2, UNSENT_WAIT=20, KEEP_ALIVE=15)
+    limit(settings, SEND_BUFFER=2, SEND_TIMEOUT=20, KEEP_ALIVE=15)
     recorder = RecordingServer()
     socket = await opened(recorder)
     await socket.handshake()
@@ -327,11 +327,11 @@ async def test_a_client_that_reads_nothing_is_closed(settings: Any, clock: Clock
     socket.stop_reading()
     await clock.advance_until(lambda: "flood ended" in recorder.events)
     await clock.advance_until(socket.task.done)
-    await socket.end()
+    await socket.finish()
 
 
 async def test_a_client_that_reads_again_is_told_that_it_was_too_slow(settings: Any, clock: Clock) -> None:
-    limit(settings, UNSENT=2, UNSENT_WAIT=20, KEEP_ALIVE=15)
+    limit(settings, SEND_BUFFER=2, SEND_TIMEOUT=20, KEEP_ALIVE=15)
     recorder = RecordingServer()
     socket = await opened(recorder)
     await socket.handshake()
@@ -357,13 +357,13 @@ async def test_a_shutdown_lets_calls_end_and_says_going_away() -> None:
         assert (await socket.closed())[0] == 1001
         await closing
     finally:
-        await lifecycle().open([])
+        await get_lifecycle().startup([])
 
 
 async def test_a_shutdown_ends_listens_with_their_result() -> None:
     recorder = RecordingServer()
     socket = await opened(recorder)
-    listen = socket.begin("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+    listen = socket.start("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
     assert (await socket.message())["method"] == "notifications/subscriptions/acknowledged"
     closing = await begun_shutdown()
     try:
@@ -371,7 +371,7 @@ async def test_a_shutdown_ends_listens_with_their_result() -> None:
         assert (await socket.closed())[0] == 1001
         await closing
     finally:
-        await lifecycle().open([])
+        await get_lifecycle().startup([])
 
 
 async def test_a_session_that_an_operator_ends_closes_the_socket() -> None:

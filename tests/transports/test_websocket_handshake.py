@@ -11,21 +11,21 @@ from django.contrib.auth import get_user_model
 from mcp_django import Context, Server
 from mcp_django.asgi import mount
 from mcp_django.auth.authentication.verifiers import AuthError
-from mcp_django.auth.principal import Principal
+from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.models import PersonalAccessToken
-from mcp_django.wiring import lifecycle, listens
+from mcp_django.wiring import get_lifecycle, get_stream_limiter
 from tests.transports.sockets import Socket
 
 PEOPLE = "tests.transports.test_websocket_handshake.known"
 NOBODY = "tests.transports.test_websocket_handshake.nobody"
 
 
-async def known(token: str, *, resource: Any) -> Principal:
+async def known(token: str, *, resource: Any) -> DjangoPrincipal:
     """A verifier to whom a token is "secret-" and the bearer's name."""
     name = token.removeprefix("secret-")
     if name not in ("alice", "bob"):
         raise AuthError("invalid_token", "Nobody is called that")
-    return Principal(issuer="tests", subject=name)
+    return DjangoPrincipal(issuer="tests", subject=name)
 
 
 async def nobody(token: str, *, resource: Any) -> Any:
@@ -76,7 +76,7 @@ async def test_a_token_in_the_header_opens_a_socket() -> None:
     assert await socket.accepted() is None
     assert (await socket.value("who"))["subject"] == "alice"
     socket.leave()
-    await socket.end()
+    await socket.finish()
 
 
 async def test_the_subprotocol_is_selected_when_it_is_offered(subtests: pytest.Subtests) -> None:
@@ -85,14 +85,14 @@ async def test_the_subprotocol_is_selected_when_it_is_offered(subtests: pytest.S
             socket = knock(bearer("alice") | offer(*offered))
             assert await socket.accepted() == "mcp"
             socket.leave()
-            await socket.end()
+            await socket.finish()
 
 
 async def test_subprotocols_that_only_the_scope_lists_count() -> None:
     socket = knock(bearer("alice"), subprotocols=["mcp"])
     assert await socket.accepted() == "mcp"
     socket.leave()
-    await socket.end()
+    await socket.finish()
 
 
 async def test_a_client_that_offers_other_subprotocols_only_is_refused(subtests: pytest.Subtests) -> None:
@@ -118,7 +118,7 @@ async def test_a_token_among_the_subprotocols_opens_a_socket_and_is_seen_nowhere
     assert "Authorization" not in seen["request"]
     assert seen["listed"] == ["mcp"]
     socket.leave()
-    await socket.end()
+    await socket.finish()
     assert "secret" not in caplog.text
 
 
@@ -182,7 +182,7 @@ async def test_pages_of_the_site_and_of_this_machine_get_a_socket(subtests: pyte
             socket = knock({"host": "mcp.example", "origin": origin, **offer("mcp", "mcp.bearer.secret-alice")})
             assert await socket.accepted() == "mcp"
             socket.leave()
-            await socket.end()
+            await socket.finish()
 
 
 async def test_where_a_server_cannot_send_an_answer_the_socket_is_closed() -> None:
@@ -199,11 +199,11 @@ async def test_a_caller_through_a_proxy_is_not_of_this_machine(settings: Any) ->
     socket = knock()
     assert await socket.accepted() is None
     socket.leave()
-    await socket.end()
+    await socket.finish()
 
 
 async def test_sockets_count_as_streams_of_their_owner(settings: Any) -> None:
-    settings.MCP = {"AUTH": PEOPLE, "LIMITS": {"LISTENS_PER_OWNER": 1}}
+    settings.MCP = {"AUTH": PEOPLE, "LIMITS": {"MAX_STREAMS_PER_OWNER": 1}}
     first = knock(bearer("alice"))
     await first.accepted()
     second = await knock(bearer("alice")).denied()
@@ -213,21 +213,21 @@ async def test_sockets_count_as_streams_of_their_owner(settings: Any) -> None:
     other = knock(bearer("bob"))
     await other.accepted()
     first.leave()
-    await first.end()
+    await first.finish()
     third = knock(bearer("alice"))
     await third.accepted()
     for socket in (other, third):
         socket.leave()
-        await socket.end()
-    assert not len(listens())
+        await socket.finish()
+    assert not len(get_stream_limiter())
 
 
 async def test_a_process_that_shuts_down_takes_no_socket() -> None:
-    await lifecycle().close()
+    await get_lifecycle().shutdown()
     try:
         denial = await knock(bearer("alice")).denied()
     finally:
-        await lifecycle().open([])
+        await get_lifecycle().startup([])
     assert denial.status == 503
     assert "retry-after" in denial.headers
 
@@ -235,8 +235,8 @@ async def test_a_process_that_shuts_down_takes_no_socket() -> None:
 async def test_a_client_that_left_before_its_socket_was_accepted_leaves_nothing() -> None:
     socket = knock(bearer("alice"))
     socket.leave()
-    await socket.end()
-    assert not len(listens())
+    await socket.finish()
+    assert not len(get_stream_limiter())
 
 
 async def test_a_personal_token_opens_a_socket(settings: Any) -> None:
@@ -248,7 +248,7 @@ async def test_a_personal_token_opens_a_socket(settings: Any) -> None:
     seen = await socket.value("who")
     assert (seen["subject"], seen["user"]) == (str(user.pk), "ann")
     socket.leave()
-    await socket.end()
+    await socket.finish()
 
 
 async def test_the_user_whom_callers_of_this_machine_act_as_is_looked_at_again(settings: Any) -> None:
@@ -265,7 +265,7 @@ async def test_the_user_whom_callers_of_this_machine_act_as_is_looked_at_again(s
     await user.asave()
     assert (await socket.value("who"))["user"] == "ann"
     socket.leave()
-    await socket.end()
+    await socket.finish()
 
 
 async def test_what_is_refused_is_refused_although_the_client_is_gone() -> None:
@@ -274,4 +274,4 @@ async def test_what_is_refused_is_refused_although_the_client_is_gone() -> None:
 
     socket = knock()
     socket._send = send  # type: ignore[method-assign]
-    await socket.end()
+    await socket.finish()

@@ -35,7 +35,7 @@ def about(ctx: Context) -> dict[str, Any]:
     request = ctx.request
     return {
         "server": ctx.server.info.name,
-        "kwargs": dict(ctx.kwargs),
+        "kwargs": dict(ctx.url_kwargs),
         "path": request.path,
         "method": request.method,
         "address": request.build_absolute_uri(),
@@ -71,7 +71,7 @@ async def seen(app: Any, path: str, headers: Any = (), **scope: Any) -> dict[str
     await socket.accepted()
     found: dict[str, Any] = await socket.value("about")
     socket.leave()
-    await socket.end()
+    await socket.finish()
     return found
 
 
@@ -88,7 +88,7 @@ async def test_every_server_of_the_setting_has_its_sockets(subtests: pytest.Subt
                 await first.accepted()
                 assert (await first.request("server/discover"))["result"]["_meta"][SERVER_INFO]["name"] == "first"
                 first.leave()
-                await first.end()
+                await first.finish()
                 second = await seen(app, f"/mcp/socket_other/ws{slash}")
                 assert (second["server"], second["kwargs"], second["path"]) == (
                     "another",
@@ -146,7 +146,7 @@ async def test_the_examples_of_the_page_serve_sockets(subtests: pytest.Subtests)
             socket = Socket(found["application"], where)
             await socket.accepted()
             socket.leave()
-            await socket.end()
+            await socket.finish()
 
 
 async def test_a_route_of_one_s_own_serves_a_server() -> None:

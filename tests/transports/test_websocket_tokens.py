@@ -54,7 +54,7 @@ async def test_a_token_that_is_made_for_one_server_opens_that_one(subtests: pyte
             _, token = await issued(audience="default")
             socket = await opened(token, form)
             socket.leave()
-            await socket.end()
+            await socket.finish()
             denial = await knock(token, form, "/mcp/other/ws").denied()
             assert denial.status == 401
             assert 'error="invalid_token"' in denial.headers["www-authenticate"]
@@ -79,7 +79,7 @@ async def test_a_message_with_a_revoked_token_closes_the_socket() -> None:
     row, token = await issued()
     socket = await opened(token)
     await sync_to_async(row.revoke)()
-    socket.begin("tools/list")
+    socket.start("tools/list")
     assert await socket.closed() == (4401, "The credential has expired or was revoked")
 
 
@@ -106,7 +106,7 @@ async def test_a_socket_is_closed_when_its_user_is_deactivated() -> None:
     user = await User.objects.aget()
     user.is_active = False
     await user.asave()
-    socket.begin("tools/list")
+    socket.start("tools/list")
     assert (await socket.closed())[0] == 4401
 
 
@@ -115,7 +115,7 @@ async def test_a_socket_is_closed_when_its_token_has_lost_a_scope() -> None:
     socket = await opened(token)
     row.scopes = ["a"]
     await row.asave()
-    socket.begin("tools/list")
+    socket.start("tools/list")
     assert await socket.closed() == (4403, "The credential has lost rights")
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from mcp_django import Context, Server
-from mcp_django.transports.factory import build_exchange
-from mcp_django.transports.http.asgi import Door
-from mcp_django.wiring import background_places, ports
+from mcp_django.transports.factory import build_http_endpoint
+from mcp_django.transports.http.asgi import StreamableHTTPApp
+from mcp_django.wiring import get_background_slots, get_ports
 from tests.interaction.clients import META, STATELESS
 from tests.transports.test_asgi_door import scope
 
@@ -49,10 +49,10 @@ def test_it_begins_when_the_last_byte_was_sent(speaks: bool, settings: Any, db: 
             log.append("more" if message.get("more_body") else message["type"])
 
         routing = {"mcp_protocol_version": STATELESS, "mcp_method": "tools/call", "mcp_name": "leave"}
-        await Door(build_exchange(server.bind(ports("later"))))(scope(**routing), receive, send)
+        await StreamableHTTPApp(build_http_endpoint(server.bind(get_ports("later"))))(scope(**routing), receive, send)
         await done.wait()
 
     asyncio.run(main())
     assert log[-2:] == ["http.response.body", "work"]
     assert log[0] == "http.response.start"
-    assert background_places()._taken == 0
+    assert get_background_slots()._acquired_count == 0

@@ -12,18 +12,20 @@ from django.core.signals import setting_changed
 from django.db import connection
 from django.test import override_settings
 
-from mcp_django import Handlers, Provider, conf, wiring
+from mcp_django import conf, wiring
 from mcp_django.auth.authentication.authenticator import Authenticator
 from mcp_django.auth.authentication.verifiers import PersonalTokenVerifier
-from mcp_django.auth.authorization.rule_cache import RULEBOOK
-from mcp_django.auth.principal import Principal
+from mcp_django.auth.authorization.rule_cache import RULE_CACHE
+from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.auth.resource import ProtectedResource
+from mcp_django.lowlevel import Handlers
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.protocol.revisions import LATEST, Era
+from mcp_django.providers import Provider
 from mcp_django.providers.stored import StoredProvider
-from mcp_django.runtime.events.event_log import Draft
-from mcp_django.server.primitives.registry import registry_for
-from mcp_django.transports.factory import get_exchange
+from mcp_django.runtime.events.event_log import EventDraft
+from mcp_django.server.primitives.registry import get_registry
+from mcp_django.transports.factory import get_http_endpoint
 from tests.runtime.serving import in_flight
 
 
@@ -52,7 +54,7 @@ not_a_provider = 7
 
 
 class Verifier:
-    async def verify(self, token: str, *, resource: ProtectedResource) -> Principal:
+    async def verify(self, token: str, *, resource: ProtectedResource) -> DjangoPrincipal:
         raise NotImplementedError
 
 
@@ -68,7 +70,7 @@ def test_an_unknown_alias_is_refused_with_what_may_have_been_meant(subtests: pyt
 
 @override_settings(MCP={"SERVERS": {"zoo": {}, "default": {}, "bar": {}}})
 def test_the_default_server_comes_first() -> None:
-    assert list(wiring.aliases()) == ["default", "bar", "zoo"]
+    assert list(wiring.list_aliases()) == ["default", "bar", "zoo"]
 
 
 def test_a_server_is_what_its_setting_says() -> None:
@@ -89,7 +91,7 @@ def test_a_server_is_what_its_setting_says() -> None:
         "LIFESPAN": f"{HERE}.lifespan",
         "CAPABILITIES": {"experimental": {"x": {}}},
     }
-    limits = {"QUESTION_WAIT": 1, "ANSWERS": 2, "ROUNDS": 3, "STALE_ROUNDS": 4, "STATE_TTL": 5}
+    limits = {"ELICITATION_TIMEOUT": 1, "ANSWERS": 2, "ROUNDS": 3, "STALE_ROUNDS": 4, "STATE_TTL": 5}
     with override_settings(MCP={"SERVERS": {"default": {}, "hotel": described}, "LIMITS": limits}):
         server = wiring.get_server("hotel")
         info = (server.info.name, server.info.version, server.info.title, server.info.description)
@@ -98,7 +100,7 @@ def test_a_server_is_what_its_setting_says() -> None:
         assert server.eras == (Era.STATELESS,)
         options = server.options
         assert (options.page_size, options.timeout, options.log_level, options.cache_ttl) == (7, 8, "error", 9)
-        ask = options.ask
+        ask = options.conversation_limits
         assert (ask.wait, ask.answers, ask.rounds, ask.stale_rounds, ask.ttl) == (1, 2, 3, 4, 5)
         assert server.middleware == (middleware,)
         assert [type(provider) for provider in server.providers] == [Handlers, Shelf, Shelf, StoredProvider]
@@ -106,7 +108,7 @@ def test_a_server_is_what_its_setting_says() -> None:
         assert server.providers[2] is shelf
         assert server.has_lifespan
         assert server.capabilities(LATEST)["experimental"] == {"x": {}}
-        assert server.registry is registry_for("hotel")
+        assert server.registry is get_registry("hotel")
 
 
 @override_settings(MCP={"SERVERS": {"default": {}, "bare": {"STORED": False}}})
@@ -129,10 +131,10 @@ def test_a_path_that_leads_nowhere_is_an_import_error() -> None:
 
 def test_everything_is_made_once() -> None:
     assert wiring.get_server() is wiring.get_server("default") is wiring.get_server(alias="default")
-    assert wiring.executor() is wiring.executor()
-    assert wiring.ports() is wiring.ports("default")
-    assert get_exchange() is get_exchange("default")
-    assert wiring.get_server().executor is wiring.executor()
+    assert wiring.get_executor() is wiring.get_executor()
+    assert wiring.get_ports() is wiring.get_ports("default")
+    assert get_http_endpoint() is get_http_endpoint("default")
+    assert wiring.get_server().executor is wiring.get_executor()
 
 
 def test_changed_settings_rebuild_servers_lanes_and_ports(subtests: pytest.Subtests) -> None:
@@ -143,49 +145,49 @@ def test_changed_settings_rebuild_servers_lanes_and_ports(subtests: pytest.Subte
         {"DEBUG": True},
     ):
         with subtests.test(changed=changed):
-            before = wiring.get_server(), wiring.executor(), wiring.ports(), get_exchange()
+            before = wiring.get_server(), wiring.get_executor(), wiring.get_ports(), get_http_endpoint()
             with override_settings(**changed):
-                after = wiring.get_server(), wiring.executor(), wiring.ports(), get_exchange()
+                after = wiring.get_server(), wiring.get_executor(), wiring.get_ports(), get_http_endpoint()
                 assert not any(old is new for old, new in zip(before, after, strict=True))
                 assert after[0].registry is before[0].registry
-                assert get_exchange()._server is after[0]
+                assert get_http_endpoint()._server is after[0]
 
 
 def test_changed_settings_of_the_transport_rebuild_the_transport(subtests: pytest.Subtests) -> None:
     for setting in ("ALLOWED_HOSTS", "CSRF_TRUSTED_ORIGINS"):
         with subtests.test(setting=setting):
-            server, exchange = wiring.get_server(), get_exchange()
+            server, exchange = wiring.get_server(), get_http_endpoint()
             with override_settings(**{setting: ["https://example.com"]}):
-                assert get_exchange() is not exchange
+                assert get_http_endpoint() is not exchange
                 assert wiring.get_server() is server
 
 
 def test_settings_of_others_change_nothing() -> None:
-    server, exchange = wiring.get_server(), get_exchange()
+    server, exchange = wiring.get_server(), get_http_endpoint()
     setting_changed.send(sender=None, setting="TIME_ZONE", value="UTC", enter=True)
-    assert (wiring.get_server(), get_exchange()) == (server, exchange)
+    assert (wiring.get_server(), get_http_endpoint()) == (server, exchange)
 
 
 def test_sealed_state_and_cursors_are_not_interchangeable() -> None:
-    ports = wiring.ports()
+    ports = wiring.get_ports()
     token = ports.state_sealer.seal({"a": 1}, b"", ttl=60)
-    assert ports.state_sealer.open(token, b"") == {"a": 1}
+    assert ports.state_sealer.unseal(token, b"") == {"a": 1}
     with pytest.raises(InvalidParams):
-        ports.cursor_sealer.open(token, b"")
+        ports.cursor_sealer.unseal(token, b"")
 
 
 def test_what_an_old_key_sealed_opens_while_the_key_is_a_fallback() -> None:
     with override_settings(SECRET_KEY="old"):
-        token = wiring.ports().state_sealer.seal({"a": 1}, b"", ttl=60)
+        token = wiring.get_ports().state_sealer.seal({"a": 1}, b"", ttl=60)
     with override_settings(SECRET_KEY="new", SECRET_KEY_FALLBACKS=["old"]):
-        assert wiring.ports().state_sealer.open(token, b"") == {"a": 1}
+        assert wiring.get_ports().state_sealer.unseal(token, b"") == {"a": 1}
     with override_settings(SECRET_KEY="new"), pytest.raises(InvalidParams):
-        wiring.ports().state_sealer.open(token, b"")
+        wiring.get_ports().state_sealer.unseal(token, b"")
 
 
 def kinds(found: Authenticator) -> tuple[list[str], bool]:
     """Its verifiers, and whether it serves this machine."""
-    verifiers = ["token" if isinstance(one, PersonalTokenVerifier) else "own" for one in found._bearers.verifiers]
+    verifiers = ["token" if isinstance(one, PersonalTokenVerifier) else "own" for one in found._bearer.verifiers]
     return verifiers, found._local is not None
 
 
@@ -204,9 +206,9 @@ def test_every_form_of_auth_becomes_an_authenticator(subtests: pytest.Subtests) 
         with subtests.test(auth=auth, debug=debug, verifiers=verifiers, local=local):
             options = {"AUTH": auth, "TOKEN_CACHE_SECONDS": 3, "LOCAL_USER": "ada"}
             with override_settings(MCP=options, OAUTH2_PROVIDER={}, DEBUG=debug):
-                found = wiring.authenticator("default")
+                found = wiring.create_authenticator("default")
             assert kinds(found) == (verifiers, local)
-            assert (found._server, found._known._seconds) == ("default", 3)
+            assert (found._server, found._cache._seconds) == ("default", 3)
             assert found._local is None or found._local._username == "ada"
 
 
@@ -216,7 +218,7 @@ def test_lists_are_private_where_callers_are_authenticated(subtests: pytest.Subt
             subtests.test(auth=auth, private=private),
             override_settings(MCP={"AUTH": auth}, OAUTH2_PROVIDER={}),
         ):
-            assert wiring.get_server().options.private is private
+            assert wiring.get_server().options.private_lists is private
 
 
 def test_with_an_authorization_server_nothing_needs_to_be_said_of_auth(subtests: pytest.Subtests) -> None:
@@ -224,8 +226,8 @@ def test_with_an_authorization_server_nothing_needs_to_be_said_of_auth(subtests:
         with subtests.test(debug=debug):
             with override_settings(MCP={}, DEBUG=debug):
                 assert conf.auth_names() == ("oauth", "token")
-                assert wiring.authenticator("default")._local is None
-                assert wiring.get_server().options.private is True
+                assert wiring.create_authenticator("default")._local is None
+                assert wiring.get_server().options.private_lists is True
             with override_settings(MCP={"AUTH": "token"}):
                 assert conf.auth_names() == ("token",)
 
@@ -239,10 +241,10 @@ def test_the_text_of_bugs_takes_both_switches(subtests: pytest.Subtests) -> None
             assert wiring.get_server().options.expose_errors is exposed
 
 
-@override_settings(MCP={"LIMITS": {"LANES": 3, "LANE_QUEUE": 4, "STATE_BYTES": 2048}})
+@override_settings(MCP={"LIMITS": {"THREADS": 3, "THREAD_QUEUE": 4, "STATE_BYTES": 2048}})
 def test_limits_reach_the_lanes_and_the_seal() -> None:
-    assert (wiring.executor().lanes, wiring.executor().queue) == (3, 4)
-    assert wiring.ports().state_sealer.limit == 2048  # type: ignore[attr-defined]
+    assert (wiring.get_executor().max_threads, wiring.get_executor().max_queued) == (3, 4)
+    assert wiring.get_ports().state_sealer.max_token_bytes == 2048  # type: ignore[attr-defined]
 
 
 def test_the_lanes_interrupt_sql_unless_told_otherwise(subtests: pytest.Subtests) -> None:
@@ -251,7 +253,7 @@ def test_the_lanes_interrupt_sql_unless_told_otherwise(subtests: pytest.Subtests
             subtests.test(interrupt=interrupt),
             override_settings(MCP={} if interrupt else {"INTERRUPT_SQL": False}),
         ):
-            assert wiring.executor().interrupt is interrupt
+            assert wiring.get_executor().interrupts_sql is interrupt
 
 
 @pytest.mark.filterwarnings("ignore:Overriding setting DATABASES")
@@ -264,22 +266,22 @@ def test_handlers_inherit_atomic_requests() -> None:
 @pytest.mark.django_db(transaction=True)
 def test_calls_that_hold_every_lane_can_publish() -> None:
     async def main() -> None:
-        executor, feeds = wiring.executor(), wiring.feeds()
-        held = asyncio.Barrier(executor.lanes)
-        assert (await wiring.log_executor().run(threading.current_thread)).name.startswith("mcp-log-")
+        executor, feeds = wiring.get_executor(), wiring.get_event_publisher()
+        held = asyncio.Barrier(executor.max_threads)
+        assert (await wiring.get_log_executor().run(threading.current_thread)).name.startswith("mcp-log-")
 
         async def call() -> None:
             with executor.context():
                 await executor.run(lambda: connection.ensure_connection())  # looked up on the lane
                 await held.wait()
-                await feeds.publish(Draft("a", "message"))
+                await feeds.publish(EventDraft("a", "message"))
 
         try:
             async with asyncio.timeout(60):
-                await asyncio.gather(*(in_flight(call()) for _ in range(executor.lanes)))
+                await asyncio.gather(*(in_flight(call()) for _ in range(executor.max_threads)))
         finally:
-            for lanes in (executor, wiring.log_executor()):
-                await asyncio.to_thread(lanes.close, asyncio.get_running_loop(), wait=60)
+            for lanes in (executor, wiring.get_log_executor()):
+                await asyncio.to_thread(lanes.close, asyncio.get_running_loop(), timeout=60)
 
     asyncio.run(main())
 
@@ -287,21 +289,26 @@ def test_calls_that_hold_every_lane_can_publish() -> None:
 @pytest.mark.django_db(transaction=True)
 def test_authorization_works_while_calls_hold_every_lane() -> None:
     async def main() -> None:
-        executor, over = wiring.executor(), threading.Event()
+        executor, over = wiring.get_executor(), threading.Event()
 
         async def hold() -> None:
             with executor.context():
                 await executor.run(over.wait)
 
-        holding = [in_flight(hold()) for _ in range(executor.lanes)]
+        holding = [in_flight(hold()) for _ in range(executor.max_threads)]
         try:
-            RULEBOOK.forget()
+            RULE_CACHE.invalidate()
             async with asyncio.timeout(60):
-                assert await wiring.ports().authorizer.hidden(Principal(issuer="test", subject="1"), []) == frozenset()
+                assert (
+                    await wiring.get_ports().authorizer.find_hidden_keys(
+                        DjangoPrincipal(issuer="test", subject="1"), []
+                    )
+                    == frozenset()
+                )
         finally:
             over.set()
             await asyncio.gather(*holding)
-            for lanes in (executor, wiring.log_executor()):
-                await asyncio.to_thread(lanes.close, asyncio.get_running_loop(), wait=60)
+            for lanes in (executor, wiring.get_log_executor()):
+                await asyncio.to_thread(lanes.close, asyncio.get_running_loop(), timeout=60)
 
     asyncio.run(main())

@@ -38,7 +38,7 @@ class Stream:
         self.headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         return self
 
-    async def events(self) -> AsyncIterator[sse.Event]:
+    async def events(self) -> AsyncIterator[sse.ServerSentEvent]:
         """Events as they arrive, those without data included, until the server ends the stream."""
         assert self.headers.get("content-type", "").startswith("text/event-stream"), (self.status, self.headers)
         decoder = sse.Decoder()

@@ -7,22 +7,22 @@ from collections.abc import Sequence
 from time import time
 from typing import Any, Final
 
-from mcp_django.auth.authentication.refusals import forbidden
-from mcp_django.auth.authentication.shared_cache import Shared
-from mcp_django.auth.authentication.verifiers import INVALID, UNAVAILABLE, AuthError, Verifier
-from mcp_django.auth.authorization.scopes import Narrow, Refused
-from mcp_django.auth.principal import Principal
+from mcp_django.auth.authentication.refusals import build_forbidden
+from mcp_django.auth.authentication.shared_cache import SharedPrincipalCache
+from mcp_django.auth.authentication.verifiers import INVALID_MESSAGE, UNAVAILABLE_MESSAGE, AuthError, Verifier
+from mcp_django.auth.authorization.scopes import FilterScopes, PrincipalRefused
+from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.auth.resource import ProtectedResource
 from mcp_django.server.ports import Executor, Overloaded
 
 logger = logging.getLogger("mcp_django.auth")
 
-LONGEST_TOKEN: Final = 8 * 1024
+MAX_TOKEN_BYTES: Final = 8 * 1024
 """Maximum length of an access token in bytes."""
-_TOKEN = re.compile(rb"[A-Za-z0-9._~+/-]+=*")  # RFC 6750, section 2.1
+_TOKEN_PATTERN = re.compile(rb"[A-Za-z0-9._~+/-]+=*")  # RFC 6750, section 2.1
 
 
-class Bearers:
+class BearerAuthenticator:
     """Bearer token authenticator of one server.
 
     `shared_cache` holds principals that other processes verified.
@@ -33,17 +33,20 @@ class Bearers:
         verifiers: Sequence[Verifier],
         *,
         executor: Executor,
-        narrow: Narrow | None = None,
-        shared: Shared | None = None,
+        filter_scopes: FilterScopes | None = None,
+        shared_cache: SharedPrincipalCache | None = None,
     ) -> None:
         """`filter_scopes` returns a verified principal with its effective scopes."""
-        self.verifiers, self._executor, self._narrow, self._shared = tuple(verifiers), executor, narrow, shared
+        self.verifiers = tuple(verifiers)
+        self._executor = executor
+        self._filter_scopes = filter_scopes
+        self._shared_cache = shared_cache
 
     def __bool__(self) -> bool:
         """Return True if tokens are accepted at all."""
         return bool(self.verifiers)
 
-    async def principal(self, token: str, resource: ProtectedResource, digest: bytes) -> Principal:
+    async def authenticate(self, token: str, resource: ProtectedResource, digest: bytes) -> DjangoPrincipal:
         """Return the principal of `token` at `resource`.
 
         `digest` is its key in the shared cache.
@@ -52,41 +55,41 @@ class Bearers:
             AuthError: the token is invalid, or cannot be verified at the moment.
             TransportRefusal: the project refuses the principal.
         """
-        shared = self._shared
-        if shared is None:
-            return await self.narrowed(await self._verified(token, resource), resource)
+        shared_cache = self._shared_cache
+        if shared_cache is None:
+            return await self.apply_scope_filter(await self._verify(token, resource), resource)
 
-        lease = self._executor.enter()
+        lease = self._executor.acquire_lease()
         try:
-            found = await self._executor.run(shared.find, digest)
-            if found is None:
-                begun = time()
-                found = await self._verified(token, resource)
-                await self._executor.run(shared.keep, digest, found, begun)
+            principal = await self._executor.run(shared_cache.find, digest)
+            if principal is None:
+                started_at = time()
+                principal = await self._verify(token, resource)
+                await self._executor.run(shared_cache.add, digest, principal, started_at)
         except Overloaded as problem:
             raise AuthError("unavailable", str(problem), retry_after=problem.retry_after) from None
         finally:
             lease.close()
-        return await self.narrowed(found, resource)
+        return await self.apply_scope_filter(principal, resource)
 
-    async def _verified(self, token: str, resource: ProtectedResource) -> Principal:
-        principal = await self._ask(token, resource)
+    async def _verify(self, token: str, resource: ProtectedResource) -> DjangoPrincipal:
+        principal = await self._call_verifier(token, resource)
         if principal.expires_at is not None and principal.expires_at <= time():
-            raise AuthError("invalid_token", INVALID)
-        if principal.audience not in (None, resource.server) and not resource.is_meant(principal.audience):
-            raise AuthError("invalid_token", INVALID)
+            raise AuthError("invalid_token", INVALID_MESSAGE)
+        if principal.audience not in (None, resource.server) and not resource.matches_audience(principal.audience):
+            raise AuthError("invalid_token", INVALID_MESSAGE)
         return principal
 
-    async def _ask(self, token: str, resource: ProtectedResource) -> Principal:
+    async def _call_verifier(self, token: str, resource: ProtectedResource) -> DjangoPrincipal:
         """Call the verifier that accepts tokens of this shape."""
-        lease = self._executor.enter()
+        lease = self._executor.acquire_lease()
         verifier: Verifier | None = None
         try:
             verifier = next((one for one in self.verifiers if one.accepts(token)), None)
             if verifier is None:
-                raise AuthError("invalid_token", INVALID)
+                raise AuthError("invalid_token", INVALID_MESSAGE)
             principal: Any = await verifier.verify(token, resource=resource)
-            if not isinstance(principal, Principal) or principal.is_local:
+            if not isinstance(principal, DjangoPrincipal) or principal.is_local:
                 raise TypeError(f"verify() must return a Principal that is not local, not {type(principal).__name__}")
         except AuthError:
             raise
@@ -96,31 +99,31 @@ class Bearers:
             # A project's verifier failed. The request gets a temporary error, so that clients keep their tokens.
             text = "".join(traceback.format_exception(problem)).replace(token, "[token]")
             logger.error("Unhandled exception in the verifier %s\n%s", type(verifier).__name__, text)
-            raise AuthError("unavailable", UNAVAILABLE) from None
+            raise AuthError("unavailable", UNAVAILABLE_MESSAGE) from None
         finally:
             lease.close()
 
         return principal
 
-    async def narrowed(self, principal: Principal, resource: ProtectedResource) -> Principal:
+    async def apply_scope_filter(self, principal: DjangoPrincipal, resource: ProtectedResource) -> DjangoPrincipal:
         """Return the principal with its effective scopes.
 
         Raises AuthError and TransportRefusal.
         """
-        if self._narrow is None:
+        if self._filter_scopes is None:
             return principal
-        lease = self._executor.enter()
+        lease = self._executor.acquire_lease()
         try:
-            return await self._narrow(principal, resource=resource)
-        except Refused:
-            raise forbidden("Access to this server is denied for this caller") from None
+            return await self._filter_scopes(principal, resource=resource)
+        except PrincipalRefused:
+            raise build_forbidden("Access to this server is denied for this caller") from None
         except Overloaded as problem:
             raise AuthError("unavailable", str(problem), retry_after=problem.retry_after) from None
         finally:
             lease.close()
 
 
-def bearer_token(credential: bytes) -> str | None:
+def parse_bearer_token(credential: bytes) -> str | None:
     """Return the token, or None if the credential has another scheme.
 
     Raises AuthError.
@@ -129,8 +132,8 @@ def bearer_token(credential: bytes) -> str | None:
     if scheme.lower() != b"bearer":
         return None
     token = token.strip(b" ")
-    if len(token) > LONGEST_TOKEN:
-        raise AuthError("invalid_request", f"The access token is longer than {LONGEST_TOKEN} bytes")
-    if not _TOKEN.fullmatch(token):
-        raise AuthError("invalid_token", INVALID)
+    if len(token) > MAX_TOKEN_BYTES:
+        raise AuthError("invalid_request", f"The access token is longer than {MAX_TOKEN_BYTES} bytes")
+    if not _TOKEN_PATTERN.fullmatch(token):
+        raise AuthError("invalid_token", INVALID_MESSAGE)
     return token.decode("ascii")

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 _REALM = "mcp"
 
 
-def challenge(
+def build_challenge(
     *,
     error: str | None = None,
     description: str | None = None,
@@ -22,12 +22,12 @@ def challenge(
         "scope": " ".join(sorted(set(scopes))),
         "resource_metadata": resource_metadata,
     }
-    given = [f'{name}="{_quoted(value)}"' for name, value in params.items() if value]
+    given = [f'{name}="{_escape_quoted(value)}"' for name, value in params.items() if value]
     # A challenge needs at least one parameter after the scheme.
     return ("Bearer " + ", ".join(given or [f'realm="{_REALM}"'])).encode("ascii")
 
 
-def insufficient_scope(
+def build_insufficient_scope_challenge(
     scopes: Iterable[str],
     *,
     description: str = "The token lacks a scope that this operation requires",
@@ -37,12 +37,12 @@ def insufficient_scope(
 
     Pass all scopes of the operation, so that one step-up is enough.
     """
-    return challenge(
+    return build_challenge(
         error="insufficient_scope", description=description, scopes=scopes, resource_metadata=resource_metadata
     )
 
 
-def _quoted(value: str) -> str:
+def _escape_quoted(value: str) -> str:
     """Escape a value for use inside a quoted-string (RFC 9110, section 5.6.4)."""
     printable = "".join(char if char.isprintable() else " " for char in value)
     text = printable.encode("ascii", "replace").decode("ascii")

@@ -12,21 +12,21 @@ from typing import Any, Final
 from django.contrib.auth import get_user_model
 from django.db import Error as DatabaseFailure
 
-from mcp_django.auth.authentication.principal_cache import Known, mark
+from mcp_django.auth.authentication.principal_cache import PrincipalCache, get_generation
 from mcp_django.auth.authentication.verifiers import AuthError
-from mcp_django.auth.principal import Principal, local_principal
+from mcp_django.auth.principal import DjangoPrincipal, local_principal
 from mcp_django.auth.requests import AuthRequest
 from mcp_django.protocol.headers import Headers
 from mcp_django.server.ports import Executor, Overloaded
 
 logger = logging.getLogger("mcp_django.auth")
 
-ME: Final = b"local"
+LOCAL_USER_KEY: Final = b"local"
 """Cache key of the local user; no digest has this length."""
 
 _HOST = re.compile(rb"(?:localhost|(127\.[0-9.]+)|\[([0-9a-f:.]+)\])(?::[0-9]{1,5})?", re.IGNORECASE)
 
-FORWARDING: Final = frozenset(
+PROXY_HEADERS: Final = frozenset(
     b"forwarded via x-real-ip x-client-ip client-ip x-cluster-client-ip x-original-host x-original-forwarded-for "
     b"x-forwarded x-forwarded-for x-forwarded-host x-forwarded-proto x-forwarded-port x-forwarded-by "
     b"x-forwarded-server x-forwarded-scheme x-forwarded-ssl x-forwarded-prefix x-scheme x-envoy-external-address "
@@ -39,32 +39,34 @@ A request with one of them does not come from the peer itself.
 """
 
 
-class LocalCaller:
+class LocalAuthenticator:
     """Authenticator of the local principal, which acts as `username` if given."""
 
-    def __init__(self, username: str | None, *, known: Known, executor: Executor) -> None:
-        self._username, self._known, self._executor = username, known, executor
-        self._nobody = local_principal() if username is None else None
+    def __init__(self, username: str | None, *, cache: PrincipalCache, executor: Executor) -> None:
+        self._username = username
+        self._cache = cache
+        self._executor = executor
+        self._userless_principal = local_principal() if username is None else None
 
-    def known(self, request: AuthRequest) -> Principal | None:
+    def get_cached(self, request: AuthRequest) -> DjangoPrincipal | None:
         """Return the cached principal of a request from this machine, or None."""
         if not is_local(request.headers, request.peer):
             return None
-        return self._nobody or self._known.get(ME)
+        return self._userless_principal or self._cache.get(LOCAL_USER_KEY)
 
-    async def principal(self) -> Principal:
+    async def authenticate(self) -> DjangoPrincipal:
         """Return the principal of a request from this machine.
 
         Raises:
             AuthError: the user cannot be loaded.
         """
-        found = self._nobody or self._known.get(ME)
-        if found is not None:
-            return found
+        cached = self._userless_principal or self._cache.get(LOCAL_USER_KEY)
+        if cached is not None:
+            return cached
 
-        begun = mark()
+        generation = get_generation()
         try:
-            user = await self._executor.run(self._find)
+            user = await self._executor.run(self._load_user)
         except (DatabaseFailure, Overloaded) as problem:
             logger.error("Local user cannot be read: %s", problem)
             user = None
@@ -72,10 +74,10 @@ class LocalCaller:
             raise AuthError("unavailable", "The local user is not available")
 
         principal = local_principal(user)
-        self._known.keep(ME, principal, begun)
+        self._cache.add(LOCAL_USER_KEY, principal, generation)
         return principal
 
-    def _find(self) -> Any:
+    def _load_user(self) -> Any:
         model = get_user_model()
         try:
             user = model._default_manager.get_by_natural_key(self._username)
@@ -96,7 +98,7 @@ def is_local(headers: Headers, peer: str | None) -> bool:
         peer is not None
         and _is_loopback(peer)
         and _is_loopback_host(headers.get(b"host", b""))
-        and FORWARDING.isdisjoint(headers)
+        and PROXY_HEADERS.isdisjoint(headers)
         and (not headers.repeated or b"host" not in headers.repeated)
     )
 
@@ -104,12 +106,12 @@ def is_local(headers: Headers, peer: str | None) -> bool:
 @lru_cache(256)
 def _is_loopback(address: str) -> bool:
     try:
-        found = ip_address(address)
+        parsed = ip_address(address)
     except ValueError:
         return False
-    if isinstance(found, IPv6Address) and found.ipv4_mapped is not None:
-        found = found.ipv4_mapped
-    return found.is_loopback
+    if isinstance(parsed, IPv6Address) and parsed.ipv4_mapped is not None:
+        parsed = parsed.ipv4_mapped
+    return parsed.is_loopback
 
 
 @lru_cache(256)

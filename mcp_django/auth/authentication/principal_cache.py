@@ -15,46 +15,46 @@ from typing import Any, Final
 from django.db import transaction
 
 from mcp_django.aio.clock import monotonic
-from mcp_django.auth.principal import Principal
+from mcp_django.auth.principal import DjangoPrincipal
 
 logger = logging.getLogger("mcp_django.auth")
 
-MOST: Final = 4096
+MAX_CACHED_PRINCIPALS: Final = 4096
 """Maximum number of principals in one cache."""
 
-Concerned = Callable[[Principal], bool]
-Tell = Callable[[str | None, str], None]
+PrincipalPredicate = Callable[[DjangoPrincipal], bool]
+PublishInvalidation = Callable[[str | None, str], None]
 """Callback that notifies other processes.
 
 It takes the primary key of a user, or None for all principals, and the alias of a database. The notification follows
 the commit on that database.
 """
 
-_stores: "weakref.WeakSet[Known]" = weakref.WeakSet()
-_tellers: list[Tell] = []
-_hearers: list[Callable[[], object]] = []
-_changes = 0
+_caches: "weakref.WeakSet[PrincipalCache]" = weakref.WeakSet()
+_publishers: list[PublishInvalidation] = []
+_callbacks: list[Callable[[], object]] = []
+_generation = 0
 
 
-class Known:
+class PrincipalCache:
     """Verified principals of one authenticator. Thread-safe."""
 
     def __init__(self, seconds: float) -> None:
         """Entries live `seconds`, but not beyond the expiry of the principal."""
         self._seconds = seconds
-        self._found: dict[bytes, tuple[Principal, float]] = {}
-        self._keeping = threading.Lock()
-        _stores.add(self)
+        self._entries: dict[bytes, tuple[DjangoPrincipal, float]] = {}
+        self._lock = threading.Lock()
+        _caches.add(self)
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._entries)
 
-    def get(self, digest: bytes) -> Principal | None:
+    def get(self, digest: bytes) -> DjangoPrincipal | None:
         """Return the cached principal of a credential, or None."""
-        found = self._found.get(digest)
-        return found[0] if found is not None and monotonic() < found[1] else None
+        entry = self._entries.get(digest)
+        return entry[0] if entry is not None and monotonic() < entry[1] else None
 
-    def keep(self, digest: bytes, principal: Principal, begun: int) -> None:
+    def add(self, digest: bytes, principal: DjangoPrincipal, generation: int) -> None:
         """Add a verified principal, unless an invalidation came after `generation`.
 
         See `get_generation`.
@@ -64,90 +64,90 @@ class Known:
             seconds = min(seconds, principal.expires_at - time())
         if seconds <= 0:
             return
-        found = self._found
-        with self._keeping:
-            if begun != _changes:
+        entries = self._entries
+        with self._lock:
+            if generation != _generation:
                 return
-            found.pop(digest, None)
-            while len(found) >= MOST:
-                del found[next(iter(found))]
-            found[digest] = principal, monotonic() + seconds
+            entries.pop(digest, None)
+            while len(entries) >= MAX_CACHED_PRINCIPALS:
+                del entries[next(iter(entries))]
+            entries[digest] = principal, monotonic() + seconds
 
-    def forget(self, concerned: Concerned) -> None:
+    def discard(self, predicate: PrincipalPredicate) -> None:
         """Discard the entries that match."""
         # Called on the thread that saves a row. Under WSGI each request has its own thread.
-        with self._keeping:
-            for digest in [digest for digest, (principal, _) in self._found.items() if concerned(principal)]:
-                del self._found[digest]
+        with self._lock:
+            for digest in [digest for digest, (principal, _) in self._entries.items() if predicate(principal)]:
+                del self._entries[digest]
 
-    def is_fresh(self) -> bool:
+    def has_entries(self) -> bool:
         """Return True if there are unexpired entries."""
         now = monotonic()
-        return any(until > now for _, until in list(self._found.values()))
+        return any(until > now for _, until in list(self._entries.values()))
 
 
-def mark() -> int:
+def get_generation() -> int:
     """Return the invalidation counter, for `PrincipalCache.add`.
 
     Call it before a verification.
     """
-    return _changes
+    return _generation
 
 
-def anybody(principal: Principal) -> bool:
+def match_all(principal: DjangoPrincipal) -> bool:
     """Match every principal."""
     return True
 
 
-def of_user(pk: Any) -> Concerned:
+def match_user(pk: Any) -> PrincipalPredicate:
     """Build a predicate that matches the principals of a user, by primary key."""
     name = str(pk)
     return lambda principal: str(getattr(principal.user, "pk", None)) == name
 
 
-def forget(concerned: Concerned, *, using: str | None, owner: Any = None) -> None:
+def invalidate(predicate: PrincipalPredicate, *, using: str | None, user_pk: Any = None) -> None:
     """Invalidate matching principals in every process.
 
     Call it when rights changed, or will change with the transaction on the database `using`. None is the database of
     this package's tables. `user_pk` is the primary key of the only user concerned. Without it other processes discard
     all principals.
     """
-    name = None if owner is None else str(owner)
-    forget_here(concerned)
-    for tell in _tellers:
+    name = None if user_pk is None else str(user_pk)
+    invalidate_in_process(predicate)
+    for publish in _publishers:
         try:
-            tell(name, using or "default")
+            publish(name, using or "default")
         except Exception:
             logger.exception("Invalidation of principals could not be sent to other processes")
     try:
         # Until the commit the old row can be read again.
-        transaction.on_commit(lambda: forget_here(concerned), using=using, robust=True)
+        transaction.on_commit(lambda: invalidate_in_process(predicate), using=using, robust=True)
     except transaction.TransactionManagementError:
         pass  # manual transactions have no such hook
 
 
-def forget_here(concerned: Concerned) -> None:
+def invalidate_in_process(predicate: PrincipalPredicate) -> None:
     """Invalidate matching principals in this process."""
-    global _changes
-    _changes += 1
-    for store in list(_stores):
-        store.forget(concerned)
-    for hear in _hearers:
-        hear()
+    global _generation
+    _generation += 1
+    for store in list(_caches):
+        store.discard(predicate)
+    for callback in _callbacks:
+        callback()
 
 
-def is_fresh() -> bool:
+def has_cached_principals() -> bool:
     """Return True if this process has unexpired principals in a cache."""
-    return any(store.is_fresh() for store in list(_stores))
+    return any(store.has_entries() for store in list(_caches))
 
 
-def tell_with(tell: Tell) -> None:
+def add_publisher(publish: PublishInvalidation) -> None:
     """Register a callback that notifies other processes of each `invalidate`."""
-    if tell not in _tellers:
-        _tellers.append(tell)
+    if publish not in _publishers:
+        _publishers.append(publish)
 
 
-def when_forgotten(hear: Callable[[], object]) -> None:
+def add_invalidation_callback(callback: Callable[[], object]) -> None:
     """Register a callback for invalidations in this process. It runs on any thread."""
-    if hear not in _hearers:
-        _hearers.append(hear)
+    if callback not in _callbacks:
+        _callbacks.append(callback)

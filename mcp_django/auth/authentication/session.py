@@ -16,42 +16,43 @@ from django.middleware.csrf import CsrfViewMiddleware
 from django.utils.module_loading import import_string
 
 from mcp_django import conf
-from mcp_django.auth.authentication.refusals import forbidden
-from mcp_django.auth.authentication.verifiers import UNAVAILABLE, AuthError
-from mcp_django.auth.principal import ISSUER, Principal
+from mcp_django.auth.authentication.refusals import build_forbidden
+from mcp_django.auth.authentication.verifiers import UNAVAILABLE_MESSAGE, AuthError
+from mcp_django.auth.principal import PROJECT_ISSUER, DjangoPrincipal
 from mcp_django.auth.requests import AuthRequest
 from mcp_django.server.ports import Executor, Overloaded
 
 logger = logging.getLogger("mcp_django.auth")
 
-KIND: Final = "session"
+SESSION_KIND: Final = "session"
 """Kind of these principals, and the client they use."""
-SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 
 
-class Sessions:
+class SessionAuthenticator:
     """Authenticator of users who are logged in to the site."""
 
     def __init__(self, scopes: frozenset[str], *, executor: Executor) -> None:
-        self._scopes, self._executor = scopes, executor
+        self._scopes = scopes
+        self._executor = executor
 
-    def cookie(self, request: AuthRequest) -> str | None:
+    def get_session_key(self, request: AuthRequest) -> str | None:
         """Return the session key of the request, or None."""
         return request.cookies.get(conf.session_cookie_name()) or None
 
-    async def principal(self, request: AuthRequest) -> Principal | None:
+    async def authenticate(self, request: AuthRequest) -> DjangoPrincipal | None:
         """Return the principal of the logged-in user, or None without one.
 
         Raises:
             TransportRefusal: 403, the request was not made by a page of this site.
             AuthError: the session cannot be read.
         """
-        lease = self._executor.enter()
+        lease = self._executor.acquire_lease()
         try:
-            user, reason = await self._executor.run(self._read, request)
+            user, reason = await self._executor.run(self._load_user, request)
         except DatabaseFailure as problem:
             logger.error("Sessions cannot be read: %s", problem)
-            raise AuthError("unavailable", UNAVAILABLE) from None
+            raise AuthError("unavailable", UNAVAILABLE_MESSAGE) from None
         except Overloaded as problem:
             raise AuthError("unavailable", str(problem), retry_after=problem.retry_after) from None
         finally:
@@ -60,58 +61,66 @@ class Sessions:
         if user is None:
             return None
         if reason is not None:
-            raise forbidden("This request does not come from a page of this site")
+            raise build_forbidden("This request does not come from a page of this site")
 
-        return Principal(issuer=ISSUER, subject=str(user.pk), client_id=KIND, user=user, scopes=self._scopes, kind=KIND)
+        return DjangoPrincipal(
+            issuer=PROJECT_ISSUER,
+            subject=str(user.pk),
+            client_id=SESSION_KIND,
+            user=user,
+            scopes=self._scopes,
+            kind=SESSION_KIND,
+        )
 
-    def _read(self, request: AuthRequest) -> tuple[Any, str | None]:
+    def _load_user(self, request: AuthRequest) -> tuple[Any, str | None]:
         """Return the user, and the reason to refuse the request or None."""
-        asked = _AsHttp(request)
-        asked.session = import_string(f"{conf.session_engine()}.SessionStore")(self.cookie(request))
-        user: Any = get_user(asked)
+        http_request = _CSRFRequest(request)
+        http_request.session = import_string(f"{conf.session_engine()}.SessionStore")(self.get_session_key(request))
+        user: Any = get_user(http_request)
         if not user.is_authenticated or not user.is_active:
             return None, None
-        return user, _refused(asked)
+        return user, _find_refusal_reason(http_request)
 
 
-def _refused(asked: HttpRequest) -> str | None:
-    check = _Check(_no_response)
+def _find_refusal_reason(http_request: HttpRequest) -> str | None:
+    check = _CSRFCheck(_no_response)
     try:
-        if asked.method in SAFE:
-            stranger = "HTTP_ORIGIN" in asked.META and not check.is_from_here(asked)
-            return "a foreign Origin" if stranger else None
-        check.process_request(asked)
-        answer: Any = check.process_view(asked, _no_response, (), {})
+        if http_request.method in SAFE_METHODS:
+            is_foreign = "HTTP_ORIGIN" in http_request.META and not check.is_same_origin(http_request)
+            return "a foreign Origin" if is_foreign else None
+        check.process_request(http_request)
+        reason: Any = check.process_view(http_request, _no_response, (), {})
     except DisallowedHost:
         return "a foreign Host"
-    return None if answer is None else str(answer)
+    return None if reason is None else str(reason)
 
 
 def _no_response(request: HttpRequest) -> HttpResponse:
     return HttpResponse()
 
 
-class _Check(CsrfViewMiddleware):
+class _CSRFCheck(CsrfViewMiddleware):
     """CSRF check that returns the reason of a failure instead of a response."""
 
     def _reject(self, request: HttpRequest, reason: str) -> Any:
         return reason
 
-    def is_from_here(self, request: HttpRequest) -> bool:
+    def is_same_origin(self, request: HttpRequest) -> bool:
         verified: bool = getattr(self, "_origin_verified")(request)  # noqa: B009  # not in the type stubs
         return verified
 
 
-class _AsHttp(HttpRequest):
+class _CSRFRequest(HttpRequest):
     """The parts of a request that the CSRF check reads."""
 
     def __init__(self, request: AuthRequest) -> None:
         super().__init__()
-        self.method, self._said_scheme = request.method, request.scheme
+        self.method = request.method
+        self._request_scheme = request.scheme
         self.META = {"REQUEST_METHOD": request.method, "SERVER_NAME": "", "SERVER_PORT": ""}
         for name, value in request.headers.items():
             self.META[f"HTTP_{name.decode('latin-1').upper().replace('-', '_')}"] = value.decode("latin-1")
         self.COOKIES = request.cookies
 
     def _get_scheme(self) -> str:
-        return self._said_scheme
+        return self._request_scheme

@@ -16,19 +16,19 @@ from django.core.cache import caches
 from django.db import Error as DatabaseFailure
 
 from mcp_django.aio.clock import monotonic
-from mcp_django.auth.principal import EVERY_SCOPE, Principal
+from mcp_django.auth.principal import ALL_SCOPES, DjangoPrincipal
 
 logger = logging.getLogger("mcp_django.auth")
 
-SKEW: Final = 2.0
+CLOCK_SKEW_SECONDS: Final = 2.0
 """Maximum difference between the clocks of two machines, in seconds."""
-COMPLAIN_EVERY: Final = 60.0
+LOG_INTERVAL_SECONDS: Final = 60.0
 """Seconds between two log records about a cache that is down."""
-EVERYBODY: Final = "*"
-PLAIN: Final = ("issuer", "subject", "client_id", "expires_at", "kind", "token_id", "audience")
+ALL_USERS: Final = "*"
+PLAIN_FIELDS: Final = ("issuer", "subject", "client_id", "expires_at", "kind", "token_id", "audience")
 
 
-class Shared:
+class SharedPrincipalCache:
     """Verified principals of all processes. Methods block, so call them in a thread."""
 
     def __init__(self, alias: str, seconds: float, *, secret: str = "", clock: Callable[[], float] = time) -> None:
@@ -36,27 +36,31 @@ class Shared:
 
         `secret` is the project's own. It separates projects that share a cache, because their primary keys differ.
         """
-        self._alias, self._seconds, self._clock = alias, seconds, clock
+        self._alias = alias
+        self._seconds = seconds
+        self._clock = clock
         self._secret = sha256(secret.encode("utf-8", "surrogatepass")).digest()
-        self._quiet_until = 0.0
+        self._next_log_at = 0.0
 
-    def find(self, digest: bytes) -> Principal | None:
+    def find(self, digest: bytes) -> DjangoPrincipal | None:
         """Return a principal that a process has verified, with the current user, or None."""
         try:
-            entry = caches[self._alias].get(self._entry(digest))
+            entry = caches[self._alias].get(self._entry_key(digest))
             if not isinstance(entry, Mapping):
                 return None
-            moments = caches[self._alias].get_many([_moment(EVERYBODY), _moment(str(entry["user"]))])
+            invalidations = caches[self._alias].get_many(
+                [_invalidation_key(ALL_USERS), _invalidation_key(str(entry["user"]))]
+            )
         except Exception:
-            self._complain()
+            self._log_failure()
             return None
-        if any(entry["begun"] <= moment + SKEW for moment in moments.values()):
+        if any(entry["begun"] <= moment + CLOCK_SKEW_SECONDS for moment in invalidations.values()):
             return None
         if entry["expires_at"] is not None and entry["expires_at"] <= self._clock():
             return None
-        return _restored(entry)
+        return _restore_principal(entry)
 
-    def keep(self, digest: bytes, principal: Principal, begun: float) -> None:
+    def add(self, digest: bytes, principal: DjangoPrincipal, started_at: float) -> None:
         """Share a verified principal.
 
         `started_at` is the start of its verification in epoch seconds.
@@ -66,35 +70,40 @@ class Shared:
         if principal.expires_at is not None:
             seconds = min(seconds, principal.expires_at - self._clock())
         pk = getattr(user, "pk", None)
-        if seconds <= 0 or principal.scopes is EVERY_SCOPE or (user is not None and pk is None):
+        if seconds <= 0 or principal.scopes is ALL_SCOPES or (user is not None and pk is None):
             return
 
-        entry = {name: getattr(principal, name) for name in PLAIN}
-        entry |= {"begun": begun, "user": pk, "scopes": sorted(principal.scopes), "claims": _plain(principal.claims)}
+        entry = {name: getattr(principal, name) for name in PLAIN_FIELDS}
+        entry |= {
+            "begun": started_at,
+            "user": pk,
+            "scopes": sorted(principal.scopes),
+            "claims": _to_plain(principal.claims),
+        }
         try:
-            caches[self._alias].set(self._entry(digest), entry, seconds)
+            caches[self._alias].set(self._entry_key(digest), entry, seconds)
         except Exception:
-            self._complain()
+            self._log_failure()
 
-    def forget(self, owner: str | None) -> None:
+    def invalidate(self, user_pk: str | None) -> None:
         """Invalidate the entries of a user by primary key; None for all users."""
-        name = EVERYBODY if owner is None else owner
+        name = ALL_USERS if user_pk is None else user_pk
         try:
-            caches[self._alias].set(_moment(name), self._clock(), self._seconds + 10 * SKEW)
+            caches[self._alias].set(_invalidation_key(name), self._clock(), self._seconds + 10 * CLOCK_SKEW_SECONDS)
         except Exception:
-            self._complain()
+            self._log_failure()
 
-    def _entry(self, digest: bytes) -> str:
+    def _entry_key(self, digest: bytes) -> str:
         return f"mcp:known:{blake2b(digest, key=self._secret, digest_size=32).hexdigest()}"
 
-    def _complain(self) -> None:
+    def _log_failure(self) -> None:
         now = monotonic()
-        if now >= self._quiet_until:
-            self._quiet_until = now + COMPLAIN_EVERY
+        if now >= self._next_log_at:
+            self._next_log_at = now + LOG_INTERVAL_SECONDS
             logger.exception("Shared principal cache %r failed; tokens are verified without it", self._alias)
 
 
-def _restored(entry: Mapping[str, Any]) -> Principal | None:
+def _restore_principal(entry: Mapping[str, Any]) -> DjangoPrincipal | None:
     user: Any = None
     if entry["user"] is not None:
         try:
@@ -103,18 +112,18 @@ def _restored(entry: Mapping[str, Any]) -> Principal | None:
             return None
         if user is None or not user.is_active:
             return None
-    values = {name: entry[name] for name in PLAIN}
-    return Principal(**values, user=user, scopes=frozenset(entry["scopes"]), claims=entry["claims"])
+    values = {name: entry[name] for name in PLAIN_FIELDS}
+    return DjangoPrincipal(**values, user=user, scopes=frozenset(entry["scopes"]), claims=entry["claims"])
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     """Convert claims to dicts and lists, which every cache can store."""
     if isinstance(value, Mapping):
-        return {key: _plain(inner) for key, inner in value.items()}
+        return {key: _to_plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
+        return [_to_plain(inner) for inner in value]
     return value
 
 
-def _moment(owner: str) -> str:
-    return f"mcp:forgotten:{owner.encode('utf-8', 'surrogatepass').hex()}"
+def _invalidation_key(user_pk: str) -> str:
+    return f"mcp:forgotten:{user_pk.encode('utf-8', 'surrogatepass').hex()}"

@@ -11,30 +11,31 @@ from typing import Final
 
 from django.db import Error as DatabaseFailure
 
-from mcp_django.auth.authentication.verifiers import UNAVAILABLE, AuthError
+from mcp_django.auth.authentication.verifiers import UNAVAILABLE_MESSAGE, AuthError
 from mcp_django.auth.requests import AuthRequest
 from mcp_django.auth.resource import ProtectedResource
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.protocol.headers import Headers
-from mcp_django.server.ports import Ledger, Sealer, StateTooLarge
+from mcp_django.server.ports import IdempotencyStore, Sealer, StateTooLarge
 
-LIFETIME: Final = 30.0
+TICKET_LIFETIME_SECONDS: Final = 30.0
 """Lifetime of a ticket in seconds."""
-LONGEST: Final = 6 * 1024
+MAX_TICKET_CHARS: Final = 6 * 1024
 """Maximum length of a ticket in characters.
 
 Servers and proxies limit the length of URLs.
 """
-REFUSED: Final = "The ticket is unknown, used, expired, or not for this server"
-CREDENTIALS: Final = (b"authorization", b"cookie")
+REFUSED_MESSAGE: Final = "The ticket is unknown, used, expired, or not for this server"
+CREDENTIAL_HEADERS: Final = (b"authorization", b"cookie")
 
 
-class Tickets:
+class SocketTickets:
     """Issuer and redeemer of tickets."""
 
-    def __init__(self, sealer: Sealer, ledger: Ledger) -> None:
+    def __init__(self, sealer: Sealer, idempotency_store: IdempotencyStore) -> None:
         """`ledger` stores the digests of used tickets."""
-        self._sealer, self._ledger = sealer, ledger
+        self._sealer = sealer
+        self._idempotency_store = idempotency_store
 
     def issue(self, headers: Headers, resource: ProtectedResource) -> str:
         """Issue a ticket for the credentials in these headers.
@@ -42,9 +43,11 @@ class Tickets:
         Raises:
             AuthError: the credentials are too long.
         """
-        held = {name.decode(): headers[name].decode("latin-1") for name in CREDENTIALS if name in headers}
+        credentials = {name.decode(): headers[name].decode("latin-1") for name in CREDENTIAL_HEADERS if name in headers}
         try:
-            sealed = self._sealer.seal({"once": secrets.token_hex(8), **held}, _binding(resource), ttl=LIFETIME)
+            sealed = self._sealer.seal(
+                {"once": secrets.token_hex(8), **credentials}, _binding(resource), ttl=TICKET_LIFETIME_SECONDS
+            )
         except StateTooLarge:
             raise AuthError("invalid_request", "The credential is too long for a ticket") from None
         return sealed
@@ -56,17 +59,21 @@ class Tickets:
         """
         ticket = request.ticket
         try:
-            held = self._sealer.open(ticket, _binding(resource))
+            credentials = self._sealer.unseal(ticket, _binding(resource))
             digest = hashlib.sha256(f"ticket {ticket}".encode()).hexdigest()
-            fresh = await self._ledger.spend(digest, ttl=LIFETIME)
+            is_unused = await self._idempotency_store.consume(digest, ttl=TICKET_LIFETIME_SECONDS)
         except InvalidParams:
-            raise AuthError("invalid_token", REFUSED) from None
+            raise AuthError("invalid_token", REFUSED_MESSAGE) from None
         except DatabaseFailure:
-            raise AuthError("unavailable", UNAVAILABLE) from None
-        if not fresh:
-            raise AuthError("invalid_token", REFUSED)
-        pairs = [(name, value) for name, value in request.headers.items() if name not in CREDENTIALS]
-        pairs += [(name, held[name.decode()].encode("latin-1")) for name in CREDENTIALS if name.decode() in held]
+            raise AuthError("unavailable", UNAVAILABLE_MESSAGE) from None
+        if not is_unused:
+            raise AuthError("invalid_token", REFUSED_MESSAGE)
+        pairs = [(name, value) for name, value in request.headers.items() if name not in CREDENTIAL_HEADERS]
+        pairs += [
+            (name, credentials[name.decode()].encode("latin-1"))
+            for name in CREDENTIAL_HEADERS
+            if name.decode() in credentials
+        ]
         return request._replace(headers=Headers(pairs), query=b"", is_socket=False)
 
 

@@ -15,25 +15,25 @@ from django.db import Error as DatabaseFailure
 from django.db.models import Q
 from django.utils import timezone
 
-from mcp_django.auth.principal import ISSUER, Principal
+from mcp_django.auth.principal import PROJECT_ISSUER, DjangoPrincipal
 from mcp_django.auth.resource import ProtectedResource
 from mcp_django.models import PersonalAccessToken
 from mcp_django.server.calls.callables import is_async
 
 logger = logging.getLogger("mcp_django.auth")
 
-Kind = Literal["missing", "invalid_token", "insufficient_scope", "invalid_request", "unavailable"]
-STATUS: dict[Kind, int] = {
+AuthErrorKind = Literal["missing", "invalid_token", "insufficient_scope", "invalid_request", "unavailable"]
+STATUS_BY_KIND: dict[AuthErrorKind, int] = {
     "missing": 401,
     "invalid_token": 401,
     "insufficient_scope": 403,
     "invalid_request": 400,
     "unavailable": 503,
 }
-INVALID = "The access token is unknown, expired, revoked, or not for this server"
+INVALID_MESSAGE = "The access token is unknown, expired, revoked, or not for this server"
 """The same message for every cause: only the owner of a token may learn the cause."""
-UNAVAILABLE = "Tokens cannot be verified at the moment; try again later"
-USED_EVERY = timedelta(minutes=1)
+UNAVAILABLE_MESSAGE = "Tokens cannot be verified at the moment; try again later"
+LAST_USED_INTERVAL = timedelta(minutes=1)
 """Minimum interval between two updates of `last_used_at` of a token."""
 
 
@@ -46,15 +46,18 @@ class AuthError(Exception):
     """
 
     def __init__(
-        self, kind: Kind, description: str = "", *, scopes: tuple[str, ...] = (), retry_after: float = 5.0
+        self, kind: AuthErrorKind, description: str = "", *, scopes: tuple[str, ...] = (), retry_after: float = 5.0
     ) -> None:
         super().__init__(f"{kind}: {description}" if description else kind)
-        self.kind, self.description, self.scopes, self.retry_after = kind, description, scopes, retry_after
+        self.kind = kind
+        self.description = description
+        self.scopes = scopes
+        self.retry_after = retry_after
 
     @property
     def status(self) -> int:
         """HTTP status of the kind."""
-        return STATUS[self.kind]
+        return STATUS_BY_KIND[self.kind]
 
 
 class Verifier(Protocol):
@@ -67,7 +70,7 @@ class Verifier(Protocol):
         """
         return True
 
-    async def verify(self, token: str, *, resource: ProtectedResource) -> Principal:
+    async def verify(self, token: str, *, resource: ProtectedResource) -> DjangoPrincipal:
         """Return the principal of the token at `resource`. Raises AuthError.
 
         Check everything here: signature or existence, expiry, audience, and that the user is active.
@@ -75,10 +78,10 @@ class Verifier(Protocol):
         ...
 
 
-Verify = Callable[..., Awaitable[Principal]]
+VerifyFunction = Callable[..., Awaitable[DjangoPrincipal]]
 
 
-def as_verifier(found: Any) -> Verifier:
+def build_verifier(candidate: Any) -> Verifier:
     """Return the verifier that a dotted path in `MCP["AUTH"]` names.
 
     Allowed are a `Verifier`, a class of them, or an async function like `verify`.
@@ -86,21 +89,21 @@ def as_verifier(found: Any) -> Verifier:
     Raises:
         ImproperlyConfigured: the path names anything else.
     """
-    made = found() if isinstance(found, type) else found
-    verify = getattr(made, "verify", made)
+    verifier = candidate() if isinstance(candidate, type) else candidate
+    verify = getattr(verifier, "verify", verifier)
     if not is_async(verify):
-        name = getattr(found, "__qualname__", repr(found))
+        name = getattr(candidate, "__qualname__", repr(candidate))
         raise ImproperlyConfigured(f"{name} is not a verifier; define `async def verify(self, token, *, resource)`")
-    if not _takes_resource(verify):
-        name = getattr(found, "__qualname__", repr(found))
+    if not _accepts_resource(verify):
+        name = getattr(candidate, "__qualname__", repr(candidate))
         raise ImproperlyConfigured(
             f"{name} does not accept the resource that a token was issued for; write "
             "`async def verify(self, token, *, resource)`, where resource.server is the alias"
         )
-    return cast(Verifier, made) if hasattr(made, "accepts") else _AnyToken(verify)
+    return cast(Verifier, verifier) if hasattr(verifier, "accepts") else _AnyTokenVerifier(verify)
 
 
-def _takes_resource(verify: Any) -> bool:
+def _accepts_resource(verify: Any) -> bool:
     try:
         parameters = inspect.signature(verify).parameters.values()
     except (TypeError, ValueError):
@@ -108,16 +111,16 @@ def _takes_resource(verify: Any) -> bool:
     return any(one.name == "resource" or one.kind is one.VAR_KEYWORD for one in parameters)
 
 
-class _AnyToken:
+class _AnyTokenVerifier:
     """A verifier without an `accepts` method."""
 
-    def __init__(self, verify: Verify) -> None:
+    def __init__(self, verify: VerifyFunction) -> None:
         self._verify = verify
 
     def accepts(self, token: str) -> bool:
         return True
 
-    async def verify(self, token: str, *, resource: ProtectedResource) -> Principal:
+    async def verify(self, token: str, *, resource: ProtectedResource) -> DjangoPrincipal:
         return await self._verify(token, resource=resource)
 
 
@@ -131,7 +134,7 @@ class PersonalTokenVerifier:
         """Return True if the token has this project's format and a valid checksum."""
         return PersonalAccessToken.is_well_formed(token)
 
-    async def verify(self, token: str, *, resource: ProtectedResource) -> Principal:
+    async def verify(self, token: str, *, resource: ProtectedResource) -> DjangoPrincipal:
         """Return the principal of the token's owner.
 
         Tokens without an audience are valid at every server.
@@ -139,25 +142,25 @@ class PersonalTokenVerifier:
         try:
             row = await self._find(token)
             if row is None or not row.is_usable or not row.user.is_active or row.audience not in ("", resource.server):
-                raise AuthError("invalid_token", INVALID)
-            await self._note_use(row)
+                raise AuthError("invalid_token", INVALID_MESSAGE)
+            await self._update_last_used(row)
         except DatabaseFailure as problem:
             logger.error("Personal access tokens cannot be read: %s", problem)
-            raise AuthError("unavailable", UNAVAILABLE) from None
-        return _principal(row)
+            raise AuthError("unavailable", UNAVAILABLE_MESSAGE) from None
+        return _build_principal(row)
 
     async def _find(self, token: str) -> PersonalAccessToken | None:
         rows = PersonalAccessToken.objects.select_related("user")
         return await rows.filter(token_hash=PersonalAccessToken.hash(token)).afirst()
 
-    async def _note_use(self, row: PersonalAccessToken) -> None:
+    async def _update_last_used(self, row: PersonalAccessToken) -> None:
         now = timezone.now()
-        if not _is_due(row.last_used_at, now):
+        if not _is_update_due(row.last_used_at, now):
             return
         # The condition is repeated in the statement, for concurrent workers. update() sends no signal, so caches stay
         # valid.
         due = PersonalAccessToken.objects.filter(
-            Q(last_used_at=None) | Q(last_used_at__lte=now - USED_EVERY), pk=row.pk
+            Q(last_used_at=None) | Q(last_used_at__lte=now - LAST_USED_INTERVAL), pk=row.pk
         )
         try:
             await due.aupdate(last_used_at=now)
@@ -166,14 +169,14 @@ class PersonalTokenVerifier:
             logger.warning("Last use of a personal access token could not be saved: %s", problem)
 
 
-def _is_due(last: datetime | None, now: datetime) -> bool:
-    return last is None or now - last >= USED_EVERY
+def _is_update_due(last: datetime | None, now: datetime) -> bool:
+    return last is None or now - last >= LAST_USED_INTERVAL
 
 
-def _principal(row: PersonalAccessToken) -> Principal:
+def _build_principal(row: PersonalAccessToken) -> DjangoPrincipal:
     user: Any = row.user
-    return Principal(
-        issuer=ISSUER,
+    return DjangoPrincipal(
+        issuer=PROJECT_ISSUER,
         subject=str(user.pk),
         # Each token is a separate client: its sessions are not available to the bearer of another token.
         client_id=f"token:{row.pk}",

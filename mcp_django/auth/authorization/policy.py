@@ -13,24 +13,24 @@ from typing import Any, cast
 
 from asgiref.sync import async_to_sync, sync_to_async
 
-from mcp_django.auth.authorization.rule_cache import RULEBOOK, Rulebook, Rules
-from mcp_django.auth.authorization.scopes import asks_for_groups, withheld
-from mcp_django.auth.authorization.tool_policies import NOTHING, Asked, together
-from mcp_django.auth.principal import Principal
+from mcp_django.auth.authorization.rule_cache import RULE_CACHE, RuleCache, RuleSnapshot
+from mcp_django.auth.authorization.scopes import has_group_grants, is_scope_denied
+from mcp_django.auth.authorization.tool_policies import NO_REQUIREMENTS, ToolRequirements, merge_requirements
+from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.auth.throttling import throttle
 from mcp_django.server import ports
 from mcp_django.server.calls.callables import is_async
-from mcp_django.server.ports import ALLOW, HIDDEN, Decision, Executor, Guarded, Overloaded, step_up
+from mcp_django.server.ports import ALLOW, HIDDEN, Decision, Executor, Overloaded, PermissionTarget, step_up
 from mcp_django.server.rates import Rate
 
 logger = logging.getLogger("mcp_django.auth")
 
 Permission = str | Callable[[Any], Any] | Sequence[str | Callable[[Any], Any]]
 Run = Callable[..., Awaitable[Any]]
-_NOBODY: frozenset[str] = frozenset()
+_NO_GROUPS: frozenset[str] = frozenset()
 
 
-def is_guarded(primitive: Guarded) -> bool:
+def is_restricted_by_code(primitive: PermissionTarget) -> bool:
     """Return True if code makes the decision, or the rate, depend on the caller."""
     permission = primitive.permission
     return (
@@ -41,41 +41,41 @@ def is_guarded(primitive: Guarded) -> bool:
     )
 
 
-def decide_now(principal: Principal, primitive: Guarded) -> Decision | None:
+def decide_from_cache(principal: DjangoPrincipal, primitive: PermissionTarget) -> Decision | None:
     """Return the decision of code if cached data suffices for it, else None. No I/O."""
     if principal.is_local:
         return ALLOW
     permission = primitive.permission
     if permission is not None:
-        names, functions = _parts(permission)
-        answers = [principal.known_perm(name) for name in names]
+        names, functions = _split_permission(permission)
+        answers = [principal.cached_perm(name) for name in names]
         if False in answers:
             return HIDDEN
         if functions or None in answers:
             return None
-    return by_scopes(principal, primitive.scopes)
+    return decide_by_scopes(principal, primitive.scopes)
 
 
-async def _in_thread(fn: Callable[..., Any], /, *args: Any) -> Any:
+async def _run_in_thread(fn: Callable[..., Any], /, *args: Any) -> Any:
     return await sync_to_async(fn)(*args)
 
 
-async def decide(principal: Principal, primitive: Guarded, *, run: Run = _in_thread) -> Decision:
+async def decide(principal: DjangoPrincipal, primitive: PermissionTarget, *, run: Run = _run_in_thread) -> Decision:
     """Return the decision of code. `run` calls blocking functions in a thread."""
-    decision = decide_now(principal, primitive)
+    decision = decide_from_cache(principal, primitive)
     if decision is not None:
         return decision
 
-    names, functions = _parts(primitive.permission)
-    if names and not all(await run(_ask, principal, names)):
+    names, functions = _split_permission(primitive.permission)
+    if names and not all(await run(_check_permissions, principal, names)):
         return HIDDEN
     for function in functions:
-        if not await _consult(function, principal, primitive, run):
+        if not await _call_permission(function, principal, primitive, run):
             return HIDDEN
-    return by_scopes(principal, primitive.scopes)
+    return decide_by_scopes(principal, primitive.scopes)
 
 
-def by_scopes(principal: Principal, scopes: Collection[str]) -> Decision:
+def decide_by_scopes(principal: DjangoPrincipal, scopes: Collection[str]) -> Decision:
     """Return ALLOW, or a step-up that requests all of `scopes`."""
     return ALLOW if not scopes or principal.has_scopes(scopes) else step_up(tuple(scopes))
 
@@ -91,132 +91,144 @@ class Policy:
         executor: Executor,
         *,
         server: str = "default",
-        rulebook: Rulebook = RULEBOOK,
-        run_apart: Run | None = None,
+        rule_cache: RuleCache = RULE_CACHE,
+        run_outside_transaction: Run | None = None,
     ) -> None:
         """Create the policy of a server.
 
         `run_outside_transaction` loads the rules outside the transaction of the current call.
         """
-        self._executor, self._server, self._rulebook = executor, server, rulebook
-        self._run_apart = executor.run if run_apart is None else run_apart
+        self._executor = executor
+        self._server = server
+        self._rule_cache = rule_cache
+        self._run_outside_transaction = executor.run if run_outside_transaction is None else run_outside_transaction
 
     @property
     def version(self) -> Hashable | None:
         """See `ports.Authorizer`."""
-        rules = self._rulebook.now()
-        return None if rules is None else rules.mark
+        rules = self._rule_cache.get_fresh()
+        return None if rules is None else rules.version
 
     async def refresh(self) -> None:
         """See `ports.Authorizer`."""
-        await self._rules()
+        await self._get_rules()
 
-    def guards(self, primitive: Guarded) -> bool:
+    def is_restricted(self, primitive: PermissionTarget) -> bool:
         """See `ports.Authorizer`."""
-        rules = self._rulebook.now()
-        if rules is None or is_guarded(primitive):
+        rules = self._rule_cache.get_fresh()
+        if rules is None or is_restricted_by_code(primitive):
             return True
-        return not rules.is_empty and self._asked(rules, primitive) is not NOTHING
+        return not rules.is_empty and self._get_requirements(rules, primitive) is not NO_REQUIREMENTS
 
-    async def decide(self, principal: ports.Principal, primitive: Guarded, scopes: Collection[str] = ()) -> Decision:
+    async def decide(
+        self, principal: ports.Principal, primitive: PermissionTarget, scopes: Collection[str] = ()
+    ) -> Decision:
         """See `ports.Authorizer`."""
-        who, rules = cast(Principal, principal), await self._rules()
+        caller, rules = cast(DjangoPrincipal, principal), await self._get_rules()
 
-        decision = decide_now(who, primitive)
+        decision = decide_from_cache(caller, primitive)
         if rules.is_empty:
-            asked, groups = NOTHING, _NOBODY
+            requirements, groups = NO_REQUIREMENTS, _NO_GROUPS
         else:
-            asked = self._asked(rules, primitive)
-            if asked.disabled:
+            requirements = self._get_requirements(rules, primitive)
+            if requirements.disabled:
                 return HIDDEN
-            groups = await self._groups(who, rules, asked, (*primitive.scopes, *scopes))
+            groups = await self._get_groups(caller, rules, requirements, (*primitive.scopes, *scopes))
 
         if decision is None:
-            lease = self._executor.enter()
+            lease = self._executor.acquire_lease()
             try:
-                decision = await decide(who, primitive, run=self._executor.run)
+                decision = await decide(caller, primitive, run=self._executor.run)
             finally:
                 lease.close()
 
-        if not decision.visible or (asked is NOTHING and not scopes and not rules.grants):
+        if not decision.visible or (requirements is NO_REQUIREMENTS and not scopes and not rules.grants):
             return decision
-        return _narrowed(who, rules, asked, groups, {*primitive.scopes, *scopes})
+        return _apply_rules(caller, rules, requirements, groups, {*primitive.scopes, *scopes})
 
-    def allows(self, principal: ports.Principal, guarded: Guarded, *, later: bool = False) -> bool:
+    def is_allowed(self, principal: ports.Principal, target: PermissionTarget, *, after_step_up: bool = False) -> bool:
         """See `ports.Authorizer`."""
-        who, rules = cast(Principal, principal), self._rulebook.known()
-        asked = NOTHING if rules.is_empty else self._asked(rules, guarded)
-        if asked.disabled:
+        caller, rules = cast(DjangoPrincipal, principal), self._rule_cache.get()
+        requirements = NO_REQUIREMENTS if rules.is_empty else self._get_requirements(rules, target)
+        if requirements.disabled:
             return False
-        if who.is_local:
+        if caller.is_local:
             return True
 
-        scopes = {*guarded.scopes, *asked.scopes}
-        groups = who.groups() if asked.groups or asks_for_groups(scopes, rules.grants) else _NOBODY
-        decision = _narrowed(who, rules, asked, groups, scopes)
-        if not (decision.visible if later else decision.allowed):
+        scopes = {*target.scopes, *requirements.scopes}
+        groups = caller.groups() if requirements.groups or has_group_grants(scopes, rules.grants) else _NO_GROUPS
+        decision = _apply_rules(caller, rules, requirements, groups, scopes)
+        if not (decision.visible if after_step_up else decision.allowed):
             return False
-        names, functions = _parts(guarded.permission)
-        return all(_ask(who, names)) and all(_consult_here(function, who, guarded) for function in functions)
+        names, functions = _split_permission(target.permission)
+        return all(_check_permissions(caller, names)) and all(
+            _call_permission_sync(function, caller, target) for function in functions
+        )
 
-    async def hidden(self, principal: ports.Principal, primitives: Iterable[Guarded]) -> frozenset[str]:
+    async def find_hidden_keys(
+        self, principal: ports.Principal, primitives: Iterable[PermissionTarget]
+    ) -> frozenset[str]:
         """Return the keys of those of `primitives` that are hidden from `principal`.
 
         All Django permissions are checked in a single thread call, however many primitives there are.
         """
-        who, rules = cast(Principal, principal), await self._rules()
+        caller, rules = cast(DjangoPrincipal, principal), await self._get_rules()
 
         hidden: list[str] = []
         if not rules.is_empty:
             primitives = list(primitives)
-            hidden = await self._ruled_out(who, rules, primitives)
-            gone = frozenset(hidden)
-            primitives = [one for one in primitives if one.key not in gone]
+            hidden = await self._find_hidden_by_rules(caller, rules, primitives)
+            hidden_keys = frozenset(hidden)
+            primitives = [one for one in primitives if one.key not in hidden_keys]
 
-        known, open_ones = _sort(who, primitives)
+        known, undecided = _split_by_cache(caller, primitives)
         hidden += known
-        if open_ones:
-            lease = self._executor.enter()
+        if undecided:
+            lease = self._executor.acquire_lease()
             try:
-                names = {name for one in open_ones for name in _parts(one.permission)[0]}
+                names = {name for one in undecided for name in _split_permission(one.permission)[0]}
                 if names:
-                    await self._executor.run(_ask, who, names)
-                hidden += [one.key for one in open_ones if not (await decide(who, one, run=self._executor.run)).visible]
+                    await self._executor.run(_check_permissions, caller, names)
+                hidden += [
+                    one.key for one in undecided if not (await decide(caller, one, run=self._executor.run)).visible
+                ]
             finally:
                 lease.close()
         return frozenset(hidden)
 
-    async def ration(self, principal: ports.Principal, tool: Guarded) -> float | None:
+    async def count_use(self, principal: ports.Principal, tool: PermissionTarget) -> float | None:
         """See `ports.Authorizer`."""
-        rules = await self._rules()
-        own: Rate | None = getattr(tool, "rate", None)
-        known_as = list(self._known_as(tool))
+        rules = await self._get_rules()
+        declared_rate: Rate | None = getattr(tool, "rate", None)
+        policy_names = list(self._iter_policy_names(tool))
         waits: list[float | None] = []
-        for server, name in known_as:
-            asked = NOTHING if rules.is_empty else rules.of_tool(server, name)
+        for server, name in policy_names:
+            requirements = NO_REQUIREMENTS if rules.is_empty else rules.get_requirements(server, name)
             # The declared rate belongs to the origin of the tool, whatever name it is called by.
-            declared = () if own is None or (server, name) != known_as[-1] else (own,)
-            for rate in dict.fromkeys((*declared, *asked.rates)):
-                what = f"tool {server} {name}"
-                waits.append(await throttle.counter().atake(what, principal.key, rate, run=self._executor.run))
+            declared = () if declared_rate is None or (server, name) != policy_names[-1] else (declared_rate,)
+            for rate in dict.fromkeys((*declared, *requirements.rates)):
+                counter_name = f"tool {server} {name}"
+                waits.append(
+                    await throttle.get_counter().acount(counter_name, principal.key, rate, run=self._executor.run)
+                )
         return max((wait for wait in waits if wait is not None), default=None)
 
-    async def _rules(self) -> Rules:
-        return self._rulebook.now() or await self._rulebook.current(self._run_apart)
+    async def _get_rules(self) -> RuleSnapshot:
+        return self._rule_cache.get_fresh() or await self._rule_cache.aget(self._run_outside_transaction)
 
-    def _asked(self, rules: Rules, primitive: Any) -> Asked:
+    def _get_requirements(self, rules: RuleSnapshot, primitive: Any) -> ToolRequirements:
         """Return the requirements of the policies for a primitive.
 
         A tool is matched by its name; a primitive that represents a tool is matched as that tool.
         """
-        if getattr(primitive, "mounted", None) is None:
+        if getattr(primitive, "mount_origin", None) is None:
             tool = primitive if getattr(primitive, "kind", None) == "tool" else getattr(primitive, "stands_for", None)
-            return NOTHING if tool is None else rules.of_tool(self._server, tool.key)
-        found = [rules.of_tool(server, name) for server, name in self._known_as(primitive)]
-        asked = [one for one in found if one is not NOTHING]
-        return together(asked) if asked else NOTHING
+            return NO_REQUIREMENTS if tool is None else rules.get_requirements(self._server, tool.key)
+        all_requirements = [rules.get_requirements(server, name) for server, name in self._iter_policy_names(primitive)]
+        nonempty = [one for one in all_requirements if one is not NO_REQUIREMENTS]
+        return merge_requirements(nonempty) if nonempty else NO_REQUIREMENTS
 
-    def _known_as(self, primitive: Any) -> Iterator[tuple[str, str]]:
+    def _iter_policy_names(self, primitive: Any) -> Iterator[tuple[str, str]]:
         """Yield the servers whose policies may apply, and the tool's name on each.
 
         A mounted primitive is also matched under the name that it has on its own server.
@@ -226,51 +238,65 @@ class Policy:
             tool = primitive if getattr(primitive, "kind", None) == "tool" else getattr(primitive, "stands_for", None)
             if tool is not None and server is not None:
                 yield server, tool.key
-            mounted = getattr(primitive, "mounted", None)
+            mounted = getattr(primitive, "mount_origin", None)
             if mounted is None:
                 return
-            server, primitive = mounted.part.rules, mounted.primitive
+            server, primitive = mounted.mount.rules_alias, mounted.primitive
 
-    async def _groups(self, who: Principal, rules: Rules, asked: Asked, scopes: Collection[str]) -> frozenset[str]:
+    async def _get_groups(
+        self, caller: DjangoPrincipal, rules: RuleSnapshot, requirements: ToolRequirements, scopes: Collection[str]
+    ) -> frozenset[str]:
         """Return the groups of the user where the decision depends on them."""
-        if who.is_local or not (asked.groups or asks_for_groups((*asked.scopes, *scopes), rules.grants)):
-            return _NOBODY
-        known = who.known_groups()
-        found: frozenset[str] = await self._executor.run(who.groups) if known is None else known
-        return found
+        if caller.is_local or not (
+            requirements.groups or has_group_grants((*requirements.scopes, *scopes), rules.grants)
+        ):
+            return _NO_GROUPS
+        known = caller.cached_groups()
+        groups: frozenset[str] = await self._executor.run(caller.groups) if known is None else known
+        return groups
 
-    async def _ruled_out(self, who: Principal, rules: Rules, primitives: Iterable[Guarded]) -> list[str]:
+    async def _find_hidden_by_rules(
+        self, caller: DjangoPrincipal, rules: RuleSnapshot, primitives: Iterable[PermissionTarget]
+    ) -> list[str]:
         """Return the keys of the primitives that the rules hide."""
-        found = [(one, self._asked(rules, one)) for one in primitives]
-        groups = _NOBODY
-        if any(asked.groups or asks_for_groups({*one.scopes, *asked.scopes}, rules.grants) for one, asked in found):
-            groups = _NOBODY if who.is_local else await self._executor.run(who.groups)
+        pairs = [(one, self._get_requirements(rules, one)) for one in primitives]
+        groups = _NO_GROUPS
+        if any(asked.groups or has_group_grants({*one.scopes, *asked.scopes}, rules.grants) for one, asked in pairs):
+            groups = _NO_GROUPS if caller.is_local else await self._executor.run(caller.groups)
         return [
             one.key
-            for one, asked in found
-            if asked.disabled or not _narrowed(who, rules, asked, groups, set(one.scopes)).visible
+            for one, asked in pairs
+            if asked.disabled or not _apply_rules(caller, rules, asked, groups, set(one.scopes)).visible
         ]
 
 
-def _narrowed(who: Principal, rules: Rules, asked: Asked, groups: frozenset[str], scopes: set[str]) -> Decision:
+def _apply_rules(
+    caller: DjangoPrincipal,
+    rules: RuleSnapshot,
+    requirements: ToolRequirements,
+    groups: frozenset[str],
+    scopes: set[str],
+) -> Decision:
     """Apply the administrator's rules to a decision that code allows."""
-    scopes = scopes | asked.scopes
-    if who.is_local:
+    scopes = scopes | requirements.scopes
+    if caller.is_local:
         return ALLOW
-    if not asked.lets_in(groups) or withheld(who, scopes, rules.grants, groups):
+    if not requirements.allows_groups(groups) or is_scope_denied(caller, scopes, rules.grants, groups):
         return HIDDEN  # a step-up would not help
-    return by_scopes(who, scopes)
+    return decide_by_scopes(caller, scopes)
 
 
-def _sort(principal: Principal, primitives: Iterable[Guarded]) -> tuple[list[str], list[Guarded]]:
+def _split_by_cache(
+    principal: DjangoPrincipal, primitives: Iterable[PermissionTarget]
+) -> tuple[list[str], list[PermissionTarget]]:
     """Return the keys of hidden primitives, and the primitives that need a check.
 
     Many primitives share few permissions, so each permission is looked up once: long lists are on the hot path.
     """
     hidden: list[str] = []
-    open_ones: list[Guarded] = []
+    undecided: list[PermissionTarget] = []
     if principal.is_local:
-        return hidden, open_ones
+        return hidden, undecided
     answers: dict[str, bool | None] = {}
 
     for one in primitives:
@@ -279,19 +305,19 @@ def _sort(principal: Principal, primitives: Iterable[Guarded]) -> tuple[list[str
             continue
         if isinstance(permission, str):
             if permission not in answers:
-                answers[permission] = principal.known_perm(permission)
+                answers[permission] = principal.cached_perm(permission)
             visible = answers[permission]
         else:
-            decision = decide_now(principal, one)
+            decision = decide_from_cache(principal, one)
             visible = None if decision is None else decision.visible
         if visible is None:
-            open_ones.append(one)
+            undecided.append(one)
         elif not visible:
             hidden.append(one.key)
-    return hidden, open_ones
+    return hidden, undecided
 
 
-def _parts(permission: Permission | None) -> tuple[list[str], list[Callable[[Any], Any]]]:
+def _split_permission(permission: Permission | None) -> tuple[list[str], list[Callable[[Any], Any]]]:
     """Return the Django permissions and the functions of a permission.
 
     All of them are required.
@@ -302,11 +328,13 @@ def _parts(permission: Permission | None) -> tuple[list[str], list[Callable[[Any
     return [part for part in parts if isinstance(part, str)], [part for part in parts if not isinstance(part, str)]
 
 
-def _ask(principal: Principal, names: Iterable[str]) -> list[bool]:
+def _check_permissions(principal: DjangoPrincipal, names: Iterable[str]) -> list[bool]:
     return [principal.has_perm(name) for name in names]
 
 
-def _consult_here(permission: Callable[[Any], Any], principal: Principal, primitive: Guarded) -> bool:
+def _call_permission_sync(
+    permission: Callable[[Any], Any], principal: DjangoPrincipal, primitive: PermissionTarget
+) -> bool:
     """Run `_call_permission` on the current thread."""
 
     async def awaited() -> bool:
@@ -321,7 +349,9 @@ def _consult_here(permission: Callable[[Any], Any], principal: Principal, primit
         return False
 
 
-async def _consult(permission: Callable[[Any], Any], principal: Principal, primitive: Guarded, run: Run) -> bool:
+async def _call_permission(
+    permission: Callable[[Any], Any], principal: DjangoPrincipal, primitive: PermissionTarget, run: Run
+) -> bool:
     """Call a permission function of the project.
 
     An exception is a bug and denies the permission.

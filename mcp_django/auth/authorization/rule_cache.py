@@ -17,127 +17,130 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError, connections, router, transaction
 
 from mcp_django.aio.clock import monotonic
-from mcp_django.auth.authorization.scope_grants import NO_GRANTS, Grants, grants_of
-from mcp_django.auth.authorization.tool_policies import NO_POLICIES, NOTHING, Asked, Policies
+from mcp_django.auth.authorization.scope_grants import NO_GRANTS, Grants, build_grants
+from mcp_django.auth.authorization.tool_policies import NO_POLICIES, NO_REQUIREMENTS, ToolPolicies, ToolRequirements
 from mcp_django.models import ScopeGrant, StoredState, ToolPolicy
-from mcp_django.models.stored.cache_version import RULES as MARK
+from mcp_django.models.stored.cache_version import RULES_PK as MARK
 from mcp_django.server.ports import Overloaded
 
 logger = logging.getLogger("mcp_django.auth")
 
-FRESH = 5.0
+MAX_AGE_SECONDS = 5.0
 """Seconds for which a snapshot is used without reading its version again."""
-KEPT = 4096
+MAX_CACHED_TOOLS = 4096
 """Maximum number of tools whose requirements are cached."""
 
 Run = Callable[..., Awaitable[Any]]
 
 
-async def in_thread(fn: Callable[..., Any], /, *args: Any) -> Any:
+async def run_in_thread(fn: Callable[..., Any], /, *args: Any) -> Any:
     return await sync_to_async(fn)(*args)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rules:
+class RuleSnapshot:
     """The rules of one reading of the rows."""
 
-    mark: str = ""
+    version: str = ""
     """Version of the rules; it changes with every change of a row."""
-    policies: Policies = NO_POLICIES
+    policies: ToolPolicies = NO_POLICIES
     grants: Grants = field(default_factory=lambda: NO_GRANTS)
     is_empty: bool = field(init=False)
     """True without any rules."""
-    _known: dict[tuple[str, str], Asked] = field(default_factory=dict)
+    _requirements: dict[tuple[str, str], ToolRequirements] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "is_empty", not self.policies.rows and not self.grants)
 
     @property
-    def asks_for_groups(self) -> bool:
+    def has_group_grants(self) -> bool:
         """True if a grant depends on groups of users."""
         return any(grant.groups for grant in self.grants.values())
 
-    def of_tool(self, server: str, name: str) -> Asked:
+    def get_requirements(self, server: str, name: str) -> ToolRequirements:
         """Return the requirements of the policies for a tool of a server."""
         if not self.policies.rows:
-            return NOTHING
-        found = self._known.get((server, name))
-        if found is None:
-            if len(self._known) >= KEPT:
-                self._known.clear()
-            found = self._known[server, name] = self.policies.of_tool(server, name)
-        return found
+            return NO_REQUIREMENTS
+        requirements = self._requirements.get((server, name))
+        if requirements is None:
+            if len(self._requirements) >= MAX_CACHED_TOOLS:
+                self._requirements.clear()
+            requirements = self._requirements[server, name] = self.policies.get_requirements(server, name)
+        return requirements
 
 
-NO_RULES: Final = Rules()
+NO_RULES: Final = RuleSnapshot()
 
 
-class Rulebook:
+class RuleCache:
     """Cache of the current snapshot, one for each process."""
 
     def __init__(self, *, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
-        self._rules, self._until = NO_RULES, float("-inf")
-        self._forgotten = 0
-        self._has_read = False
-        self._reading = threading.Lock()
+        self._rules = NO_RULES
+        self._fresh_until = float("-inf")
+        self._invalidations = 0
+        self._has_loaded = False
+        self._load_lock = threading.Lock()
 
-    def now(self) -> Rules | None:
+    def get_fresh(self) -> RuleSnapshot | None:
         """Return the snapshot if it is fresh, else None. No I/O."""
-        return self._rules if self._clock() < self._until else None
+        return self._rules if self._clock() < self._fresh_until else None
 
-    def forget(self) -> None:
+    def invalidate(self) -> None:
         """Invalidate the snapshot, because a rule has changed."""
-        self._forgotten += 1
-        self._until = float("-inf")
+        self._invalidations += 1
+        self._fresh_until = float("-inf")
 
-    def forget_with(self, using: str) -> None:
+    def invalidate_on_commit(self, using: str) -> None:
         """Invalidate the snapshot now and at the end of the transaction on `using`.
 
         Until then other connections read the old rows.
         """
-        self.forget()
+        self.invalidate()
         try:
-            transaction.on_commit(self.forget, using=using, robust=True)
+            transaction.on_commit(self.invalidate, using=using, robust=True)
         except transaction.TransactionManagementError:
             pass  # manual transactions have no such hook
 
-    def assume(self, rules: Rules) -> None:
+    def set_rules(self, rules: RuleSnapshot) -> None:
         """Use `rules` until `invalidate` is called.
 
         For tests and scripts without a database.
         """
-        self._rules, self._until = rules, float("inf")
+        self._rules = rules
+        self._fresh_until = float("inf")
 
-    async def current(self, run: Run = in_thread) -> Rules:
+    async def aget(self, run: Run = run_in_thread) -> RuleSnapshot:
         """Return the rules. `run` calls blocking functions.
 
         Raises:
             Overloaded: the rules cannot be read.
         """
-        found = self.now()
-        if found is None:
-            found = await run(self.read)
-        return found
+        rules = self.get_fresh()
+        if rules is None:
+            rules = await run(self.load)
+        return rules
 
-    def read(self) -> Rules:
+    def load(self) -> RuleSnapshot:
         """Return the rules and refresh the snapshot. Blocks.
 
         Raises:
             Overloaded: the rules cannot be read.
         """
-        with self._reading:
-            found = self.now()
-            if found is not None:
-                return found  # another thread has loaded it while this one waited for the lock
-            forgotten, began = self._forgotten, self._clock()
-            rules = self._look()
-            self._rules, self._has_read = rules, True
-            if forgotten == self._forgotten:
-                self._until = began + FRESH
+        with self._load_lock:
+            fresh = self.get_fresh()
+            if fresh is not None:
+                return fresh  # another thread has loaded it while this one waited for the lock
+            invalidations, started_at = self._invalidations, self._clock()
+            rules = self._query_or_raise_overloaded()
+            self._rules = rules
+            self._has_loaded = True
+            if invalidations == self._invalidations:
+                self._fresh_until = started_at + MAX_AGE_SECONDS
             return rules
 
-    def known(self) -> Rules:
+    def get(self) -> RuleSnapshot:
         """Return the rules, also inside a transaction. Blocks.
 
         Inside a transaction a database may return rows of its beginning, or rows that are never committed. Rules that
@@ -146,30 +149,32 @@ class Rulebook:
         Raises:
             Overloaded: the rules cannot be read.
         """
-        found = self.now()
-        if found is not None:
-            return found
+        fresh = self.get_fresh()
+        if fresh is not None:
+            return fresh
         using = router.db_for_write(StoredState)
         if not connections[using].in_atomic_block:
-            return self.read()
+            return self.load()
         # A savepoint, because the transaction has to continue where the tables do not exist yet.
         with transaction.atomic(using=using):
-            return self._look()
+            return self._query_or_raise_overloaded()
 
-    def _look(self) -> Rules:
+    def _query_or_raise_overloaded(self) -> RuleSnapshot:
         try:
-            return self._read()
+            return self._query()
         except Exception as problem:
             logger.error("Permission rules cannot be read; requests are refused: %r", problem)
             raise Overloaded("Permissions cannot be checked at the moment; try again later") from None
 
-    def _read(self) -> Rules:
+    def _query(self) -> RuleSnapshot:
         """Read the version first: rows that are newer than it are read again next time."""
         try:
-            mark = StoredState.objects.mark(MARK)
-            if self._has_read and mark == self._rules.mark:
+            mark = StoredState.objects.get_version(MARK)
+            if self._has_loaded and mark == self._rules.version:
                 return self._rules
-            return Rules(mark, Policies.of(ToolPolicy.objects.all()), grants_of(ScopeGrant.objects.all()))
+            return RuleSnapshot(
+                mark, ToolPolicies.from_rows(ToolPolicy.objects.all()), build_grants(ScopeGrant.objects.all())
+            )
         except DatabaseError:
             if _is_migrated():
                 raise
@@ -186,5 +191,5 @@ def _is_migrated() -> bool:
     return ToolPolicy._meta.db_table in connection.introspection.table_names()
 
 
-RULEBOOK: Final = Rulebook()
+RULE_CACHE: Final = RuleCache()
 """The rule cache of this process."""

@@ -20,7 +20,7 @@ logger = logging.getLogger("mcp_django.auth")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grant:
+class ScopeGrantRule:
     """The holders of one scope."""
 
     groups: frozenset[str] = frozenset()
@@ -29,32 +29,32 @@ class Grant:
     """Patterns of client identifiers, where * matches anything; empty for all clients."""
     tokens: bool = True
     """True if personal access tokens may hold it."""
-    nobody: bool = False
+    denies_all: bool = False
 
-    def lets_user(self, groups: frozenset[str]) -> bool:
+    def allows_user(self, groups: frozenset[str]) -> bool:
         """Return True if users in these groups may hold it."""
-        return not self.nobody and (not self.groups or not self.groups.isdisjoint(groups))
+        return not self.denies_all and (not self.groups or not self.groups.isdisjoint(groups))
 
-    def lets_client(self, client_id: str) -> bool:
+    def allows_client(self, client_id: str) -> bool:
         """Return True if this client may hold it."""
-        return not self.nobody and (not self.clients or any(fnmatchcase(client_id, one) for one in self.clients))
+        return not self.denies_all and (not self.clients or any(fnmatchcase(client_id, one) for one in self.clients))
 
 
-Grants = Mapping[str, Grant]
+Grants = Mapping[str, ScopeGrantRule]
 """Grants by scope."""
 NO_GRANTS: Grants = MappingProxyType({})
 
 
-def grants_of(rows: Iterable[ScopeGrant]) -> Grants:
+def build_grants(rows: Iterable[ScopeGrant]) -> Grants:
     """Compile grants by scope. An invalid row denies its scope to all callers."""
-    return MappingProxyType({row.scope: _grant(row) for row in rows})
+    return MappingProxyType({row.scope: _build_grant(row) for row in rows})
 
 
-def _grant(row: Any) -> Grant:
+def _build_grant(row: Any) -> ScopeGrantRule:
     try:
         check_names(row.groups)
         check_names(row.clients)
     except ValidationError:
         logger.error("Invalid grant of the scope %r; the scope is denied to all callers", row.scope)
-        return Grant(nobody=True)
-    return Grant(groups=frozenset(row.groups), clients=tuple(row.clients), tokens=bool(row.tokens))
+        return ScopeGrantRule(denies_all=True)
+    return ScopeGrantRule(groups=frozenset(row.groups), clients=tuple(row.clients), tokens=bool(row.tokens))

@@ -15,9 +15,9 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from mcp_django import conf
-from mcp_django.auth.authorization.rule_cache import RULEBOOK, Rulebook, Run, in_thread
+from mcp_django.auth.authorization.rule_cache import RULE_CACHE, RuleCache, Run, run_in_thread
 from mcp_django.auth.authorization.scope_grants import Grants
-from mcp_django.auth.principal import EVERY_SCOPE, ISSUER, Principal, groups_of
+from mcp_django.auth.principal import ALL_SCOPES, PROJECT_ISSUER, DjangoPrincipal, get_group_names
 from mcp_django.server.calls.callables import is_async
 
 logger = logging.getLogger("mcp_django.auth")
@@ -27,92 +27,95 @@ Authorize = Callable[..., Any]
 
 Return the principal, optionally with fewer scopes, or None to refuse it.
 """
-Narrow = Callable[..., Awaitable[Principal]]
+FilterScopes = Callable[..., Awaitable[DjangoPrincipal]]
 """Type of `ScopeFilter.filter_scopes`, for dependency injection."""
-PERSONAL: Final = "token:"
+PERSONAL_CLIENT_PREFIX: Final = "token:"
 """Prefix of the client identifiers of personal access tokens.
 
 Each token is a separate client.
 """
 
 
-class Refused(Exception):
+class PrincipalRefused(Exception):
     """Refusal of a principal by the project's authorizer or a grant."""
 
 
-class Hierarchy:
+class ScopeHierarchy:
     """Scopes and the scopes that they include, resolved once.
 
     See basic/authorization, scope hierarchies.
     """
 
     def __init__(self, implies: Mapping[str, Iterable[str]] = MappingProxyType({})) -> None:
-        self._closed = {scope: _reached(scope, implies) for scope in implies}
+        self._closures = {scope: _compute_closure(scope, implies) for scope in implies}
 
     def expand(self, scopes: frozenset[str]) -> frozenset[str]:
         """Return the scopes and all scopes that they include, directly or indirectly."""
-        if scopes is EVERY_SCOPE or not self._closed or self._closed.keys().isdisjoint(scopes):
+        if scopes is ALL_SCOPES or not self._closures or self._closures.keys().isdisjoint(scopes):
             return scopes
-        return scopes.union(*(self._closed[scope] for scope in scopes if scope in self._closed))
+        return scopes.union(*(self._closures[scope] for scope in scopes if scope in self._closures))
 
 
-def _reached(scope: str, implies: Mapping[str, Iterable[str]]) -> frozenset[str]:
-    found: set[str] = set()
+def _compute_closure(scope: str, implies: Mapping[str, Iterable[str]]) -> frozenset[str]:
+    reached: set[str] = set()
     waiting = [scope]
     while waiting:
-        one = waiting.pop()
-        if one not in found:
-            found.add(one)
-            waiting.extend(implies.get(one, ()))
-    return frozenset(found)
+        current = waiting.pop()
+        if current not in reached:
+            reached.add(current)
+            waiting.extend(implies.get(current, ()))
+    return frozenset(reached)
 
 
-def withheld(principal: Principal, scopes: Iterable[str], grants: Grants, groups: frozenset[str]) -> bool:
+def is_scope_denied(principal: DjangoPrincipal, scopes: Iterable[str], grants: Grants, groups: frozenset[str]) -> bool:
     """Return True if the principal must not hold one of `scopes`.
 
     Delegation does not matter. `groups` are the groups of its user.
     """
-    return bool(grants) and any(scope in grants and not _may_hold(principal, scope, grants, groups) for scope in scopes)
+    return bool(grants) and any(scope in grants and not _can_hold(principal, scope, grants, groups) for scope in scopes)
 
 
-def asks_for_groups(scopes: Iterable[str], grants: Grants) -> bool:
+def has_group_grants(scopes: Iterable[str], grants: Grants) -> bool:
     """Return True if a grant of these scopes depends on groups of users."""
     return bool(grants) and any(scope in grants and grants[scope].groups for scope in scopes)
 
 
-def _may_hold(principal: Principal, scope: str, grants: Grants, groups: frozenset[str]) -> bool:
+def _can_hold(principal: DjangoPrincipal, scope: str, grants: Grants, groups: frozenset[str]) -> bool:
     grant = grants[scope]
     if principal.is_local:
         return True
-    if not grant.lets_user(groups):
+    if not grant.allows_user(groups):
         return False
-    if principal.scopes is EVERY_SCOPE:
+    if principal.scopes is ALL_SCOPES:
         return True  # the user acts without a client
-    if principal.issuer == ISSUER and principal.client_id.startswith(PERSONAL):
+    if principal.issuer == PROJECT_ISSUER and principal.client_id.startswith(PERSONAL_CLIENT_PREFIX):
         return grant.tokens
-    return grant.lets_client(principal.client_id)
+    return grant.allows_client(principal.client_id)
 
 
-class Narrowing:
+class ScopeFilter:
     """Scope filter for the verified principals of one server."""
 
     def __init__(
         self,
         *,
-        hierarchy: Hierarchy | None = None,
+        hierarchy: ScopeHierarchy | None = None,
         authorize: Authorize | None = None,
-        rulebook: Rulebook = RULEBOOK,
-        run: Run = in_thread,
-        run_apart: Run | None = None,
+        rule_cache: RuleCache = RULE_CACHE,
+        run: Run = run_in_thread,
+        run_outside_transaction: Run | None = None,
     ) -> None:
         """Create the filter of a server.
 
         `run` calls blocking functions. `run_outside_transaction` calls those that must read outside any transaction.
         """
-        self._hierarchy, self._authorize = hierarchy or Hierarchy(), authorize
-        self._rulebook, self._run, self._run_apart = rulebook, run, run_apart or run
+        self._hierarchy = hierarchy or ScopeHierarchy()
+        self._authorize = authorize
+        self._rule_cache = rule_cache
+        self._run = run
+        self._run_outside_transaction = run_outside_transaction or run
 
-    async def narrow(self, principal: Principal, *, resource: Any = None) -> Principal:
+    async def filter_scopes(self, principal: DjangoPrincipal, *, resource: Any = None) -> DjangoPrincipal:
         """Return the principal with its effective scopes.
 
         `resource` is the protected resource it was verified for. Every request requires the `scopes` of that resource.
@@ -129,60 +132,67 @@ class Narrowing:
             principal = replace(principal, scopes=expanded)
 
         if self._authorize is not None:
-            principal = await self._asked(self._authorize, principal, resource)
-        rules = await self._rulebook.current(self._run_apart)
+            principal = await self._call_authorizer(self._authorize, principal, resource)
+        rules = await self._rule_cache.aget(self._run_outside_transaction)
         grants = rules.grants
 
-        if not grants or principal.scopes is EVERY_SCOPE:
+        if not grants or principal.scopes is ALL_SCOPES:
             return principal
         required = () if resource is None else resource.scopes
         groups: frozenset[str] = frozenset()
-        if asks_for_groups((*principal.scopes, *required), grants):
-            known = principal.known_groups()
+        if has_group_grants((*principal.scopes, *required), grants):
+            known = principal.cached_groups()
             groups = await self._run(principal.groups) if known is None else known
-        if withheld(principal, required, grants, groups):
-            raise Refused  # no step-up could provide a scope that every request requires
+        if is_scope_denied(principal, required, grants, groups):
+            raise PrincipalRefused  # no step-up could provide a scope that every request requires
 
-        left = frozenset(
-            scope for scope in principal.scopes if scope not in grants or _may_hold(principal, scope, grants, groups)
+        remaining = frozenset(
+            scope for scope in principal.scopes if scope not in grants or _can_hold(principal, scope, grants, groups)
         )
-        return principal if left == principal.scopes else replace(principal, scopes=left)
+        return principal if remaining == principal.scopes else replace(principal, scopes=remaining)
 
-    async def _asked(self, authorize: Authorize, principal: Principal, resource: Any) -> Principal:
+    async def _call_authorizer(
+        self, authorize: Authorize, principal: DjangoPrincipal, resource: Any
+    ) -> DjangoPrincipal:
         try:
             if is_async(authorize):
-                found = await authorize(principal, resource=resource)
+                returned = await authorize(principal, resource=resource)
             else:
-                found = await self._run(lambda: authorize(principal, resource=resource))
-                found = await found if inspect.isawaitable(found) else found
+                returned = await self._run(lambda: authorize(principal, resource=resource))
+                returned = await returned if inspect.isawaitable(returned) else returned
         except Exception:
             logger.exception("Authorizer failed; refusing %r", principal)
-            raise Refused from None
+            raise PrincipalRefused from None
 
-        if found is None:
-            raise Refused
-        if not isinstance(found, Principal) or not _is_within(found, principal):
+        if returned is None:
+            raise PrincipalRefused
+        if not isinstance(returned, DjangoPrincipal) or not _is_subset(returned, principal):
             logger.error(
                 "Authorizer returned %r for %r, which is refused: it may only remove scopes",
-                found,
+                returned,
                 principal,
             )
-            raise Refused
+            raise PrincipalRefused
 
-        return found
+        return returned
 
 
-def _is_within(found: Principal, given: Principal) -> bool:
+def _is_subset(returned: DjangoPrincipal, original: DjangoPrincipal) -> bool:
     """Return True if `returned` is `original` with the same or fewer rights."""
     return (
-        found.key == given.key
-        and found.kind == given.kind
-        and getattr(found.user, "pk", None) == getattr(given.user, "pk", None)
-        and (found.user is None) == (given.user is None)
-        and found.audience == given.audience
-        and found.token_id == given.token_id
-        and (given.scopes is EVERY_SCOPE or (found.scopes is not EVERY_SCOPE and found.scopes <= given.scopes))
-        and (given.expires_at is None or (found.expires_at is not None and found.expires_at <= given.expires_at))
+        returned.key == original.key
+        and returned.kind == original.kind
+        and getattr(returned.user, "pk", None) == getattr(original.user, "pk", None)
+        and (returned.user is None) == (original.user is None)
+        and returned.audience == original.audience
+        and returned.token_id == original.token_id
+        and (
+            original.scopes is ALL_SCOPES or (returned.scopes is not ALL_SCOPES and returned.scopes <= original.scopes)
+        )
+        and (
+            original.expires_at is None
+            or (returned.expires_at is not None and returned.expires_at <= original.expires_at)
+        )
     )
 
 
@@ -196,12 +206,12 @@ def allowed_scopes(user: Any, client_id: str | None = None, *, scopes: Iterable[
         Overloaded: the rules cannot be read.
     """
     wanted = frozenset(conf.get_settings().scopes if scopes is None else scopes)
-    grants = RULEBOOK.known().grants
+    grants = RULE_CACHE.get().grants
     concerned = wanted & grants.keys()
-    groups = groups_of(user) if asks_for_groups(concerned, grants) else frozenset()
+    groups = get_group_names(user) if has_group_grants(concerned, grants) else frozenset()
     refused = {
         scope
         for scope in concerned
-        if not grants[scope].lets_user(groups) or not (client_id is None or grants[scope].lets_client(client_id))
+        if not grants[scope].allows_user(groups) or not (client_id is None or grants[scope].allows_client(client_id))
     }
     return wanted - refused

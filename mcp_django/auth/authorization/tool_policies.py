@@ -17,7 +17,7 @@ logger = logging.getLogger("mcp_django.auth")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ToolRequirements:
     """Requirements of policies, in addition to those in code."""
 
     disabled: bool = False
@@ -28,47 +28,51 @@ class Asked:
     rates: tuple[Rate, ...] = ()
     """Rates that apply to each caller separately."""
 
-    def lets_in(self, groups: frozenset[str]) -> bool:
+    def allows_groups(self, groups: frozenset[str]) -> bool:
         """Return True if a user in these groups satisfies `groups`."""
         return all(not among.isdisjoint(groups) for among in self.groups)
 
 
-NOTHING: Final = Asked()
+NO_REQUIREMENTS: Final = ToolRequirements()
 """Requirements of a tool that matches no policy."""
 
 
 @dataclass(frozen=True, slots=True)
-class Policies:
+class ToolPolicies:
     """All policies, in no particular order.
 
     The requirements of every matching policy apply.
     """
 
-    rows: tuple[tuple[str, str, Asked], ...] = ()
+    rows: tuple[tuple[str, str, ToolRequirements], ...] = ()
     """Server (empty for all), pattern of tool names, and requirements."""
 
     @classmethod
-    def of(cls, rows: Iterable[ToolPolicy]) -> "Policies":
+    def from_rows(cls, rows: Iterable[ToolPolicy]) -> "ToolPolicies":
         """Compile the rows. An invalid row disables its tools."""
-        return cls(tuple((row.server, row.tool, _asked(row)) for row in rows))
+        return cls(tuple((row.server, row.tool, _build_requirements(row)) for row in rows))
 
-    def of_tool(self, server: str, name: str) -> Asked:
+    def get_requirements(self, server: str, name: str) -> ToolRequirements:
         """Return the requirements for a tool of a server.
 
         `NO_REQUIREMENTS` if no policy matches.
         """
-        found = [asked for alias, pattern, asked in self.rows if alias in ("", server) and fnmatchcase(name, pattern)]
-        return together(found) if found else NOTHING
+        matching = [
+            requirements
+            for alias, pattern, requirements in self.rows
+            if alias in ("", server) and fnmatchcase(name, pattern)
+        ]
+        return merge_requirements(matching) if matching else NO_REQUIREMENTS
 
 
-NO_POLICIES: Final = Policies()
+NO_POLICIES: Final = ToolPolicies()
 
 
-def _asked(row: Any) -> Asked:
+def _build_requirements(row: Any) -> ToolRequirements:
     try:
         check_scopes(row.scopes)
         check_names(row.groups)
-        return Asked(
+        return ToolRequirements(
             disabled=bool(row.disabled),
             scopes=frozenset(row.scopes),
             groups=(frozenset(row.groups),) if row.groups else (),
@@ -76,16 +80,16 @@ def _asked(row: Any) -> Asked:
         )
     except (ValidationError, ValueError):
         logger.error("Invalid tool policy %r; its tools are disabled", row.pk)
-        return Asked(disabled=True)
+        return ToolRequirements(disabled=True)
 
 
-def together(found: Sequence[Asked]) -> Asked:
+def merge_requirements(requirements: Sequence[ToolRequirements]) -> ToolRequirements:
     """Merge several requirements into one that satisfies all of them."""
-    if len(found) == 1:
-        return found[0]
-    return Asked(
-        disabled=any(one.disabled for one in found),
-        scopes=frozenset().union(*(one.scopes for one in found)),
-        groups=tuple(among for one in found for among in one.groups),
-        rates=tuple(dict.fromkeys(rate for one in found for rate in one.rates)),
+    if len(requirements) == 1:
+        return requirements[0]
+    return ToolRequirements(
+        disabled=any(one.disabled for one in requirements),
+        scopes=frozenset().union(*(one.scopes for one in requirements)),
+        groups=tuple(among for one in requirements for among in one.groups),
+        rates=tuple(dict.fromkeys(rate for one in requirements for rate in one.rates)),
     )

@@ -12,14 +12,14 @@ from typing import Any, Final
 from urllib.parse import quote_plus
 
 from mcp_django.aio.clock import monotonic
-from mcp_django.auth.external.http import Ask, Unreachable, ask
-from mcp_django.auth.external.strict_json import Malformed
-from mcp_django.conf.issuers import Issuer
+from mcp_django.auth.external.http import ProviderRequest, ProviderUnreachable, fetch_json
+from mcp_django.auth.external.strict_json import MalformedInput
+from mcp_django.conf.issuers import IssuerSettings
 
-MOST_BYTES: Final = 64 * 1024
-MOST_KNOWN: Final = 4096
+MAX_RESPONSE_BYTES: Final = 64 * 1024
+MAX_CACHED_RESPONSES: Final = 4096
 """Maximum number of cached responses."""
-MOST_ASKED: Final = 100
+MAX_OPEN_REQUESTS: Final = 100
 """Maximum number of concurrent requests.
 
 Further ones fail, so that a flood of tokens does not flood the issuer.
@@ -32,13 +32,13 @@ class Introspector:
     Only responses for active tokens are cached, by a digest of the token.
     """
 
-    def __init__(self, issuer: Issuer) -> None:
+    def __init__(self, issuer: IssuerSettings) -> None:
         self._issuer = issuer
-        self._known: dict[bytes, tuple[Mapping[str, Any], float]] = {}
-        self._keeping = threading.Lock()
-        self._asked = 0
+        self._cache: dict[bytes, tuple[Mapping[str, Any], float]] = {}
+        self._lock = threading.Lock()
+        self._open_requests = 0
 
-    async def look_up(self, token: str) -> Mapping[str, Any]:
+    async def introspect(self, token: str) -> Mapping[str, Any]:
         """Return the issuer's response for an active token.
 
         Raises:
@@ -46,22 +46,22 @@ class Introspector:
             ProviderUnreachable: no usable response.
         """
         digest = hashlib.sha256(token.encode("ascii")).digest()
-        known = self._known.get(digest)
-        if known is not None and monotonic() < known[1]:
-            return known[0]
+        cached = self._cache.get(digest)
+        if cached is not None and monotonic() < cached[1]:
+            return cached[0]
 
-        said = MappingProxyType(await self._ask(token))
-        if said.get("active") is not True:
-            raise Malformed("it is not active")
-        if "iss" in said and said["iss"] != self._issuer.issuer:
-            raise Malformed("it belongs to another issuer")
-        self._keep(digest, said)
-        return said
+        response = MappingProxyType(await self._request(token))
+        if response.get("active") is not True:
+            raise MalformedInput("it is not active")
+        if "iss" in response and response["iss"] != self._issuer.issuer:
+            raise MalformedInput("it belongs to another issuer")
+        self._add_to_cache(digest, response)
+        return response
 
-    async def _ask(self, token: str) -> dict[str, Any]:
+    async def _request(self, token: str) -> dict[str, Any]:
         issuer = self._issuer
         if issuer.introspection_url is None or issuer.client_id is None or issuer.client_secret is None:
-            raise Unreachable("it has no INTROSPECTION_URL")
+            raise ProviderUnreachable("it has no INTROSPECTION_URL")
         form = {"token": token, "token_type_hint": "access_token"}
         basic = None
         if issuer.client_auth == "post":
@@ -70,26 +70,32 @@ class Introspector:
             # RFC 6749, section 2.3.1: form-encode both before they become a Basic credential.
             basic = quote_plus(issuer.client_id), quote_plus(issuer.client_secret)
 
-        if self._asked >= MOST_ASKED:
-            raise Unreachable(f"{MOST_ASKED} introspection requests to it are open")
-        with self._keeping:
-            self._asked += 1
+        if self._open_requests >= MAX_OPEN_REQUESTS:
+            raise ProviderUnreachable(f"{MAX_OPEN_REQUESTS} introspection requests to it are open")
+        with self._lock:
+            self._open_requests += 1
         try:
-            what = Ask(url=issuer.introspection_url, most=MOST_BYTES, ca_file=issuer.ca_file, form=form, basic=basic)
-            return await ask(what)
+            provider_request = ProviderRequest(
+                url=issuer.introspection_url,
+                max_bytes=MAX_RESPONSE_BYTES,
+                ca_file=issuer.ca_file,
+                form=form,
+                basic=basic,
+            )
+            return await fetch_json(provider_request)
         finally:
-            with self._keeping:
-                self._asked -= 1
+            with self._lock:
+                self._open_requests -= 1
 
-    def _keep(self, digest: bytes, said: Mapping[str, Any]) -> None:
+    def _add_to_cache(self, digest: bytes, response: Mapping[str, Any]) -> None:
         seconds = self._issuer.introspection_cache
-        expires = said.get("exp")
+        expires = response.get("exp")
         if isinstance(expires, int | float):
             seconds = min(seconds, expires - time())
         if seconds <= 0:
             return
-        with self._keeping:
-            self._known.pop(digest, None)
-            while len(self._known) >= MOST_KNOWN:
-                del self._known[next(iter(self._known))]
-            self._known[digest] = said, monotonic() + seconds
+        with self._lock:
+            self._cache.pop(digest, None)
+            while len(self._cache) >= MAX_CACHED_RESPONSES:
+                del self._cache[next(iter(self._cache))]
+            self._cache[digest] = response, monotonic() + seconds

@@ -15,48 +15,48 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from mcp_django.aio.clock import monotonic
-from mcp_django.auth.external.http import TIMEOUT, Ask, Unreachable, ask
-from mcp_django.auth.external.jws import Key, load
-from mcp_django.conf.issuers import Issuer, is_loopback_url, is_provider_url
+from mcp_django.auth.external.http import REQUEST_TIMEOUT_SECONDS, ProviderRequest, ProviderUnreachable, fetch_json
+from mcp_django.auth.external.jws import PublicKey, load_key
+from mcp_django.conf.issuers import IssuerSettings, is_loopback_url, is_provider_url
 
 logger = logging.getLogger("mcp_django.auth")
 
-FRESH: Final = 10 * 60.0
+MAX_AGE_SECONDS: Final = 10 * 60.0
 """Seconds after which the set is fetched again.
 
 A key that the issuer removes stays valid for so long.
 """
-STALE: Final = 24 * 3600.0
+MAX_STALE_SECONDS: Final = 24 * 3600.0
 """Seconds for which cached keys stay valid while the issuer is unreachable."""
-EVERY: Final = 60.0
+MIN_FETCH_INTERVAL_SECONDS: Final = 60.0
 """Minimum interval between two fetches in seconds."""
-MOST_BYTES: Final = 512 * 1024
-MOST_KEYS: Final = 100
+MAX_RESPONSE_BYTES: Final = 512 * 1024
+MAX_KEYS: Final = 100
 
 
-class NoKeys(Exception):
+class KeysUnavailable(Exception):
     """Failure to determine the issuer's keys at the moment."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Fetched:
-    keys: tuple[Key, ...]
-    at: float
+class _FetchedKeys:
+    keys: tuple[PublicKey, ...]
+    fetched_at: float
 
 
 class KeySet:
     """The keys of one issuer. Thread-safe."""
 
-    def __init__(self, issuer: Issuer) -> None:
+    def __init__(self, issuer: IssuerSettings) -> None:
         self._issuer = issuer
-        self._found: _Fetched | None = None
-        self._tried = float("-inf")
+        self._fetched: _FetchedKeys | None = None
+        self._tried_at = float("-inf")
         self._failed = False
-        self._flight: Future[None] | None = None
-        self._changing = threading.Lock()
+        self._pending_fetch: Future[None] | None = None
+        self._lock = threading.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def find(self, kid: str | None, algorithm: str) -> Key | None:
+    async def find(self, kid: str | None, algorithm: str) -> PublicKey | None:
         """Return the only key with this identifier that fits the algorithm, or None.
 
         Without an identifier the only key that fits the algorithm is returned.
@@ -66,23 +66,23 @@ class KeySet:
         """
         if not self._is_fresh():
             await self._refetch()
-        key = self._known(kid, algorithm)
+        key = self._find_cached(kid, algorithm)
         if key is None and await self._refetch():
-            key = self._known(kid, algorithm)
+            key = self._find_cached(kid, algorithm)
 
-        if key is None and (self._failed or self._found is None):
+        if key is None and (self._failed or self._fetched is None):
             # It may be a new key of an issuer that is down.
-            raise NoKeys
+            raise KeysUnavailable
         return key
 
     def _is_fresh(self) -> bool:
-        return self._found is not None and monotonic() - self._found.at < FRESH
+        return self._fetched is not None and monotonic() - self._fetched.fetched_at < MAX_AGE_SECONDS
 
-    def _known(self, kid: str | None, algorithm: str) -> Key | None:
-        found = self._found
-        if found is None or monotonic() - found.at >= STALE:
+    def _find_cached(self, kid: str | None, algorithm: str) -> PublicKey | None:
+        fetched = self._fetched
+        if fetched is None or monotonic() - fetched.fetched_at >= MAX_STALE_SECONDS:
             return None
-        fitting = [key for key in found.keys if (kid is None or key.kid == kid) and key.fits(algorithm)]
+        fitting = [key for key in fetched.keys if (kid is None or key.kid == kid) and key.supports(algorithm)]
         return fitting[0] if len(fitting) == 1 else None
 
     async def _refetch(self) -> bool:
@@ -90,99 +90,111 @@ class KeySet:
 
         Return False if the last fetch is less than a minute old.
         """
-        with self._changing:
-            flight = self._flight
-            if flight is None:
-                if monotonic() - self._tried < EVERY:
+        with self._lock:
+            pending = self._pending_fetch
+            if pending is None:
+                if monotonic() - self._tried_at < MIN_FETCH_INTERVAL_SECONDS:
                     return False
-                self._tried = monotonic()
-                flight = self._flight = Future()
+                self._tried_at = monotonic()
+                pending = self._pending_fetch = Future()
                 # A caller that stops waiting must not cancel the fetch for other callers.
-                flight.set_running_or_notify_cancel()
-                task = asyncio.get_running_loop().create_task(self._fetch(flight))
+                pending.set_running_or_notify_cancel()
+                task = asyncio.get_running_loop().create_task(self._fetch(pending))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
 
         try:
             # The loop that fetches may end early: that of one request under WSGI.
-            async with asyncio.timeout(TIMEOUT + 1):
-                await asyncio.wrap_future(flight)
+            async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS + 1):
+                await asyncio.wrap_future(pending)
         except TimeoutError:
-            self._land(flight, failed=True)
+            self._finish_fetch(pending, failed=True)
         return True
 
-    async def _fetch(self, flight: "Future[None]") -> None:
+    async def _fetch(self, pending: "Future[None]") -> None:
         failed = True
         try:
-            async with asyncio.timeout(TIMEOUT):
+            async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
                 keys = await fetch_keys(self._issuer)
-            self._found, failed = _Fetched(keys, monotonic()), False
-        except (Unreachable, TimeoutError) as problem:
-            why = str(problem) or f"the fetch took more than {TIMEOUT:g} seconds"
+            self._fetched = _FetchedKeys(keys, monotonic())
+            failed = False
+        except (ProviderUnreachable, TimeoutError) as problem:
+            why = str(problem) or f"the fetch took more than {REQUEST_TIMEOUT_SECONDS:g} seconds"
             logger.warning("Keys of %s cannot be fetched: %s", self._issuer.issuer, why)
         except asyncio.CancelledError:
-            self._tried = float("-inf")  # the loop ended; the issuer may be reachable
+            self._tried_at = float("-inf")  # the loop ended; the issuer may be reachable
             raise
         finally:
-            self._land(flight, failed=failed)
+            self._finish_fetch(pending, failed=failed)
 
-    def _land(self, flight: "Future[None]", *, failed: bool) -> None:
-        with self._changing:
-            if self._flight is not flight:
+    def _finish_fetch(self, pending: "Future[None]", *, failed: bool) -> None:
+        with self._lock:
+            if self._pending_fetch is not pending:
                 return
-            self._failed, self._flight = failed, None
-        flight.set_result(None)
+            self._failed = failed
+            self._pending_fetch = None
+        pending.set_result(None)
 
 
-async def fetch_keys(issuer: Issuer) -> tuple[Key, ...]:
+async def fetch_keys(issuer: IssuerSettings) -> tuple[PublicKey, ...]:
     """Fetch the issuer's signature keys.
 
     Raises:
         ProviderUnreachable: no usable key set.
     """
-    said = await ask(Ask(url=issuer.jwks_uri or await _discover(issuer), most=MOST_BYTES, ca_file=issuer.ca_file))
-    listed = said.get("keys")
-    if not isinstance(listed, list) or len(listed) > MOST_KEYS:
-        raise Unreachable(f"its response is not a set of at most {MOST_KEYS} keys")
-    keys = tuple(key for key in map(load, listed) if key is not None)
+    key_set = await fetch_json(
+        ProviderRequest(
+            url=issuer.jwks_uri or await _discover_jwks_uri(issuer),
+            max_bytes=MAX_RESPONSE_BYTES,
+            ca_file=issuer.ca_file,
+        )
+    )
+    listed = key_set.get("keys")
+    if not isinstance(listed, list) or len(listed) > MAX_KEYS:
+        raise ProviderUnreachable(f"its response is not a set of at most {MAX_KEYS} keys")
+    keys = tuple(key for key in map(load_key, listed) if key is not None)
     if not keys:
-        raise Unreachable("its key set has no public signature key")
+        raise ProviderUnreachable("its key set has no public signature key")
     return keys
 
 
-async def _discover(issuer: Issuer) -> str:
+async def _discover_jwks_uri(issuer: IssuerSettings) -> str:
     """Return the URL of the keys from the issuer's discovery document.
 
     Raises ProviderUnreachable.
     """
-    last: Unreachable | None = None
-    for url in [issuer.discovery] if issuer.discovery else well_known(issuer.issuer):
+    last: ProviderUnreachable | None = None
+    for url in [issuer.discovery] if issuer.discovery else build_discovery_urls(issuer.issuer):
         try:
-            return _jwks_uri(issuer, url, await ask(Ask(url=url, most=MOST_BYTES, ca_file=issuer.ca_file)))
-        except Unreachable as problem:
+            return _read_jwks_uri(
+                issuer,
+                url,
+                await fetch_json(ProviderRequest(url=url, max_bytes=MAX_RESPONSE_BYTES, ca_file=issuer.ca_file)),
+            )
+        except ProviderUnreachable as problem:
             last = problem
-    raise last or Unreachable("it has no discovery document")
+    raise last or ProviderUnreachable("it has no discovery document")
 
 
-def _jwks_uri(issuer: Issuer, url: str, document: dict[str, Any]) -> str:
+def _read_jwks_uri(issuer: IssuerSettings, url: str, document: dict[str, Any]) -> str:
     if document.get("issuer") != issuer.issuer:
         # RFC 8414, section 3.3: another name is another issuer.
-        raise Unreachable("its discovery document names another issuer")
+        raise ProviderUnreachable("its discovery document names another issuer")
     uri = document.get("jwks_uri")
     if not isinstance(uri, str) or not is_provider_url(uri, plain=is_loopback_url(url)):
-        raise Unreachable("its discovery document names no usable jwks_uri")
+        raise ProviderUnreachable("its discovery document names no usable jwks_uri")
     return uri
 
 
-def well_known(issuer: str) -> Sequence[str]:
+def build_discovery_urls(issuer: str) -> Sequence[str]:
     """Return the possible URLs of a discovery document.
 
     See RFC 8414, section 3.1, and OpenID Connect Discovery 1.0, section 4.
     """
     parts = urlsplit(issuer)
     origin, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
-    places = (
+    urls = (
         f"{origin}/.well-known/oauth-authorization-server{path}",
         f"{origin}{path}/.well-known/openid-configuration",
     )
-    return tuple(dict.fromkeys(places))
+    return tuple(dict.fromkeys(urls))

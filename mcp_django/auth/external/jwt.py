@@ -9,17 +9,17 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mcp_django.auth.external.strict_json import Malformed, read_object
+from mcp_django.auth.external.strict_json import MalformedInput, parse_object
 
-LONGEST_KID: Final = 512
+MAX_KID_CHARS: Final = 512
 """Maximum length of a key identifier in characters."""
 
 _SHAPE = re.compile(r"([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]*)")
-_LEADING_ELSEWHERE = ("crit", "jwk", "jku", "x5u", "b64", "zip", "enc")
+_FORBIDDEN_HEADERS = ("crit", "jwk", "jku", "x5u", "b64", "zip", "enc")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Parts:
+class ParsedToken:
     """Header and claims of a token, not yet verified."""
 
     header: dict[str, Any]
@@ -35,8 +35,8 @@ class Parts:
     def kid(self) -> str | None:
         """Key identifier; None without one. Raises MalformedInput for an invalid one."""
         kid = self.header.get("kid")
-        if kid is not None and (not isinstance(kid, str) or len(kid) > LONGEST_KID):
-            raise Malformed("kid is not a string")
+        if kid is not None and (not isinstance(kid, str) or len(kid) > MAX_KID_CHARS):
+            raise MalformedInput("kid is not a string")
         return kid
 
     @property
@@ -47,11 +47,11 @@ class Parts:
         """
         typ = self.header.get("typ", "")
         if not isinstance(typ, str):
-            raise Malformed("typ is not a string")
+            raise MalformedInput("typ is not a string")
         return typ.lower().removeprefix("application/")
 
 
-def looks_like_one(token: str) -> bool:
+def is_jwt_shaped(token: str) -> bool:
     """Return True if the token has the shape of a signed token, whatever its content.
 
     Such a token is sent only to the issuer that it names.
@@ -60,14 +60,14 @@ def looks_like_one(token: str) -> bool:
     if match is None:
         return False
     try:
-        read_object(_decoded(match[1]))
-    except Malformed:
+        parse_object(_decode_base64url(match[1]))
+    except MalformedInput:
         # Every JSON object begins with a brace. The rest is malformed, but the token must not be sent to any provider.
         return token.startswith("ey")
     return True
 
 
-def parse(token: str) -> Parts:
+def parse_jwt(token: str) -> ParsedToken:
     """Parse a token in compact form.
 
     A header that locates the key, or requires an extension, is rejected. The key comes from the issuer's configuration,
@@ -78,22 +78,22 @@ def parse(token: str) -> Parts:
     """
     match = _SHAPE.fullmatch(token)
     if match is None:
-        raise Malformed("it does not have three parts in base64url")
-    header, claims = read_object(_decoded(match[1])), read_object(_decoded(match[2]))
-    _decoded(match[3])
-    if named := next((name for name in _LEADING_ELSEWHERE if name in header), None):
-        raise Malformed(f"its header has the forbidden parameter {named}")
-    return Parts(header=header, claims=claims)
+        raise MalformedInput("it does not have three parts in base64url")
+    header, claims = parse_object(_decode_base64url(match[1])), parse_object(_decode_base64url(match[2]))
+    _decode_base64url(match[3])
+    if forbidden := next((name for name in _FORBIDDEN_HEADERS if name in header), None):
+        raise MalformedInput(f"its header has the forbidden parameter {forbidden}")
+    return ParsedToken(header=header, claims=claims)
 
 
-def _decoded(part: str) -> bytes:
+def _decode_base64url(part: str) -> bytes:
     """Decode base64url without padding, in its canonical form only.
 
     Otherwise one token could have several spellings.
     """
     if len(part) % 4 == 1:
-        raise Malformed("a part is not base64url")
+        raise MalformedInput("a part is not base64url")
     raw = urlsafe_b64decode(part + "=" * (-len(part) % 4))
     if urlsafe_b64encode(raw).rstrip(b"=").decode("ascii") != part:
-        raise Malformed("a part is not canonical base64url")
+        raise MalformedInput("a part is not canonical base64url")
     return raw

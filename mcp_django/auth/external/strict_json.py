@@ -8,17 +8,17 @@ import math
 from collections.abc import Iterator
 from typing import Any, Final
 
-DEEPEST: Final = 32
+MAX_JSON_DEPTH: Final = 32
 """Maximum nesting of arrays and objects."""
-LONGEST_NUMBER: Final = 40
+MAX_INTEGER_DIGITS: Final = 40
 """Maximum number of digits of an integer. Identifiers of 128 bits fit."""
 
 
-class Malformed(ValueError):
+class MalformedInput(ValueError):
     """Malformed input. The message gives the reason, and contains no input."""
 
 
-def read_object(raw: bytes, *, deepest: int = DEEPEST) -> dict[str, Any]:
+def parse_object(raw: bytes, *, max_depth: int = MAX_JSON_DEPTH) -> dict[str, Any]:
     """Parse a JSON object that every parser reads the same way.
 
     `max_depth` limits the nesting of arrays and objects.
@@ -27,54 +27,54 @@ def read_object(raw: bytes, *, deepest: int = DEEPEST) -> dict[str, Any]:
         MalformedInput: an invalid or ambiguous object.
     """
     try:
-        found = json.loads(
+        parsed = json.loads(
             raw.decode("utf-8"),
-            object_pairs_hook=_object,
-            parse_constant=_no_number,
-            parse_float=_number,
-            parse_int=_whole,
+            object_pairs_hook=_build_object,
+            parse_constant=_reject_constant,
+            parse_float=_parse_float,
+            parse_int=_parse_integer,
         )
-    except Malformed:
+    except MalformedInput:
         raise
     except (ValueError, RecursionError):
-        raise Malformed("it is not JSON") from None
+        raise MalformedInput("it is not JSON") from None
 
-    if not isinstance(found, dict):
-        raise Malformed("it is not a JSON object")
+    if not isinstance(parsed, dict):
+        raise MalformedInput("it is not a JSON object")
 
-    for text in _texts(found, deepest):
+    for text in _iter_strings(parsed, max_depth):
         # PostgreSQL rejects NUL, and every encoder rejects a lone surrogate.
         if "\0" in text or (not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text)):
-            raise Malformed("it has a string with a NUL or a lone surrogate")
+            raise MalformedInput("it has a string with a NUL or a lone surrogate")
 
-    return found
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise Malformed("it has a duplicate name")
-    return found
+    return parsed
 
 
-def _no_number(word: str) -> Any:
-    raise Malformed(f"{word} is not a valid number")
+def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise MalformedInput("it has a duplicate name")
+    return members
 
 
-def _number(text: str) -> float:
+def _reject_constant(word: str) -> Any:
+    raise MalformedInput(f"{word} is not a valid number")
+
+
+def _parse_float(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise Malformed("it has a number that is too large")
+        raise MalformedInput("it has a number that is too large")
     return number
 
 
-def _whole(text: str) -> int:
-    if len(text) > LONGEST_NUMBER:
-        raise Malformed("it has a number that is too large")
+def _parse_integer(text: str) -> int:
+    if len(text) > MAX_INTEGER_DIGITS:
+        raise MalformedInput("it has a number that is too large")
     return int(text)
 
 
-def _texts(value: Any, deeper: int) -> Iterator[str]:
+def _iter_strings(value: Any, depth_left: int) -> Iterator[str]:
     """Yield every string in a value, including names.
 
     Raises MalformedInput if it is nested too deep.
@@ -84,10 +84,10 @@ def _texts(value: Any, deeper: int) -> Iterator[str]:
         return
     if not isinstance(value, dict | list):
         return
-    if deeper == 0:
-        raise Malformed("it is nested too deep")
+    if depth_left == 0:
+        raise MalformedInput("it is nested too deep")
     if isinstance(value, dict):
         yield from value
         value = value.values()
     for item in value:
-        yield from _texts(item, deeper - 1)
+        yield from _iter_strings(item, depth_left - 1)

@@ -10,14 +10,14 @@ from django.http import HttpRequest
 from django.utils.module_loading import import_string
 
 from mcp_django.auth.authentication.authenticator import Authenticator
-from mcp_django.auth.client_address import FORWARDED
-from mcp_django.auth.principal import Principal
+from mcp_django.auth.client_address import FORWARDED_HEADERS
+from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.auth.requests import AuthRequest
-from mcp_django.auth.resource import ProtectedResource, canonical
+from mcp_django.auth.resource import ProtectedResource, canonicalize_url
 from mcp_django.protocol.headers import Headers
 
 
-class Api(NamedTuple):
+class ProtectedAPI(NamedTuple):
     """An API as the target of tokens."""
 
     audience: str = "api"
@@ -32,7 +32,7 @@ class Api(NamedTuple):
     metadata_url: str | None = None
     """URL of its metadata (RFC 9728)."""
 
-    async def principal(self, request: HttpRequest) -> Principal:
+    async def authenticate(self, request: HttpRequest) -> DjangoPrincipal:
         """Return the principal of the request's bearer token.
 
         Raises:
@@ -40,39 +40,41 @@ class Api(NamedTuple):
             Overloaded: tokens cannot be verified at the moment, or too many were invalid.
             ImproperlyConfigured: `resource` is an invalid URL.
         """
-        asked = AuthRequest(_headers(request), request.META.get("REMOTE_ADDR"), request.method or "GET")
-        return await _authenticator(self).admit(asked)
+        auth_request = AuthRequest(_select_headers(request), request.META.get("REMOTE_ADDR"), request.method or "GET")
+        return await _get_authenticator(self).authenticate_throttled(auth_request)
 
 
-def sends_token(request: HttpRequest) -> bool:
+def has_bearer_token(request: HttpRequest) -> bool:
     """Return True if the request carries a bearer token, valid or not."""
     credential = request.META.get("HTTP_AUTHORIZATION")
     return isinstance(credential, str) and credential.strip(" ").partition(" ")[0].lower() == "bearer"
 
 
 @cache
-def _authenticator(api: Api) -> Authenticator:
-    uri = canonical(api.resource)
+def _get_authenticator(api: ProtectedAPI) -> Authenticator:
+    uri = canonicalize_url(api.resource)
     if api.resource is not None and uri is None:
         raise ImproperlyConfigured(f"{api.resource!r} is not a valid URL for an API")
     scopes = tuple(sorted(api.scopes))
     protected = ProtectedResource(server=api.audience, uri=uri, scopes=scopes, metadata_url=api.metadata_url)
     # Imported by name, because `wiring` is a higher layer.
-    found: Authenticator = import_string("mcp_django.wiring.authentication.authenticator_of")(protected)
-    return found
+    authenticator: Authenticator = import_string("mcp_django.wiring.authentication.create_resource_authenticator")(
+        protected
+    )
+    return authenticator
 
 
-def _headers(request: HttpRequest) -> Headers:
+def _select_headers(request: HttpRequest) -> Headers:
     """Return the credential and the proxy headers of a request.
 
     Invalid credentials are counted by client address.
     """
-    names = (b"authorization", *sorted(FORWARDED))
-    found = ((name, request.META.get(f"HTTP_{name.decode().upper().replace('-', '_')}")) for name in names)
-    return Headers([(name, text.encode("latin-1", "replace")) for name, text in found if isinstance(text, str)])
+    names = (b"authorization", *sorted(FORWARDED_HEADERS))
+    values = ((name, request.META.get(f"HTTP_{name.decode().upper().replace('-', '_')}")) for name in names)
+    return Headers([(name, text.encode("latin-1", "replace")) for name, text in values if isinstance(text, str)])
 
 
 @receiver(setting_changed)
-def _forget(*, setting: str, **kwargs: object) -> None:
+def _clear_cache(*, setting: str, **kwargs: object) -> None:
     if setting in {"MCP", "OAUTH2_PROVIDER", "SECRET_KEY", "DEBUG"}:
-        _authenticator.cache_clear()
+        _get_authenticator.cache_clear()

@@ -17,10 +17,10 @@ from typing import Any, TypeVar, cast
 from asgiref.sync import async_to_sync, markcoroutinefunction
 from django.http import HttpRequest, HttpResponse, JsonResponse
 
-from mcp_django.auth.authentication.refusals import refusal
+from mcp_django.auth.authentication.refusals import build_refusal
 from mcp_django.auth.authentication.verifiers import AuthError
-from mcp_django.auth.protected.apis import Api
-from mcp_django.auth.resource import ProtectedResource, canonical
+from mcp_django.auth.protected.apis import ProtectedAPI
+from mcp_django.auth.resource import ProtectedResource, canonicalize_url
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import TransportRefusal
 from mcp_django.server.ports import Overloaded
@@ -47,18 +47,18 @@ def bearer_required(
     """
     if isinstance(scopes, str):
         raise TypeError(f"scopes must be a list; write scopes=[{scopes!r}]")
-    if resource is not None and canonical(resource) is None:
+    if resource is not None and canonicalize_url(resource) is None:
         raise ValueError(f"{resource!r} is not a valid URL for an API")
-    api = Api(audience, resource, tuple(scopes), metadata_url)
+    api = ProtectedAPI(audience, resource, tuple(scopes), metadata_url)
 
     async def admit(request: HttpRequest) -> HttpResponse | None:
         try:
-            principal = await api.principal(request)
+            principal = await api.authenticate(request)
             if principal.user is None:
                 protected = ProtectedResource(server=audience, scopes=api.scopes, metadata_url=metadata_url)
-                raise refusal(AuthError("invalid_token", "The token does not belong to a user"), protected)
+                raise build_refusal(AuthError("invalid_token", "The token does not belong to a user"), protected)
         except TransportRefusal as refused:
-            return _refused(refused)
+            return _build_response(refused)
         except Overloaded as problem:
             return JsonResponse(
                 {"detail": str(problem)},
@@ -90,8 +90,8 @@ def bearer_required(
     return decorate
 
 
-def _refused(refused: TransportRefusal) -> HttpResponse:
-    headers = {name.decode(): value.decode("latin-1") for name, value in refused.headers}
+def _build_response(transport_refusal: TransportRefusal) -> HttpResponse:
+    headers = {name.decode(): value.decode("latin-1") for name, value in transport_refusal.headers}
     headers.pop("content-type", None)
-    said = jsonrpc.loads(refused.body)["error"]["message"]
-    return JsonResponse({"detail": said}, status=refused.status, headers=headers)
+    message = jsonrpc.loads(transport_refusal.body)["error"]["message"]
+    return JsonResponse({"detail": message}, status=transport_refusal.status, headers=headers)

@@ -11,17 +11,17 @@ from django.utils.module_loading import import_string
 
 from mcp_django import conf
 from mcp_django.auth.requests import AuthRequest
-from mcp_django.auth.resource import ProtectedResource, canonical
+from mcp_django.auth.resource import ProtectedResource, canonicalize_url
 from mcp_django.conf.options import ServerSettings
 from mcp_django.models.token import check_scopes
 from mcp_django.protocol.headers import Headers
 
-WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
+WELL_KNOWN_PATH: Final = "/.well-known/oauth-protected-resource"
 """Path between the origin and the path of a resource (RFC 9728, section 3.1)."""
-APP: Final = "mcp_django"
+APP_NAME: Final = "mcp_django"
 
 
-class Resources:
+class ResourceRegistry:
     """The protected resource of each server.
 
     A resource depends on the request where its path has parameters or its settings name functions.
@@ -34,9 +34,11 @@ class Resources:
 
         `issuers` are the default authorization servers.
         """
-        self._servers, self._origin, self._issuers = servers, origin, tuple(issuers)
-        self._places: dict[str, str] = {}
-        self._fixed: dict[tuple[str, Any], ProtectedResource] = {}
+        self._servers = servers
+        self._origin = origin
+        self._issuers = tuple(issuers)
+        self._paths: dict[str, str] = {}
+        self._cache: dict[tuple[str, Any], ProtectedResource] = {}
 
     @property
     def origin(self) -> str | None:
@@ -46,23 +48,23 @@ class Resources:
     @property
     def aliases(self) -> Sequence[str]:
         """Aliases of all servers."""
-        return [*self._servers, *(alias for alias in self._places if alias not in self._servers)]
+        return [*self._servers, *(alias for alias in self._paths if alias not in self._servers)]
 
-    def place(self, alias: str, path: str) -> None:
+    def set_path(self, alias: str, path: str) -> None:
         """Set the path of a server that has no setting.
 
         The path is a pattern such as "mcp", below the project's prefix.
         """
-        self._places[alias] = path
-        self._fixed.clear()
+        self._paths[alias] = path
+        self._cache.clear()
 
-    def varies(self, alias: str) -> bool:
+    def varies_by_request(self, alias: str) -> bool:
         """Return True if the resource depends on the request."""
-        server = self._servers.get(alias, _PLAIN)
-        written = (server.required_scopes, server.authorization_servers, server.resource_metadata_url)
-        return any(map(_is_function, written)) or self._is_dynamic(alias)
+        server = self._servers.get(alias, _DEFAULT_SETTINGS)
+        options = (server.required_scopes, server.authorization_servers, server.resource_metadata_url)
+        return any(map(_is_function_path, options)) or self._has_path_parameters(alias)
 
-    def of(self, alias: str, request: AuthRequest | None = None) -> ProtectedResource:
+    def get(self, alias: str, request: AuthRequest | None = None) -> ProtectedResource:
         """Return the resource of the server `alias`, for `request` if it depends on one.
 
         Exceptions of a project's function propagate.
@@ -71,128 +73,130 @@ class Resources:
             ImproperlyConfigured: a project's function returned an invalid value.
         """
         key = alias, conf.root_urlconf()
-        found = self._fixed.get(key)
-        if found is None:
-            found = self._make(alias, request)
-            if not self.varies(alias):
-                self._fixed[key] = found
-        return found
+        resource = self._cache.get(key)
+        if resource is None:
+            resource = self._build(alias, request)
+            if not self.varies_by_request(alias):
+                self._cache[key] = resource
+        return resource
 
-    def _make(self, alias: str, request: AuthRequest | None) -> ProtectedResource:
-        server = self._servers.get(alias, _PLAIN)
-        uri = server.resource or self._uri(alias, request)
-        metadata = _asked(server.resource_metadata_url, request)
-        issuers = _asked(server.authorization_servers, request)
-        scopes = _asked(server.required_scopes, request) or ()
+    def _build(self, alias: str, request: AuthRequest | None) -> ProtectedResource:
+        server = self._servers.get(alias, _DEFAULT_SETTINGS)
+        uri = server.resource or self._build_uri(alias, request)
+        metadata = _resolve_option(server.resource_metadata_url, request)
+        issuers = _resolve_option(server.authorization_servers, request)
+        scopes = _resolve_option(server.required_scopes, request) or ()
         return ProtectedResource(
             server=alias,
-            uri=canonical(uri),
-            scopes=_scopes(alias, scopes),
-            authorization_servers=self._issuers if issuers is None else _urls(alias, issuers),
-            metadata_url=self._metadata(uri, issuers) if metadata is None else _urls(alias, [metadata])[0],
+            uri=canonicalize_url(uri),
+            scopes=_validate_scopes(alias, scopes),
+            authorization_servers=self._issuers if issuers is None else _validate_urls(alias, issuers),
+            metadata_url=self._build_metadata_url(uri, issuers)
+            if metadata is None
+            else _validate_urls(alias, [metadata])[0],
         )
 
-    def _metadata(self, uri: str | None, issuers: Any) -> str | None:
+    def _build_metadata_url(self, uri: str | None, issuers: Any) -> str | None:
         # Metadata is only of use with an authorization server.
         return metadata_url(uri) if (self._issuers if issuers is None else issuers) else None
 
-    def _uri(self, alias: str, request: AuthRequest | None) -> str | None:
+    def _build_uri(self, alias: str, request: AuthRequest | None) -> str | None:
         if self._origin is None:
             return None
-        path = self.path(alias, None if request is None else request.kwargs)
+        path = self.build_path(alias, None if request is None else request.kwargs)
         return None if path is None else self._origin + path
 
-    def path(self, alias: str, kwargs: Mapping[str, Any] | None) -> str | None:
+    def build_path(self, alias: str, kwargs: Mapping[str, Any] | None) -> str | None:
         """Return the path of an endpoint, with the project's prefix, or None.
 
         None while its parameters are unknown, and for parameters of an include that the URL name does not resolve to.
         Tokens cannot be issued for such a URL.
         """
         prefix = conf.force_script_name().rstrip("/")
-        if alias not in self._places and conf.root_urlconf() is not None:
+        if alias not in self._paths and conf.root_urlconf() is not None:
             try:
-                found = reverse(f"{APP}:{alias}", kwargs=dict(kwargs) if kwargs else None)
-                return f"{prefix}/{found.removeprefix(get_script_prefix())}"
+                url = reverse(f"{APP_NAME}:{alias}", kwargs=dict(kwargs) if kwargs else None)
+                return f"{prefix}/{url.removeprefix(get_script_prefix())}"
             except NoReverseMatch:
-                if _is_routed(alias):
+                if _is_in_urlconf(alias):
                     # An endpoint that is included more than once also has a URL with other parameters.
                     return None
 
-        pattern = RoutePattern(self._pattern(alias), is_endpoint=True)
-        filled = self._pattern(alias)
+        pattern = RoutePattern(self._get_pattern(alias), is_endpoint=True)
+        filled = self._get_pattern(alias)
         for name, converter in pattern.converters.items():
             if kwargs is None or name not in kwargs:
                 return None
-            for written in (f"<{name}>", *(f"<{kind}:{name}>" for kind in _kinds(filled, name))):
-                filled = filled.replace(written, converter.to_url(kwargs[name]))
+            for placeholder in (f"<{name}>", *(f"<{kind}:{name}>" for kind in _find_converters(filled, name))):
+                filled = filled.replace(placeholder, converter.to_url(kwargs[name]))
         return f"{prefix}/{filled}"
 
-    def find(self, path: str) -> tuple[str, Mapping[str, Any]] | None:
+    def find_server(self, path: str) -> tuple[str, Mapping[str, Any]] | None:
         """Return the server at this path and the values captured from it, or None.
 
         A trailing slash is ignored. The project's prefix is optional.
         """
         wanted, prefix = "/" + path.strip("/"), conf.force_script_name().rstrip("/")
         for alias in self.aliases:
-            if not self._is_dynamic(alias) and self._place(alias) in (wanted, prefix + wanted):
+            if not self._has_path_parameters(alias) and self._get_static_path(alias) in (wanted, prefix + wanted):
                 return alias, {}
 
         inner = wanted.removeprefix(prefix) if wanted.startswith(f"{prefix}/") else wanted
         for alias in self.aliases:
-            captured = self._captured(alias, inner) if self._is_dynamic(alias) else None
+            captured = self._match_path(alias, inner) if self._has_path_parameters(alias) else None
             if captured is not None:
                 return alias, captured
         return None
 
-    def only(self) -> str | None:
+    def find_only_server(self) -> str | None:
         """Return the server if there is exactly one and its path is fixed, or None.
 
         For such a server the well-known URL without a path is allowed as well (MCP, basic/authorization, protected
         resource metadata discovery).
         """
         aliases = self.aliases
-        return aliases[0] if len(aliases) == 1 and not self._is_dynamic(aliases[0]) else None
+        return aliases[0] if len(aliases) == 1 and not self._has_path_parameters(aliases[0]) else None
 
-    def _place(self, alias: str) -> str | None:
-        server = self._servers.get(alias, _PLAIN)
-        uri = canonical(server.resource or self._uri(alias, None))
+    def _get_static_path(self, alias: str) -> str | None:
+        server = self._servers.get(alias, _DEFAULT_SETTINGS)
+        uri = canonicalize_url(server.resource or self._build_uri(alias, None))
         return None if uri is None else urlsplit(uri).path or "/"
 
-    def _captured(self, alias: str, path: str) -> Mapping[str, Any] | None:
-        if alias not in self._places and conf.root_urlconf() is not None:
+    def _match_path(self, alias: str, path: str) -> Mapping[str, Any] | None:
+        if alias not in self._paths and conf.root_urlconf() is not None:
             try:
                 match = resolve(path)
             except Resolver404:
                 pass  # served by `asgi.mount` only
             else:
-                if match.app_name == APP:
+                if match.app_name == APP_NAME:
                     return match.kwargs if match.url_name == alias else None
-        matched = RoutePattern(self._pattern(alias), is_endpoint=True).match(path.removeprefix("/"))
+        matched = RoutePattern(self._get_pattern(alias), is_endpoint=True).match(path.removeprefix("/"))
         return matched[2] if matched else None
 
-    def _is_dynamic(self, alias: str) -> bool:
+    def _has_path_parameters(self, alias: str) -> bool:
         """Return True if its path, or a path that includes it, has parameters."""
-        if self._servers.get(alias, _PLAIN).resource is not None:
+        if self._servers.get(alias, _DEFAULT_SETTINGS).resource is not None:
             return False
-        return self._origin is not None and self.path(alias, None) is None
+        return self._origin is not None and self.build_path(alias, None) is None
 
-    def _pattern(self, alias: str) -> str:
-        return self._places.get(alias) or self._servers.get(alias, _PLAIN).path
+    def _get_pattern(self, alias: str) -> str:
+        return self._paths.get(alias) or self._servers.get(alias, _DEFAULT_SETTINGS).path
 
 
-_PLAIN = ServerSettings()
+_DEFAULT_SETTINGS = ServerSettings()
 _NO_HEADERS = Headers()
 
 
-def _is_routed(alias: str) -> bool:
+def _is_in_urlconf(alias: str) -> bool:
     """Return True if the URLconf contains the server, with any parameters.
 
     Otherwise it is served by `asgi.mount` only.
     """
     resolver = get_resolver()
-    names = [APP, *resolver.app_dict.get(APP, ())]
-    found = [resolver.namespace_dict[name][1] for name in names if name in resolver.namespace_dict]
-    return any(included.reverse_dict.getlist(alias) for included in found)
+    names = [APP_NAME, *resolver.app_dict.get(APP_NAME, ())]
+    resolvers = [resolver.namespace_dict[name][1] for name in names if name in resolver.namespace_dict]
+    return any(included.reverse_dict.getlist(alias) for included in resolvers)
 
 
 def metadata_url(uri: str | None) -> str | None:
@@ -200,45 +204,45 @@ def metadata_url(uri: str | None) -> str | None:
 
     The well-known path goes between host and path.
     """
-    if uri is None or canonical(uri) is None:
+    if uri is None or canonicalize_url(uri) is None:
         return None
     parts = urlsplit(uri)
-    return f"{parts.scheme}://{parts.netloc}{WELL_KNOWN}{parts.path}"
+    return f"{parts.scheme}://{parts.netloc}{WELL_KNOWN_PATH}{parts.path}"
 
 
-def _is_function(written: Any) -> bool:
+def _is_function_path(value: Any) -> bool:
     """Return True for the dotted path of a function of the request."""
-    return isinstance(written, str) and "://" not in written
+    return isinstance(value, str) and "://" not in value
 
 
-def _asked(written: Any, request: AuthRequest | None) -> Any:
+def _resolve_option(value: Any, request: AuthRequest | None) -> Any:
     """Return the value of an option, or the result of the function that it names."""
-    if not _is_function(written):
-        return written
-    function = cast(Callable[[AuthRequest], Any], import_string(written))
+    if not _is_function_path(value):
+        return value
+    function = cast(Callable[[AuthRequest], Any], import_string(value))
     return function(AuthRequest(_NO_HEADERS) if request is None else request)
 
 
-def _scopes(alias: str, found: Any) -> tuple[str, ...]:
-    scopes = sorted(set(found)) if isinstance(found, list | tuple | set | frozenset) else found
+def _validate_scopes(alias: str, value: Any) -> tuple[str, ...]:
+    scopes = sorted(set(value)) if isinstance(value, list | tuple | set | frozenset) else value
     try:
         check_scopes(scopes)
     except Exception as problem:
         raise ImproperlyConfigured(
-            f'REQUIRED_SCOPES of the server "{alias}" must be a list of scopes, not {found!r}'
+            f'REQUIRED_SCOPES of the server "{alias}" must be a list of scopes, not {value!r}'
         ) from problem
     return tuple(scopes)
 
 
-def _urls(alias: str, found: Any) -> tuple[str, ...]:
-    if not isinstance(found, list | tuple) or not all(isinstance(url, str) and canonical(url) for url in found):
+def _validate_urls(alias: str, value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple) or not all(isinstance(url, str) and canonicalize_url(url) for url in value):
         raise ImproperlyConfigured(
-            f'The server "{alias}" needs a list of URLs of authorization servers or metadata, not {found!r}'
+            f'The server "{alias}" needs a list of URLs of authorization servers or metadata, not {value!r}'
         )
-    return tuple(found)
+    return tuple(value)
 
 
-def _kinds(pattern: str, name: str) -> list[str]:
+def _find_converters(pattern: str, name: str) -> list[str]:
     """Return the converter that a pattern gives for a parameter, in a list."""
     head = pattern.partition(f":{name}>")[0]
     return [head.rpartition("<")[2]] if head != pattern else []

@@ -10,18 +10,18 @@ because it is open to anonymous clients and each request adds a row.
 from typing import Final, Literal
 
 from mcp_django import conf
-from mcp_django.auth.throttling.counter import Counter, Run, in_thread
+from mcp_django.auth.throttling.counter import RateCounter, Run, run_in_thread
 from mcp_django.server.rates import Rate
 
-Name = Literal["PRINCIPAL", "ADDRESS", "TOKEN_FAILURES", "REGISTRATION"]
+RateName = Literal["PRINCIPAL", "ADDRESS", "TOKEN_FAILURES", "REGISTRATION"]
 
-CLOSED: Final[frozenset[str]] = frozenset({"REGISTRATION"})
+FAIL_CLOSED_RATES: Final[frozenset[str]] = frozenset({"REGISTRATION"})
 """Rates that refuse requests while the cache cannot count."""
 
-_counters: dict[str, Counter] = {}
+_counters: dict[str, RateCounter] = {}
 
 
-def rate_of(name: Name) -> Rate | None:
+def get_rate(name: RateName) -> Rate | None:
     """Return the rate of that name in `MCP["RATES"]`, or None."""
     rates = conf.get_settings().rates
     match name:
@@ -35,36 +35,40 @@ def rate_of(name: Name) -> Rate | None:
             return rates.registration
 
 
-def counter() -> Counter:
+def get_counter() -> RateCounter:
     """Return the counter for the cache that the settings name."""
     alias = conf.get_settings().rates.cache
-    found = _counters.get(alias)
-    if found is None:
-        found = _counters[alias] = Counter(alias)
-    return found
+    rate_counter = _counters.get(alias)
+    if rate_counter is None:
+        rate_counter = _counters[alias] = RateCounter(alias)
+    return rate_counter
 
 
-def allow(name: Name, key: str, *, times: int = 1) -> float | None:
+def count(name: RateName, key: str, *, times: int = 1) -> float | None:
     """Count `times` events of `key`. Return None, or the seconds to wait. May block."""
-    rate = rate_of(name)
-    return None if rate is None else counter().take(name, key, rate, times, closed=name in CLOSED)
+    rate = get_rate(name)
+    return None if rate is None else get_counter().count(name, key, rate, times, fail_closed=name in FAIL_CLOSED_RATES)
 
 
-def wait(name: Name, key: str) -> float | None:
+def peek(name: RateName, key: str) -> float | None:
     """Return the result of `count` for one more event, without counting it. May block."""
-    rate = rate_of(name)
-    return None if rate is None else counter().wait(name, key, rate, closed=name in CLOSED)
+    rate = get_rate(name)
+    return None if rate is None else get_counter().peek(name, key, rate, fail_closed=name in FAIL_CLOSED_RATES)
 
 
-async def aallow(name: Name, key: str, *, times: int = 1, run: Run = in_thread) -> float | None:
+async def acount(name: RateName, key: str, *, times: int = 1, run: Run = run_in_thread) -> float | None:
     """Run `count` in async code; `run` calls blocking functions."""
-    rate = rate_of(name)
+    rate = get_rate(name)
     if rate is None:
         return None
-    return await counter().atake(name, key, rate, times, closed=name in CLOSED, run=run)
+    return await get_counter().acount(name, key, rate, times, fail_closed=name in FAIL_CLOSED_RATES, run=run)
 
 
-async def look(name: Name, key: str, *, run: Run = in_thread) -> float | None:
+async def apeek(name: RateName, key: str, *, run: Run = run_in_thread) -> float | None:
     """Run `peek` in async code; `run` calls blocking functions."""
-    rate = rate_of(name)
-    return None if rate is None else await counter().look(name, key, rate, closed=name in CLOSED, run=run)
+    rate = get_rate(name)
+    return (
+        None
+        if rate is None
+        else await get_counter().apeek(name, key, rate, fail_closed=name in FAIL_CLOSED_RATES, run=run)
+    )

@@ -26,12 +26,12 @@ from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp_types import LATEST_PROTOCOL_VERSION
 from pydantic import AnyUrl
 
-from mcp_django.client.oauth.http import AuthorizationFailed, Outgoing, web_url
+from mcp_django.client.oauth.http import AuthorizationFailed, OAuthHTTPClient, to_http_url
 from mcp_django.conf.clients import ClientAuth, ClientSettings
 
-Stop = Callable[[httpx2.Request], bool]
-LONGEST_SCOPES: Final = 4000
-CLIENT_AUTH: Final[dict[str, Literal["client_secret_basic", "client_secret_post"]]] = {
+StopPredicate = Callable[[httpx2.Request], bool]
+MAX_SCOPES_LENGTH: Final = 4000
+CLIENT_AUTH_METHODS: Final[dict[str, Literal["client_secret_basic", "client_secret_post"]]] = {
     "basic": "client_secret_basic",
     "post": "client_secret_post",
 }
@@ -45,38 +45,39 @@ class Challenge:
 
     resource_metadata: str | None = None
     scopes: str | None = None
-    insufficient: bool = False
+    is_scope_insufficient: bool = False
     """True if the request had a token with insufficient scopes."""
 
     @classmethod
-    def of(cls, response: httpx2.Response) -> "Challenge | None":
+    def from_response(cls, response: httpx2.Response) -> "Challenge | None":
         """Return the challenge of a response; None for other responses."""
-        step_up = response.status_code == 403 and _error(response) == "insufficient_scope"
+        step_up = response.status_code == 403 and _get_error(response) == "insufficient_scope"
         if response.status_code != 401 and not step_up:
             return None
-        where = extract_resource_metadata_from_www_auth(response)
+        metadata_url = extract_resource_metadata_from_www_auth(response)
         return cls(
-            resource_metadata=where if where and _CHALLENGED_URL.fullmatch(where) else None,
-            scopes=clean_scopes(extract_scope_from_www_auth(response)),
-            insufficient=step_up,
+            resource_metadata=metadata_url if metadata_url and _CHALLENGED_URL.fullmatch(metadata_url) else None,
+            scopes=validate_scopes(extract_scope_from_www_auth(response)),
+            is_scope_insufficient=step_up,
         )
 
-    def response(self, request: httpx2.Request) -> httpx2.Response:
+    def to_response(self, request: httpx2.Request) -> httpx2.Response:
         """Return the response from which the SDK's provider starts its flow."""
-        said = []
+        parameters = []
         if self.resource_metadata:
-            said.append(f'resource_metadata="{self.resource_metadata}"')
+            parameters.append(f'resource_metadata="{self.resource_metadata}"')
         if self.scopes:
-            said.append(f'scope="{self.scopes}"')
-        headers = {"WWW-Authenticate": "Bearer " + ", ".join(said)} if said else {}
+            parameters.append(f'scope="{self.scopes}"')
+        headers = {"WWW-Authenticate": "Bearer " + ", ".join(parameters)} if parameters else {}
         return httpx2.Response(401, headers=headers, request=request)
 
 
-class Memory:
+class RegistrationStorage:
     """Storage for the SDK's provider (`TokenStorage`); it only holds the registration."""
 
     def __init__(self, client: OAuthClientInformationFull | None) -> None:
-        self.client, self.is_new = client, False
+        self.client = client
+        self.is_new = False
 
     async def get_tokens(self) -> OAuthToken | None:
         return None
@@ -88,32 +89,33 @@ class Memory:
         return self.client
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        self.client, self.is_new = client_info, True
+        self.client = client_info
+        self.is_new = True
 
 
-class Discovering(OAuthClientProvider):
+class DiscoveryProvider(OAuthClientProvider):
     """The SDK's provider, which ends with a placeholder request that is never sent."""
 
     def __init__(self, *args: Any, issuer: str | None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.end = httpx2.Request("GET", "about:blank")
+        self.stop_request = httpx2.Request("GET", "about:blank")
         self._issuer = issuer
 
     def _select_authorization_server(self, advertised: list[str]) -> str:
-        return preferred(advertised, self._issuer)
+        return choose_authorization_server(advertised, self._issuer)
 
     async def _perform_authorization(self) -> httpx2.Request:
-        return self.end
+        return self.stop_request
 
 
 async def discover(
     settings: ClientSettings,
-    outgoing: Outgoing,
+    http_client: OAuthHTTPClient,
     *,
     challenge: Challenge,
     redirect_uri: str,
-    known: OAuthClientInformationFull | None,
-    native: bool = False,
+    known_client: OAuthClientInformationFull | None,
+    is_native: bool = False,
 ) -> tuple[OAuthContext, OAuthClientInformationFull | None]:
     """Discover the authorization server and the client to use.
 
@@ -121,41 +123,54 @@ async def discover(
     redirect leads to a program on the user's machine. Raises AuthorizationFailed.
     """
     auth = settings.auth or ClientAuth(type="oauth")
-    memory = Memory(configured(auth, redirect_uri) or known)
+    storage = RegistrationStorage(get_configured_client(auth, redirect_uri) or known_client)
     metadata = OAuthClientMetadata(
         client_name=auth.client_name or "Django",
         redirect_uris=[AnyUrl(redirect_uri)],
         # Web clients require https (OpenID Connect Registration, section 2), which local development lacks.
-        application_type="native" if native or redirect_uri.startswith("http://") else "web",
+        application_type="native" if is_native or redirect_uri.startswith("http://") else "web",
     )
 
-    url = auth.client_metadata_url if not native else None
-    provider = Discovering(web_url(settings.url or ""), metadata, memory, client_metadata_url=url, issuer=auth.issuer)
+    url = auth.client_metadata_url if not is_native else None
+    provider = DiscoveryProvider(
+        to_http_url(settings.url or ""), metadata, storage, client_metadata_url=url, issuer=auth.issuer
+    )
     registers = auth.client_id is None
-    await drive(provider, outgoing, challenge, stop=lambda outbound: outbound is provider.end, registers=registers)
+    await drive_provider(
+        provider,
+        http_client,
+        challenge,
+        should_stop=lambda outbound: outbound is provider.stop_request,
+        may_register=registers,
+    )
 
     context = provider.context
     check_metadata(context.oauth_metadata, auth.issuer)
-    _settle_method(context)
-    return context, memory.client if memory.is_new else None
+    _set_auth_method(context)
+    return context, storage.client if storage.is_new else None
 
 
-async def probe(settings: ClientSettings, outgoing: Outgoing) -> Challenge:
+async def probe_server(settings: ClientSettings, http_client: OAuthHTTPClient) -> Challenge:
     """Return the server's challenge to a request without a token."""
     body = {"jsonrpc": "2.0", "id": 0, "method": "ping"}
     headers = {**settings.headers, "Accept": "application/json, text/event-stream"}
-    url = web_url(settings.url or "")
-    asked = httpx2.Request("GET", url, headers=headers)
+    url = to_http_url(settings.url or "")
+    request = httpx2.Request("GET", url, headers=headers)
     if settings.kind != "sse":
-        asked = httpx2.Request("POST", url, headers=headers, json=body)
+        request = httpx2.Request("POST", url, headers=headers, json=body)
     try:
-        return Challenge.of(await outgoing.send(asked, body=False)) or Challenge()
+        return Challenge.from_response(await http_client.send(request, reads_body=False)) or Challenge()
     except ValueError:
         return Challenge()
 
 
-async def drive(
-    provider: OAuthClientProvider, outgoing: Outgoing, challenge: Challenge, *, stop: Stop, registers: bool = False
+async def drive_provider(
+    provider: OAuthClientProvider,
+    http_client: OAuthHTTPClient,
+    challenge: Challenge,
+    *,
+    should_stop: StopPredicate,
+    may_register: bool = False,
 ) -> None:
     """Run the provider's flow up to the request selected by `should_stop`.
 
@@ -168,16 +183,16 @@ async def drive(
     flow = provider.async_auth_flow(request)
     try:
         await anext(flow)
-        response = challenge.response(request)
+        response = challenge.to_response(request)
         while True:
             outbound = await flow.asend(response)
-            if stop(outbound):
+            if should_stop(outbound):
                 return
-            if outbound.method == "POST" and not registers:
+            if outbound.method == "POST" and not may_register:
                 raise AuthorizationFailed(
                     "The server names an authorization server other than the one that CLIENT_ID belongs to"
                 )
-            response = await outgoing.send(outbound)
+            response = await http_client.send(outbound)
             if outbound.method == "POST":
                 await _check_registration(response)
     except OAuthFlowError:
@@ -189,7 +204,7 @@ async def drive(
         await flow.aclose()
 
 
-def configured(auth: ClientAuth, redirect_uri: str | None) -> OAuthClientInformationFull | None:
+def get_configured_client(auth: ClientAuth, redirect_uri: str | None) -> OAuthClientInformationFull | None:
     """Return the client from the settings; None if they configure no client."""
     if auth.client_id is None:
         return None
@@ -197,7 +212,7 @@ def configured(auth: ClientAuth, redirect_uri: str | None) -> OAuthClientInforma
         client_id=auth.client_id,
         client_secret=auth.client_secret,
         redirect_uris=None if redirect_uri is None else [AnyUrl(redirect_uri)],
-        token_endpoint_auth_method=CLIENT_AUTH[auth.client_auth] if auth.client_secret else "none",
+        token_endpoint_auth_method=CLIENT_AUTH_METHODS[auth.client_auth] if auth.client_secret else "none",
         issuer=auth.issuer,
     )
 
@@ -214,15 +229,18 @@ def check_metadata(metadata: OAuthMetadata | None, issuer: str | None) -> None:
         raise AuthorizationFailed("The authorization server does not announce support of PKCE (S256)")
 
 
-def preferred(advertised: Sequence[str], issuer: str | None) -> str:
+def choose_authorization_server(advertised: Sequence[str], issuer: str | None) -> str:
     """Return the configured authorization server if the server advertises it.
 
     Returns the first one otherwise.
     """
-    return next((one for one in advertised if issuer is not None and issuers_match(one, issuer)), advertised[0])
+    return next(
+        (candidate for candidate in advertised if issuer is not None and issuers_match(candidate, issuer)),
+        advertised[0],
+    )
 
 
-def issuer_of(context: OAuthContext) -> str:
+def get_issuer(context: OAuthContext) -> str:
     """Return the issuer of the tokens.
 
     Without metadata the issuer is the server itself, as in early revisions.
@@ -232,38 +250,38 @@ def issuer_of(context: OAuthContext) -> str:
     return context.get_authorization_base_url(context.server_url)
 
 
-def clean_scopes(scopes: str | None) -> str | None:
+def validate_scopes(scopes: str | None) -> str | None:
     """Return the scopes sent by another server if they are valid; otherwise None."""
-    if not scopes or len(scopes) > LONGEST_SCOPES or not _SCOPES.fullmatch(scopes):
+    if not scopes or len(scopes) > MAX_SCOPES_LENGTH or not _SCOPES.fullmatch(scopes):
         return None
     return scopes
 
 
-def all_scopes(*scopes: str | None) -> str | None:
+def merge_scopes(*scopes: str | None) -> str | None:
     """Merge several lists of scopes without duplicates."""
-    found: str | None = None
+    merged: str | None = None
     for some in scopes:
-        found = union_scopes(found, some)
-    return found
+        merged = union_scopes(merged, some)
+    return merged
 
 
-def scopes_to_ask(auth: ClientAuth, challenge: Challenge, *more: str | None) -> Challenge:
+def choose_scopes(auth: ClientAuth, challenge: Challenge, *missing_scopes: str | None) -> Challenge:
     """Return the challenge with the scopes to request.
 
     These are the configured scopes, or else those of the challenge, and scopes that earlier calls lacked. Without any,
     the SDK uses the scopes of the metadata.
     """
-    scopes = all_scopes(" ".join(auth.scopes) or challenge.scopes, *more)
-    return Challenge(resource_metadata=challenge.resource_metadata, scopes=clean_scopes(scopes))
+    scopes = merge_scopes(" ".join(auth.scopes) or challenge.scopes, *missing_scopes)
+    return Challenge(resource_metadata=challenge.resource_metadata, scopes=validate_scopes(scopes))
 
 
-def _settle_method(context: OAuthContext) -> None:
+def _set_auth_method(context: OAuthContext) -> None:
     """Set the authentication method that a registration omits (RFC 7591, section 2)."""
     client, metadata = context.client_info, context.oauth_metadata
     if client is None or client.client_secret is None or client.token_endpoint_auth_method is not None:
         return
     known = metadata.token_endpoint_auth_methods_supported if metadata is not None else None
-    basic, post = CLIENT_AUTH["basic"], CLIENT_AUTH["post"]
+    basic, post = CLIENT_AUTH_METHODS["basic"], CLIENT_AUTH_METHODS["post"]
     client.token_endpoint_auth_method = post if known and post in known and basic not in known else basic
 
 
@@ -279,5 +297,5 @@ async def _check_registration(response: httpx2.Response) -> None:
         raise AuthorizationFailed("The authorization server sent an unusable registration") from None
 
 
-def _error(response: httpx2.Response) -> str | None:
+def _get_error(response: httpx2.Response) -> str | None:
     return extract_field_from_www_auth(response, "error")

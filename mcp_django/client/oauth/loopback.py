@@ -8,13 +8,13 @@ from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
-from mcp_django.client.oauth.flow import finish, prepare
-from mcp_django.client.oauth.http import AuthorizationFailed, Outgoing
-from mcp_django.client.oauth.token_store import TokenRow, in_thread
+from mcp_django.client.oauth.flow import finish_authorization, prepare_authorization
+from mcp_django.client.oauth.http import AuthorizationFailed, OAuthHTTPClient
+from mcp_django.client.oauth.token_store import TokenRow, run_in_thread
 from mcp_django.conf.clients import ClientSettings
 
-PATH: Final = "/callback"
-MOST: Final = 16 * 1024
+CALLBACK_PATH: Final = "/callback"
+MAX_REQUEST_BYTES: Final = 16 * 1024
 """Maximum size of a request to the server, in bytes."""
 _PAGE = "<!doctype html><html lang=en><meta charset=utf-8><title>{0}</title><p>{0}</p></html>"
 
@@ -23,11 +23,11 @@ async def login(
     settings: ClientSettings,
     user: Any = None,
     *,
-    say: Callable[[str], None],
+    write: Callable[[str], None],
     port: int = 0,
     open_url: Callable[[str], Any] | None = webbrowser.open,
-    wait: float = 300.0,
-    outgoing: Outgoing | None = None,
+    timeout: float = 300.0,
+    http_client: OAuthHTTPClient | None = None,
 ) -> None:
     """Authorize a server by the person at this terminal.
 
@@ -42,24 +42,26 @@ async def login(
         raise ValueError(f"{settings.alias} is used per user; name the user")
     owner = user if settings.per_user else None
 
-    outgoing = outgoing or Outgoing(settings.url or "")
-    async with Listener(port) as listener:
-        url, pending = await prepare(settings, owner, listener.redirect_uri, outgoing=outgoing, native=True)
-        listener.state = pending.state
-        say(f"Open this URL in a browser to authorize {settings.alias}:\n\n{url}\n")
+    http_client = http_client or OAuthHTTPClient(settings.url or "")
+    async with LoopbackServer(port) as server:
+        url, pending = await prepare_authorization(
+            settings, owner, server.redirect_uri, http_client=http_client, is_native=True
+        )
+        server.state = pending.state
+        write(f"Open this URL in a browser to authorize {settings.alias}:\n\n{url}\n")
         if open_url is not None:
             await asyncio.to_thread(open_url, url)
         try:
-            async with asyncio.timeout(wait):
-                answer = await listener.answer
+            async with asyncio.timeout(timeout):
+                response_params = await server.response_params
         except TimeoutError:
-            raise AuthorizationFailed(f"The browser did not return within {wait:g} seconds") from None
+            raise AuthorizationFailed(f"The browser did not return within {timeout:g} seconds") from None
 
-    grant = await finish(settings, pending, answer, outgoing=outgoing)
-    await in_thread(TokenRow(settings, owner).write, grant)
+    grant = await finish_authorization(settings, pending, response_params, http_client=http_client)
+    await run_in_thread(TokenRow(settings, owner).write, grant)
 
 
-class Listener:
+class LoopbackServer:
     """HTTP server on this machine that waits for the redirect with `state`.
 
     Other requests are rejected.
@@ -68,16 +70,16 @@ class Listener:
     def __init__(self, port: int) -> None:
         self._port = port
         self.state = ""
-        self.answer: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
+        self.response_params: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
 
     @property
     def redirect_uri(self) -> str:
         """The redirect URI of the server."""
-        return f"http://127.0.0.1:{self._port}{PATH}"
+        return f"http://127.0.0.1:{self._port}{CALLBACK_PATH}"
 
-    async def __aenter__(self) -> "Listener":
+    async def __aenter__(self) -> "LoopbackServer":
         try:
-            self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port, limit=MOST)
+            self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port, limit=MAX_REQUEST_BYTES)
         except OSError:
             raise AuthorizationFailed(f"Port {self._port} of this machine is in use") from None
         self._port = self._server.sockets[0].getsockname()[1]
@@ -90,7 +92,7 @@ class Listener:
         try:
             async with asyncio.timeout(10):
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-                status, text = self._read(head)
+                status, text = self._handle_request(head)
                 page = _PAGE.format(html.escape(text)).encode()
                 lines = (
                     f"HTTP/1.1 {status}",
@@ -108,14 +110,14 @@ class Listener:
         finally:
             writer.close()
 
-    def _read(self, head: str) -> tuple[str, str]:
+    def _handle_request(self, head: str) -> tuple[str, str]:
         method, target, *_ = [*head.split("\r\n", 1)[0].split(" "), "", ""]
         parts = urlsplit(target)
-        said = dict(parse_qsl(parts.query, keep_blank_values=True))
-        given = said.get("state", "").encode()
-        if method != "GET" or parts.path != PATH or not self.state:
+        params = dict(parse_qsl(parts.query, keep_blank_values=True))
+        state = params.get("state", "").encode()
+        if method != "GET" or parts.path != CALLBACK_PATH or not self.state:
             return "404 Not Found", "This page does not exist."
-        if self.answer.done() or not secrets.compare_digest(given, self.state.encode()):
+        if self.response_params.done() or not secrets.compare_digest(state, self.state.encode()):
             return "400 Bad Request", "This response does not belong to the current authorization."
-        self.answer.set_result(said)
+        self.response_params.set_result(params)
         return "200 OK", "You can close this window and return to the terminal."

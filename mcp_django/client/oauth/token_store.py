@@ -18,24 +18,24 @@ from django.db import close_old_connections
 from django.db.models import F, Q
 from django.utils import timezone
 
-from mcp_django.client.oauth.crypto import Unreadable, digest, open_sealed, seal
+from mcp_django.client.oauth.crypto import UnsealError, hash_parts, seal, unseal
 from mcp_django.conf.clients import ClientSettings
 from mcp_django.models import ClientToken
 
-LEASE: Final = 30.0
+CLAIM_SECONDS: Final = 30.0
 """Seconds for which a renewal claims the row.
 
 It is longer than `http.REQUEST_TIMEOUT_SECONDS`.
 """
-EARLY: Final = 30.0
+MAX_RENEW_EARLY_SECONDS: Final = 30.0
 """Seconds before expiry to renew a token; at most a tenth of its lifetime."""
-GRANT, REGISTRATION = "grant", "registration"
+GRANT_PURPOSE, REGISTRATION_PURPOSE = "grant", "registration"
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Grant:
+class TokenGrant:
     """Tokens of an authorization server, with the data to renew and revoke them."""
 
     issuer: str
@@ -55,7 +55,9 @@ class Grant:
 
     def is_fresh(self) -> bool:
         """Return True if the token does not expire soon."""
-        return self.expires_at is None or time.time() < self.expires_at - min(EARLY, self.lifetime / 10)
+        return self.expires_at is None or time.time() < self.expires_at - min(
+            MAX_RENEW_EARLY_SECONDS, self.lifetime / 10
+        )
 
     def is_expired(self) -> bool:
         """Return True if the token has expired."""
@@ -63,12 +65,12 @@ class Grant:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class StoredGrant:
     """A snapshot of the row."""
 
     generation: int
-    grant: Grant | None
-    wanted: str = ""
+    grant: TokenGrant | None
+    missing_scopes: str = ""
 
 
 class TokenRow:
@@ -78,15 +80,17 @@ class TokenRow:
     """
 
     def __init__(self, settings: ClientSettings, owner: Any = None) -> None:
-        self.alias, self.place, self._url = settings.alias, settings.place, settings.url or ""
+        self.alias = settings.alias
+        self.place = settings.display_location
+        self._url = settings.url or ""
         self.owner = None if owner is None else owner.pk
-        self.key = digest(self.alias, self._url, self._whose)
+        self.key = hash_parts(self.alias, self._url, self._owner_label)
 
     @property
-    def _whose(self) -> str:
+    def _owner_label(self) -> str:
         return "" if self.owner is None else f"user {self.owner}"
 
-    def read(self) -> Held | None:
+    def read(self) -> StoredGrant | None:
         """Read the row; None without a row.
 
         Tokens that cannot be decrypted are omitted. Tokens decrypted by a fallback of SECRET_KEY are encrypted again.
@@ -96,113 +100,115 @@ class TokenRow:
             return None
         grant = None
         if row.grant:
-            found = self._open(row, GRANT, row.grant, row.issuer)
-            grant = None if found is None else _grant_of(found)
-        return Held(generation=row.generation, grant=grant, wanted=row.wanted)
+            values = self._unseal(row, GRANT_PURPOSE, row.grant, row.issuer)
+            grant = None if values is None else _parse_grant(values)
+        return StoredGrant(generation=row.generation, grant=grant, missing_scopes=row.wanted)
 
-    def write(self, grant: Grant, *, after: int | None = None) -> bool:
+    def write(self, grant: TokenGrant, *, expected_generation: int | None = None) -> bool:
         """Store `grant` and return True.
 
         With `expected_generation`, returns False without storing if the row has another generation.
         """
-        ends = None if grant.expires_at is None else datetime.fromtimestamp(grant.expires_at, UTC)
+        expires_at = None if grant.expires_at is None else datetime.fromtimestamp(grant.expires_at, UTC)
         values = {
-            "grant": self._seal(GRANT, asdict(grant), grant.issuer),
+            "grant": self._seal(GRANT_PURPOSE, asdict(grant), grant.issuer),
             "issuer": grant.issuer,
             "scopes": grant.scope or "",
-            "expires_at": ends,
+            "expires_at": expires_at,
             "updated": timezone.now(),
             "renewing_until": None,
         }
-        if after is None:
-            self._make()
+        if expected_generation is None:
+            self._create_row()
             return bool(self._rows().update(**values, wanted="", generation=F("generation") + 1))
-        return bool(self._rows().filter(generation=after).update(**values, generation=after + 1))
+        return bool(
+            self._rows().filter(generation=expected_generation).update(**values, generation=expected_generation + 1)
+        )
 
     def claim(self, generation: int) -> bool:
         """Claim the row for a renewal; return False if it is claimed or has changed."""
         now = timezone.now()
         free = Q(renewing_until=None) | Q(renewing_until__lt=now)
         rows = self._rows().filter(free, generation=generation)
-        return bool(rows.update(renewing_until=now + timedelta(seconds=LEASE)))
+        return bool(rows.update(renewing_until=now + timedelta(seconds=CLAIM_SECONDS)))
 
     def release(self, generation: int) -> None:
         """Release the claim."""
         self._rows().filter(generation=generation).update(renewing_until=None)
 
-    def forget(self, generation: int) -> None:
+    def clear_grant(self, generation: int) -> None:
         """Delete the invalid tokens of a generation.
 
         The row stays for a new authorization.
         """
-        ended: dict[str, Any] = {"grant": "", "expires_at": None, "renewing_until": None}
-        self._rows().filter(generation=generation).update(**ended, generation=generation + 1)
+        values: dict[str, Any] = {"grant": "", "expires_at": None, "renewing_until": None}
+        self._rows().filter(generation=generation).update(**values, generation=generation + 1)
 
-    def want(self, scopes: str) -> None:
+    def save_missing_scopes(self, scopes: str) -> None:
         """Store scopes that a call lacked."""
         self._rows().exclude(wanted=scopes).update(wanted=scopes)
 
-    def delete(self) -> Grant | None:
+    def delete(self) -> TokenGrant | None:
         """Delete the row and return its tokens."""
-        held = self.read()
+        stored = self.read()
         self._rows().delete()
-        return None if held is None else held.grant
+        return None if stored is None else stored.grant
 
-    def make(self) -> Held:
+    def get_or_create(self) -> StoredGrant:
         """Read the row, creating one without tokens if missing."""
-        self._make()
-        return self.read() or Held(generation=0, grant=None)
+        self._create_row()
+        return self.read() or StoredGrant(generation=0, grant=None)
 
-    def registration(self) -> dict[str, Any] | None:
+    def read_registration(self) -> dict[str, Any] | None:
         """Return this project's client registration, shared by all users."""
         row = self._rows().exclude(registration="").first()
-        return None if row is None else self._open(row, REGISTRATION, row.registration, "")
+        return None if row is None else self._unseal(row, REGISTRATION_PURPOSE, row.registration, "")
 
-    def register(self, registration: dict[str, Any]) -> None:
+    def save_registration(self, registration: dict[str, Any]) -> None:
         """Store a registration."""
-        self._make()
-        self._rows().update(registration=self._seal(REGISTRATION, registration, ""))
+        self._create_row()
+        self._rows().update(registration=self._seal(REGISTRATION_PURPOSE, registration, ""))
 
-    def unregister(self, client_id: str) -> None:
+    def delete_registration(self, client_id: str) -> None:
         """Delete the registration if it still has this client id."""
         row = self._rows().first()
-        kept = self.registration()
-        if row is not None and kept is not None and kept.get("client_id") == client_id:
+        registration = self.read_registration()
+        if row is not None and registration is not None and registration.get("client_id") == client_id:
             self._rows().filter(registration=row.registration).update(registration="")
 
     def _rows(self) -> Any:
         return ClientToken.objects.filter(key=self.key)
 
-    def _make(self) -> None:
+    def _create_row(self) -> None:
         values = {"alias": self.alias, "server": self.place[:2000], "user_id": self.owner}
         ClientToken.objects.get_or_create(key=self.key, defaults=values)
 
     def _binding(self, issuer: str) -> tuple[str, ...]:
-        return self.alias, self._url, self._whose, issuer
+        return self.alias, self._url, self._owner_label, issuer
 
     def _seal(self, purpose: str, values: dict[str, Any], issuer: str) -> str:
         return seal(json.dumps(values).encode(), self._binding(issuer), purpose=purpose)
 
-    def _open(self, row: ClientToken, purpose: str, text: str, issuer: str) -> dict[str, Any] | None:
+    def _unseal(self, row: ClientToken, purpose: str, text: str, issuer: str) -> dict[str, Any] | None:
         try:
-            data, stale = open_sealed(text, self._binding(issuer), purpose=purpose)
-            found: dict[str, Any] = json.loads(data)
-        except (Unreadable, ValueError):
+            data, stale = unseal(text, self._binding(issuer), purpose=purpose)
+            values: dict[str, Any] = json.loads(data)
+        except (UnsealError, ValueError):
             return None
         if stale:
             # Unless another worker has written the row in the meantime.
-            self._rows().filter(**{purpose: text}).update(**{purpose: self._seal(purpose, found, issuer)})
-        return found
+            self._rows().filter(**{purpose: text}).update(**{purpose: self._seal(purpose, values, issuer)})
+        return values
 
 
-def _grant_of(found: dict[str, Any]) -> Grant | None:
+def _parse_grant(values: dict[str, Any]) -> TokenGrant | None:
     try:
-        return Grant(**found)
+        return TokenGrant(**values)
     except TypeError:  # written by another version of this package
         return None
 
 
-async def in_thread(fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+async def run_in_thread(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     """Run a function that uses the database, in a thread.
 
     On a loop of `async_to_sync` it runs on the waiting thread, and shares its connection and transaction. Otherwise it
@@ -210,15 +216,15 @@ async def in_thread(fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) ->
     """
     loops = AsyncToSync.loop_thread_executors
     if loops and asyncio.get_running_loop() in loops:
-        return await sync_to_async(fn, thread_sensitive=True)(*args, **kwargs)
-    return await sync_to_async(_with_connections(fn), thread_sensitive=False)(*args, **kwargs)
+        return await sync_to_async(function, thread_sensitive=True)(*args, **kwargs)
+    return await sync_to_async(_with_connections(function), thread_sensitive=False)(*args, **kwargs)
 
 
-def _with_connections(fn: Callable[P, T]) -> Callable[P, T]:
+def _with_connections(function: Callable[P, T]) -> Callable[P, T]:
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
         close_old_connections()
         try:
-            return fn(*args, **kwargs)
+            return function(*args, **kwargs)
         finally:
             close_old_connections()
 

@@ -11,8 +11,8 @@ from asgiref.sync import sync_to_async
 from django.utils.module_loading import import_string
 
 from mcp_django.client.client import Client
-from mcp_django.client.oauth.auth import auth_for
-from mcp_django.client.oauth.http import web_url
+from mcp_django.client.oauth.auth import create_auth
+from mcp_django.client.oauth.http import to_http_url
 from mcp_django.client.transports.streams import Streams
 from mcp_django.client.transports.targets import SSE, Stdio, StreamableHTTP, Target, WebSocket
 from mcp_django.conf.clients import ClientSettings
@@ -23,7 +23,7 @@ def build_client(
     *,
     user: Any = None,
     headers: Mapping[str, str] | None = None,
-    patient: bool = True,
+    retries: bool = True,
     **options: Any,
 ) -> Client:
     """Create an unconnected client, which the caller must close.
@@ -32,41 +32,41 @@ def build_client(
     Authorization among them replaces AUTH. With `retries=False` the client tries once to connect. `options` override
     the setting's options of `Client`. Raises AuthorizationNeeded if a required user is missing.
     """
-    told: dict[str, Any] = {
+    client_options: dict[str, Any] = {
         "protocol_version": settings.protocol_version,
-        "max_retries": settings.max_retries if patient else 0,
+        "max_retries": settings.max_retries if retries else 0,
         "startup_timeout": settings.startup_timeout,
         "timeout": settings.timeout,
         "roots": settings.roots or None,
-        "sampling": _answerer(settings.sampling),
-        "elicitation": _answerer(settings.elicitation),
+        "sampling": _import_callback(settings.sampling),
+        "elicitation": _import_callback(settings.elicitation),
         "log_level": settings.log_level,
         "alias": settings.alias,
     }
 
     if headers:
-        mine = {name.lower() for name in headers}
-        kept = {name: value for name, value in settings.headers.items() if name.lower() not in mine}
-        settings = replace(settings, headers={**kept, **headers})
-        if "authorization" in mine:
+        header_names = {name.lower() for name in headers}
+        setting_headers = {name: value for name, value in settings.headers.items() if name.lower() not in header_names}
+        settings = replace(settings, headers={**setting_headers, **headers})
+        if "authorization" in header_names:
             # A caller with its own credential must not also get the project's.
             settings = replace(settings, auth=None)
-    return Client(target_of(settings, user), **(told | options))
+    return Client(create_target(settings, user), **(client_options | options))
 
 
-def target_of(settings: ClientSettings, user: Any = None) -> "Target | TokenSocket":
+def create_target(settings: ClientSettings, user: Any = None) -> "Target | AuthenticatedWebSocket":
     """Create the target of a server with its credential.
 
     Raises AuthorizationNeeded if a required user is missing.
     """
-    auth = auth_for(settings, user)
+    auth = create_auth(settings, user)
     url, headers = settings.url or "", settings.headers
     match settings.kind:
         case "stdio":
             program, *arguments = settings.command or ("",)
             return Stdio(program, arguments, env=settings.env, cwd=settings.cwd)
         case "websocket" if auth is not None:
-            return TokenSocket(settings, user)
+            return AuthenticatedWebSocket(settings, user)
         case "websocket":
             return WebSocket(url, headers=headers)
         case "sse":
@@ -74,14 +74,15 @@ def target_of(settings: ClientSettings, user: Any = None) -> "Target | TokenSock
     return StreamableHTTP(url, headers=headers, auth=auth)
 
 
-class TokenSocket:
+class AuthenticatedWebSocket:
     """A WebSocket target that gets a token for each handshake."""
 
     def __init__(self, settings: ClientSettings, user: Any) -> None:
-        self._settings, self._user = settings, user
+        self._settings = settings
+        self._user = user
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._settings.place!r})"
+        return f"{type(self).__name__}({self._settings.display_location!r})"
 
     def open(self) -> AbstractAsyncContextManager[Streams]:
         """Open the message streams of a connection.
@@ -93,9 +94,9 @@ class TokenSocket:
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[Streams]:
         url, headers = self._settings.url or "", dict(self._settings.headers)
-        auth = auth_for(self._settings, self._user)
+        auth = create_auth(self._settings, self._user)
         if auth is not None:
-            flow = auth.async_auth_flow(httpx2.Request("GET", web_url(url)))
+            flow = auth.async_auth_flow(httpx2.Request("GET", to_http_url(url)))
             request = await anext(flow)
             await flow.aclose()
             headers["Authorization"] = request.headers["Authorization"]
@@ -103,7 +104,7 @@ class TokenSocket:
             yield streams
 
 
-def _answerer(path: str | None) -> Callable[..., Any] | None:
+def _import_callback(path: str | None) -> Callable[..., Any] | None:
     """Import a callback by its dotted path.
 
     Synchronous ones run in a thread and may use the ORM.

@@ -20,28 +20,28 @@ from asgiref.sync import sync_to_async
 from django.db import connections
 from django.utils import timezone
 
-from mcp_django.client.errors import CallError, ClientError, legible
+from mcp_django.client.errors import CallError, ClientError, sanitize_text
 from mcp_django.conf.clients import ClientSettings
 from mcp_django.models import ClientHealth
 
 logger = logging.getLogger("mcp_django.client")
 
-EVERY: Final = 15.0
+WRITE_INTERVAL_SECONDS: Final = 15.0
 """Minimum seconds between two writes of a process."""
-BEAT: Final = 60.0
+HEARTBEAT_INTERVAL_SECONDS: Final = 60.0
 """Seconds between writes without a change, while the process is connected."""
-BELIEVED: Final = 2.5 * BEAT
+HEARTBEAT_TIMEOUT_SECONDS: Final = 2.5 * HEARTBEAT_INTERVAL_SECONDS
 """Seconds after which the connections reported by a process are considered closed."""
-WEIGHT: Final = 0.2
+LATENCY_WEIGHT: Final = 0.2
 """Weight of the latest call in the moving average of the latency."""
-LINE: Final = 300
+MAX_ERROR_LENGTH: Final = 300
 """Maximum length of a stored error, in characters."""
-SHORTEST: Final = 4
+MIN_SECRET_LENGTH: Final = 4
 """Minimum length of a value that is removed from texts as a secret, in characters."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Health:
+class ServerHealth:
     """The health of one server as seen by this process.
 
     Times are aware; `latency` is in seconds.
@@ -72,12 +72,12 @@ class Health:
     error_text: str = ""
     error_at: datetime | None = None
 
-    def row(self) -> dict[str, Any]:
+    def to_row(self) -> dict[str, Any]:
         """Return the values of the database row."""
         return {name: getattr(self, name) for name in self.__slots__ if name != "alias"}
 
 
-class Board:
+class HealthRegistry:
     """The health of all servers used by this process.
 
     One instance per process; thread-safe.
@@ -85,19 +85,19 @@ class Board:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._found: dict[str, Health] = {}
+        self._by_alias: dict[str, ServerHealth] = {}
 
-    def get(self, alias: str) -> Health:
+    def get(self, alias: str) -> ServerHealth:
         """Return the health of a server, created if needed."""
         with self._lock:
-            return self._found.setdefault(alias, Health(alias=alias))
+            return self._by_alias.setdefault(alias, ServerHealth(alias=alias))
 
-    def all(self) -> list[Health]:
+    def list_all(self) -> list[ServerHealth]:
         """Return the health of all used servers."""
         with self._lock:
-            return list(self._found.values())
+            return list(self._by_alias.values())
 
-    def connected(self, alias: str, *, protocol_version: str, server: str) -> None:
+    def record_connected(self, alias: str, *, protocol_version: str, server: str) -> None:
         """Record an opened connection."""
         health = self.get(alias)
         with self._lock:
@@ -105,9 +105,9 @@ class Board:
                 health.since = timezone.now()
             health.connections += 1
             health.reached = timezone.now()
-            health.protocol_version, health.server = protocol_version[:32], legible(server)[:200]
+            health.protocol_version, health.server = protocol_version[:32], sanitize_text(server)[:200]
 
-    def disconnected(self, alias: str) -> None:
+    def record_disconnected(self, alias: str) -> None:
         """Record a closed connection."""
         health = self.get(alias)
         with self._lock:
@@ -115,47 +115,48 @@ class Board:
             if health.connections == 0:
                 health.since = None
 
-    def called(self, alias: str, seconds: float) -> None:
+    def record_call(self, alias: str, seconds: float) -> None:
         """Record the duration of a call with a response."""
         health = self.get(alias)
         with self._lock:
             health.calls += 1
-            before = health.latency
-            health.latency = seconds if before is None else before + WEIGHT * (seconds - before)
+            previous = health.latency
+            health.latency = seconds if previous is None else previous + LATENCY_WEIGHT * (seconds - previous)
 
-    def failed(self, settings: ClientSettings, error: BaseException, *, call: bool) -> None:
+    def record_failure(self, settings: ClientSettings, error: BaseException, *, is_call: bool) -> None:
         """Record a call without a response, or a failed connection."""
         health = self.get(settings.alias)
-        said = described(error, settings)
+        description = describe_error(error, settings)
         with self._lock:
-            health.calls += call
-            health.failures += call
-            health.error, health.error_text, health.error_at = type(error).__name__[:100], said, timezone.now()
+            health.calls += is_call
+            health.failures += is_call
+            health.error, health.error_text, health.error_at = type(error).__name__[:100], description, timezone.now()
 
-    def checked(self, alias: str, *, protocol_version: str, server: str, tools: int) -> None:
+    def record_check(self, alias: str, *, protocol_version: str, server: str, tools: int) -> None:
         """Record a successful check, whose connection is already closed."""
         health = self.get(alias)
         with self._lock:
             health.reached, health.tools = timezone.now(), tools
-            health.protocol_version, health.server = protocol_version[:32], legible(server)[:200]
+            health.protocol_version, health.server = protocol_version[:32], sanitize_text(server)[:200]
 
-    def forget(self) -> None:
+    def reset_after_fork(self) -> None:
         """Discard all records of the parent process, in a forked child.
 
         The inherited lock may be held.
         """
-        self._lock, self._found = threading.Lock(), {}
+        self._lock = threading.Lock()
+        self._by_alias = {}
 
 
-BOARD: Final = Board()
+HEALTH_REGISTRY: Final = HealthRegistry()
 
 
-def process_name() -> str:
+def get_process_name() -> str:
     """Return a name for this process that is unique across hosts."""
     return f"{socket.gethostname()[:80]}:{os.getpid()}"
 
 
-def described(error: BaseException, settings: ClientSettings | None) -> str:
+def describe_error(error: BaseException, settings: ClientSettings | None) -> str:
     """Describe an error in one line without secrets, for administrators.
 
     The text of an error response is omitted, because it is meant for the caller and may contain anything.
@@ -165,49 +166,49 @@ def described(error: BaseException, settings: ClientSettings | None) -> str:
     if not isinstance(error, ClientError | OSError | TimeoutError):
         return "Unexpected error; see the log"
     text = " ".join(str(error).split())
-    for secret in sorted(_secrets(settings), key=len, reverse=True) if settings is not None else ():
+    for secret in sorted(_list_secrets(settings), key=len, reverse=True) if settings is not None else ():
         text = text.replace(secret, "…")
-    return text if len(text) <= LINE else text[: LINE - 1] + "…"
+    return text if len(text) <= MAX_ERROR_LENGTH else text[: MAX_ERROR_LENGTH - 1] + "…"
 
 
-def _secrets(settings: ClientSettings) -> Iterable[str]:
+def _list_secrets(settings: ClientSettings) -> Iterable[str]:
     url = urlsplit(settings.url or "")
-    found = [
+    secrets = [
         url.query,
         *(value for _, value in parse_qsl(url.query)),
         *settings.headers.values(),
         *settings.env.values(),
     ]
-    found += [word for value in settings.headers.values() for word in value.split()]
+    secrets += [word for value in settings.headers.values() for word in value.split()]
     for argument in (settings.command or ())[1:]:
-        found += [argument, argument.partition("=")[2]]
+        secrets += [argument, argument.partition("=")[2]]
     if settings.auth is not None:
-        found += [settings.auth.token or "", settings.auth.client_secret or "", settings.auth.private_key or ""]
-    return {value for value in found if len(value) >= SHORTEST}
+        secrets += [settings.auth.token or "", settings.auth.client_secret or "", settings.auth.private_key or ""]
+    return {value for value in secrets if len(value) >= MIN_SECRET_LENGTH}
 
 
-class Reports:
+class HealthReporter:
     """Writes the health of servers from one event loop.
 
     With `has_own_thread` it uses a separate database thread, because the loop serves no requests.
     """
 
-    def __init__(self, *, apart: bool) -> None:
-        self._apart = apart
-        self._changed: set[str] = set()
-        self._at = -EVERY
+    def __init__(self, *, has_own_thread: bool) -> None:
+        self._has_own_thread = has_own_thread
+        self._changed_aliases: set[str] = set()
+        self._last_write_at = -WRITE_INTERVAL_SECONDS
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
 
-    def changed(self, alias: str) -> None:
+    def schedule_write(self, alias: str) -> None:
         """Schedule a write of a server's health. Called on the loop."""
-        self._changed.add(alias)
+        self._changed_aliases.add(alias)
         loop = asyncio.get_running_loop()
-        due = max(loop.time(), self._at + EVERY)
+        due = max(loop.time(), self._last_write_at + WRITE_INTERVAL_SECONDS)
         if self._timer is not None and self._timer.when() <= due:
             return
         self.stop()
-        self._timer = loop.call_at(due, self._start, loop)
+        self._timer = loop.call_at(due, self._start_write, loop)
 
     def stop(self) -> None:
         """Cancel the scheduled write."""
@@ -215,64 +216,65 @@ class Reports:
             self._timer.cancel()
             self._timer = None
 
-    def _start(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _start_write(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None
         if self._task is None or self._task.done():
-            self._at = loop.time()
+            self._last_write_at = loop.time()
             self._task = loop.create_task(self._write())
 
     async def _write(self) -> None:
-        aliases, self._changed = self._changed, set()
-        rows = [(alias, BOARD.get(alias).row()) for alias in sorted(aliases)]
+        aliases = self._changed_aliases
+        self._changed_aliases = set()
+        rows = [(alias, HEALTH_REGISTRY.get(alias).to_row()) for alias in sorted(aliases)]
 
         try:
-            if self._apart:
-                await asyncio.get_running_loop().run_in_executor(_WRITER.threads, _write_apart, rows)
+            if self._has_own_thread:
+                await asyncio.get_running_loop().run_in_executor(_WRITER_THREAD.executor, _write_on_own_thread, rows)
             else:
-                await sync_to_async(_write_beside)(rows)
+                await sync_to_async(_write_on_shared_thread)(rows)
         except Exception as problem:
             # Without a table or database, or with a lock, clients still work; the admin shows the last state.
             logger.debug("Writing the health of servers failed: %s", type(problem).__name__)
 
         busy = [alias for alias, row in rows if row["connections"]]
         if busy and self._timer is None:
-            self._changed.update(busy)
+            self._changed_aliases.update(busy)
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_at(loop.time() + BEAT, self._start, loop)
+            self._timer = loop.call_at(loop.time() + HEARTBEAT_INTERVAL_SECONDS, self._start_write, loop)
 
 
-class _Writer:
+class _WriterThread:
     """The database thread for loops that serve no requests."""
 
     def __init__(self) -> None:
-        self.threads = ThreadPoolExecutor(1, "mcp-client-health")
+        self.executor = ThreadPoolExecutor(1, "mcp-client-health")
 
-    def forked(self) -> None:
+    def reset_after_fork(self) -> None:
         """Replace the executor in a forked child, where its thread does not exist."""
-        self.threads = ThreadPoolExecutor(1, "mcp-client-health")
-        BOARD.forget()
+        self.executor = ThreadPoolExecutor(1, "mcp-client-health")
+        HEALTH_REGISTRY.reset_after_fork()
 
 
-_WRITER: Final = _Writer()
+_WRITER_THREAD: Final = _WriterThread()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_WRITER.forked)
+    os.register_at_fork(after_in_child=_WRITER_THREAD.reset_after_fork)
 
 
-def _write(rows: list[tuple[str, dict[str, Any]]]) -> None:
+def _write_rows(rows: list[tuple[str, dict[str, Any]]]) -> None:
     for alias, row in rows:
-        ClientHealth.objects.tell(process_name(), alias, row)
+        ClientHealth.objects.report(get_process_name(), alias, row)
 
 
-def _write_beside(rows: list[tuple[str, dict[str, Any]]]) -> None:
+def _write_on_shared_thread(rows: list[tuple[str, dict[str, Any]]]) -> None:
     """Write on a thread that also serves requests, whose connections may be in use."""
-    _close_old()
+    _close_old_connections()
     try:
-        _write(rows)
+        _write_rows(rows)
     finally:
-        _close_old()
+        _close_old_connections()
 
 
-def _close_old() -> None:
+def _close_old_connections() -> None:
     """Close old connections, as Django does around requests.
 
     Connections inside a transaction, as in tests, stay open.
@@ -282,8 +284,8 @@ def _close_old() -> None:
             connection.close_if_unusable_or_obsolete()
 
 
-def _write_apart(rows: list[tuple[str, dict[str, Any]]]) -> None:
+def _write_on_own_thread(rows: list[tuple[str, dict[str, Any]]]) -> None:
     try:
-        _write(rows)
+        _write_rows(rows)
     finally:
         connections.close_all()

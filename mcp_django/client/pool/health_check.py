@@ -11,16 +11,16 @@ import mcp_types as types
 from mcp_django.client.client import Client
 from mcp_django.client.errors import AuthorizationNeeded, ClientConnectionError
 from mcp_django.client.pool.factory import build_client
-from mcp_django.client.pool.health import BOARD, described
+from mcp_django.client.pool.health import HEALTH_REGISTRY, describe_error
 from mcp_django.client.pool.pool import client_settings
 from mcp_django.protocol.revisions import REVISIONS
 
-LIMIT: Final = 20.0
+CHECK_TIMEOUT_SECONDS: Final = 20.0
 """Default time limit of a check, in seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class HealthCheckResult:
     """The result of a check. Times are in seconds."""
 
     alias: str
@@ -42,53 +42,57 @@ class Checked:
     """The URL where a person may authorize the server, if authorization is missing."""
 
 
-async def check_client(alias: str, *, user: Any = None, limit: float = LIMIT) -> Checked:
+async def check_client(alias: str, *, user: Any = None, timeout: float = CHECK_TIMEOUT_SECONDS) -> HealthCheckResult:
     """Connect to a server, list its tools, and disconnect.
 
     Errors are part of the result. Raises ImproperlyConfigured for an unknown alias.
     """
     settings = client_settings(alias)
     try:
-        async with asyncio.timeout(limit):
-            client = build_client(settings, user=user, patient=False)
-            found = await _look(client)
+        async with asyncio.timeout(timeout):
+            client = build_client(settings, user=user, retries=False)
+            result = await _check_connection(client)
     except Exception as problem:
         error: Exception = problem
         if isinstance(problem, TimeoutError):
-            error = ClientConnectionError(f"The server {alias!r} did not answer within {limit:g} s")
-        BOARD.failed(settings, error, call=False)
-        return Checked(
+            error = ClientConnectionError(f"The server {alias!r} did not answer within {timeout:g} s")
+        HEALTH_REGISTRY.record_failure(settings, error, is_call=False)
+        return HealthCheckResult(
             alias=alias,
             error=type(error).__name__,
-            error_text=described(error, settings),
+            error_text=describe_error(error, settings),
             url=error.url if isinstance(error, AuthorizationNeeded) else None,
         )
 
-    BOARD.checked(alias, protocol_version=found.protocol_version, server=found.server, tools=len(found.tools))
-    return found
+    HEALTH_REGISTRY.record_check(
+        alias, protocol_version=result.protocol_version, server=result.server, tools=len(result.tools)
+    )
+    return result
 
 
-async def check_clients(aliases: Iterable[str], *, user: Any = None, limit: float = LIMIT) -> list[Checked]:
+async def check_clients(
+    aliases: Iterable[str], *, user: Any = None, timeout: float = CHECK_TIMEOUT_SECONDS
+) -> list[HealthCheckResult]:
     """Check several servers concurrently."""
-    return list(await asyncio.gather(*(check_client(alias, user=user, limit=limit) for alias in aliases)))
+    return list(await asyncio.gather(*(check_client(alias, user=user, timeout=timeout) for alias in aliases)))
 
 
-async def _look(client: Client) -> Checked:
-    began = time.perf_counter()
+async def _check_connection(client: Client) -> HealthCheckResult:
+    started_at = time.perf_counter()
     async with client:
-        connected = time.perf_counter()
+        connected_at = time.perf_counter()
         tools: list[types.Tool] = []
         if client.capabilities.tools is not None:
             tools = await client.list_tools()
         else:
             await client.ping()
-        answered = time.perf_counter()
+        answered_at = time.perf_counter()
         info, revision = client.server_info, client.protocol_version
-        return Checked(
+        return HealthCheckResult(
             alias=client.alias or "",
             reached=True,
-            connecting=connected - began,
-            latency=answered - connected,
+            connecting=connected_at - started_at,
+            latency=answered_at - connected_at,
             protocol_version=revision,
             era=REVISIONS[revision].era.value,
             server=" ".join(part for part in (info.name, info.version) if part)[:200] if info is not None else "",

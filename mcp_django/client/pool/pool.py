@@ -24,19 +24,19 @@ from mcp_django.aio.clock import monotonic
 from mcp_django.client.client import Client
 from mcp_django.client.errors import AuthorizationNeeded, CallError, ClientConnectionError, ClientError
 from mcp_django.client.pool.factory import build_client
-from mcp_django.client.pool.health import BOARD, Reports, described
-from mcp_django.client.session.observer import Watcher
-from mcp_django.client.session.session import Connection
+from mcp_django.client.pool.health import HEALTH_REGISTRY, HealthReporter, describe_error
+from mcp_django.client.session.observer import ClientObserver
+from mcp_django.client.session.session import ClientConnection
 from mcp_django.conf import get_settings
 from mcp_django.conf.clients import ClientSettings
 from mcp_django.signals import clients_used, server_drained
 
 logger = logging.getLogger("mcp_django.client")
 
-Loop = asyncio.AbstractEventLoop
-DOUBLINGS: Final = 4
+EventLoop = asyncio.AbstractEventLoop
+MAX_BACKOFF_DOUBLINGS: Final = 4
 """Maximum number of times that BACKOFF doubles."""
-CLOSING: Final = 15.0
+CLOSE_TIMEOUT_SECONDS: Final = 15.0
 """Seconds that `close_clients` waits."""
 
 
@@ -58,7 +58,7 @@ def get_client(alias: str, *, user: Any = None, owner: str | None = None) -> Cli
         ImproperlyConfigured: The alias is unknown.
         AuthorizationNeeded: AUTH is per user, and no user is given.
     """
-    return _REGISTRY.get(alias, user, owner)
+    return _POOL.get(alias, user, owner)
 
 
 async def aclose_clients() -> None:
@@ -67,8 +67,8 @@ async def aclose_clients() -> None:
     Waits until their connections and programs have ended.
     """
     loop = asyncio.get_running_loop()
-    await _close(kept.client for kept in _REGISTRY.take(loop))
-    _REGISTRY.stop_reports(loop)
+    await _close_clients(kept.client for kept in _POOL.remove(loop))
+    _POOL.stop_reporters(loop)
 
 
 def close_clients() -> None:
@@ -76,15 +76,15 @@ def close_clients() -> None:
 
     Raises RuntimeError in a thread with a running event loop.
     """
-    if _running() is not None:
+    if _get_running_loop() is not None:
         raise RuntimeError("An event loop is running in this thread: await aclose_clients()")
-    _close_elsewhere(_REGISTRY.take(None))
-    _REGISTRY.stop_reports(None)
+    _close_on_own_loops(_POOL.remove(None))
+    _POOL.stop_reporters(None)
 
 
-def is_kept(client: Client) -> bool:
+def is_pooled(client: Client) -> bool:
     """Return True if the client belongs to the pool, so that other code may use it."""
-    return client in _REGISTRY.clients
+    return client in _POOL.clients
 
 
 def client_settings(alias: str) -> ClientSettings:
@@ -98,70 +98,81 @@ def client_settings(alias: str) -> ClientSettings:
     return known[alias]
 
 
-class _Place(NamedTuple):
+class _ClientKey(NamedTuple):
     """Key of a pooled client."""
 
     alias: str
     owner: tuple[str, str] | None
-    loop: Loop | None
+    loop: EventLoop | None
     """The event loop; None for the loop of the blocking clients."""
 
 
-class _Kept(Watcher):
+class _PooledClient(ClientObserver):
     """A client of the pool, with its observer."""
 
-    def __init__(self, settings: ClientSettings, client: Client, place: _Place) -> None:
-        self.settings, self.client, self.place = settings, client, place
+    def __init__(self, settings: ClientSettings, client: Client, key: _ClientKey) -> None:
+        self.settings = settings
+        self.client = client
+        self.key = key
         self.calls = 0
         """Number of running calls."""
-        self._used = 0.0
-        self._failures, self._barred_until = 0, 0.0
-        self._why: ClientError | None = None
-        self._is_up, self._is_retired = False, False
+        self._used_at = 0.0
+        self._failure_count = 0
+        self._blocked_until = 0.0
+        self._last_failure: ClientError | None = None
+        self._is_connected = False
+        self._is_retired = False
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
 
-    def admit(self) -> None:
-        left = self._barred_until - monotonic()
-        if left > 0 and self._why is not None:
-            said = described(self._why, self.settings)
-            raise ClientConnectionError(f"{said} (next attempt in {max(left, 0.1):.1f} s)")
+    def before_connect(self) -> None:
+        remaining = self._blocked_until - monotonic()
+        if remaining > 0 and self._last_failure is not None:
+            description = describe_error(self._last_failure, self.settings)
+            raise ClientConnectionError(f"{description} (next attempt in {max(remaining, 0.1):.1f} s)")
 
-    def connected(self, connection: Connection) -> None:
-        self._failures, self._barred_until, self._is_up = 0, 0.0, True
+    def on_connected(self, connection: ClientConnection) -> None:
+        self._failure_count = 0
+        self._blocked_until = 0.0
+        self._is_connected = True
         info = connection.session.server_info
         server = " ".join(part for part in (info.name, info.version) if part) if info is not None else ""
-        BOARD.connected(self.settings.alias, protocol_version=connection.revision.version, server=server)
-        self._used = monotonic()
-        self._changed()
+        HEALTH_REGISTRY.record_connected(
+            self.settings.alias, protocol_version=connection.revision.version, server=server
+        )
+        self._used_at = monotonic()
+        self._on_change()
 
-    def disconnected(self) -> None:
-        if self._is_up:
-            self._is_up = False
-            BOARD.disconnected(self.settings.alias)
-            self._changed()
+    def on_disconnected(self) -> None:
+        if self._is_connected:
+            self._is_connected = False
+            HEALTH_REGISTRY.record_disconnected(self.settings.alias)
+            self._on_change()
 
-    def failed(self, error: ClientError) -> None:
+    def on_connect_failed(self, error: ClientError) -> None:
         if not isinstance(error, AuthorizationNeeded):
             # AuthorizationNeeded does not block calls: a person may authorize the server at any moment.
-            self._barred_until = monotonic() + self.settings.backoff * 2 ** min(self._failures, DOUBLINGS)
-            self._failures, self._why = self._failures + 1, error
-        BOARD.failed(self.settings, error, call=False)
-        self._changed()
+            self._blocked_until = monotonic() + self.settings.backoff * 2 ** min(
+                self._failure_count, MAX_BACKOFF_DOUBLINGS
+            )
+            self._failure_count = self._failure_count + 1
+            self._last_failure = error
+        HEALTH_REGISTRY.record_failure(self.settings, error, is_call=False)
+        self._on_change()
 
-    def began(self) -> None:
+    def on_request_started(self) -> None:
         self.calls += 1
 
-    def ended(self, seconds: float, error: BaseException | None) -> None:
+    def on_request_finished(self, seconds: float, error: BaseException | None) -> None:
         self.calls -= 1
-        self._used = monotonic()
+        self._used_at = monotonic()
         if error is None or isinstance(error, CallError):
-            BOARD.called(self.settings.alias, seconds)
+            HEALTH_REGISTRY.record_call(self.settings.alias, seconds)
         elif isinstance(error, Exception):
-            BOARD.failed(self.settings, error, call=True)
-        self._changed()
+            HEALTH_REGISTRY.record_failure(self.settings, error, is_call=True)
+        self._on_change()
         if self._is_retired and not self.calls:
-            self._rest()
+            self._disconnect()
 
     def retire(self) -> None:
         """Disconnect after the running calls.
@@ -172,198 +183,203 @@ class _Kept(Watcher):
         if loop is None or loop.is_closed():
             return
         try:
-            loop.call_soon_threadsafe(self._retire)
+            loop.call_soon_threadsafe(self._retire_on_loop)
         except RuntimeError:
             pass  # the loop was closed in the meantime
 
     def abandon(self) -> None:
         """Record the connection as closed, because its loop is closed."""
-        if self._is_up:
-            self._is_up = False
-            BOARD.disconnected(self.settings.alias)
+        if self._is_connected:
+            self._is_connected = False
+            HEALTH_REGISTRY.record_disconnected(self.settings.alias)
 
-    def _retire(self) -> None:
+    def _retire_on_loop(self) -> None:
         self._is_retired = True
         if not self.calls:
-            self._rest()
+            self._disconnect()
 
-    def _rest(self) -> None:
+    def _disconnect(self) -> None:
         loop = asyncio.get_running_loop()
         if self._task is None or self._task.done():
-            self._task = loop.create_task(self.client.rest(), context=Context())
+            self._task = loop.create_task(self.client.disconnect(), context=Context())
 
-    def _changed(self) -> None:
+    def _on_change(self) -> None:
         loop = asyncio.get_running_loop()
-        _REGISTRY.reports(loop, apart=self.place.loop is None).changed(self.settings.alias)
-        if self._timer is None and self._is_up and self.settings.idle is not None:
-            self._timer = loop.call_later(self.settings.idle, self._look)
+        _POOL.get_reporter(loop, has_own_thread=self.key.loop is None).schedule_write(self.settings.alias)
+        if self._timer is None and self._is_connected and self.settings.idle is not None:
+            self._timer = loop.call_later(self.settings.idle, self._disconnect_if_idle)
 
-    def _look(self) -> None:
+    def _disconnect_if_idle(self) -> None:
         """Disconnect if the client was idle for long enough; otherwise check again later."""
-        self._timer, idle = None, self.settings.idle
-        if not self._is_up or idle is None:
+        self._timer = None
+        idle = self.settings.idle
+        if not self._is_connected or idle is None:
             return
-        left = self._used + idle - monotonic()
+        remaining = self._used_at + idle - monotonic()
         if self.calls or self.client.is_needed:
-            left = idle
-        if left > 0:
-            self._timer = asyncio.get_running_loop().call_later(left, self._look)
+            remaining = idle
+        if remaining > 0:
+            self._timer = asyncio.get_running_loop().call_later(remaining, self._disconnect_if_idle)
         else:
-            self._rest()
+            self._disconnect()
 
 
-class _Registry:
+class _ClientPool:
     """The clients of this process. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._kept: OrderedDict[_Place, _Kept] = OrderedDict()
-        self._reports: weakref.WeakKeyDictionary[Loop, Reports] = weakref.WeakKeyDictionary()
-        self._inherited: list[Any] = []
+        self._clients_by_key: OrderedDict[_ClientKey, _PooledClient] = OrderedDict()
+        self._reporters: weakref.WeakKeyDictionary[EventLoop, HealthReporter] = weakref.WeakKeyDictionary()
+        self._inherited_objects: list[Any] = []
         self.clients: weakref.WeakSet[Client] = weakref.WeakSet()
 
     def get(self, alias: str, user: Any, owner: str | None) -> Client:
-        settings, loop = client_settings(alias), _running()
-        place = _Place(alias, _owner(settings, user, owner), loop)
-        fresh = False
+        settings, loop = client_settings(alias), _get_running_loop()
+        key = _ClientKey(alias, _get_owner_key(settings, user, owner), loop)
+        is_first_on_loop = False
 
-        with self._unused() as unused:
-            kept = self._kept.get(place)
-            if kept is None or kept.settings is not settings:
-                if kept is not None:
-                    unused.append(kept)
-                fresh = not any(one.loop is loop for one in self._kept)
+        with self._lock_and_retire() as retired:
+            pooled = self._clients_by_key.get(key)
+            if pooled is None or pooled.settings is not settings:
+                if pooled is not None:
+                    retired.append(pooled)
+                is_first_on_loop = not any(one.loop is loop for one in self._clients_by_key)
                 client = build_client(settings, user=user)
-                kept = self._kept[place] = _Kept(settings, client, place)
-                client.watch(kept)
+                pooled = self._clients_by_key[key] = _PooledClient(settings, client, key)
+                client.set_observer(pooled)
                 self.clients.add(client)
-                unused += self._superfluous(settings)
-            self._kept.move_to_end(place)
+                retired += self._remove_excess(settings)
+            self._clients_by_key.move_to_end(key)
 
-        if fresh and loop is not None:
+        if is_first_on_loop and loop is not None:
             clients_used.send(sender=None, loop=loop, close=aclose_clients)
-        return kept.client
+        return pooled.client
 
-    def take(self, loop: Loop | None) -> list[_Kept]:
+    def remove(self, loop: EventLoop | None) -> list[_PooledClient]:
         """Remove and return the clients of a loop, or all of them."""
-        return self._take(lambda kept: loop is None or loop in (kept.place.loop, kept.client.loop))
+        return self._remove(lambda kept: loop is None or loop in (kept.key.loop, kept.client.loop))
 
-    def take_blocking(self) -> list[_Kept]:
+    def remove_blocking(self) -> list[_PooledClient]:
         """Remove and return the clients that were requested without a running loop."""
-        return self._take(lambda kept: kept.place.loop is None)
+        return self._remove(lambda kept: kept.key.loop is None)
 
-    def _take(self, wanted: Callable[[_Kept], bool]) -> list[_Kept]:
+    def _remove(self, predicate: Callable[[_PooledClient], bool]) -> list[_PooledClient]:
         with self._lock:
-            found = [kept for kept in self._kept.values() if wanted(kept)]
-            for kept in found:
-                del self._kept[kept.place]
-        return found
+            removed = [kept for kept in self._clients_by_key.values() if predicate(kept)]
+            for kept in removed:
+                del self._clients_by_key[kept.key]
+        return removed
 
-    def reports(self, loop: Loop, *, apart: bool) -> Reports:
+    def get_reporter(self, loop: EventLoop, *, has_own_thread: bool) -> HealthReporter:
         """Return the health reporter of a loop, created if needed."""
         with self._lock:
-            if loop not in self._reports:
-                self._reports[loop] = Reports(apart=apart)
-            return self._reports[loop]
+            if loop not in self._reporters:
+                self._reporters[loop] = HealthReporter(has_own_thread=has_own_thread)
+            return self._reporters[loop]
 
-    def stop_reports(self, loop: Loop | None) -> None:
+    def stop_reporters(self, loop: EventLoop | None) -> None:
         """Stop the health reporters of a loop, or all of them."""
         with self._lock:
-            found = [(one, reports) for one, reports in self._reports.items() if loop in (None, one)]
+            found = [(one, reports) for one, reports in self._reporters.items() if loop in (None, one)]
         for one, reports in found:
             if one.is_running():
                 one.call_soon_threadsafe(reports.stop)
 
-    def renew(self) -> None:
+    def retire_all(self) -> None:
         """Discard all clients after a change of settings; new ones are created on demand."""
-        for kept in self.take(None):
+        for kept in self.remove(None):
             kept.retire()
 
-    def forked(self) -> None:
+    def reset_after_fork(self) -> None:
         """Discard all objects of the parent process in a forked child.
 
         They are kept from garbage collection, which would close the parent's sockets.
         """
-        self._inherited += [self._kept, self._reports]
-        self._lock, self._kept = threading.RLock(), OrderedDict()
-        self._reports, self.clients = weakref.WeakKeyDictionary(), weakref.WeakSet()
+        self._inherited_objects += [self._clients_by_key, self._reporters]
+        self._lock = threading.RLock()
+        self._clients_by_key = OrderedDict()
+        self._reporters = weakref.WeakKeyDictionary()
+        self.clients = weakref.WeakSet()
 
     @contextmanager
-    def _unused(self) -> Iterator[list[_Kept]]:
+    def _lock_and_retire(self) -> Iterator[list[_PooledClient]]:
         """Hold the lock, and retire the collected clients after releasing it.
 
         Clients of closed loops are removed, too.
         """
-        unused: list[_Kept] = []
+        retired: list[_PooledClient] = []
         with self._lock:
-            for place in [place for place in self._kept if place.loop is not None and place.loop.is_closed()]:
-                self._kept.pop(place).abandon()
-            yield unused
-        for kept in unused:
+            for place in [place for place in self._clients_by_key if place.loop is not None and place.loop.is_closed()]:
+                self._clients_by_key.pop(place).abandon()
+            yield retired
+        for kept in retired:
             kept.retire()
 
-    def _superfluous(self, settings: ClientSettings) -> list[_Kept]:
+    def _remove_excess(self, settings: ClientSettings) -> list[_PooledClient]:
         """Remove clients of single owners beyond MAX_OWNERS.
 
         The least recently used are removed first, but none with running calls.
         """
         owned = [
-            kept for place, kept in self._kept.items() if place.alias == settings.alias and place.owner is not None
+            kept
+            for place, kept in self._clients_by_key.items()
+            if place.alias == settings.alias and place.owner is not None
         ]
         idle = [kept for kept in owned[:-1] if not kept.calls]
-        over = idle[: max(0, len(owned) - settings.max_owners)]
-        for kept in over:
-            del self._kept[kept.place]
-        return over
+        excess = idle[: max(0, len(owned) - settings.max_owners)]
+        for kept in excess:
+            del self._clients_by_key[kept.key]
+        return excess
 
 
-def _owner(settings: ClientSettings, user: Any, owner: str | None) -> tuple[str, str] | None:
-    own = str(user.pk) if settings.per_user and user is not None else ""
-    return (own, owner or "") if own or owner else None
+def _get_owner_key(settings: ClientSettings, user: Any, owner: str | None) -> tuple[str, str] | None:
+    user_key = str(user.pk) if settings.per_user and user is not None else ""
+    return (user_key, owner or "") if user_key or owner else None
 
 
-def _running() -> Loop | None:
+def _get_running_loop() -> EventLoop | None:
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
 
 
-async def _close(clients: Iterable[Client]) -> None:
+async def _close_clients(clients: Iterable[Client]) -> None:
     for problem in await asyncio.gather(*(client.close() for client in clients), return_exceptions=True):
         if isinstance(problem, Exception):
             logger.warning("Closing a client failed: %s", type(problem).__name__)
 
 
-def _close_elsewhere(found: Iterable[_Kept]) -> None:
+def _close_on_own_loops(pooled_clients: Iterable[_PooledClient]) -> None:
     """Close clients on their own loops, which run in other threads."""
-    by_loop: dict[Loop, list[Client]] = {}
-    for kept in found:
+    by_loop: dict[EventLoop, list[Client]] = {}
+    for kept in pooled_clients:
         loop = kept.client.loop
         if loop is not None and loop.is_running():
             by_loop.setdefault(loop, []).append(kept.client)
 
-    futures = [asyncio.run_coroutine_threadsafe(_close(clients), loop) for loop, clients in by_loop.items()]
-    until = monotonic() + CLOSING
+    futures = [asyncio.run_coroutine_threadsafe(_close_clients(clients), loop) for loop, clients in by_loop.items()]
+    deadline = monotonic() + CLOSE_TIMEOUT_SECONDS
     for future in futures:
         try:
-            future.result(max(0.0, until - monotonic()))
+            future.result(max(0.0, deadline - monotonic()))
         except TimeoutError:
-            logger.warning("Closing clients timed out after %g seconds", CLOSING)
+            logger.warning("Closing clients timed out after %g seconds", CLOSE_TIMEOUT_SECONDS)
 
 
-_REGISTRY: Final = _Registry()
+_POOL: Final = _ClientPool()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_REGISTRY.forked)
+    os.register_at_fork(after_in_child=_POOL.reset_after_fork)
 
 
 @receiver(setting_changed)
-def _on_change(*, setting: str, **kwargs: Any) -> None:
+def _on_setting_changed(*, setting: str, **kwargs: Any) -> None:
     if setting == "MCP":
-        _REGISTRY.renew()
+        _POOL.retire_all()
 
 
 @receiver(server_drained)
-def _on_drained(**kwargs: Any) -> None:
+def _on_server_drained(**kwargs: Any) -> None:
     """Close the blocking clients: some servers exit without atexit functions."""
-    _close_elsewhere(_REGISTRY.take_blocking())
+    _close_on_own_loops(_POOL.remove_blocking())

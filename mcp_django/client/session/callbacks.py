@@ -19,26 +19,26 @@ from mcp_django.client.session.handlers import Unsubscribe
 
 logger = logging.getLogger("mcp_django.client")
 
-Sampled = types.CreateMessageResult | types.CreateMessageResultWithTools
-Sampling = Callable[[types.CreateMessageRequestParams], Awaitable[Sampled] | Sampled]
+SamplingResponse = types.CreateMessageResult | types.CreateMessageResultWithTools
+SamplingCallback = Callable[[types.CreateMessageRequestParams], Awaitable[SamplingResponse] | SamplingResponse]
 """Callback from the server's sampling parameters to the model's response."""
-Elicited = types.ElicitResult | Mapping[str, Any] | None
-Elicitation = Callable[[types.ElicitRequestParams], Awaitable[Elicited] | Elicited]
+ElicitationResponse = types.ElicitResult | Mapping[str, Any] | None
+ElicitationCallback = Callable[[types.ElicitRequestParams], Awaitable[ElicitationResponse] | ElicitationResponse]
 """Callback for a form or a URL to visit.
 
 Receives `ElicitRequestFormParams` or `ElicitRequestURLParams`. Returns an ElicitResult, the form's content (accepts),
 or None (declines).
 """
 Root = types.Root | Path | str
-Roots = Iterable[Root] | Callable[[], Awaitable[Iterable[Root]] | Iterable[Root]]
+RootsSource = Iterable[Root] | Callable[[], Awaitable[Iterable[Root]] | Iterable[Root]]
 """Directories: paths, `file://` URIs or `Root`s, or a function for them."""
 
 INVALID_REQUEST, INTERNAL_ERROR = -32600, -32603
-MAX_AT_ONCE = 64
+MAX_CONCURRENT_CALLBACKS = 64
 """Maximum number of callbacks that run concurrently; further requests are refused."""
 
 
-class Answerers:
+class ServerRequestCallbacks:
     """Callbacks for the requests of a server.
 
     `pause_timeouts` is entered while one runs.
@@ -46,101 +46,103 @@ class Answerers:
 
     def __init__(
         self,
-        sampling: Sampling | None,
-        elicitation: Elicitation | None,
-        roots: Roots | None,
-        pausing: Callable[[], AbstractContextManager[None]],
+        sampling: SamplingCallback | None,
+        elicitation: ElicitationCallback | None,
+        roots: RootsSource | None,
+        pause_timeouts: Callable[[], AbstractContextManager[None]],
     ) -> None:
-        self.sampling, self.elicitation, self.roots = sampling, elicitation, roots
-        self._pausing = pausing
-        self._at_work = 0
+        self.sampling = sampling
+        self.elicitation = elicitation
+        self.roots = roots
+        self._pause_timeouts = pause_timeouts
+        self._running = 0
 
-    def set(self, what: Literal["sampling", "elicitation", "roots"], answerer: Any) -> Unsubscribe:
+    def set(self, feature: Literal["sampling", "elicitation", "roots"], callback: Any) -> Unsubscribe:
         """Set the callback of a feature.
 
         Returns a function that removes it, unless another callback has been set since.
         """
-        setattr(self, what, answerer)
+        setattr(self, feature, callback)
 
         def remove() -> None:
-            if getattr(self, what) is answerer:
-                setattr(self, what, None)
+            if getattr(self, feature) is callback:
+                setattr(self, feature, None)
 
         return remove
 
     async def sample(
         self, context: ClientRequestContext, params: types.CreateMessageRequestParams
-    ) -> Sampled | types.ErrorData:
+    ) -> SamplingResponse | types.ErrorData:
         """Handle `sampling/createMessage`."""
         if self.sampling is None:
-            return _refusal("sampling")
-        return cast("Sampled | types.ErrorData", await self._answer("sampling", self.sampling, params))
+            return _build_unsupported_error("sampling")
+        return cast("SamplingResponse | types.ErrorData", await self._run_callback("sampling", self.sampling, params))
 
     async def elicit(
         self, context: ClientRequestContext, params: types.ElicitRequestParams
     ) -> types.ElicitResult | types.ErrorData:
         """Handle `elicitation/create`."""
         if self.elicitation is None:
-            return _refusal("elicitation")
-        answer = await self._answer("elicitation", self.elicitation, params)
-        if answer is None:
+            return _build_unsupported_error("elicitation")
+        response = await self._run_callback("elicitation", self.elicitation, params)
+        if response is None:
             return types.ElicitResult(action="decline")
-        if isinstance(answer, Mapping):
-            return types.ElicitResult(action="accept", content=dict(answer))
-        return cast("types.ElicitResult | types.ErrorData", answer)
+        if isinstance(response, Mapping):
+            return types.ElicitResult(action="accept", content=dict(response))
+        return cast("types.ElicitResult | types.ErrorData", response)
 
     async def list_roots(self, context: ClientRequestContext) -> types.ListRootsResult | types.ErrorData:
         """Handle `roots/list`."""
         if self.roots is None:
-            return _refusal("roots")
-        return cast("types.ListRootsResult | types.ErrorData", await self._answer("roots", self._roots))
+            return _build_unsupported_error("roots")
+        return cast("types.ListRootsResult | types.ErrorData", await self._run_callback("roots", self._get_roots))
 
-    async def _roots(self) -> types.ListRootsResult:
-        given: Any = self.roots() if callable(self.roots) else self.roots
-        given = await given if inspect.isawaitable(given) else given
-        return types.ListRootsResult(roots=[_root(root) for root in given or ()])
+    async def _get_roots(self) -> types.ListRootsResult:
+        roots: Any = self.roots() if callable(self.roots) else self.roots
+        roots = await roots if inspect.isawaitable(roots) else roots
+        return types.ListRootsResult(roots=[_create_root(root) for root in roots or ()])
 
-    async def answer(self, request: types.InputRequest) -> types.InputResponse:
+    async def handle_input_request(self, request: types.InputRequest) -> types.InputResponse:
         """Handle an input request that is part of a result.
 
         Raises CallError if it is refused.
         """
         context: Any = None
-        answer: types.InputResponse | types.ErrorData
+        response: types.InputResponse | types.ErrorData
         match request:
             case types.CreateMessageRequest(params=params):
-                answer = await self.sample(context, params)
+                response = await self.sample(context, params)
             case types.ElicitRequest(params=params):
-                answer = await self.elicit(context, params)
+                response = await self.elicit(context, params)
             case _:
-                answer = await self.list_roots(context)
-        if isinstance(answer, types.ErrorData):
-            raise CallError(answer.code, answer.message)
-        return answer
+                response = await self.list_roots(context)
+        if isinstance(response, types.ErrorData):
+            raise CallError(response.code, response.message)
+        return response
 
-    async def _answer(self, what: str, answerer: Callable[..., Any], *values: Any) -> Any:
+    async def _run_callback(self, feature: str, callback: Callable[..., Any], *values: Any) -> Any:
         """Run a project's callback; return its result, or an error response if it fails."""
-        if self._at_work >= MAX_AT_ONCE:
+        if self._running >= MAX_CONCURRENT_CALLBACKS:
             return types.ErrorData(
-                code=INVALID_REQUEST, message=f"This client handles at most {MAX_AT_ONCE} requests at once"
+                code=INVALID_REQUEST, message=f"This client handles at most {MAX_CONCURRENT_CALLBACKS} requests at once"
             )
-        self._at_work += 1
+        self._running += 1
         try:
-            with self._pausing():
-                answer = answerer(*values)
-                return await answer if inspect.isawaitable(answer) else answer
+            with self._pause_timeouts():
+                result = callback(*values)
+                return await result if inspect.isawaitable(result) else result
         except Exception:
-            logger.exception("Callback for an MCP server's request failed: %s", what)
+            logger.exception("Callback for an MCP server's request failed: %s", feature)
             return types.ErrorData(code=INTERNAL_ERROR, message="The client failed to handle the request")
         finally:
-            self._at_work -= 1
+            self._running -= 1
 
 
-def _refusal(what: str) -> types.ErrorData:
-    return types.ErrorData(code=INVALID_REQUEST, message=f"This client does not support {what}")
+def _build_unsupported_error(feature: str) -> types.ErrorData:
+    return types.ErrorData(code=INVALID_REQUEST, message=f"This client does not support {feature}")
 
 
-def _root(root: Root) -> types.Root:
+def _create_root(root: Root) -> types.Root:
     match root:
         case types.Root():
             return root

@@ -17,150 +17,173 @@ from mcp import MCPError
 
 from mcp_django.client import failures
 from mcp_django.client.errors import AuthorizationNeeded, ClientConnectionError, ClientError, HandshakeError
-from mcp_django.client.options import Openable, Options
-from mcp_django.client.session.callbacks import Answerers
-from mcp_django.client.session.handlers import KINDS, Listeners
-from mcp_django.client.session.observer import Watcher
-from mcp_django.client.session.session import Connection
-from mcp_django.client.session.subscriptions import Listening
-from mcp_django.client.session.timing import STEADY, Backoff
+from mcp_django.client.options import ClientOptions, ClientTarget
+from mcp_django.client.session.callbacks import ServerRequestCallbacks
+from mcp_django.client.session.handlers import LIST_NAMES, NotificationHandlers
+from mcp_django.client.session.observer import ClientObserver
+from mcp_django.client.session.session import ClientConnection
+from mcp_django.client.session.subscriptions import ClientSubscriptions
+from mcp_django.client.session.timing import STABLE_AFTER_SECONDS, Backoff
 
 logger = logging.getLogger("mcp_django.client")
 
-CLOSING = 10.0
+CLOSE_TIMEOUT_SECONDS = 10.0
 """Seconds for a connection to close before it is cancelled."""
-REASON = 1.0
+CLOSE_REASON_TIMEOUT_SECONDS = 1.0
 """Seconds for which a call waits for the reason of a broken connection."""
-_INHERITED: list["Keeper"] = []
+_INHERITED_MANAGERS: list["ConnectionManager"] = []
 """Managers of the parent process, kept alive: the parent owns their sockets."""
 
 
-class Keeper:
+class ConnectionManager:
     """The connection of a client, across reconnects."""
 
-    def __init__(self, target: Openable, options: Options, answerers: Answerers, listeners: Listeners) -> None:
-        self._target, self._options, self._answerers, self._listeners = target, options, answerers, listeners
+    def __init__(
+        self,
+        target: ClientTarget,
+        options: ClientOptions,
+        callbacks: ServerRequestCallbacks,
+        handlers: NotificationHandlers,
+    ) -> None:
+        self._target = target
+        self._options = options
+        self._callbacks = callbacks
+        self._handlers = handlers
         self.subscribed: dict[str, None] = {}
         """Subscribed URIs, restored on the next connection."""
         self.log_level: types.LoggingLevel | None = None
-        self.current: Connection | None = None
+        self.current: ClientConnection | None = None
         """The latest established connection, which may have ended."""
-        self._attempt: Connection | None = None
+        self._attempt: ClientConnection | None = None
         """The connection that is being opened, used or closed."""
         self.last_error: ClientError | None = None
-        self.watcher = Watcher()
-        self._listening: Listening | None = None
+        self.observer = ClientObserver()
+        self._subscriptions: ClientSubscriptions | None = None
         self._task: asyncio.Task[None] | None = None
-        self._ready: asyncio.Future[Connection] | None = None
-        self._pid = os.getpid()
+        self._ready: asyncio.Future[ClientConnection] | None = None
+        self._owner_pid = os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._waiting, self._closed = 0, False
-        self._close = asyncio.Event()
-        listeners.changed = self.look
+        self._waiting_calls = 0
+        self._is_closed = False
+        self._close_requested = asyncio.Event()
+        handlers.on_change = self.refresh_subscriptions
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
         """The event loop of the connection; None without a connection."""
-        if self._pid != os.getpid() or self._task is None or self._task.done():
+        if self._owner_pid != os.getpid() or self._task is None or self._task.done():
             return None
         return self._loop
 
     @property
     def is_connected(self) -> bool:
         """Return True if there is an open connection, as far as the client can detect."""
-        return self.loop is not None and self.current is not None and not self.current.ended
+        return self.loop is not None and self.current is not None and not self.current.is_closing
 
-    async def open(self) -> Connection:
+    async def open(self) -> ClientConnection:
         """Connect, also after `close`."""
-        self._closed = False
-        return await self.connection()
+        self._is_closed = False
+        return await self.get_connection()
 
-    async def connection(self) -> Connection:
+    async def get_connection(self) -> ClientConnection:
         """Return the connection, opened if needed.
 
         Raises:
             ClientError: The connection failed. After `close` this is a ClientConnectionError.
         """
-        if self._closed:
+        if self._is_closed:
             raise ClientConnectionError("This client is closed; call connect() to use it again")
-        if self._close.is_set() and self._task is not None and self.loop is not None and self._is_here():
+        if (
+            self._close_requested.is_set()
+            and self._task is not None
+            and self.loop is not None
+            and self._is_on_running_loop()
+        ):
             await asyncio.wait({self._task})
         if not self.is_connected:
-            self.watcher.admit()
+            self.observer.before_connect()
 
-        self._begin()
+        self._ensure_task()
         assert self._ready is not None
-        self._waiting += 1
+        self._waiting_calls += 1
         try:
             return await asyncio.shield(self._ready)
         except ClientError as error:
             raise copy.copy(error) from None
         finally:
-            self._waiting -= 1
+            self._waiting_calls -= 1
 
     @property
     def is_needed(self) -> bool:
         """Return True if calls wait for it, or handlers for changes are registered."""
-        wanted = self._listeners.wants("list_changed", "resource_updated", "log")
-        return bool(self._waiting or self.subscribed or wanted)
+        wanted = self._handlers.has_handlers("list_changed", "resource_updated", "log")
+        return bool(self._waiting_calls or self.subscribed or wanted)
 
-    async def rest(self) -> None:
+    async def disconnect(self) -> None:
         """Close the connection; the next call opens another."""
-        await self._shut()
+        await self._close_connection()
 
     async def close(self) -> None:
         """Close the connection and wait until it is closed. Running calls fail."""
-        self._closed = True
-        await self._shut()
+        self._is_closed = True
+        await self._close_connection()
 
-    async def _shut(self) -> None:
-        if self.loop is None or self._task is None or not self._is_here():
+    async def _close_connection(self) -> None:
+        if self.loop is None or self._task is None or not self._is_on_running_loop():
             return
         task = self._task
-        self._close.set()
+        self._close_requested.set()
         if self.current is not None:
-            self.current.end()
+            self.current.close()
 
         if task is asyncio.current_task():
             return
         if self._attempt is not None and self._attempt is not self.current:
             task.cancel()  # The connection is still being opened.
-        done, _ = await asyncio.wait({task}, timeout=CLOSING)
+        done, _ = await asyncio.wait({task}, timeout=CLOSE_TIMEOUT_SECONDS)
         if not done:
-            logger.warning("Closing the connection timed out: %s", self._options.name)
+            logger.warning("Closing the connection timed out: %s", self._options.server_label)
             task.cancel()
-            await asyncio.wait({task}, timeout=CLOSING)
+            await asyncio.wait({task}, timeout=CLOSE_TIMEOUT_SECONDS)
 
-    async def reason(self, connection: Connection) -> ClientError:
+    async def get_close_reason(self, connection: ClientConnection) -> ClientError:
         """Return the reason why a connection broke, or a generic error."""
-        if connection.ended:
+        if connection.is_closing:
             try:
-                async with asyncio.timeout(REASON):
-                    await connection.over.wait()
+                async with asyncio.timeout(CLOSE_REASON_TIMEOUT_SECONDS):
+                    await connection.finished.wait()
             except TimeoutError:
                 pass
-        return copy.copy(connection.failure) if connection.failure is not None else failures.lost(self._options)
+        return (
+            copy.copy(connection.failure)
+            if connection.failure is not None
+            else failures.build_connection_lost_error(self._options)
+        )
 
-    async def listen_to(self, uri: str) -> None:
+    async def add_subscription(self, uri: str) -> None:
         """Add a URI of `subscribed` to the stream of changes."""
-        if self._listening is not None:
-            await self._listening.added(uri)
+        if self._subscriptions is not None:
+            await self._subscriptions.wait_for_subscription(uri)
 
-    def _begin(self) -> None:
+    def _ensure_task(self) -> None:
         """Start the connection task, unless one runs on this loop in this process."""
-        if self._pid != os.getpid():
-            _INHERITED.append(copy.copy(self))
-            self._pid, self._task, self._ready, self.current, self._listening = os.getpid(), None, None, None, None
-        if self._task is not None and not self._task.done() and self._is_here():
+        if self._owner_pid != os.getpid():
+            _INHERITED_MANAGERS.append(copy.copy(self))
+            self._owner_pid = os.getpid()
+            self._task = None
+            self._ready = None
+            self.current = None
+            self._subscriptions = None
+        if self._task is not None and not self._task.done() and self._is_on_running_loop():
             return
 
         self._loop = asyncio.get_running_loop()
-        self._close = asyncio.Event()
+        self._close_requested = asyncio.Event()
         self._ready = self._loop.create_future()
         # Use an empty context: the task outlives the caller that starts it, and serves other callers.
-        self._task = self._loop.create_task(self._keep(), name="mcp-client", context=Context())
+        self._task = self._loop.create_task(self._run(), name="mcp-client", context=Context())
 
-    def _is_here(self) -> bool:
+    def _is_on_running_loop(self) -> bool:
         """Return True if the connection belongs to the running loop.
 
         Returns False if its loop is closed. Raises ClientConnectionError for a connection on another open loop.
@@ -173,83 +196,86 @@ class Keeper:
             "This client is connected on another event loop; use one client for each loop, or client.blocking()"
         )
 
-    async def _keep(self) -> None:
+    async def _run(self) -> None:
         """Keep the client connected until it is unused, closed, or fails permanently."""
         loop, backoff, failure = asyncio.get_running_loop(), Backoff(self._options.max_retries), None
         try:
-            while not self._close.is_set():
-                since = loop.time()
-                connection = Connection(self._target, self._options, self._answerers, self._listeners)
-                connection.on_end = self._renew
-                failure = await self._live(connection)
+            while not self._close_requested.is_set():
+                started_at = loop.time()
+                connection = ClientConnection(self._target, self._options, self._callbacks, self._handlers)
+                connection.on_close = self._reset_ready
+                failure = await self._run_connection(connection)
 
-                was_there = self.current is connection
-                if was_there and (not self.is_needed or self._close.is_set()):
+                was_connected = self.current is connection
+                if was_connected and (not self.is_needed or self._close_requested.is_set()):
                     return
 
-                if was_there and loop.time() - since > STEADY:
+                if was_connected and loop.time() - started_at > STABLE_AFTER_SECONDS:
                     backoff.reset()
-                final = isinstance(failure, HandshakeError | AuthorizationNeeded)
-                if final or (delay := backoff.delay()) is None:
-                    if not was_there and not self._close.is_set():
-                        self.watcher.failed(failure)
+                is_final = isinstance(failure, HandshakeError | AuthorizationNeeded)
+                if is_final or (delay := backoff.next_delay()) is None:
+                    if not was_connected and not self._close_requested.is_set():
+                        self.observer.on_connect_failed(failure)
                     return
                 try:
                     async with asyncio.timeout(delay):
-                        await self._close.wait()
+                        await self._close_requested.wait()
                 except TimeoutError:
                     pass
         finally:
-            self._settle(failure or ClientConnectionError("This client was closed"))
+            self._fail_waiting_calls(failure or ClientConnectionError("This client was closed"))
 
-    async def _live(self, connection: Connection) -> ClientError:
+    async def _run_connection(self, connection: ClientConnection) -> ClientError:
         """Run one connection to its end and return the reason for the end."""
         self._attempt = connection
         try:
-            await connection.live(self._reached)
-            failure = connection.failure or failures.lost(self._options)
+            await connection.run(self._on_connected)
+            failure = connection.failure or failures.build_connection_lost_error(self._options)
         except Exception as error:
-            failure = connection.failure or failures.of_connecting(error, self._options)
+            failure = connection.failure or failures.convert_connection_error(error, self._options)
             connection.failure = failure
-            logger.info("Connection failed or ended: %s: %s", self._options.name, failure)
+            logger.info("Connection failed or ended: %s: %s", self._options.server_label, failure)
             self.last_error = failure
         finally:
-            connection.end()
-            connection.over.set()
+            connection.close()
+            connection.finished.set()
             self._attempt = None
             if self.current is connection:
-                self.watcher.disconnected()
+                self.observer.on_disconnected()
 
         return failure
 
-    async def _reached(self, connection: Connection, group: anyio.abc.TaskGroup) -> None:
+    async def _on_connected(self, connection: ClientConnection, group: anyio.abc.TaskGroup) -> None:
         """Restore the state of the previous connection, then release the waiting calls."""
-        again = self.current is not None
-        self._listening = None
+        is_reconnect = self.current is not None
+        self._subscriptions = None
         async with asyncio.timeout(self._options.startup_timeout):
-            if connection.stateless:
-                self._listening = Listening(connection, self._listeners, self.subscribed, self._options.startup_timeout)
-                group.start_soon(self._listening.keep, group)
+            if connection.is_stateless:
+                self._subscriptions = ClientSubscriptions(
+                    connection, self._handlers, self.subscribed, self._options.startup_timeout
+                )
+                group.start_soon(self._subscriptions.run, group)
             else:
-                await self._restore(connection)
+                await self._restore_session(connection)
 
-        self.current, self.last_error = connection, None
-        self.watcher.connected(connection)
-        if again:
-            self._tell_of_gap(connection)
+        self.current = connection
+        self.last_error = None
+        self.observer.on_connected(connection)
+        if is_reconnect:
+            self._report_missed_changes(connection)
         if self._ready is not None and not self._ready.done():
             self._ready.set_result(connection)
 
-    async def _restore(self, connection: Connection) -> None:
+    async def _restore_session(self, connection: ClientConnection) -> None:
         """Restore the state of a handshake-era session: log level and subscriptions."""
         capabilities = connection.session.server_capabilities
         if self.log_level is not None and capabilities is not None and capabilities.logging is not None:
-            await self._is_taken(connection, "logging/setLevel", {"level": self.log_level})
+            await self._send_optional(connection, "logging/setLevel", {"level": self.log_level})
         for uri in list(self.subscribed):
-            if not await self._is_taken(connection, "resources/subscribe", {"uri": uri}):
+            if not await self._send_optional(connection, "resources/subscribe", {"uri": uri}):
                 self.subscribed.pop(uri, None)
 
-    async def _is_taken(self, connection: Connection, method: str, params: dict[str, Any]) -> bool:
+    async def _send_optional(self, connection: ClientConnection, method: str, params: dict[str, Any]) -> bool:
         """Send a request that the server may refuse; return True if it was accepted."""
         try:
             await connection.request(method, params)
@@ -257,31 +283,34 @@ class Keeper:
             if failures.is_lost(error):
                 raise
             logger.warning(
-                "Request refused on a new connection: %s refused %s (%d)", self._options.name, method, error.code
+                "Request refused on a new connection: %s refused %s (%d)",
+                self._options.server_label,
+                method,
+                error.code,
             )
             return False
         return True
 
-    def _tell_of_gap(self, connection: Connection) -> None:
+    def _report_missed_changes(self, connection: ClientConnection) -> None:
         """Report all lists and subscribed resources as changed after a reconnect."""
-        for kind in KINDS:
-            if connection.announces(kind):
-                connection.tell("list_changed", kind)
+        for kind in LIST_NAMES:
+            if connection.announces_changes(kind):
+                connection.queue_change("list_changed", kind)
         for uri in self.subscribed:
-            connection.tell("resource_updated", uri)
+            connection.queue_change("resource_updated", uri)
 
-    def _renew(self) -> None:
+    def _reset_ready(self) -> None:
         """Make calls wait for the next connection after one has ended."""
-        if self._ready is not None and self._ready.done() and not self._close.is_set():
+        if self._ready is not None and self._ready.done() and not self._close_requested.is_set():
             self._ready = asyncio.get_running_loop().create_future()
 
-    def _settle(self, failure: ClientError) -> None:
+    def _fail_waiting_calls(self, failure: ClientError) -> None:
         """Fail the waiting calls: the client stops connecting."""
         if self._ready is not None and not self._ready.done():
             self._ready.set_exception(failure)
             self._ready.exception()  # mark as retrieved: there may be no waiting call
 
-    def look(self) -> None:
+    def refresh_subscriptions(self) -> None:
         """Update the stream of changes after handlers or subscriptions have changed."""
-        if self._listening is not None and self.is_connected:
-            self._listening.look()
+        if self._subscriptions is not None and self.is_connected:
+            self._subscriptions.refresh()

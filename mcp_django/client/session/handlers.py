@@ -16,16 +16,16 @@ import mcp_types as types
 
 logger = logging.getLogger("mcp_django.client")
 
-Kind = Literal["tools", "resources", "prompts"]
+ListName = Literal["tools", "resources", "prompts"]
 """A list that can change; "resources" includes the resource templates."""
-KINDS: tuple[Kind, ...] = ("tools", "resources", "prompts")
-Handler = Callable[..., Any]
+LIST_NAMES: tuple[ListName, ...] = ("tools", "resources", "prompts")
+NotificationHandler = Callable[..., Any]
 ProgressHandler = Callable[[float, float | None, str | None], Awaitable[None] | None]
 """Callback with the progress, the total if known, and an optional message."""
 Unsubscribe = Callable[[], None]
 Topic = Literal["progress", "log", "list_changed", "resource_updated"]
 
-MAX_WAITING = 1000
+MAX_QUEUED_NOTIFICATIONS = 1000
 """Maximum number of notifications queued for slow handlers.
 
 Beyond it the oldest are dropped.
@@ -48,72 +48,72 @@ class Progress:
     """A description of the current step."""
 
 
-class Listeners:
+class NotificationHandlers:
     """The notification handlers of a client, by topic."""
 
     def __init__(self) -> None:
-        self._by_topic: dict[Topic, dict[object, Handler]] = {}
-        self.changed: Callable[[], None] = _nothing
+        self._by_topic: dict[Topic, dict[object, NotificationHandler]] = {}
+        self.on_change: Callable[[], None] = _do_nothing
         """Callback for an added or removed handler."""
 
-    def add(self, topic: Topic, handler: Handler) -> Unsubscribe:
+    def add(self, topic: Topic, handler: NotificationHandler) -> Unsubscribe:
         """Add a handler for a topic and return a function that removes it.
 
         Duplicates are allowed.
         """
-        key, those = object(), self._by_topic.setdefault(topic, {})
-        those[key] = handler
-        self.changed()
+        key, topic_handlers = object(), self._by_topic.setdefault(topic, {})
+        topic_handlers[key] = handler
+        self.on_change()
 
         def remove() -> None:
-            if those.pop(key, None) is not None:
-                self.changed()
+            if topic_handlers.pop(key, None) is not None:
+                self.on_change()
 
         return remove
 
-    def wants(self, *topics: Topic) -> bool:
+    def has_handlers(self, *topics: Topic) -> bool:
         """Return True if one of the topics has a handler."""
         return any(self._by_topic.get(topic) for topic in topics)
 
-    async def tell(self, topic: Topic, *values: Any) -> None:
+    async def notify(self, topic: Topic, *values: Any) -> None:
         """Call the handlers of a topic sequentially."""
         for handler in list(self._by_topic.get(topic, {}).values()):
-            await call(handler, *values)
+            await call_handler(handler, *values)
 
 
-class Mailbox:
+class NotificationQueue:
     """Queue of notifications for the handlers, in order; equal changes are merged."""
 
-    def __init__(self, listeners: Listeners) -> None:
-        self._listeners = listeners
-        self._waiting: deque[tuple[Topic, Any]] = deque()
-        self._arrived = asyncio.Event()
-        self._dropped = 0
+    def __init__(self, handlers: NotificationHandlers) -> None:
+        self._handlers = handlers
+        self._queue: deque[tuple[Topic, Any]] = deque()
+        self._has_messages = asyncio.Event()
+        self._dropped_count = 0
 
     def put(self, topic: Topic, value: Any) -> None:
         """Queue a notification if its topic has handlers."""
-        if not self._listeners.wants(topic):
+        if not self._handlers.has_handlers(topic):
             return
         # A queued change covers an equal one. Log messages are never merged.
-        if topic != "log" and (topic, value) in self._waiting:
+        if topic != "log" and (topic, value) in self._queue:
             return
-        if len(self._waiting) >= MAX_WAITING:
-            self._waiting.popleft()
-            self._dropped += 1
-        self._waiting.append((topic, value))
-        self._arrived.set()
+        if len(self._queue) >= MAX_QUEUED_NOTIFICATIONS:
+            self._queue.popleft()
+            self._dropped_count += 1
+        self._queue.append((topic, value))
+        self._has_messages.set()
 
     async def deliver(self) -> None:
         """Call the handlers for queued notifications, until cancelled."""
         while True:
-            await self._arrived.wait()
-            self._arrived.clear()
-            while self._waiting:
-                topic, value = self._waiting.popleft()
-                await self._listeners.tell(topic, value)
-            if self._dropped:
-                logger.warning("Notification queue is full: dropped %d messages for slow handlers", self._dropped)
-                self._dropped = 0
+            await self._has_messages.wait()
+            self._has_messages.clear()
+            while self._queue:
+                topic, value = self._queue.popleft()
+                await self._handlers.notify(topic, value)
+            if self._dropped_count:
+                logger.warning("Notification queue is full: dropped %d messages for slow handlers", self._dropped_count)
+                self._dropped_count = 0
 
 
 class ProgressRelay:
@@ -122,32 +122,37 @@ class ProgressRelay:
     While a handler runs, only the latest progress is kept, which bounds the cost of a flood.
     """
 
-    def __init__(self, listeners: Listeners, method: str, name: str | None, handler: ProgressHandler | None) -> None:
-        self._listeners, self._method, self._name, self._handler = listeners, method, name, handler
-        self._busy = False
-        self._newest: tuple[float, float | None, str | None] | None = None
+    def __init__(
+        self, handlers: NotificationHandlers, method: str, name: str | None, handler: ProgressHandler | None
+    ) -> None:
+        self._handlers = handlers
+        self._method = method
+        self._name = name
+        self._handler = handler
+        self._is_running = False
+        self._latest: tuple[float, float | None, str | None] | None = None
 
     async def __call__(self, progress: float, total: float | None, message: str | None) -> None:
-        self._newest = (progress, total, message)
-        if self._busy:
+        self._latest = (progress, total, message)
+        if self._is_running:
             return
-        self._busy = True
+        self._is_running = True
         try:
-            while (newest := self._newest) is not None:
-                self._newest = None
-                await self._tell(*newest)
+            while (latest := self._latest) is not None:
+                self._latest = None
+                await self._notify(*latest)
         finally:
-            self._busy = False
+            self._is_running = False
 
-    async def _tell(self, progress: float, total: float | None, message: str | None) -> None:
+    async def _notify(self, progress: float, total: float | None, message: str | None) -> None:
         if self._handler is not None:
-            await call(self._handler, progress, total, message)
-        if self._listeners.wants("progress"):
-            told = Progress(method=self._method, name=self._name, progress=progress, total=total, message=message)
-            await self._listeners.tell("progress", told)
+            await call_handler(self._handler, progress, total, message)
+        if self._handlers.has_handlers("progress"):
+            event = Progress(method=self._method, name=self._name, progress=progress, total=total, message=message)
+            await self._handlers.notify("progress", event)
 
 
-async def call(handler: Handler, *values: Any) -> None:
+async def call_handler(handler: NotificationHandler, *values: Any) -> None:
     """Call a handler of the project; log its exceptions."""
     try:
         result = handler(*values)
@@ -157,7 +162,7 @@ async def call(handler: Handler, *values: Any) -> None:
         logger.exception("Notification handler failed: %r", handler)
 
 
-def change_of(notification: types.ServerNotification) -> tuple[Topic, str] | None:
+def get_change(notification: types.ServerNotification) -> tuple[Topic, str] | None:
     """Return the topic and value of a change: a list's name or a resource's URI."""
     match notification:
         case types.ToolListChangedNotification():
@@ -171,5 +176,5 @@ def change_of(notification: types.ServerNotification) -> tuple[Topic, str] | Non
     return None
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     pass

@@ -5,11 +5,11 @@ from mcp import MCPError
 from mcp.client.session import ClientSession
 
 from mcp_django.client.errors import HandshakeError
-from mcp_django.client.options import Options
-from mcp_django.protocol.revisions import HANDSHAKE, Era
+from mcp_django.client.options import ClientOptions
+from mcp_django.protocol.revisions import HANDSHAKE_VERSIONS, Era
 
 
-async def agree(session: ClientSession, options: Options) -> None:
+async def negotiate(session: ClientSession, options: ClientOptions) -> None:
     """Negotiate a revision by `server/discover` or `initialize`, as the options allow.
 
     Raises:
@@ -22,16 +22,16 @@ async def agree(session: ClientSession, options: Options) -> None:
     elif options.eras == (Era.STATELESS,):
         await session.discover()
     else:
-        await _probe(session)
+        await _negotiate_either_era(session)
     if options.revision is not None and session.protocol_version != options.revision.version:
-        raise HandshakeError(f"{options.name} does not support the revision {options.revision.version}")
+        raise HandshakeError(f"{options.server_label} does not support the revision {options.revision.version}")
 
 
-async def _probe(session: ClientSession) -> None:
+async def _negotiate_either_era(session: ClientSession) -> None:
     try:
         await session.discover()
     except MCPError as error:
-        if error.code == types.UNSUPPORTED_PROTOCOL_VERSION and not _has_handshake(error):
+        if error.code == types.UNSUPPORTED_PROTOCOL_VERSION and not _allows_handshake(error):
             raise
     except (ValueError, RuntimeError):
         pass  # invalid response, or only revisions of the other era
@@ -47,7 +47,7 @@ async def _probe(session: ClientSession) -> None:
         await session.discover()
 
 
-def _has_handshake(error: MCPError) -> bool:
+def _allows_handshake(error: MCPError) -> bool:
     """Return True if the error lists a handshake revision, or none at all."""
     supported = error.data.get("supported") if isinstance(error.data, dict) else None
-    return not isinstance(supported, list) or any(version in HANDSHAKE for version in supported)
+    return not isinstance(supported, list) or any(version in HANDSHAKE_VERSIONS for version in supported)

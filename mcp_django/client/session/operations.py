@@ -7,14 +7,19 @@ from typing import Any
 import mcp_types as types
 
 from mcp_django.client.errors import ClientConnectionError, ClientError
-from mcp_django.client.options import Options
-from mcp_django.client.session.callbacks import Answerers, Elicitation, Roots, Sampling
-from mcp_django.client.session.calls import Calls
-from mcp_django.client.session.connection_manager import Keeper
-from mcp_django.client.session.handlers import Handler, Listeners, ProgressHandler, Unsubscribe
-from mcp_django.client.session.observer import Watcher
-from mcp_django.client.session.requests import Rounds
-from mcp_django.client.session.session import Connection
+from mcp_django.client.options import ClientOptions
+from mcp_django.client.session.callbacks import (
+    ElicitationCallback,
+    RootsSource,
+    SamplingCallback,
+    ServerRequestCallbacks,
+)
+from mcp_django.client.session.calls import OperationExecutor
+from mcp_django.client.session.connection_manager import ConnectionManager
+from mcp_django.client.session.handlers import NotificationHandler, NotificationHandlers, ProgressHandler, Unsubscribe
+from mcp_django.client.session.observer import ClientObserver
+from mcp_django.client.session.requests import RequestSender
+from mcp_django.client.session.session import ClientConnection
 
 
 class Operations:
@@ -23,12 +28,12 @@ class Operations:
     Methods that send requests raise ClientError.
     """
 
-    _options: Options
-    _keeper: Keeper
-    _rounds: Rounds
-    _calls: Calls
-    _listeners: Listeners
-    _answerers: Answerers
+    _options: ClientOptions
+    _manager: ConnectionManager
+    _sender: RequestSender
+    _executor: OperationExecutor
+    _handlers: NotificationHandlers
+    _callbacks: ServerRequestCallbacks
 
     async def connect(self) -> None:
         """Connect, unless already connected.
@@ -38,25 +43,25 @@ class Operations:
             AuthorizationNeeded: A person must authorize the server first.
             ClientConnectionError: The server is unreachable, or did not respond in time.
         """
-        await self._keeper.open()
+        await self._manager.open()
 
     async def close(self) -> None:
         """Close the connection; `connect()` opens another.
 
         Running calls fail with ClientConnectionError.
         """
-        await self._keeper.close()
+        await self._manager.close()
 
-    async def rest(self) -> None:
+    async def disconnect(self) -> None:
         """Close the connection; the next call opens another.
 
         Running calls fail with ClientConnectionError.
         """
-        await self._keeper.rest()
+        await self._manager.disconnect()
 
-    def watch(self, watcher: Watcher) -> None:
+    def set_observer(self, observer: ClientObserver) -> None:
         """Set the observer of the client, in place of any previous one."""
-        self._keeper.watcher = watcher
+        self._manager.observer = observer
 
     # Server information
 
@@ -68,17 +73,17 @@ class Operations:
     @property
     def is_connected(self) -> bool:
         """Return True if there is an open connection, as far as the client can detect."""
-        return self._keeper.is_connected
+        return self._manager.is_connected
 
     @property
     def is_needed(self) -> bool:
         """Return True if calls wait for it, or handlers for changes are registered."""
-        return self._keeper.is_needed
+        return self._manager.is_needed
 
     @property
     def last_error(self) -> ClientError | None:
         """The error of the last attempt to connect; None after a successful one."""
-        return self._keeper.last_error
+        return self._manager.last_error
 
     @property
     def protocol_version(self) -> str:
@@ -86,28 +91,28 @@ class Operations:
 
         This property and those below raise ClientConnectionError before the first connection.
         """
-        return self._known.revision.version
+        return self._connection.revision.version
 
     @property
     def capabilities(self) -> types.ServerCapabilities:
         """The server's capabilities."""
-        return self._known.session.server_capabilities or types.ServerCapabilities()
+        return self._connection.session.server_capabilities or types.ServerCapabilities()
 
     @property
     def server_info(self) -> types.Implementation | None:
         """The server's name and version as sent by the server, or None."""
-        return self._known.session.server_info
+        return self._connection.session.server_info
 
     @property
     def instructions(self) -> str | None:
         """The server's usage instructions, or None."""
-        return self._known.session.instructions
+        return self._connection.session.instructions
 
     @property
-    def _known(self) -> Connection:
-        if self._keeper.current is None:
-            raise ClientConnectionError(f"{self._options.name} is not connected yet; call connect() first")
-        return self._keeper.current
+    def _connection(self) -> ClientConnection:
+        if self._manager.current is None:
+            raise ClientConnectionError(f"{self._options.server_label} is not connected yet; call connect() first")
+        return self._manager.current
 
     # Operations
 
@@ -116,7 +121,7 @@ class Operations:
 
         Later results of `call_tool` are validated against their `output_schema`.
         """
-        return await self._calls.tools(timeout)
+        return await self._executor.list_tools(timeout)
 
     async def call_tool(
         self,
@@ -137,16 +142,16 @@ class Operations:
             InvalidAnswer: The result does not match the tool's output schema.
             TypeError: An argument cannot be encoded as JSON.
         """
-        return await self._calls.tool(name, arguments, timeout=timeout, on_progress=on_progress, meta=meta)
+        return await self._executor.call_tool(name, arguments, timeout=timeout, on_progress=on_progress, meta=meta)
 
     async def list_resources(self, *, timeout: float | None = None) -> list[types.Resource]:
         """List all resources."""
-        return await self._calls.listed("resources/list", "resources", types.ListResourcesResult, timeout)
+        return await self._executor.list_all("resources/list", "resources", types.ListResourcesResult, timeout)
 
     async def list_resource_templates(self, *, timeout: float | None = None) -> list[types.ResourceTemplate]:
         """List all resource templates."""
         key, result = "resource_templates", types.ListResourceTemplatesResult
-        return await self._calls.listed("resources/templates/list", key, result, timeout)
+        return await self._executor.list_all("resources/templates/list", key, result, timeout)
 
     async def read_resource(
         self,
@@ -158,11 +163,11 @@ class Operations:
     ) -> types.ReadResourceResult:
         """Read the resource at a URI."""
         options = {"timeout": timeout, "on_progress": on_progress, "meta": meta}
-        return await self._calls.ask("resources/read", {"uri": uri}, types.ReadResourceResult, **options)
+        return await self._executor.request("resources/read", {"uri": uri}, types.ReadResourceResult, **options)
 
     async def list_prompts(self, *, timeout: float | None = None) -> list[types.Prompt]:
         """List all prompts."""
-        return await self._calls.listed("prompts/list", "prompts", types.ListPromptsResult, timeout)
+        return await self._executor.list_all("prompts/list", "prompts", types.ListPromptsResult, timeout)
 
     async def get_prompt(
         self,
@@ -176,7 +181,7 @@ class Operations:
         """Get a prompt rendered with the arguments."""
         params = {"name": name, "arguments": dict(arguments or {})}
         options = {"timeout": timeout, "on_progress": on_progress, "meta": meta}
-        return await self._calls.ask("prompts/get", params, types.GetPromptResult, **options)
+        return await self._executor.request("prompts/get", params, types.GetPromptResult, **options)
 
     async def complete(
         self,
@@ -197,7 +202,7 @@ class Operations:
         }
         if context:
             params["context"] = {"arguments": dict(context)}
-        result = await self._calls.ask("completion/complete", params, types.CompleteResult, timeout=timeout)
+        result = await self._executor.request("completion/complete", params, types.CompleteResult, timeout=timeout)
         return result.completion
 
     async def subscribe(self, uri: str) -> None:
@@ -205,32 +210,32 @@ class Operations:
 
         Changes call the handlers of `on_resource_updated`.
         """
-        await self._calls.subscribe(uri)
+        await self._executor.subscribe(uri)
 
     async def unsubscribe(self, uri: str) -> None:
         """Cancel a subscription; does nothing without one."""
-        await self._calls.unsubscribe(uri)
+        await self._executor.unsubscribe(uri)
 
     async def set_logging_level(self, level: types.LoggingLevel) -> None:
         """Set the minimum level of log messages to receive, on this and later connections.
 
         In the handshake era a request is sent to the server. In the stateless era the level is part of each later call.
         """
-        await self._calls.set_logging_level(level)
+        await self._executor.set_logging_level(level)
 
     async def ping(self, *, timeout: float | None = None) -> None:
         """Check that the server responds.
 
         The stateless era has no `ping`; `server/discover` is sent instead, at about the same cost.
         """
-        await self._calls.ping(timeout)
+        await self._executor.ping(timeout)
 
     async def notify_roots_changed(self) -> None:
         """Notify the server of changed roots.
 
         In the stateless era it requests them in each call.
         """
-        await self._calls.notify_roots_changed()
+        await self._executor.notify_roots_changed()
 
     async def exchange(
         self,
@@ -247,52 +252,52 @@ class Operations:
         `input_required` contains them. To continue, repeat the request with `inputResponses` and `requestState` in
         `params`. `meta` is merged into `_meta`.
         """
-        return await self._rounds.send(method, params, timeout=timeout, on_progress=on_progress, meta=meta)
+        return await self._sender.send(method, params, timeout=timeout, on_progress=on_progress, meta=meta)
 
     # Handlers for notifications, and callbacks for requests of the server
 
-    def on_progress(self, handler: Handler) -> Unsubscribe:
+    def on_progress(self, handler: NotificationHandler) -> Unsubscribe:
         """Call `handler(progress)` with the `Progress` of all calls.
 
         Returns a function that removes it.
         """
-        return self._listeners.add("progress", handler)
+        return self._handlers.add("progress", handler)
 
-    def on_log(self, handler: Handler) -> Unsubscribe:
+    def on_log(self, handler: NotificationHandler) -> Unsubscribe:
         """Call `handler(message)` for log messages of the server.
 
         A message has `level`, `logger` and `data`.
         """
-        return self._listeners.add("log", handler)
+        return self._handlers.add("log", handler)
 
-    def on_list_changed(self, handler: Handler) -> Unsubscribe:
+    def on_list_changed(self, handler: NotificationHandler) -> Unsubscribe:
         """Call `handler(kind)` for a changed list.
 
         `kind` is "tools", "resources" (also for templates) or "prompts". The handler is also called after a reconnect,
         because changes may have been missed.
         """
-        return self._listeners.add("list_changed", handler)
+        return self._handlers.add("list_changed", handler)
 
-    def on_resource_updated(self, handler: Handler) -> Unsubscribe:
+    def on_resource_updated(self, handler: NotificationHandler) -> Unsubscribe:
         """Call `handler(uri)` when a subscribed resource has changed, or may have changed."""
-        return self._listeners.add("resource_updated", handler)
+        return self._handlers.add("resource_updated", handler)
 
-    def on_sampling(self, answerer: Sampling) -> Unsubscribe:
+    def on_sampling(self, callback: SamplingCallback) -> Unsubscribe:
         """Set the sampling callback.
 
         Only callbacks set before connecting are declared to the server.
         """
-        return self._answerers.set("sampling", answerer)
+        return self._callbacks.set("sampling", callback)
 
-    def on_elicitation(self, answerer: Elicitation) -> Unsubscribe:
+    def on_elicitation(self, callback: ElicitationCallback) -> Unsubscribe:
         """Set the elicitation callback, under the same condition as `on_sampling`."""
-        return self._answerers.set("elicitation", answerer)
+        return self._callbacks.set("elicitation", callback)
 
-    def on_roots(self, roots: Roots) -> Unsubscribe:
+    def on_roots(self, roots: RootsSource) -> Unsubscribe:
         """Set the directories for the server, under the condition of `on_sampling`."""
-        return self._answerers.set("roots", roots)
+        return self._callbacks.set("roots", roots)
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
         """The event loop of the connection; None without a connection."""
-        return self._keeper.loop
+        return self._manager.loop

@@ -5,11 +5,11 @@ from typing import Any, TypedDict
 
 import mcp_types as types
 
-Ask = Callable[[str, dict[str, Any] | None], Awaitable[dict[str, Any]]]
+ForwardRequest = Callable[[str, dict[str, Any] | None], Awaitable[dict[str, Any]]]
 """Function from the method and parameters of a request to its wire result."""
 
 
-class Answering(TypedDict, total=False):
+class CallbackOptions(TypedDict, total=False):
     """Callbacks of a `Client`, as keyword arguments."""
 
     sampling: Any
@@ -17,32 +17,34 @@ class Answering(TypedDict, total=False):
     roots: Any
 
 
-def answering(ask: Ask, kinds: frozenset[str]) -> Answering:
+def create_callbacks(forward: ForwardRequest, features: frozenset[str]) -> CallbackOptions:
     """Create callbacks for the given features that call `forward`.
 
     The features are "sampling", "elicitation" and "roots".
     """
 
     async def sample(params: types.CreateMessageRequestParams) -> Any:
-        return types.CreateMessageResultWithTools.model_validate(await ask("sampling/createMessage", _wire(params)))
+        return types.CreateMessageResultWithTools.model_validate(
+            await forward("sampling/createMessage", _dump_params(params))
+        )
 
     async def elicit(params: types.ElicitRequestParams) -> types.ElicitResult:
-        return types.ElicitResult.model_validate(await ask("elicitation/create", _wire(params)))
+        return types.ElicitResult.model_validate(await forward("elicitation/create", _dump_params(params)))
 
     async def list_roots() -> list[types.Root]:
-        return types.ListRootsResult.model_validate(await ask("roots/list", None)).roots
+        return types.ListRootsResult.model_validate(await forward("roots/list", None)).roots
 
-    answerers: Answering = {}
-    if "sampling" in kinds:
-        answerers["sampling"] = sample
-    if "elicitation" in kinds:
-        answerers["elicitation"] = elicit
-    if "roots" in kinds:
-        answerers["roots"] = list_roots
-    return answerers
+    callbacks: CallbackOptions = {}
+    if "sampling" in features:
+        callbacks["sampling"] = sample
+    if "elicitation" in features:
+        callbacks["elicitation"] = elicit
+    if "roots" in features:
+        callbacks["roots"] = list_roots
+    return callbacks
 
 
-def _wire(params: Any) -> dict[str, Any]:
+def _dump_params(params: Any) -> dict[str, Any]:
     wire: dict[str, Any] = params.model_dump(mode="json", by_alias=True, exclude_none=True)
     wire.pop("_meta", None)
     return wire

@@ -18,14 +18,14 @@ from mcp_django.client.errors import (
     ClientError,
     HandshakeError,
 )
-from mcp_django.client.options import Options
-from mcp_django.client.session.connection_manager import Keeper
-from mcp_django.client.session.handlers import Listeners, ProgressHandler, ProgressRelay
-from mcp_django.client.session.observer import Watcher
-from mcp_django.client.session.session import Connection
-from mcp_django.client.session.timing import Backoff, Deadlines
+from mcp_django.client.options import ClientOptions
+from mcp_django.client.session.connection_manager import ConnectionManager
+from mcp_django.client.session.handlers import NotificationHandlers, ProgressHandler, ProgressRelay
+from mcp_django.client.session.observer import ClientObserver
+from mcp_django.client.session.session import ClientConnection
+from mcp_django.client.session.timing import Backoff, PausableTimeouts
 
-REPEATABLE = frozenset(
+RETRYABLE_METHODS = frozenset(
     {
         "tools/list",
         "resources/list",
@@ -39,34 +39,44 @@ REPEATABLE = frozenset(
     }
 )
 """Methods without side effects, which are safe to repeat when a connection breaks."""
-MAX_PAGES = 1000
-NAMES = ("name", "uri")
+MAX_LIST_PAGES = 1000
+NAME_PARAMS = ("name", "uri")
 
 
-class _Watched:
+class _ObservedRequest:
     """Reports a round to the observer.
 
     Its duration starts when a connection is available.
     """
 
-    __slots__ = ("_watcher", "since")
+    __slots__ = ("_observer", "started_at")
 
-    def __init__(self, watcher: Watcher) -> None:
-        self._watcher, self.since = watcher, time.perf_counter()
+    def __init__(self, observer: ClientObserver) -> None:
+        self._observer = observer
+        self.started_at = time.perf_counter()
 
-    def __enter__(self) -> "_Watched":
-        self._watcher.began()
+    def __enter__(self) -> "_ObservedRequest":
+        self._observer.on_request_started()
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self._watcher.ended(time.perf_counter() - self.since, error)
+        self._observer.on_request_finished(time.perf_counter() - self.started_at, error)
 
 
-class Rounds:
+class RequestSender:
     """Sends the requests of one client."""
 
-    def __init__(self, keeper: Keeper, options: Options, listeners: Listeners, deadlines: Deadlines) -> None:
-        self._keeper, self._options, self._listeners, self._deadlines = keeper, options, listeners, deadlines
+    def __init__(
+        self,
+        manager: ConnectionManager,
+        options: ClientOptions,
+        handlers: NotificationHandlers,
+        timeouts: PausableTimeouts,
+    ) -> None:
+        self._manager = manager
+        self._options = options
+        self._handlers = handlers
+        self._timeouts = timeouts
 
     async def send(
         self,
@@ -84,78 +94,78 @@ class Rounds:
             CallTimeout: The server did not respond in `timeout` seconds.
             ClientConnectionError: There is no connection, or it broke.
         """
-        sent = dict(params or {})
-        sent["_meta"] = {**(sent.get("_meta") or {}), **(meta or {})}
+        request_params = dict(params or {})
+        request_params["_meta"] = {**(request_params.get("_meta") or {}), **(meta or {})}
         # The SDK creates the token of a call with a progress handler. Progress for another token would reach no
         # handler.
-        sent["_meta"].pop("progressToken", None)
-        relay = self._relay(method, sent, on_progress)
+        request_params["_meta"].pop("progressToken", None)
+        relay = self._create_progress_relay(method, request_params, on_progress)
 
-        with _Watched(self._keeper.watcher) as watched:
-            async with self._in_time(timeout):
-                backoff = Backoff(self._options.max_retries if method in REPEATABLE else 0)
+        with _ObservedRequest(self._manager.observer) as observed:
+            async with self._limit_time(timeout):
+                backoff = Backoff(self._options.max_retries if method in RETRYABLE_METHODS else 0)
                 while True:
-                    connection = await self._keeper.connection()
-                    watched.since = time.perf_counter()
-                    if connection.stateless and self._keeper.log_level is not None:
-                        sent["_meta"].setdefault(types.LOG_LEVEL_META_KEY, self._keeper.log_level)
+                    connection = await self._manager.get_connection()
+                    observed.started_at = time.perf_counter()
+                    if connection.is_stateless and self._manager.log_level is not None:
+                        request_params["_meta"].setdefault(types.LOG_LEVEL_META_KEY, self._manager.log_level)
                     try:
-                        return await self._once(connection, method, sent, relay)
+                        return await self._send_once(connection, method, request_params, relay)
                     except ClientConnectionError as error:
-                        delay = backoff.delay()
+                        delay = backoff.next_delay()
                         if delay is None or isinstance(error, AuthorizationNeeded | HandshakeError):
                             raise
-                        if not connection.ended:  # otherwise the reconnect has its own delay
+                        if not connection.is_closing:  # otherwise the reconnect has its own delay
                             await asyncio.sleep(delay)
 
-    async def _once(
-        self, connection: Connection, method: str, params: dict[str, Any], relay: ProgressRelay | None
+    async def _send_once(
+        self, connection: ClientConnection, method: str, params: dict[str, Any], relay: ProgressRelay | None
     ) -> dict[str, Any]:
         try:
             try:
                 return await connection.request(method, params, on_progress=relay)
             except MCPError as error:
                 # The server refused the call unprocessed: the mirrored headers are not known yet, or outdated.
-                if error.code != failures.HEADER_MISMATCH or method != "tools/call" or not connection.stateless:
+                if error.code != failures.HEADER_MISMATCH or method != "tools/call" or not connection.is_stateless:
                     raise
-                await self._learn(connection, params["name"])
+                await self._load_param_headers(connection, params["name"])
                 return await connection.request(method, params, on_progress=relay)
         except MCPError as error:
-            raise await self._failure(connection, error) from None
+            raise await self._convert_error(connection, error) from None
         except ValueError:
-            raise failures.of_nonsense(self._options) from None
+            raise failures.build_invalid_response_error(self._options) from None
 
-    async def _failure(self, connection: Connection, error: MCPError) -> ClientError:
-        if failures.is_terminated(error) and not connection.stateless:
-            connection.end()
-            return failures.lost(self._options)
+    async def _convert_error(self, connection: ClientConnection, error: MCPError) -> ClientError:
+        if failures.is_terminated(error) and not connection.is_stateless:
+            connection.close()
+            return failures.build_connection_lost_error(self._options)
         if not failures.is_lost(error):
-            return failures.of_answer(error)
+            return failures.convert_response_error(error)
         if not failures.is_closed(error):
-            return failures.of_silence(error, self._options)
-        connection.end()  # the SDK has noticed its end, the connection task has not
-        return await self._keeper.reason(connection)
+            return failures.build_no_response_error(error, self._options)
+        connection.close()  # the SDK has noticed its end, the connection task has not
+        return await self._manager.get_close_reason(connection)
 
-    async def _learn(self, connection: Connection, name: str) -> None:
+    async def _load_param_headers(self, connection: ClientConnection, name: str) -> None:
         """List tools until the named one is included, to store its mirrored arguments."""
         cursor: dict[str, str] = {}
-        for _ in range(MAX_PAGES):
+        for _ in range(MAX_LIST_PAGES):
             page = await connection.request("tools/list", cursor)
-            following = page.get("nextCursor")
-            if following is None or any(tool["name"] == name for tool in page["tools"]):
+            next_cursor = page.get("nextCursor")
+            if next_cursor is None or any(tool["name"] == name for tool in page["tools"]):
                 return
-            cursor = {"cursor": following}
+            cursor = {"cursor": next_cursor}
 
-    def _relay(
+    def _create_progress_relay(
         self, method: str, params: Mapping[str, Any], on_progress: ProgressHandler | None
     ) -> ProgressRelay | None:
-        if on_progress is None and not self._listeners.wants("progress"):
+        if on_progress is None and not self._handlers.has_handlers("progress"):
             return None
-        name = next((value for key in NAMES if isinstance(value := params.get(key), str)), None)
-        return ProgressRelay(self._listeners, method, name, on_progress)
+        name = next((value for key in NAME_PARAMS if isinstance(value := params.get(key), str)), None)
+        return ProgressRelay(self._handlers, method, name, on_progress)
 
     @asynccontextmanager
-    async def _in_time(self, timeout: float | None) -> AsyncIterator[None]:
+    async def _limit_time(self, timeout: float | None) -> AsyncIterator[None]:
         """Apply the timeout of the call, or the client's default.
 
         Time spent in callbacks is excluded.
@@ -168,9 +178,9 @@ class Rounds:
         clock = asyncio.timeout(seconds)
         try:
             async with clock:
-                with self._deadlines.counted(clock, seconds):
+                with self._timeouts.track(clock, seconds):
                     yield
         except TimeoutError:
             if clock.expired():
-                raise CallTimeout(f"{self._options.name} did not answer within {seconds:g} s") from None
-            raise failures.lost(self._options) from None
+                raise CallTimeout(f"{self._options.server_label} did not answer within {seconds:g} s") from None
+            raise failures.build_connection_lost_error(self._options) from None

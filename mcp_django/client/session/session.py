@@ -19,63 +19,71 @@ from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.transport_context import TransportContext
 
 from mcp_django.client.errors import ClientError
-from mcp_django.client.options import Openable, Options
-from mcp_django.client.session.callbacks import Answerers
-from mcp_django.client.session.handlers import Kind, Listeners, Mailbox, Topic, change_of
-from mcp_django.client.session.negotiation import agree
-from mcp_django.client.session.param_headers import Mirrors
-from mcp_django.client.session.validation import MEMBERS, Pages
+from mcp_django.client.options import ClientOptions, ClientTarget
+from mcp_django.client.session.callbacks import ServerRequestCallbacks
+from mcp_django.client.session.handlers import ListName, NotificationHandlers, NotificationQueue, Topic, get_change
+from mcp_django.client.session.negotiation import negotiate
+from mcp_django.client.session.param_headers import ParamHeaders
+from mcp_django.client.session.validation import LIST_MEMBERS, PageValidator
 from mcp_django.protocol.revisions import REVISIONS, Era, Revision
 
 logger = logging.getLogger("mcp_django.client")
 
 
-class Connection:
+class ClientConnection:
     """A session with a server, usable from `on_ready` until `run` returns."""
 
     session: ClientSession
     revision: Revision
 
-    def __init__(self, target: Openable, options: Options, answerers: Answerers, listeners: Listeners) -> None:
-        self._target, self._options, self._answerers = target, options, answerers
-        self._mailbox = Mailbox(listeners)
-        self._end = asyncio.Event()
-        self.over = asyncio.Event()
+    def __init__(
+        self,
+        target: ClientTarget,
+        options: ClientOptions,
+        callbacks: ServerRequestCallbacks,
+        handlers: NotificationHandlers,
+    ) -> None:
+        self._target = target
+        self._options = options
+        self._callbacks = callbacks
+        self._notifications = NotificationQueue(handlers)
+        self._close_requested = asyncio.Event()
+        self.finished = asyncio.Event()
         """Set by the caller of `run` when everything is closed."""
         self.failure: ClientError | None = None
         """The reason for the end; None if the client closed the session."""
-        self.on_end: Callable[[], None] | None = None
-        self.mirrors = Mirrors()
-        self.pages = Pages(options.name)
+        self.on_close: Callable[[], None] | None = None
+        self.param_headers = ParamHeaders()
+        self.page_validator = PageValidator(options.server_label)
 
-    async def live(self, ready: Callable[["Connection", anyio.abc.TaskGroup], Awaitable[None]]) -> None:
+    async def run(self, on_ready: Callable[["ClientConnection", anyio.abc.TaskGroup], Awaitable[None]]) -> None:
         """Connect, call `on_ready`, and wait for `close` or the transport's end.
 
         Raises the errors of the transport and the handshake, alone or in groups.
         """
         async with AsyncExitStack() as stack:
             async with asyncio.timeout(self._options.startup_timeout):
-                await self._start(stack)
+                await self._connect(stack)
             async with anyio.create_task_group() as group:
-                group.start_soon(self._mailbox.deliver)
-                await ready(self, group)
-                await self._end.wait()
+                group.start_soon(self._notifications.deliver)
+                await on_ready(self, group)
+                await self._close_requested.wait()
                 group.cancel_scope.cancel()
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Make `run` return."""
-        if not self._end.is_set():
-            self._end.set()
-            if self.on_end is not None:
-                self.on_end()
+        if not self._close_requested.is_set():
+            self._close_requested.set()
+            if self.on_close is not None:
+                self.on_close()
 
     @property
-    def ended(self) -> bool:
+    def is_closing(self) -> bool:
         """Return True if the transport has ended or `close` was called."""
-        return self._end.is_set()
+        return self._close_requested.is_set()
 
     @property
-    def stateless(self) -> bool:
+    def is_stateless(self) -> bool:
         """Return True if the revision belongs to the stateless era."""
         return self.revision.era is Era.STATELESS
 
@@ -88,35 +96,35 @@ class Connection:
             MCPError: The server responded with an error, or the connection was closed.
             ValueError: The result violates the revision.
         """
-        request: Any = _Raw({"method": method, "params": {**params, "_meta": dict(params.get("_meta") or {})}})
-        result = await self.session.send_request(request, cast("Any", _Raw), progress_callback=on_progress)
+        request: Any = _RawMessage({"method": method, "params": {**params, "_meta": dict(params.get("_meta") or {})}})
+        result = await self.session.send_request(request, cast("Any", _RawMessage), progress_callback=on_progress)
         answer = cast("dict[str, Any]", result)
-        return self.mirrors.learn(answer) if method == "tools/list" and self.stateless else answer
+        return self.param_headers.update(answer) if method == "tools/list" and self.is_stateless else answer
 
     async def notify(self, notification: types.ClientNotification) -> None:
         """Send a notification."""
         await self.session.send_notification(notification)
 
-    async def _start(self, stack: AsyncExitStack) -> None:
+    async def _connect(self, stack: AsyncExitStack) -> None:
         read, write = await stack.enter_async_context(self._target.open())
 
         session = ClientSession(
-            dispatcher=_Dispatcher(read, write, self, self._options.revision),
+            dispatcher=_ClientDispatcher(read, write, self, self._options.revision),
             client_info=self._options.client_info,
-            sampling_callback=self._answerers.sample if self._answerers.sampling else None,
+            sampling_callback=self._callbacks.sample if self._callbacks.sampling else None,
             sampling_capabilities=_sampling_capability(self._options),
-            elicitation_callback=self._answerers.elicit if self._answerers.elicitation else None,
-            list_roots_callback=self._answerers.list_roots if self._answerers.roots is not None else None,
+            elicitation_callback=self._callbacks.elicit if self._callbacks.elicitation else None,
+            list_roots_callback=self._callbacks.list_roots if self._callbacks.roots is not None else None,
             logging_callback=self._on_log,
             message_handler=self._on_message,
             extensions={name: dict(settings) for name, settings in (self._options.extensions or {}).items()} or None,
         )
 
         self.session = await stack.enter_async_context(session)
-        await agree(session, self._options)
+        await negotiate(session, self._options)
         self.revision = REVISIONS[str(session.protocol_version)]
 
-    async def note(self, error: Exception) -> None:
+    async def on_transport_error(self, error: Exception) -> None:
         """Handle a transport error: the reason for its end, or an unreadable message."""
         if isinstance(error, ClientError):
             self.failure = error
@@ -124,32 +132,33 @@ class Connection:
             logger.debug("MCP client transport error: %s", type(error).__name__)
 
     async def _on_log(self, params: types.LoggingMessageNotificationParams) -> None:
-        self._mailbox.put("log", params)
+        self._notifications.put("log", params)
 
     async def _on_message(self, message: types.ServerNotification | Exception) -> None:
-        if not isinstance(message, Exception) and (change := change_of(message)) is not None:
-            self._mailbox.put(*change)
+        if not isinstance(message, Exception) and (change := get_change(message)) is not None:
+            self._notifications.put(*change)
 
-    def tell(self, topic: Topic, value: str) -> None:
+    def queue_change(self, topic: Topic, value: str) -> None:
         """Queue a notification of a possible change for the handlers."""
-        self._mailbox.put(topic, value)
+        self._notifications.put(topic, value)
 
-    def announces(self, kind: Kind) -> bool:
+    def announces_changes(self, kind: ListName) -> bool:
         """Return True if the server announces changes of this list."""
         offered = getattr(self.session.server_capabilities, kind, None)
         return bool(offered is not None and offered.list_changed)
 
 
-class _Dispatcher(JSONRPCDispatcher[TransportContext]):
+class _ClientDispatcher(JSONRPCDispatcher[TransportContext]):
     """The SDK's dispatcher with additions for this client.
 
     It closes the connection at the end of the transport, requests the pinned revision, sends mirrored arguments as
     headers, and removes invalid entries from lists.
     """
 
-    def __init__(self, read: Any, write: Any, connection: Connection, revision: Revision | None) -> None:
-        super().__init__(read, write, on_stream_exception=connection.note)
-        self._connection, self._revision = connection, revision
+    def __init__(self, read: Any, write: Any, connection: ClientConnection, revision: Revision | None) -> None:
+        super().__init__(read, write, on_stream_exception=connection.on_transport_error)
+        self._connection = connection
+        self._revision = revision
 
     async def run(
         self,
@@ -162,24 +171,30 @@ class _Dispatcher(JSONRPCDispatcher[TransportContext]):
         try:
             await super().run(on_request, on_notify, on_notify_intercept, task_status=task_status)
         finally:
-            self._connection.end()
+            self._connection.close()
 
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None, **routing: Any
     ) -> dict[str, Any]:
         if method == "initialize" and self._revision is not None:
             params = {**(params or {}), "protocolVersion": self._revision.version}
-        elif method == "tools/call" and params is not None and (mirrored := self._connection.mirrors.headers(params)):
+        elif (
+            method == "tools/call"
+            and params is not None
+            and (mirrored := self._connection.param_headers.build_headers(params))
+        ):
             opts = {**(opts or {}), "headers": {**(opts or {}).get("headers", {}), **mirrored}}
         result = await super().send_raw_request(method, params, opts, **routing)
         if types.PROTOCOL_VERSION_META_KEY in ((params or {}).get("_meta") or {}):
             result.setdefault("resultType", "complete")  # the default for servers that omit it
-        if method in MEMBERS:
-            result = self._connection.pages.cleaned(method, self._connection.revision.version, result)
+        if method in LIST_MEMBERS:
+            result = self._connection.page_validator.remove_invalid_entries(
+                method, self._connection.revision.version, result
+            )
         return result
 
 
-class _Raw(dict[str, Any]):
+class _RawMessage(dict[str, Any]):
     """A request or result that passes unchanged through the SDK's session, as JSON."""
 
     name_param = None
@@ -192,5 +207,5 @@ class _Raw(dict[str, Any]):
         return raw
 
 
-def _sampling_capability(options: Options) -> types.SamplingCapability | None:
+def _sampling_capability(options: ClientOptions) -> types.SamplingCapability | None:
     return types.SamplingCapability(tools=types.SamplingToolsCapability()) if options.sampling_tools else None

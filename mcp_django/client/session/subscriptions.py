@@ -17,144 +17,160 @@ from mcp.client.subscriptions import SubscriptionLost, listen
 
 from mcp_django.client import failures
 from mcp_django.client.errors import CallError, ClientConnectionError, ClientError
-from mcp_django.client.session.handlers import KINDS, Kind, Listeners
-from mcp_django.client.session.session import Connection
-from mcp_django.client.session.timing import FOREVER, STEADY, Backoff
+from mcp_django.client.session.handlers import LIST_NAMES, ListName, NotificationHandlers
+from mcp_django.client.session.session import ClientConnection
+from mcp_django.client.session.timing import STABLE_AFTER_SECONDS, UNLIMITED_RETRIES, Backoff
 
 logger = logging.getLogger("mcp_django.client")
 
-LOST = ClientConnectionError("The stream of changes was lost")
-FINAL = (failures.METHOD_NOT_FOUND, failures.INVALID_PARAMS, failures.INVALID_REQUEST)
+STREAM_LOST = ClientConnectionError("The stream of changes was lost")
+FINAL_ERROR_CODES = (failures.METHOD_NOT_FOUND, failures.INVALID_PARAMS, failures.INVALID_REQUEST)
 """Error codes after which a retry is useless."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RequestedChanges:
     """The lists and resources to subscribe to."""
 
-    kinds: frozenset[Kind] = frozenset()
+    lists: frozenset[ListName] = frozenset()
     uris: frozenset[str] = frozenset()
 
     def __bool__(self) -> bool:
-        return bool(self.kinds or self.uris)
+        return bool(self.lists or self.uris)
 
 
-class Listening:
+class ClientSubscriptions:
     """Manages the listen stream of one connection."""
 
-    def __init__(self, connection: Connection, listeners: Listeners, uris: Iterable[str], patience: float) -> None:
+    def __init__(
+        self,
+        connection: ClientConnection,
+        handlers: NotificationHandlers,
+        uris: Iterable[str],
+        acknowledgement_timeout: float,
+    ) -> None:
         """Initialize.
 
         A stream must be acknowledged within `acknowledgement_timeout` seconds.
         """
-        self._connection, self._listeners, self._uris, self._patience = connection, listeners, uris, patience
+        self._connection = connection
+        self._handlers = handlers
+        self._uris = uris
+        self._acknowledgement_timeout = acknowledgement_timeout
         self._changed = asyncio.Event()
         self._waiting: list[tuple[str, asyncio.Future[ClientError | None]]] = []
-        self._stream: _Stream | None = None
-        self._backoff = Backoff(FOREVER)
+        self._stream: _SubscriptionStream | None = None
+        self._backoff = Backoff(UNLIMITED_RETRIES)
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Re-evaluate the subscribed set."""
         self._changed.set()
 
-    async def added(self, uri: str) -> None:
+    async def wait_for_subscription(self, uri: str) -> None:
         """Wait until the stream includes a URI.
 
         Raises ClientError if the server refuses it.
         """
         outcome: asyncio.Future[ClientError | None] = asyncio.get_running_loop().create_future()
         self._waiting.append((uri, outcome))
-        self.look()
+        self.refresh()
         if (error := await outcome) is not None:
             raise copy.copy(error)
 
-    async def keep(self, group: anyio.abc.TaskGroup) -> None:
+    async def run(self, group: anyio.abc.TaskGroup) -> None:
         """Keep the stream open and up to date, until cancelled."""
-        gap = False
+        has_gap = False
 
         try:
             while True:
                 self._changed.clear()
-                wanted = self._wanted()
+                requested = self._get_requested_changes()
                 stream = self._stream
-                if stream is not None and stream.over and wanted:
-                    gap = gap or stream.acknowledged
-                    if stream.final and stream.wanted == wanted and not self._waiting:
+                if stream is not None and stream.is_closed and requested:
+                    has_gap = has_gap or stream.is_acknowledged
+                    if stream.is_refused and stream.requested == requested and not self._waiting:
                         await self._changed.wait()
                         continue
-                    await self._pause(stream)
-                if stream is None or stream.over or stream.wanted != wanted or self._waiting:
-                    opened = await self._replace(wanted, group)
-                    if gap and opened:
-                        gap = False
-                        self._tell(wanted)
+                    await self._wait_before_reopening(stream)
+                if stream is None or stream.is_closed or stream.requested != requested or self._waiting:
+                    opened = await self._replace_stream(requested, group)
+                    if has_gap and opened:
+                        has_gap = False
+                        self._report_changes(requested)
                 await self._changed.wait()
         finally:
-            self._answer(ClientConnectionError("The connection broke before the subscription was confirmed"), None)
+            self._resolve_waiting(
+                ClientConnectionError("The connection broke before the subscription was confirmed"), None
+            )
 
-    def _wanted(self) -> Wanted:
-        offered = frozenset(kind for kind in KINDS if self._connection.announces(kind))
-        kinds = offered if self._listeners.wants("list_changed") else frozenset[Kind]()
-        return Wanted(kinds, frozenset(self._uris))
+    def _get_requested_changes(self) -> RequestedChanges:
+        offered = frozenset(kind for kind in LIST_NAMES if self._connection.announces_changes(kind))
+        kinds = offered if self._handlers.has_handlers("list_changed") else frozenset[ListName]()
+        return RequestedChanges(kinds, frozenset(self._uris))
 
-    async def _pause(self, lost: "_Stream") -> None:
+    async def _wait_before_reopening(self, lost: "_SubscriptionStream") -> None:
         """Wait with backoff before replacing a lost stream."""
-        if lost.lasted > STEADY:
+        if lost.age_seconds > STABLE_AFTER_SECONDS:
             self._backoff.reset()
-        await asyncio.sleep(self._backoff.delay() or 0)
+        await asyncio.sleep(self._backoff.next_delay() or 0)
 
-    async def _replace(self, wanted: Wanted, group: anyio.abc.TaskGroup) -> bool:
+    async def _replace_stream(self, wanted: RequestedChanges, group: anyio.abc.TaskGroup) -> bool:
         """Replace the stream by one for the requested changes; return True if it is open."""
-        old, self._stream = self._stream, None
+        old = self._stream
+        self._stream = None
         if wanted:
-            self._stream = stream = _Stream(self._connection, wanted, self.look)
+            self._stream = stream = _SubscriptionStream(self._connection, wanted, self.refresh)
             group.start_soon(stream.run)
             try:
-                async with asyncio.timeout(self._patience):
-                    await stream.settled.wait()
+                async with asyncio.timeout(self._acknowledgement_timeout):
+                    await stream.opened_or_failed.wait()
             except TimeoutError:
-                stream.error = LOST
+                stream.error = STREAM_LOST
                 stream.close()
-            self._answer(stream.error, stream)
+            self._resolve_waiting(stream.error, stream)
         if old is not None:
             old.close()
-        return self._stream is not None and self._stream.acknowledged
+        return self._stream is not None and self._stream.is_acknowledged
 
-    def _answer(self, error: ClientError | None, stream: "_Stream | None") -> None:
+    def _resolve_waiting(self, error: ClientError | None, stream: "_SubscriptionStream | None") -> None:
         """Resolve the callers that wait for a URI of the stream."""
         for uri, outcome in list(self._waiting):
-            if stream is None or uri in stream.wanted.uris:
+            if stream is None or uri in stream.requested.uris:
                 self._waiting.remove((uri, outcome))
                 if not outcome.done():
                     refused = stream is not None and error is None and uri not in stream.uris
                     outcome.set_result(CallError(failures.INVALID_PARAMS, "Not subscribed") if refused else error)
 
-    def _tell(self, wanted: Wanted) -> None:
-        for kind in wanted.kinds:
-            self._connection.tell("list_changed", kind)
+    def _report_changes(self, wanted: RequestedChanges) -> None:
+        for kind in wanted.lists:
+            self._connection.queue_change("list_changed", kind)
         for uri in wanted.uris:
-            self._connection.tell("resource_updated", uri)
+            self._connection.queue_change("resource_updated", uri)
 
 
-class _Stream:
+class _SubscriptionStream:
     """A listen stream, from request to end.
 
     Its notifications reach the handlers through the session.
     """
 
-    def __init__(self, connection: Connection, wanted: Wanted, ended: Callable[[], None]) -> None:
-        self._connection, self.wanted, self._ended = connection, wanted, ended
-        self.settled, self.over, self.acknowledged = asyncio.Event(), False, False
+    def __init__(self, connection: ClientConnection, wanted: RequestedChanges, ended: Callable[[], None]) -> None:
+        self._connection = connection
+        self.requested = wanted
+        self._on_close = ended
+        self.opened_or_failed = asyncio.Event()
+        self.is_closed = False
+        self.is_acknowledged = False
         self.error: ClientError | None = None
-        self.final = False
+        self.is_refused = False
         self.uris: frozenset[str] = frozenset()
-        self._since = asyncio.get_running_loop().time()
+        self._opened_at = asyncio.get_running_loop().time()
         self._scope = anyio.CancelScope()
 
     @property
-    def lasted(self) -> float:
+    def age_seconds(self) -> float:
         """Seconds since the stream was opened."""
-        return asyncio.get_running_loop().time() - self._since
+        return asyncio.get_running_loop().time() - self._opened_at
 
     def close(self) -> None:
         """Close the stream."""
@@ -165,26 +181,26 @@ class _Stream:
             with self._scope:
                 await self._listen()
         except MCPError as error:
-            self.final = error.code in FINAL and not failures.is_lost(error)
-            self.error = LOST if failures.is_lost(error) else failures.of_answer(error)
+            self.is_refused = error.code in FINAL_ERROR_CODES and not failures.is_lost(error)
+            self.error = STREAM_LOST if failures.is_lost(error) else failures.convert_response_error(error)
         except (SubscriptionLost, TimeoutError, RuntimeError):
-            self.error = LOST
+            self.error = STREAM_LOST
         finally:
-            self.over = True
-            self.settled.set()
-            self._ended()
+            self.is_closed = True
+            self.opened_or_failed.set()
+            self._on_close()
 
     async def _listen(self) -> None:
-        kinds = self.wanted.kinds
+        kinds = self.requested.lists
         async with listen(
             self._connection.session,
             tools_list_changed="tools" in kinds,
             prompts_list_changed="prompts" in kinds,
             resources_list_changed="resources" in kinds,
-            resource_subscriptions=sorted(self.wanted.uris),
+            resource_subscriptions=sorted(self.requested.uris),
         ) as subscription:
-            self.acknowledged = True
+            self.is_acknowledged = True
             self.uris = frozenset(subscription.honored.resource_subscriptions or ())
-            self.settled.set()
+            self.opened_or_failed.set()
             async for _ in subscription:
                 pass

@@ -7,10 +7,12 @@ from urllib.parse import urlsplit, urlunsplit
 
 _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110, section 5.1
 _VALUE = re.compile(r"[\x21-\x7e\x80-\xff]([\x20-\x7e\t\x80-\xff]*[\x21-\x7e\x80-\xff])?|")  # section 5.5
-_OURS = frozenset({"connection", "content-length", "content-type", "host", "mcp-session-id", "transfer-encoding"})
+_RESERVED_HEADERS = frozenset(
+    {"connection", "content-length", "content-type", "host", "mcp-session-id", "transfer-encoding"}
+)
 
 
-def checked_url(url: str, *schemes: str) -> str:
+def validate_url(url: str, *schemes: str) -> str:
     """Return a valid URL. Raises ValueError without quoting secret parts."""
     try:
         parts = urlsplit(url)
@@ -28,7 +30,7 @@ def checked_url(url: str, *schemes: str) -> str:
     return url
 
 
-def checked_headers(headers: Mapping[Any, Any]) -> dict[str, str]:
+def validate_headers(headers: Mapping[Any, Any]) -> dict[str, str]:
     """Return a copy of valid headers.
 
     Raises ValueError with names, but without values.
@@ -36,14 +38,14 @@ def checked_headers(headers: Mapping[Any, Any]) -> dict[str, str]:
     for name, value in headers.items():
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ValueError(f"{name!r} is an invalid header name")
-        if name.lower() in _OURS:
+        if name.lower() in _RESERVED_HEADERS:
             raise ValueError(f"the header {name} is set by the transport")
         if not isinstance(value, str) or not _VALUE.fullmatch(value):
             raise ValueError(f"the value of the header {name} is invalid")
     return dict(headers)
 
 
-def shown(url: str) -> str:
+def redact_url(url: str) -> str:
     """Return the URL without user, password, query and fragment, which may be secret."""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))

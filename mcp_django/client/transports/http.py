@@ -19,29 +19,31 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, JSONRPCError, jsonrpc_message_adapter
 
-from mcp_django.client.error_transport import CODE, carry
+from mcp_django.client.error_transport import LOCAL_ERROR_CODE, store_error
 from mcp_django.client.errors import ClientConnectionError, ClientError
-from mcp_django.client.transports.log_redaction import shorten_urls
-from mcp_django.client.transports.streams import Streams, leaves
+from mcp_django.client.transports.log_redaction import install_log_filters
+from mcp_django.client.transports.streams import Streams, flatten_error
 
 if TYPE_CHECKING:
     from mcp_django.client.transports.targets import SSE, StreamableHTTP
 
-CLOSE_TIMEOUT: Final = 5.0
+SESSION_CLOSE_TIMEOUT_SECONDS: Final = 5.0
 """Seconds for the request that ends a session."""
-ENCODINGS: Final = frozenset({"", "identity", "gzip", "deflate"})
+ACCEPTED_ENCODINGS: Final = frozenset({"", "identity", "gzip", "deflate"})
 """Accepted content encodings.
 
 A small response in another encoding can decompress to gigabytes.
 """
-CLOSED: Final = "Connection closed"
+CONNECTION_CLOSED_MESSAGE: Final = "Connection closed"
 """The SDK's message for a closed connection, by which `failures` recognizes it."""
-NOT_THERE: Final = frozenset({HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT})
+UNAVAILABLE_STATUSES: Final = frozenset(
+    {HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT}
+)
 """Statuses of proxies for a server that is down or restarts.
 
 MCP servers add a JSON-RPC error.
 """
-UNREACHABLE: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError, httpx2.UnsupportedProtocol)
+UNREACHABLE_ERRORS: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError, httpx2.UnsupportedProtocol)
 
 
 @asynccontextmanager
@@ -51,17 +53,17 @@ async def open_streamable_http(target: StreamableHTTP) -> AsyncIterator[Streams]
     Raises ClientConnectionError when the server becomes unreachable.
     """
     try:
-        async with Answers(target) as client:
+        async with BoundedHTTPClient(target) as client:
             streams = streamable_http_client(target.url, http_client=client, max_sse_event_size=target.max_message_size)
             async with streams as (reader, writer):
                 yield reader, writer
     except BaseExceptionGroup as group:
-        raise _cause(group) from group
+        raise _get_cause(group) from group
 
 
-def http_client_settings(target: StreamableHTTP | SSE) -> dict[str, Any]:
+def build_client_settings(target: StreamableHTTP | SSE) -> dict[str, Any]:
     """Return the options of `httpx2.AsyncClient` for a target."""
-    shorten_urls()
+    install_log_filters()
     connect, read = target.connect_timeout, target.read_timeout
     settings: dict[str, Any] = {
         "headers": {"Accept-Encoding": "gzip, deflate", **target.headers},
@@ -77,14 +79,14 @@ def http_client_settings(target: StreamableHTTP | SSE) -> dict[str, Any]:
     return settings
 
 
-class Answers(httpx2.AsyncClient):
+class BoundedHTTPClient(httpx2.AsyncClient):
     """HTTP client that returns a readable response to each call.
 
     Errors of the server become JSON-RPC error responses.
     """
 
     def __init__(self, target: StreamableHTTP | SSE) -> None:
-        super().__init__(**http_client_settings(target))
+        super().__init__(**build_client_settings(target))
         self._limit = target.max_message_size
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
@@ -93,89 +95,97 @@ class Answers(httpx2.AsyncClient):
         A POST only fails if the server is unreachable.
         """
         if request.method == "DELETE":
-            request.extensions["timeout"] = httpx2.Timeout(CLOSE_TIMEOUT).as_dict()
+            request.extensions["timeout"] = httpx2.Timeout(SESSION_CLOSE_TIMEOUT_SECONDS).as_dict()
         if request.method != "POST":
-            return await self._sent(request, options)
+            return await self._send_checked(request, options)
 
         try:
-            response = await self._sent(request, options)
-            if response.is_success and _media_type(response) == "text/event-stream":
+            response = await self._send_checked(request, options)
+            if response.is_success and _get_media_type(response) == "text/event-stream":
                 return response
             if response.next_request is not None:
                 return response
-            return await self._read(request, response)
-        except UNREACHABLE:
-            if _call(request) is None:
+            return await self._read_response(request, response)
+        except UNREACHABLE_ERRORS:
+            if _get_call_id(request) is None:
                 return httpx2.Response(HTTPStatus.BAD_GATEWAY, request=request)
             raise
-        except _Unusable as problem:
-            return _answer(request, INTERNAL_ERROR, str(problem))
+        except _UnusableResponse as problem:
+            return _build_error_response(request, INTERNAL_ERROR, str(problem))
         except ClientError as problem:  # missing credential
-            return _answer(request, CODE, str(problem), {"carried": carry(problem)})
+            return _build_error_response(request, LOCAL_ERROR_CODE, str(problem), {"carried": store_error(problem)})
         except httpx2.TimeoutException:
-            return _answer(request, CONNECTION_CLOSED, f"{CLOSED}: the server did not respond in time")
+            return _build_error_response(
+                request, CONNECTION_CLOSED, f"{CONNECTION_CLOSED_MESSAGE}: the server did not respond in time"
+            )
         except httpx2.TransportError:
-            return _answer(request, CONNECTION_CLOSED, f"{CLOSED} before the response was complete")
+            return _build_error_response(
+                request, CONNECTION_CLOSED, f"{CONNECTION_CLOSED_MESSAGE} before the response was complete"
+            )
 
-    async def _sent(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
+    async def _send_checked(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
         response = await super().send(request, **options)
-        if is_packed(response):
+        if has_unexpected_encoding(response):
             await response.aclose()
-            raise _Unusable("The response has an unrequested content encoding")
+            raise _UnusableResponse("The response has an unrequested content encoding")
         return response
 
-    async def _read(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+    async def _read_response(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         """Return the complete response, or an error response in place of an invalid one."""
         try:
-            body = await self._body(response)
+            body = await self._read_body(response)
         finally:
             await response.aclose()
 
-        answered = response.is_success or response.status_code == HTTPStatus.NOT_FOUND or _is_error(response, body)
-        if answered and not _knows_no_session(request, response, body):
-            headers = [(name, value) for name, value in response.headers.multi_items() if name not in _FRAMING]
+        is_usable = (
+            response.is_success or response.status_code == HTTPStatus.NOT_FOUND or _is_jsonrpc_error(response, body)
+        )
+        if is_usable and not _refuses_session(request, response, body):
+            headers = [(name, value) for name, value in response.headers.multi_items() if name not in _FRAMING_HEADERS]
             return httpx2.Response(response.status_code, headers=headers, content=body, request=request)
-        if _knows_no_session(request, response, body):
+        if _refuses_session(request, response, body):
             # The specification requires 404 (basic/transports, session management).
             return httpx2.Response(HTTPStatus.NOT_FOUND, request=request)
 
         data: dict[str, Any] = {"status": response.status_code}
-        if (wait := response.headers.get("Retry-After", "")).isascii() and wait.isdigit():
-            data["retryAfter"] = int(wait[:9])
-        phrase = HTTPStatus(response.status_code).phrase if response.status_code in _KNOWN else ""
-        said = f"he server answered HTTP {response.status_code} {phrase}".rstrip()
-        if response.status_code in NOT_THERE:
-            return _answer(request, CONNECTION_CLOSED, f"{CLOSED}: t{said}", data)
-        return _answer(request, INTERNAL_ERROR, f"T{said}", data)
+        if (retry_after := response.headers.get("Retry-After", "")).isascii() and retry_after.isdigit():
+            data["retryAfter"] = int(retry_after[:9])
+        phrase = HTTPStatus(response.status_code).phrase if response.status_code in _KNOWN_STATUSES else ""
+        description = f"he server answered HTTP {response.status_code} {phrase}".rstrip()
+        if response.status_code in UNAVAILABLE_STATUSES:
+            return _build_error_response(
+                request, CONNECTION_CLOSED, f"{CONNECTION_CLOSED_MESSAGE}: t{description}", data
+            )
+        return _build_error_response(request, INTERNAL_ERROR, f"T{description}", data)
 
-    async def _body(self, response: httpx2.Response) -> bytes:
+    async def _read_body(self, response: httpx2.Response) -> bytes:
         pieces, size = [], 0
         async for piece in response.aiter_bytes():
             size += len(piece)
             if size > self._limit:
-                raise _Unusable(f"The response is larger than {self._limit} bytes")
+                raise _UnusableResponse(f"The response is larger than {self._limit} bytes")
             pieces.append(piece)
         return b"".join(pieces)
 
 
-class _Unusable(Exception):
+class _UnusableResponse(Exception):
     """An unusable response; the text gives the reason."""
 
 
-_FRAMING: Final = frozenset({"content-encoding", "content-length", "transfer-encoding"})
-_KNOWN: Final = frozenset(HTTPStatus)
+_FRAMING_HEADERS: Final = frozenset({"content-encoding", "content-length", "transfer-encoding"})
+_KNOWN_STATUSES: Final = frozenset(HTTPStatus)
 
 
-def _media_type(response: httpx2.Response) -> str:
+def _get_media_type(response: httpx2.Response) -> str:
     return response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
 
 
-def is_packed(response: httpx2.Response) -> bool:
+def has_unexpected_encoding(response: httpx2.Response) -> bool:
     """Return True if the response has a content encoding that was not requested."""
-    return response.headers.get("Content-Encoding", "").strip().lower() not in ENCODINGS
+    return response.headers.get("Content-Encoding", "").strip().lower() not in ACCEPTED_ENCODINGS
 
 
-def _knows_no_session(request: httpx2.Request, response: httpx2.Response, body: bytes) -> bool:
+def _refuses_session(request: httpx2.Request, response: httpx2.Response, body: bytes) -> bool:
     """Return True if a 400 response rejects the session.
 
     Servers that follow an example of the TypeScript SDK respond like this.
@@ -189,12 +199,12 @@ _NO_SESSION: Final = re.compile(
 )
 
 
-def _is_error(response: httpx2.Response, body: bytes) -> bool:
+def _is_jsonrpc_error(response: httpx2.Response, body: bytes) -> bool:
     """Return True if an error response contains a JSON-RPC error.
 
     That error is more precise than the status.
     """
-    if _media_type(response) != "application/json":
+    if _get_media_type(response) != "application/json":
         return False
     try:
         return isinstance(jsonrpc_message_adapter.validate_json(body, by_name=False), JSONRPCError)
@@ -202,7 +212,7 @@ def _is_error(response: httpx2.Response, body: bytes) -> bool:
         return False
 
 
-def _call(request: httpx2.Request) -> str | int | None:
+def _get_call_id(request: httpx2.Request) -> str | int | None:
     """Return the id of the call in a request; None for a notification or a response."""
     try:
         message = json.loads(request.content)
@@ -211,29 +221,29 @@ def _call(request: httpx2.Request) -> str | int | None:
         return None
 
 
-def _answer(request: httpx2.Request, code: int, text: str, data: Any = None) -> httpx2.Response:
+def _build_error_response(request: httpx2.Request, code: int, text: str, data: Any = None) -> httpx2.Response:
     """Build a JSON-RPC error response in place of the server's response."""
     error: dict[str, Any] = {"code": code, "message": text}
     if data is not None:
         error["data"] = data
-    body = {"jsonrpc": "2.0", "id": _call(request), "error": error}
+    body = {"jsonrpc": "2.0", "id": _get_call_id(request), "error": error}
     return httpx2.Response(HTTPStatus.BAD_GATEWAY, json=body, request=request)
 
 
-def _cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
+def _get_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """Return the single cause in an exception group.
 
     The SDK's task groups wrap all errors.
     """
-    found = list(leaves(group))
-    for error in found:
+    errors = list(flatten_error(group))
+    for error in errors:
         if isinstance(error, httpx2.TransportError):
-            return ClientConnectionError(f"The server could not be reached: {reason(error)}")
-    rest = [error for error in found if not (isinstance(error, MCPError) and error.code == CONNECTION_CLOSED)]
-    return (rest or found)[0] if len(rest or found) == 1 else group
+            return ClientConnectionError(f"The server could not be reached: {describe_transport_error(error)}")
+    other_errors = [error for error in errors if not (isinstance(error, MCPError) and error.code == CONNECTION_CLOSED)]
+    return (other_errors or errors)[0] if len(other_errors or errors) == 1 else group
 
 
-def reason(error: httpx2.TransportError) -> str:
+def describe_transport_error(error: httpx2.TransportError) -> str:
     """Describe a transport error without text from the peer."""
     if isinstance(error, httpx2.TimeoutException):
         return "it did not respond in time"

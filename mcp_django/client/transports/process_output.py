@@ -8,16 +8,16 @@ from typing import Final
 
 from mcp_django.aio.clock import monotonic
 
-WAITING: Final = 256 * 1024
+MAX_BUFFERED_BYTES: Final = 256 * 1024
 """Bytes of unread lines after which reading from the process is paused."""
-LOGGED_LINE: Final = 1000
+MAX_LOGGED_LINE_LENGTH: Final = 1000
 """Maximum length of a logged line, in characters."""
-LOGGED: Final = 100
+MAX_LOGGED_LINES: Final = 100
 """Maximum number of stderr lines logged in LOG_PERIOD_SECONDS.
 
 Further lines are only counted.
 """
-PERIOD: Final = 10.0
+LOG_PERIOD_SECONDS: Final = 10.0
 
 logger = logging.getLogger("mcp_django.client.stderr")
 
@@ -26,122 +26,132 @@ class LineTooLong(Exception):
     """A line exceeds the maximum size of a message."""
 
 
-class Lines:
+class OutputLines:
     """Queue of stdout lines with backpressure by `pause` and `resume`."""
 
     def __init__(self, limit: int, pause: Callable[[], None], resume: Callable[[], None]) -> None:
-        self._limit, self._pause, self._resume = limit, pause, resume
+        self._limit = limit
+        self._pause = pause
+        self._resume = resume
         self._lines: deque[bytes] = deque()
-        self._rest: list[bytes] = []
-        self._rest_size = self._waiting = 0
-        self._paused = self._over = self._too_long = False
-        self._news = asyncio.Event()
+        self._partial_line: list[bytes] = []
+        self._partial_size = self._buffered_bytes = 0
+        self._is_paused = self._is_ended = self._is_line_too_long = False
+        self._changed = asyncio.Event()
 
     def feed(self, data: bytes) -> None:
-        if self._too_long:
+        if self._is_line_too_long:
             return
         first, *others = data.split(b"\n")
-        self._rest.append(first)
-        self._rest_size += len(first)
+        self._partial_line.append(first)
+        self._partial_size += len(first)
         for following in others:
             self._finish_line()
-            self._rest, self._rest_size = [following], len(following)
-        if self._rest_size > self._limit:
-            self._too_long, self._rest = True, []
-        if self._waiting > WAITING and not self._paused:
-            self._paused = True
+            self._partial_line = [following]
+            self._partial_size = len(following)
+        if self._partial_size > self._limit:
+            self._is_line_too_long = True
+            self._partial_line = []
+        if self._buffered_bytes > MAX_BUFFERED_BYTES and not self._is_paused:
+            self._is_paused = True
             self._pause()
-        self._news.set()
+        self._changed.set()
 
-    def end(self) -> None:
+    def feed_eof(self) -> None:
         """Mark the end of the output. Text after the last line break is a line."""
-        if not self._over:
+        if not self._is_ended:
             self._finish_line()
-            self._over = True
-            self._news.set()
+            self._is_ended = True
+            self._changed.set()
 
-    async def take(self) -> bytes | None:
+    async def read_line(self) -> bytes | None:
         """Return the next line; None at the end. Raises LineTooLong."""
         while not self._lines:
-            if self._too_long:
+            if self._is_line_too_long:
                 raise LineTooLong
-            if self._over:
+            if self._is_ended:
                 return None
-            self._news.clear()
-            await self._news.wait()
+            self._changed.clear()
+            await self._changed.wait()
         line = self._lines.popleft()
-        self._waiting -= len(line)
-        if self._paused and self._waiting <= WAITING // 2:
-            self._paused = False
+        self._buffered_bytes -= len(line)
+        if self._is_paused and self._buffered_bytes <= MAX_BUFFERED_BYTES // 2:
+            self._is_paused = False
             self._resume()
         return line
 
     def _finish_line(self) -> None:
-        if self._too_long:
+        if self._is_line_too_long:
             return
-        if self._rest_size > self._limit:
-            self._too_long = True
+        if self._partial_size > self._limit:
+            self._is_line_too_long = True
             return
-        line = b"".join(self._rest).strip()
-        self._rest, self._rest_size = [], 0
+        line = b"".join(self._partial_line).strip()
+        self._partial_line = []
+        self._partial_size = 0
         if line:
             self._lines.append(line)
-            self._waiting += len(line)
+            self._buffered_bytes += len(line)
 
 
-class Tail:
+class StderrTail:
     """Keeps the last `size` bytes of stderr, and logs its lines within limits."""
 
     def __init__(self, name: str, size: int, clock: Callable[[], float] = monotonic) -> None:
-        self._name, self._size, self._clock = name, size, clock
-        self._kept = bytearray()
+        self._name = name
+        self._size = size
+        self._clock = clock
+        self._tail = bytearray()
         self._line = bytearray()
-        self._shown = self._left_out = 0
-        self._since = clock()
+        self._logged_count = self._omitted_count = 0
+        self._period_start = clock()
 
     @property
     def text(self) -> str:
         """The kept output in printable characters."""
-        return "\n".join(map(_printable, bytes(self._kept).split(b"\n"))).strip()
+        return "\n".join(map(_make_printable, bytes(self._tail).split(b"\n"))).strip()
 
     def feed(self, data: bytes) -> None:
-        self._kept += data
-        del self._kept[: max(0, len(self._kept) - self._size)]
+        self._tail += data
+        del self._tail[: max(0, len(self._tail) - self._size)]
         first, *others = data.split(b"\n")
-        self._grow(first)
+        self._extend_line(first)
         for following in others:
-            self._log()
-            self._grow(following)
+            self._log_line()
+            self._extend_line(following)
 
-    def end(self) -> None:
-        self._log()
-        self._say_left_out()
+    def feed_eof(self) -> None:
+        self._log_line()
+        self._log_omitted_count()
 
-    def _grow(self, piece: bytes) -> None:
-        room = 4 * LOGGED_LINE - len(self._line)
+    def _extend_line(self, piece: bytes) -> None:
+        room = 4 * MAX_LOGGED_LINE_LENGTH - len(self._line)
         self._line += piece[: max(0, room)]
 
-    def _log(self) -> None:
-        line = _printable(bytes(self._line)).strip()
+    def _log_line(self) -> None:
+        line = _make_printable(bytes(self._line)).strip()
         self._line.clear()
         if not line:
             return
-        if self._clock() - self._since > PERIOD:
-            self._say_left_out()
-            self._shown, self._since = 0, self._clock()
-        if self._shown >= LOGGED:
-            self._left_out += 1
+        if self._clock() - self._period_start > LOG_PERIOD_SECONDS:
+            self._log_omitted_count()
+            self._logged_count = 0
+            self._period_start = self._clock()
+        if self._logged_count >= MAX_LOGGED_LINES:
+            self._omitted_count += 1
             return
-        self._shown += 1
-        logger.info("%s: %s", self._name, line if len(line) <= LOGGED_LINE else f"{line[:LOGGED_LINE]}…")
+        self._logged_count += 1
+        logger.info(
+            "%s: %s", self._name, line if len(line) <= MAX_LOGGED_LINE_LENGTH else f"{line[:MAX_LOGGED_LINE_LENGTH]}…"
+        )
 
-    def _say_left_out(self) -> None:
-        if self._left_out:
-            logger.info("%s: %d more lines", self._name, self._left_out)
-            self._left_out = 0
+    def _log_omitted_count(self) -> None:
+        if self._omitted_count:
+            logger.info("%s: %d more lines", self._name, self._omitted_count)
+            self._omitted_count = 0
 
 
-def _printable(raw: bytes) -> str:
+def _make_printable(raw: bytes) -> str:
     """Decode a line and escape its control characters."""
     text = raw.decode("utf-8", "backslashreplace").rstrip("\r").replace("\t", "    ")
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)

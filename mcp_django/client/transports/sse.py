@@ -19,18 +19,25 @@ from mcp.shared.message import SessionMessage
 from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCRequest
 
 from mcp_django.client.errors import ClientConnectionError
-from mcp_django.client.transports.http import http_client_settings, is_packed, reason
-from mcp_django.client.transports.streams import Reader, Streams, Writer, decoded, encoded, explained
+from mcp_django.client.transports.http import build_client_settings, describe_transport_error, has_unexpected_encoding
+from mcp_django.client.transports.streams import (
+    MessageReader,
+    MessageWriter,
+    Streams,
+    decode_message,
+    encode_message,
+    raise_close_reason,
+)
 
 if TYPE_CHECKING:
     from mcp_django.client.transports.targets import SSE
 
 logger = logging.getLogger(__name__)
 
-WAITING: Final = 64
+MAX_QUEUED_MESSAGES: Final = 64
 """Maximum number of unread messages; beyond it reading from the server pauses."""
-_HEADERS: Final = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
-_JSON: Final = {"Content-Type": "application/json"}
+_STREAM_HEADERS: Final = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
+_POST_HEADERS: Final = {"Content-Type": "application/json"}
 
 
 @asynccontextmanager
@@ -39,28 +46,29 @@ async def open_sse(target: SSE) -> AsyncIterator[Streams]:
 
     Raises ClientConnectionError if connecting fails or the connection breaks.
     """
-    async with httpx2.AsyncClient(**http_client_settings(target)) as client:
-        connection = _Connection(target, client)
-        reading = asyncio.create_task(connection.read(), name="mcp-sse")
+    async with httpx2.AsyncClient(**build_client_settings(target)) as client:
+        connection = _SSEConnection(target, client)
+        reading = asyncio.create_task(connection.read_events(), name="mcp-sse")
         try:
-            await connection.opened()
-            async with explained(connection.why):
-                yield Reader(connection.receive), Writer(connection.send)
+            await connection.wait_for_endpoint()
+            async with raise_close_reason(connection.get_close_reason):
+                yield MessageReader(connection.receive), MessageWriter(connection.send)
         finally:
             reading.cancel()
             await asyncio.wait([reading])
 
 
-class _Connection:
+class _SSEConnection:
     """A stream of events, and the endpoint for messages."""
 
     def __init__(self, target: SSE, client: httpx2.AsyncClient) -> None:
-        self.ended: ClientConnectionError | None = None
-        self._target, self._client = target, client
+        self.error: ClientConnectionError | None = None
+        self._target = target
+        self._client = client
         self._endpoint: asyncio.Future[httpx2.URL] = asyncio.get_running_loop().create_future()
-        self._read: asyncio.Queue[SessionMessage | None] = asyncio.Queue(WAITING)
+        self._messages: asyncio.Queue[SessionMessage | None] = asyncio.Queue(MAX_QUEUED_MESSAGES)
 
-    async def opened(self) -> None:
+    async def wait_for_endpoint(self) -> None:
         """Wait for the endpoint event.
 
         Raises ClientConnectionError if the stream ends without one.
@@ -71,77 +79,77 @@ class _Connection:
         except TimeoutError:
             raise ClientConnectionError("The server did not send the URL for messages") from None
 
-    async def why(self) -> ClientConnectionError | None:
+    async def get_close_reason(self) -> ClientConnectionError | None:
         """Return the error that ended the stream, or None."""
-        return self.ended
+        return self.error
 
     async def receive(self) -> SessionMessage:
-        if self.ended is not None and self._read.empty():
-            raise self.ended
-        message = await self._read.get()
+        if self.error is not None and self._messages.empty():
+            raise self.error
+        message = await self._messages.get()
         if message is None:
-            assert self.ended is not None
-            raise self.ended
+            assert self.error is not None
+            raise self.error
         return message
 
     async def send(self, message: SessionMessage) -> None:
         """Post a message. A refused call is answered with an error."""
-        if self.ended is not None:
-            raise self.ended
-        body, url = encoded(message).encode(), self._endpoint.result()
+        if self.error is not None:
+            raise self.error
+        body, url = encode_message(message).encode(), self._endpoint.result()
         try:
             async with self._client.stream(
-                "POST", url, content=body, headers=_JSON, follow_redirects=False
+                "POST", url, content=body, headers=_POST_HEADERS, follow_redirects=False
             ) as response:
                 status = response.status_code
-            said = None if 200 <= status < 300 else f"The server answered HTTP {status}"
+            problem_text = None if 200 <= status < 300 else f"The server answered HTTP {status}"
         except (httpx2.TransportError, httpx2.StreamError) as problem:
-            said = f"The message could not be sent: {_reason(problem)}"
+            problem_text = f"The message could not be sent: {_describe_error(problem)}"
         except ClientConnectionError as ended:  # raised by `auth`, for example if a person is needed
-            self._end(ended)
+            self._close(ended)
             raise
 
         call = message.message
-        if said is None or not isinstance(call, JSONRPCRequest):
+        if problem_text is None or not isinstance(call, JSONRPCRequest):
             return
-        error = ErrorData(code=INTERNAL_ERROR, message=said)
-        await self._read.put(SessionMessage(JSONRPCError(jsonrpc="2.0", id=call.id, error=error)))
+        error = ErrorData(code=INTERNAL_ERROR, message=problem_text)
+        await self._messages.put(SessionMessage(JSONRPCError(jsonrpc="2.0", id=call.id, error=error)))
 
-    async def read(self) -> None:
+    async def read_events(self) -> None:
         """Read the stream of events to its end."""
         try:
             async with self._client.stream(
-                "GET", self._target.url, headers=_HEADERS, follow_redirects=False
+                "GET", self._target.url, headers=_STREAM_HEADERS, follow_redirects=False
             ) as response:
                 if response.status_code != HTTPStatus.OK:
                     raise ClientConnectionError(f"The server answered HTTP {response.status_code}")
-                if is_packed(response):
+                if has_unexpected_encoding(response):
                     raise ClientConnectionError("The stream of events has an unrequested content encoding")
                 async for event in httpx2.EventSource(response, max_event_size=self._target.max_message_size):
-                    await self._take(event)
+                    await self._handle_event(event)
             raise ClientConnectionError("The server ended the stream of events")
         except ClientConnectionError as ended:
-            self._end(ended)
+            self._close(ended)
         except (httpx2.TransportError, httpx2.StreamError, httpx2.SSEError) as problem:
-            said = "could not be reached" if not self._endpoint.done() else "interrupted the stream of events"
-            self._end(ClientConnectionError(f"The server {said}: {_reason(problem)}"))
+            problem_text = "could not be reached" if not self._endpoint.done() else "interrupted the stream of events"
+            self._close(ClientConnectionError(f"The server {problem_text}: {_describe_error(problem)}"))
         except Exception as problem:  # raised by `auth`, which may be custom code
             failed = ClientConnectionError(f"The server could not be reached: {type(problem).__name__}")
             failed.__cause__ = problem
-            self._end(failed)
+            self._close(failed)
 
-    async def _take(self, event: httpx2.ServerSentEvent) -> None:
+    async def _handle_event(self, event: httpx2.ServerSentEvent) -> None:
         if event.event == "endpoint":
-            self._name(event.data)
+            self._set_endpoint(event.data)
         elif event.event == "message" and event.data:
             try:
-                message = decoded(event.data)
+                message = decode_message(event.data)
             except ValueError:
-                logger.warning("Ignored an invalid message from %s", self._target.shown)
+                logger.warning("Ignored an invalid message from %s", self._target.display_name)
                 return
-            await self._read.put(message)
+            await self._messages.put(message)
 
-    def _name(self, endpoint: str) -> None:
+    def _set_endpoint(self, endpoint: str) -> None:
         """Store the endpoint once.
 
         It must have the stream's origin, which the credentials belong to.
@@ -156,13 +164,13 @@ class _Connection:
         if not self._endpoint.done():
             self._endpoint.set_result(url.copy_with(userinfo=stream.userinfo))
 
-    def _end(self, ended: ClientConnectionError) -> None:
-        self.ended = self.ended or ended
+    def _close(self, ended: ClientConnectionError) -> None:
+        self.error = self.error or ended
         if not self._endpoint.done():
             self._endpoint.set_exception(ended)
         with contextlib.suppress(asyncio.QueueFull):  # the reader raises `error` after the last message
-            self._read.put_nowait(None)
+            self._messages.put_nowait(None)
 
 
-def _reason(problem: Exception) -> str:
-    return reason(problem) if isinstance(problem, httpx2.TransportError) else type(problem).__name__
+def _describe_error(problem: Exception) -> str:
+    return describe_transport_error(problem) if isinstance(problem, httpx2.TransportError) else type(problem).__name__

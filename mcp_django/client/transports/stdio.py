@@ -21,8 +21,15 @@ from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 
 from mcp_django.client.errors import ClientConnectionError
-from mcp_django.client.transports.process_output import Lines, LineTooLong, Tail
-from mcp_django.client.transports.streams import Reader, Streams, Writer, decoded, encoded, explained
+from mcp_django.client.transports.process_output import LineTooLong, OutputLines, StderrTail
+from mcp_django.client.transports.streams import (
+    MessageReader,
+    MessageWriter,
+    Streams,
+    decode_message,
+    encode_message,
+    raise_close_reason,
+)
 
 if TYPE_CHECKING:
     from mcp_django.client.transports.targets import Stdio
@@ -32,15 +39,15 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 STDIN, STDOUT, STDERR = 0, 1, 2
-LAST_WORDS: Final = 0.5
+DRAIN_TIMEOUT_SECONDS: Final = 0.5
 """Seconds to drain the pipes of an ended process; its children may keep them open."""
-GLANCE: Final = 0.02
+GROUP_CHECK_INTERVAL_SECONDS: Final = 0.02
 """Seconds between checks of a process group whose leader has ended.
 
 The system sends no event for the end of its last process.
 """
-KILL: Final = getattr(signal, "SIGKILL", signal.SIGTERM)
-KILLED: Final = 2.0
+KILL_SIGNAL: Final = getattr(signal, "SIGKILL", signal.SIGTERM)
+KILL_TIMEOUT_SECONDS: Final = 2.0
 """Seconds for the system to end a killed process."""
 
 
@@ -54,7 +61,8 @@ class ServerEnded(ClientConnectionError):
 
     def __init__(self, message: str, *, exit_code: int | None = None, stderr: str = "") -> None:
         super().__init__(message)
-        self.exit_code, self.stderr = exit_code, stderr
+        self.exit_code = exit_code
+        self.stderr = stderr
         if stderr:
             self.add_note(f"It last wrote to standard error:\n{stderr}")
 
@@ -66,50 +74,60 @@ async def open_stdio(target: Stdio) -> AsyncIterator[Streams]:
     Raises ServerEnded if it cannot be started, or ends.
     """
     # A cancelled start would leave pipes open, and child processes running.
-    starting = asyncio.create_task(_started(target))
+    starting = asyncio.create_task(_start_process(target))
     try:
-        child = await _settled(starting)
-        async with explained(child.why):
-            yield Reader(child.receive), Writer(child.send)
+        process = await _await_to_completion(starting)
+        async with raise_close_reason(process.get_close_reason):
+            yield MessageReader(process.receive), MessageWriter(process.send)
     finally:
         if not starting.cancelled() and starting.exception() is None:
-            await _settled(asyncio.create_task(starting.result().stop(target.stop_timeout)))
+            await _await_to_completion(asyncio.create_task(starting.result().stop(target.stop_timeout)))
 
 
-async def _started(target: Stdio) -> Child:
+async def _start_process(target: Stdio) -> ServerProcess:
     loop = asyncio.get_running_loop()
     name = PurePath(target.command).name
     environment = {**get_default_environment(), **target.env}
     try:
         _, child = await loop.subprocess_exec(
-            lambda: Child(target), target.command, *target.args, cwd=target.cwd, env=environment, start_new_session=True
+            lambda: ServerProcess(target),
+            target.command,
+            *target.args,
+            cwd=target.cwd,
+            env=environment,
+            start_new_session=True,
         )
     except FileNotFoundError:
         if target.cwd is not None and not os.path.isdir(target.cwd):  # noqa: ASYNC240, PTH112  (once, and it failed)
             raise ServerEnded(f"{name} was not started: its cwd does not exist") from None
         raise ServerEnded(f"{name} was not started: no such command") from None
     except (OSError, ValueError) as problem:
-        said = problem.strerror if isinstance(problem, OSError) else str(problem)
-        raise ServerEnded(f"{name} was not started: {said}") from None
+        reason = problem.strerror if isinstance(problem, OSError) else str(problem)
+        raise ServerEnded(f"{name} was not started: {reason}") from None
 
     return child
 
 
-class Child(asyncio.SubprocessProtocol):
+class ServerProcess(asyncio.SubprocessProtocol):
     """A server process and its pipes."""
 
     transport: asyncio.SubprocessTransport
 
     def __init__(self, target: Stdio) -> None:
-        self.ended: ServerEnded | None = None
-        self._name, self._limit = PurePath(target.command).name, target.max_message_size
-        self._stdout = Lines(target.max_message_size, partial(self._flow, "pause"), partial(self._flow, "resume"))
-        self._stderr = Tail(self._name, target.stderr_tail)
-        self._open = {STDOUT, STDERR}
-        self._silent, self._exited, self._writable = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.error: ServerEnded | None = None
+        self._name = PurePath(target.command).name
+        self._limit = target.max_message_size
+        self._stdout = OutputLines(
+            target.max_message_size, partial(self._control_stdout, "pause"), partial(self._control_stdout, "resume")
+        )
+        self._stderr = StderrTail(self._name, target.stderr_tail)
+        self._open_pipes = {STDOUT, STDERR}
+        self._output_closed = asyncio.Event()
+        self._exited = asyncio.Event()
+        self._writable = asyncio.Event()
         self._writable.set()
-        self._deaf = self._stopping = False
-        self._rubbish = 0
+        self._is_stdin_closed = self._is_stopping = False
+        self._invalid_line_count = 0
 
     # Callbacks of the event loop
 
@@ -117,26 +135,26 @@ class Child(asyncio.SubprocessProtocol):
         self.transport = cast("asyncio.SubprocessTransport", transport)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        if self._stopping and fd == STDOUT:
+        if self._is_stopping and fd == STDOUT:
             return  # drained so that the process can end, and discarded
         (self._stdout if fd == STDOUT else self._stderr).feed(data)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        self._open.discard(fd)
+        self._open_pipes.discard(fd)
         if fd == STDOUT:
-            self._stdout.end()
+            self._stdout.feed_eof()
         elif fd == STDERR:
-            self._stderr.end()
+            self._stderr.feed_eof()
         else:
-            self._deaf = True
+            self._is_stdin_closed = True
             self._writable.set()
-        if not self._open:
-            self._silent.set()
+        if not self._open_pipes:
+            self._output_closed.set()
 
     def process_exited(self) -> None:
         self._exited.set()
         # Its child processes may keep the pipes open, but the server has ended.
-        asyncio.get_running_loop().call_later(LAST_WORDS, self._hush)
+        asyncio.get_running_loop().call_later(DRAIN_TIMEOUT_SECONDS, self._close_output)
 
     def pause_writing(self) -> None:
         self._writable.clear()
@@ -144,14 +162,14 @@ class Child(asyncio.SubprocessProtocol):
     def resume_writing(self) -> None:
         self._writable.set()
 
-    def _hush(self) -> None:
-        self._silent.set()
-        self._stdout.end()
+    def _close_output(self) -> None:
+        self._output_closed.set()
+        self._stdout.feed_eof()
 
-    def _flow(self, way: Literal["pause", "resume"]) -> None:
+    def _control_stdout(self, action: Literal["pause", "resume"]) -> None:
         pipe = cast("asyncio.ReadTransport | None", self.transport.get_pipe_transport(STDOUT))
         if pipe is not None and not pipe.is_closing():
-            pipe.pause_reading() if way == "pause" else pipe.resume_reading()
+            pipe.pause_reading() if action == "pause" else pipe.resume_reading()
 
     # Methods for the message streams
 
@@ -159,94 +177,94 @@ class Child(asyncio.SubprocessProtocol):
         """Return the next message, skipping invalid lines. Raises ServerEnded."""
         while True:
             try:
-                line = await self._stdout.take()
+                line = await self._stdout.read_line()
             except LineTooLong:
-                self.ended = ServerEnded(f"{self._name} wrote a message of more than {self._limit} bytes")
-                raise self.ended from None
+                self.error = ServerEnded(f"{self._name} wrote a message of more than {self._limit} bytes")
+                raise self.error from None
             if line is None:
-                self.ended = self.ended or await self._reason()
-                raise self.ended from None
+                self.error = self.error or await self._build_ended_error()
+                raise self.error from None
             try:
-                return decoded(line)
+                return decode_message(line)
             except ValueError:
-                self._note_rubbish()
+                self._count_invalid_line()
 
     async def send(self, message: SessionMessage) -> None:
         pipe = cast("asyncio.WriteTransport | None", self.transport.get_pipe_transport(STDIN))
-        if self._deaf or pipe is None or pipe.is_closing():
+        if self._is_stdin_closed or pipe is None or pipe.is_closing():
             raise BrokenPipeError
-        pipe.write(encoded(message).encode() + b"\n")
+        pipe.write(encode_message(message).encode() + b"\n")
         await self._writable.wait()
-        if self._deaf:
+        if self._is_stdin_closed:
             raise BrokenPipeError
 
-    async def why(self) -> ServerEnded | None:
+    async def get_close_reason(self) -> ServerEnded | None:
         """Return the reason for the end of the connection, or None.
 
         The writer may notice the end before the reader.
         """
-        if self.ended is None and (self._deaf or self._exited.is_set()):
-            self.ended = await self._reason()
-        return self.ended
+        if self.error is None and (self._is_stdin_closed or self._exited.is_set()):
+            self.error = await self._build_ended_error()
+        return self.error
 
-    async def _reason(self) -> ServerEnded:
+    async def _build_ended_error(self) -> ServerEnded:
         """Build the error for the end of the output."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(LAST_WORDS):
+            async with asyncio.timeout(DRAIN_TIMEOUT_SECONDS):
                 await self._exited.wait()
-                await self._silent.wait()
+                await self._output_closed.wait()
         code = self.transport.get_returncode()
         if code is None:
-            pipe = "input" if self._deaf else "output"
+            pipe = "input" if self._is_stdin_closed else "output"
             return ServerEnded(f"{self._name} closed its standard {pipe}", stderr=self._stderr.text)
-        how = f"exit code {code}" if code >= 0 else f"signal {_signal_name(-code)}"
+        how = f"exit code {code}" if code >= 0 else f"signal {_get_signal_name(-code)}"
         return ServerEnded(f"{self._name} ended with {how}", exit_code=code, stderr=self._stderr.text)
 
-    def _note_rubbish(self) -> None:
+    def _count_invalid_line(self) -> None:
         """Log the first invalid line, without its content, which may be confidential."""
-        self._rubbish += 1
-        if self._rubbish == 1:
+        self._invalid_line_count += 1
+        if self._invalid_line_count == 1:
             logger.warning("Ignored invalid lines on standard output of %s", self._name)
 
-    async def stop(self, patience: float) -> None:
+    async def stop(self, timeout: float) -> None:
         """End the process and its children in bounded time.
 
         They are killed if this is cancelled at the end of the loop.
         """
-        self._stopping = True
-        self._flow("resume")
+        self._is_stopping = True
+        self._control_stdout("resume")
         try:
-            await self._end(patience)
+            await self._terminate(timeout)
         except asyncio.CancelledError:
-            self._signal(KILL)
-            await self._exits(KILLED)
+            self._signal(KILL_SIGNAL)
+            await self._wait_for_exit(KILL_TIMEOUT_SECONDS)
             raise
         finally:
             self.transport.close()
 
-    async def _end(self, patience: float) -> None:
+    async def _terminate(self, timeout: float) -> None:
         stdin = self.transport.get_pipe_transport(STDIN)
         if stdin is not None:
             stdin.close()  # buffered output is still written
-        await self._exits(patience)
+        await self._wait_for_exit(timeout)
         self._signal(signal.SIGTERM)
-        if not (await self._exits(patience) and await self._group_gone(patience)):
-            self._signal(KILL)
-            if not await self._exits(KILLED):
+        if not (await self._wait_for_exit(timeout) and await self._wait_for_group_exit(timeout)):
+            self._signal(KILL_SIGNAL)
+            if not await self._wait_for_exit(KILL_TIMEOUT_SECONDS):
                 logger.warning("Process cannot be killed: %s (pid %d)", self._name, self.transport.get_pid())
 
-    async def _exits(self, patience: float) -> bool:
+    async def _wait_for_exit(self, timeout: float) -> bool:
         with suppress(TimeoutError):
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(timeout):
                 await self._exited.wait()
         return self._exited.is_set()
 
-    async def _group_gone(self, patience: float) -> bool:
-        give_up = asyncio.get_running_loop().time() + patience
+    async def _wait_for_group_exit(self, timeout: float) -> bool:
+        deadline = asyncio.get_running_loop().time() + timeout
         while self._signal(0):
-            if asyncio.get_running_loop().time() > give_up:
+            if asyncio.get_running_loop().time() > deadline:
                 return False
-            await asyncio.sleep(GLANCE)
+            await asyncio.sleep(GROUP_CHECK_INTERVAL_SECONDS)
         return True
 
     def _signal(self, number: int) -> bool:
@@ -267,7 +285,7 @@ class Child(asyncio.SubprocessProtocol):
         return True
 
 
-async def _settled(task: asyncio.Task[T]) -> T:
+async def _await_to_completion(task: asyncio.Task[T]) -> T:
     """Wait for a task to finish despite cancellation, then re-raise the cancellation."""
     cancelled: asyncio.CancelledError | None = None
     with anyio.CancelScope(shield=True):
@@ -283,7 +301,7 @@ async def _settled(task: asyncio.Task[T]) -> T:
     return task.result()
 
 
-def _signal_name(number: int) -> str:
+def _get_signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -17,20 +17,28 @@ from mcp_types import CONNECTION_CLOSED, jsonrpc_message_adapter
 
 from mcp_django.client.errors import ClientConnectionError
 
-__all__ = ["Reader", "Streams", "Writer", "decoded", "encoded", "explained", "leaves"]
+__all__ = [
+    "MessageReader",
+    "MessageWriter",
+    "Streams",
+    "decode_message",
+    "encode_message",
+    "flatten_error",
+    "raise_close_reason",
+]
 
 
-def decoded(raw: bytes | str) -> SessionMessage:
+def decode_message(raw: bytes | str) -> SessionMessage:
     """Parse a message for the SDK. Raises ValueError if it is invalid."""
     return SessionMessage(jsonrpc_message_adapter.validate_json(raw, by_name=False))
 
 
-def encoded(message: SessionMessage) -> str:
+def encode_message(message: SessionMessage) -> str:
     """Encode a message for the wire, in one line."""
     return message.message.model_dump_json(by_alias=True, exclude_unset=True)
 
 
-class _Stream:
+class _ClosableStream:
     """Base class of both streams: a context manager that closes the stream."""
 
     _closed = False
@@ -50,7 +58,7 @@ class _Stream:
         await self.aclose()
 
 
-class Reader(_Stream):
+class MessageReader(_ClosableStream):
     """Read stream over `receive`.
 
     At the end of the connection `receive` raises its ClientConnectionError.
@@ -58,17 +66,17 @@ class Reader(_Stream):
 
     def __init__(self, receive: Callable[[], Awaitable[SessionMessage]]) -> None:
         self._receive = receive
-        self._over = False
+        self._is_ended = False
 
     async def receive(self) -> SessionMessage | Exception:
         if self._closed:
             raise anyio.ClosedResourceError
-        if self._over:
+        if self._is_ended:
             raise anyio.EndOfStream
         try:
             return await self._receive()
         except ClientConnectionError as ended:
-            self._over = True
+            self._is_ended = True
             return ended
 
     def __aiter__(self) -> Self:
@@ -81,7 +89,7 @@ class Reader(_Stream):
             raise StopAsyncIteration from None
 
 
-class Writer(_Stream):
+class MessageWriter(_ClosableStream):
     """Write stream over `send`.
 
     After the end of the connection `send` raises OSError or ClientConnectionError.
@@ -100,24 +108,26 @@ class Writer(_Stream):
 
 
 @asynccontextmanager
-async def explained(reason: Callable[[], Awaitable[ClientConnectionError | None]]) -> AsyncIterator[None]:
+async def raise_close_reason(
+    get_close_reason: Callable[[], Awaitable[ClientConnectionError | None]],
+) -> AsyncIterator[None]:
     """Raise the reason for the end of a connection in place of generic errors."""
     try:
         yield
     except (MCPError, BaseExceptionGroup) as error:
-        closed = all(isinstance(leaf, MCPError) and leaf.code == CONNECTION_CLOSED for leaf in leaves(error))
-        if closed and (why := await reason()) is not None:
-            raise why from error
+        closed = all(isinstance(leaf, MCPError) and leaf.code == CONNECTION_CLOSED for leaf in flatten_error(error))
+        if closed and (close_reason := await get_close_reason()) is not None:
+            raise close_reason from error
         raise
 
 
-def leaves(error: BaseException) -> Iterator[BaseException]:
+def flatten_error(error: BaseException) -> Iterator[BaseException]:
     """Iterate over the errors in a group at any depth.
 
     Any other error is the only item.
     """
     if isinstance(error, BaseExceptionGroup):
         for inner in error.exceptions:
-            yield from leaves(inner)
+            yield from flatten_error(inner)
     else:
         yield error

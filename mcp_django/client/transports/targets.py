@@ -13,21 +13,21 @@ from typing import Any, ClassVar
 
 import httpx2
 
-from mcp_django.client.transports.addresses import checked_headers, checked_url, shown
+from mcp_django.client.transports.addresses import redact_url, validate_headers, validate_url
 from mcp_django.client.transports.http import open_streamable_http
 from mcp_django.client.transports.sse import open_sse
 from mcp_django.client.transports.stdio import open_stdio
 from mcp_django.client.transports.streams import Streams
 from mcp_django.client.transports.websocket import open_websocket
 
-MAX_MESSAGE_SIZE = 16 * 1024 * 1024
+DEFAULT_MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 """Default maximum size of a server's message, in bytes."""
-Ticket = Callable[[], Awaitable[str]]
+TicketFunction = Callable[[], Awaitable[str]]
 """Function that returns a ticket for one handshake."""
 
 
 @dataclass(frozen=True, repr=False)
-class _Endpoint:
+class _HTTPTarget:
     """Common options of the two HTTP transports."""
 
     url: str = field(repr=False)
@@ -36,26 +36,26 @@ class _Endpoint:
     auth: httpx2.Auth | None = field(default=None, repr=False)
     connect_timeout: float = 10.0
     read_timeout: float = 300.0
-    max_message_size: int = MAX_MESSAGE_SIZE
+    max_message_size: int = DEFAULT_MAX_MESSAGE_BYTES
     ssl_context: ssl.SSLContext | None = field(default=None, repr=False)
     environment_proxies: bool = True
     transport: httpx2.AsyncBaseTransport | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        checked_url(self.url, "http", "https")
-        object.__setattr__(self, "headers", checked_headers(self.headers))
+        validate_url(self.url, "http", "https")
+        object.__setattr__(self, "headers", validate_headers(self.headers))
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.shown!r})"
+        return f"{type(self).__name__}({self.display_name!r})"
 
     @property
-    def shown(self) -> str:
+    def display_name(self) -> str:
         """The URL without user, password, query and fragment, for display and logs."""
-        return shown(self.url)
+        return redact_url(self.url)
 
 
 @dataclass(frozen=True, repr=False)
-class StreamableHTTP(_Endpoint):
+class StreamableHTTP(_HTTPTarget):
     """A Streamable HTTP endpoint.
 
     `headers` are sent with every request to the endpoint, and `auth` is applied to each (an OAuth flow, for example).
@@ -76,7 +76,7 @@ class StreamableHTTP(_Endpoint):
 
 
 @dataclass(frozen=True, repr=False)
-class SSE(_Endpoint):
+class SSE(_HTTPTarget):
     """An endpoint with HTTP+SSE, the transport of the first revision.
 
     `url` is the URL of the event stream. The other options are those of `StreamableHTTP`.
@@ -105,25 +105,25 @@ class WebSocket:
     _: KW_ONLY
     headers: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
     subprotocol: str = "mcp"
-    ticket: Ticket | None = field(default=None, repr=False)
+    ticket: TicketFunction | None = field(default=None, repr=False)
     open_timeout: float = 10.0
     ping_interval: float = 20.0
     ping_timeout: float = 20.0
-    max_message_size: int = MAX_MESSAGE_SIZE
+    max_message_size: int = DEFAULT_MAX_MESSAGE_BYTES
     ssl_context: ssl.SSLContext | None = field(default=None, repr=False)
     environment_proxies: bool = True
 
     def __post_init__(self) -> None:
-        checked_url(self.url, "ws", "wss")
-        object.__setattr__(self, "headers", checked_headers(self.headers))
+        validate_url(self.url, "ws", "wss")
+        object.__setattr__(self, "headers", validate_headers(self.headers))
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.shown!r})"
+        return f"{type(self).__name__}({self.display_name!r})"
 
     @property
-    def shown(self) -> str:
+    def display_name(self) -> str:
         """The URL without user, password, query and fragment, for display and logs."""
-        return shown(self.url)
+        return redact_url(self.url)
 
     def open(self) -> AbstractAsyncContextManager[Streams]:
         """Return the message streams.
@@ -151,7 +151,7 @@ class Stdio:
     _: KW_ONLY
     env: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
     cwd: str | Path | None = None
-    max_message_size: int = MAX_MESSAGE_SIZE
+    max_message_size: int = DEFAULT_MAX_MESSAGE_BYTES
     stderr_tail: int = 8 * 1024
     stop_timeout: float = 2.0
 
@@ -171,7 +171,7 @@ class Stdio:
         return f"{type(self).__name__}({self.command!r})"
 
     @property
-    def shown(self) -> str:
+    def display_name(self) -> str:
         """The command without its arguments, which may contain secrets."""
         return self.command
 

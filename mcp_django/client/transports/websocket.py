@@ -25,17 +25,24 @@ from websockets.exceptions import (
 from websockets.typing import Subprotocol
 
 from mcp_django.client.errors import ClientConnectionError
-from mcp_django.client.transports.log_redaction import FRAMES
-from mcp_django.client.transports.streams import Reader, Streams, Writer, decoded, encoded, explained
+from mcp_django.client.transports.log_redaction import FRAMES_LOGGER
+from mcp_django.client.transports.streams import (
+    MessageReader,
+    MessageWriter,
+    Streams,
+    decode_message,
+    encode_message,
+    raise_close_reason,
+)
 
 if TYPE_CHECKING:
     from mcp_django.client.transports.targets import WebSocket
 
 logger = logging.getLogger(__name__)
 
-CLOSE_TIMEOUT: Final = 2.0
+CLOSE_TIMEOUT_SECONDS: Final = 2.0
 """Seconds for the server to answer the close frame."""
-CODES: Final = {
+CLOSE_CODE_MEANINGS: Final = {
     1000: "normal closure",
     1001: "the server shuts down",
     1002: "protocol error",
@@ -52,12 +59,12 @@ CODES: Final = {
     4404: "the session has ended",
 }
 """Descriptions of close codes."""
-PRIVATE: Final = {code + 3000: code for code in (1001, 1003, 1009, 1013)}
+PRIVATE_CLOSE_CODES: Final = {code + 3000: code for code in (1001, 1003, 1009, 1013)}
 """Standard close codes by the private codes of servers such as daphne.
 
 Those servers can only send private codes.
 """
-STATUSES: Final = {401: "a valid credential is required", 403: "access is denied"}
+HANDSHAKE_STATUS_MEANINGS: Final = {401: "a valid credential is required", 403: "access is denied"}
 
 
 class SocketClosed(ClientConnectionError):
@@ -68,7 +75,8 @@ class SocketClosed(ClientConnectionError):
 
     def __init__(self, message: str, *, code: int | None = None, status: int | None = None) -> None:
         super().__init__(message)
-        self.code, self.status = code, status
+        self.code = code
+        self.status = status
 
 
 @asynccontextmanager
@@ -77,25 +85,26 @@ async def open_websocket(target: WebSocket) -> AsyncIterator[Streams]:
 
     Raises SocketClosed if opening fails or the connection breaks.
     """
-    socket = _Socket(target.shown, target.max_message_size, await _opened(target))
+    socket = _ClientSocket(target.display_name, target.max_message_size, await _open_connection(target))
     try:
-        async with explained(socket.why):
-            yield Reader(socket.receive), Writer(socket.send)
+        async with raise_close_reason(socket.get_close_reason):
+            yield MessageReader(socket.receive), MessageWriter(socket.send)
     finally:
         await socket.connection.close()
 
 
-class _Socket:
+class _ClientSocket:
     """An open WebSocket connection."""
 
-    def __init__(self, where: str, limit: int, connection: ClientConnection) -> None:
+    def __init__(self, display_name: str, limit: int, connection: ClientConnection) -> None:
         self.connection = connection
-        self.ended: SocketClosed | None = None
-        self._where, self._limit = where, limit
+        self.error: SocketClosed | None = None
+        self._display_name = display_name
+        self._limit = limit
 
-    async def why(self) -> SocketClosed | None:
+    async def get_close_reason(self) -> SocketClosed | None:
         """Return the error that ended the connection, or None."""
-        return self.ended
+        return self.error
 
     async def receive(self) -> SessionMessage:
         """Return the next message, skipping invalid frames. Raises SocketClosed."""
@@ -103,25 +112,25 @@ class _Socket:
             try:
                 frame = await self.connection.recv()
             except ConnectionClosed as closed:
-                self.ended = self._closed(closed)
-                raise self.ended from None
+                self.error = self._build_closed_error(closed)
+                raise self.error from None
             try:
-                return decoded(frame)
+                return decode_message(frame)
             except ValueError:
-                logger.warning("Ignored an invalid message from %s", self._where)
+                logger.warning("Ignored an invalid message from %s", self._display_name)
 
     async def send(self, message: SessionMessage) -> None:
         try:
-            await self.connection.send(encoded(message))
+            await self.connection.send(encode_message(message))
         except ConnectionClosed as closed:
-            self.ended = self.ended or self._closed(closed)
-            raise self.ended from None
+            self.error = self.error or self._build_closed_error(closed)
+            raise self.error from None
 
-    def _closed(self, closed: ConnectionClosed) -> SocketClosed:
+    def _build_closed_error(self, closed: ConnectionClosed) -> SocketClosed:
         """Build the error from the close frame that was sent first."""
         frame = closed.rcvd if closed.rcvd is not None and (closed.rcvd_then_sent or closed.sent is None) else None
         if frame is not None:
-            meaning = CODES.get(PRIVATE.get(frame.code, frame.code), "no known reason")
+            meaning = CLOSE_CODE_MEANINGS.get(PRIVATE_CLOSE_CODES.get(frame.code, frame.code), "no known reason")
             return SocketClosed(f"The server closed the socket ({frame.code}): {meaning}", code=frame.code)
         code = closed.sent.code if closed.sent is not None else 1006
         if code == 1009:
@@ -131,13 +140,13 @@ class _Socket:
         return SocketClosed("The connection was lost", code=1006)
 
 
-async def _opened(target: WebSocket) -> ClientConnection:
+async def _open_connection(target: WebSocket) -> ClientConnection:
     url = target.url
     if target.ticket is not None:
-        url = _with_ticket(url, await target.ticket())
+        url = _add_ticket(url, await target.ticket())
     context: dict[str, Any] = {} if target.ssl_context is None else {"ssl": target.ssl_context}
     try:
-        connection = await _Connect(
+        connection = await _ConnectWithoutRedirects(
             url,
             subprotocols=[Subprotocol(target.subprotocol)],
             additional_headers=dict(target.headers),
@@ -146,14 +155,14 @@ async def _opened(target: WebSocket) -> ClientConnection:
             open_timeout=target.open_timeout,
             ping_interval=target.ping_interval,
             ping_timeout=target.ping_timeout,
-            close_timeout=CLOSE_TIMEOUT,
+            close_timeout=CLOSE_TIMEOUT_SECONDS,
             max_size=target.max_message_size,
-            logger=FRAMES,
+            logger=FRAMES_LOGGER,
             **context,
         )
     except InvalidStatus as refused:
         status = refused.response.status_code
-        why = STATUSES.get(status, "it refused the WebSocket handshake")
+        why = HANDSHAKE_STATUS_MEANINGS.get(status, "it refused the WebSocket handshake")
         raise SocketClosed(f"The server answered HTTP {status}: {why}", status=status) from None
     except NegotiationError:
         raise SocketClosed(f"The server selected a subprotocol other than {target.subprotocol!r}") from None
@@ -164,7 +173,7 @@ async def _opened(target: WebSocket) -> ClientConnection:
     except (InvalidProxy, ProxyError):
         raise SocketClosed("The proxy (see HTTPS_PROXY) refused the connection") from None
     except (OSError, WebSocketException, EOFError) as problem:
-        raise SocketClosed(f"The server could not be reached: {_kind(problem)}") from None
+        raise SocketClosed(f"The server could not be reached: {_describe_error(problem)}") from None
 
     if connection.subprotocol != target.subprotocol:
         await connection.close(1002)
@@ -172,19 +181,19 @@ async def _opened(target: WebSocket) -> ClientConnection:
     return connection
 
 
-class _Connect(connect):
+class _ConnectWithoutRedirects(connect):
     """A handshake without redirects: headers and tickets are for the given URL."""
 
     def process_redirect(self, exc: Exception) -> Exception | str:
         return exc
 
 
-def _with_ticket(url: str, ticket: str) -> str:
+def _add_ticket(url: str, ticket: str) -> str:
     parts = urlsplit(url)
     query = "&".join(filter(None, (parts.query, urlencode({"ticket": ticket}))))
     return urlunsplit(parts._replace(query=query))
 
 
-def _kind(problem: Exception) -> str:
+def _describe_error(problem: Exception) -> str:
     """Describe an error by the system's text or its class, without text from the peer."""
     return (problem.strerror if isinstance(problem, OSError) else None) or type(problem).__name__

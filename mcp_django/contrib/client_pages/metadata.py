@@ -9,31 +9,37 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.http import require_safe
 
 from mcp_django import conf
-from mcp_django.contrib.client_pages.addresses import address, outside
+from mcp_django.contrib.client_pages.addresses import build_public_url, get_page_path
 
-MAX_AGE = 3600
+MAX_AGE_SECONDS = 3600
 
 
 @login_not_required
 @require_safe
 def client_metadata(request: HttpRequest) -> HttpResponse:
     """Return the document; 404 unless the settings of a client contain its URL."""
-    url = outside(request, address("metadata"))
+    url = build_public_url(request, get_page_path("metadata"))
     clients = conf.get_settings().clients.values()
-    known = [client for client in clients if client.auth is not None and client.auth.client_metadata_url == url]
-    if not known:
+    matching_clients = [
+        client for client in clients if client.auth is not None and client.auth.client_metadata_url == url
+    ]
+    if not matching_clients:
         raise Http404
 
-    names = [client.auth.client_name for client in known if client.auth is not None and client.auth.client_name]
+    names = [
+        client.auth.client_name for client in matching_clients if client.auth is not None and client.auth.client_name
+    ]
     document = {
         "client_id": url,
         "client_name": names[0] if names else "Django",
-        "client_uri": outside(request, "/"),
-        "redirect_uris": [outside(request, address("callback", client.alias)) for client in known],
+        "client_uri": build_public_url(request, "/"),
+        "redirect_uris": [
+            build_public_url(request, get_page_path("callback", client.alias)) for client in matching_clients
+        ],
         "grant_types": ["authorization_code", "refresh_token"],
         "response_types": ["code"],
         "token_endpoint_auth_method": "none",
         "application_type": "web",
     }
-    headers = {"Cache-Control": f"public, max-age={MAX_AGE}", "X-Content-Type-Options": "nosniff"}
+    headers = {"Cache-Control": f"public, max-age={MAX_AGE_SECONDS}", "X-Content-Type-Options": "nosniff"}
     return JsonResponse(document, headers=headers)

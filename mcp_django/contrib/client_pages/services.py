@@ -10,7 +10,7 @@ from mcp_django import conf
 from mcp_django.conf.clients import ClientSettings
 from mcp_django.models import ClientToken
 
-PERMISSION = "mcp_django.change_clienttoken"
+PROJECT_PERMISSION = "mcp_django.change_clienttoken"
 """Permission to connect servers for the whole project."""
 
 
@@ -40,12 +40,12 @@ class Service:
         return self.alias[:1].upper()
 
 
-def may_use(user: Any, settings: ClientSettings) -> bool:
+def can_connect(user: Any, settings: ClientSettings) -> bool:
     """Return True if the user may connect the server, alone or for the project."""
-    return settings.per_user or user.has_perm(PERMISSION)
+    return settings.per_user or user.has_perm(PROJECT_PERMISSION)
 
 
-def connectable(alias: str) -> ClientSettings | None:
+def get_connectable_settings(alias: str) -> ClientSettings | None:
     """Return the settings of a client that users connect by OAuth.
 
     Returns None for other aliases.
@@ -55,21 +55,26 @@ def connectable(alias: str) -> ClientSettings | None:
     return settings if oauth else None
 
 
-def services_of(user: Any) -> list[Service]:
+def list_services(user: Any) -> list[Service]:
     """Return the services that `user` may connect, in the order of the settings."""
-    found = [connectable(alias) for alias in conf.get_settings().clients]
-    known = [settings for settings in found if settings is not None and may_use(user, settings)]
+    connectable_settings = [get_connectable_settings(alias) for alias in conf.get_settings().clients]
+    allowed_settings = [
+        settings for settings in connectable_settings if settings is not None and can_connect(user, settings)
+    ]
     rows = list(ClientToken.objects.filter(user=user).select_related("user"))
-    if any(not settings.per_user for settings in known):
+    if any(not settings.per_user for settings in allowed_settings):
         rows += ClientToken.objects.filter(user=None)
 
-    return [*(_service(settings, rows) for settings in known), *_left(user, known)]
+    return [
+        *(_create_service(settings, rows) for settings in allowed_settings),
+        *_list_removed_services(user, allowed_settings),
+    ]
 
 
-def _service(settings: ClientSettings, rows: list[ClientToken]) -> Service:
+def _create_service(settings: ClientSettings, rows: list[ClientToken]) -> Service:
     host = urlsplit(settings.url or "").netloc
-    mine = [row for row in rows if row.alias == settings.alias and (row.user is not None) == settings.per_user]
-    row = next((row for row in mine if row.server == settings.place), None)
+    matching_rows = [row for row in rows if row.alias == settings.alias and (row.user is not None) == settings.per_user]
+    row = next((row for row in matching_rows if row.server == settings.display_location), None)
     if row is None:
         return Service(alias=settings.alias, host=host, for_all=not settings.per_user)
 
@@ -87,9 +92,9 @@ def _service(settings: ClientSettings, rows: list[ClientToken]) -> Service:
     )
 
 
-def _left(user: Any, known: list[ClientSettings]) -> Iterator[Service]:
+def _list_removed_services(user: Any, allowed_settings: list[ClientSettings]) -> Iterator[Service]:
     """Iterate over the user's connections that the settings no longer contain."""
-    named = {settings.alias for settings in known if settings.per_user}
+    named = {settings.alias for settings in allowed_settings if settings.per_user}
     for row in ClientToken.objects.filter(user=user).exclude(grant="").exclude(alias__in=named):
         yield Service(
             alias=row.alias,

@@ -6,13 +6,13 @@ Use `include("mcp_django.contrib.client_pages.urls")`. They require the extra `c
 from django.urls import path
 
 from mcp_django.contrib.client_pages.metadata import client_metadata
-from mcp_django.contrib.client_pages.views import Callback, Connect, Services
+from mcp_django.contrib.client_pages.views import CallbackView, ConnectView, ServicesView
 
 app_name = "mcp_clients"
 
 urlpatterns = [
-    path("", Services.as_view(), name="services"),
+    path("", ServicesView.as_view(), name="services"),
     path("client-metadata.json", client_metadata, name="metadata"),
-    path("<slug:alias>/connect/", Connect.as_view(), name="connect"),
-    path("<slug:alias>/callback/", Callback.as_view(), name="callback"),
+    path("<slug:alias>/connect/", ConnectView.as_view(), name="connect"),
+    path("<slug:alias>/callback/", CallbackView.as_view(), name="callback"),
 ]

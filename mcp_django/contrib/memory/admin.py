@@ -18,8 +18,8 @@ from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 
 from mcp_django.contrib.memory.models import Conversation, Fact, Owner
-from mcp_django.contrib.memory.notifications import tell
-from mcp_django.contrib.memory.privacy import erase
+from mcp_django.contrib.memory.notifications import notify_owner
+from mcp_django.contrib.memory.privacy import erase_owners
 
 
 class ExpiryFilter(admin.SimpleListFilter):
@@ -99,10 +99,10 @@ class OwnerAdmin(ReadOnlyAdmin):
         return filesizeformat(owner.bytes_kept)
 
     def delete_model(self, request: HttpRequest, obj: Owner) -> None:
-        erase(Owner.objects.filter(pk=obj.pk))
+        erase_owners(Owner.objects.filter(pk=obj.pk))
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Owner]) -> None:
-        erase(Owner.objects.filter(pk__in=list(queryset.values_list("pk", flat=True))))
+        erase_owners(Owner.objects.filter(pk__in=list(queryset.values_list("pk", flat=True))))
 
 
 class EntryAdmin(ReadOnlyAdmin):
@@ -132,13 +132,13 @@ class EntryAdmin(ReadOnlyAdmin):
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
         super().delete_model(request, obj)
-        tell(obj.owner.key, [obj.uri])
+        notify_owner(obj.owner.key, [obj.uri])
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         rows = list(queryset.select_related("owner"))
         super().delete_queryset(request, queryset)
         for row in rows:
-            tell(row.owner.key, [row.uri])
+            notify_owner(row.owner.key, [row.uri])
 
 
 @admin.register(Conversation)

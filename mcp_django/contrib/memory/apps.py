@@ -19,6 +19,6 @@ class MemoryConfig(AppConfig):
 
     def ready(self) -> None:
         from mcp_django.contrib.memory import checks  # noqa: F401
-        from mcp_django.contrib.memory.privacy import erase_with_user
+        from mcp_django.contrib.memory.privacy import erase_on_user_delete
 
-        pre_delete.connect(erase_with_user, sender=get_user_model(), dispatch_uid="mcp_django.contrib.memory")
+        pre_delete.connect(erase_on_user_delete, sender=get_user_model(), dispatch_uid="mcp_django.contrib.memory")

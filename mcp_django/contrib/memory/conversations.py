@@ -8,15 +8,15 @@ from django.db.models import Q
 
 from mcp_django.contrib.memory import validation
 from mcp_django.contrib.memory.models import Conversation
-from mcp_django.contrib.memory.notifications import tell
+from mcp_django.contrib.memory.notifications import notify_owner
 from mcp_django.contrib.memory.options import get_settings
-from mcp_django.contrib.memory.quotas import Keeper, claim
-from mcp_django.contrib.memory.search.cursors import Cursor
+from mcp_django.contrib.memory.quotas import MemoryStore, check_quota
+from mcp_django.contrib.memory.search.cursors import MemoryCursor
 
 Mode = Literal["replace", "append"]
 
 
-class Saved(NamedTuple):
+class SavedConversationRow(NamedTuple):
     """Result of saving a conversation."""
 
     row: Conversation
@@ -25,7 +25,7 @@ class Saved(NamedTuple):
     """Number of messages added at the end."""
 
 
-class Page(NamedTuple):
+class MemoryPage(NamedTuple):
     """Page of a list."""
 
     rows: list[Any]
@@ -34,7 +34,7 @@ class Page(NamedTuple):
     next_cursor: str | None
 
 
-class Conversations(Keeper):
+class ConversationStore(MemoryStore):
     """Store of one owner's conversations.
 
     An id of another owner behaves like an unknown id.
@@ -50,7 +50,7 @@ class Conversations(Keeper):
         tags: Iterable[str] | None = None,
         metadata: dict[str, Any] | None = None,
         days: float | None = None,
-    ) -> Saved:
+    ) -> SavedConversationRow:
         """Save messages under an id, or under a new one.
 
         "replace" replaces the stored messages. "append" adds messages, without those whose `id` is already present.
@@ -59,80 +59,80 @@ class Conversations(Keeper):
 
         Raises ValidationError for invalid values, MemoryFull at a quota.
         """
-        said = validation.messages_of(messages)
-        name = validation.new_name() if id is None else validation.name_of(id)
+        new_messages = validation.clean_messages(messages)
+        name = validation.generate_name() if id is None else validation.clean_name(id)
 
         given: dict[str, Any] = {}
         if title is not None:
-            given["title"] = validation.title_of(title)
+            given["title"] = validation.clean_title(title)
         if tags is not None:
-            given["tag_list"] = validation.tags_of(tags)
+            given["tag_list"] = validation.clean_tags(tags)
         if metadata is not None:
-            given["metadata"] = validation.metadata_of(metadata)
+            given["metadata"] = validation.clean_metadata(metadata)
         if days is not None:
-            given["lifetime"] = validation.lifetime_of(days)
+            given["lifetime"] = validation.clean_lifetime(days)
 
-        with self.writing() as owner:
+        with self.lock_for_writing() as owner:
             row = Conversation.objects.filter(owner=owner, name=name).first() or Conversation(owner=owner, name=name)
             created = row.pk is None
             for field, value in given.items():
                 setattr(row, field, value)
-            appended = _put(row, said, mode)
+            appended = _put_messages(row, new_messages, mode)
             if created and not row.title:
-                row.title = validation.excerpt_of(row.messages)
-            row.size = validation.size_of(row.title, row.messages, row.metadata, row.tags)
+                row.title = validation.build_excerpt(row.messages)
+            row.size = validation.count_bytes(row.title, row.messages, row.metadata, row.tags)
             _check_size(row)
-            claim(owner, row, get_settings().conversations_per_owner)
-            row.index()
+            check_quota(owner, row, get_settings().conversations_per_owner)
+            row.update_index()
             row.renew_now()
             row.save(force_insert=created)
-            tell(self.owner, [row.uri])
-        return Saved(row, created, appended)
+            notify_owner(self.owner, [row.uri])
+        return SavedConversationRow(row, created, appended)
 
     def get(self, id: str) -> Conversation | None:
         """Return the conversation; None if the owner has none with this id."""
         found: Conversation | None = (
-            Conversation.objects.of(self.owner).filter(name=id).first() if validation.is_name(id) else None
+            Conversation.objects.for_owner(self.owner).filter(name=id).first() if validation.is_valid_name(id) else None
         )
         return found
 
     def page(
         self, *, query: str | None = None, tag: str | None = None, size: int = 20, cursor: str | None = None
-    ) -> Page:
+    ) -> MemoryPage:
         """Return a page of conversations without messages, the last saved first.
 
         The list can be restricted to a tag, and to words in title and tags. Raises ValidationError for an invalid
         cursor.
         """
-        rows = Conversation.objects.of(self.owner).defer("messages", "metadata", "words")
-        tag = None if tag is None else (validation.tags_of([tag]) or [""])[0]
+        rows = Conversation.objects.for_owner(self.owner).defer("messages", "metadata", "words")
+        tag = None if tag is None else (validation.clean_tags([tag]) or [""])[0]
         if tag:
-            rows = rows.tagged(tag)
+            rows = rows.with_tag(tag)
         if query:
             rows = rows.with_words(query)
 
-        cursors = Cursor(self.owner, "conversations", query, tag)
-        found = rows.page(size, cursors.row(cursor))
-        more = cursors.after(found[size - 1]) if len(found) > size else None
-        return Page(found[:size], rows.count(), more)
+        cursors = MemoryCursor(self.owner, "conversations", query, tag)
+        entries = rows.page(size, cursors.open_row(cursor))
+        next_cursor = cursors.seal_row(entries[size - 1]) if len(entries) > size else None
+        return MemoryPage(entries[:size], rows.count(), next_cursor)
 
     def delete(self, id: str) -> bool:
         """Delete a conversation permanently; False if the owner has none with this id."""
         gone = self.remove(Conversation, id)
         if gone:
-            tell(self.owner, [Conversation(name=id).uri])
+            notify_owner(self.owner, [Conversation(name=id).uri])
         return gone
 
-    def suggest(self, value: str, most: int = 100) -> list[str]:
+    def suggest(self, value: str, limit: int = 100) -> list[str]:
         """Return ids that complete the beginning of an id or title, the latest first."""
-        rows = Conversation.objects.of(self.owner)
+        rows = Conversation.objects.for_owner(self.owner)
         if value:
-            begins = Q(name__startswith=value) if validation.is_name(value) else Q(pk=None)
+            begins = Q(name__startswith=value) if validation.is_valid_name(value) else Q(pk=None)
             rows = rows.filter(begins | Q(pk__in=rows.with_words(value).values("pk")))
-        return list(rows.order_by("-updated", "-pk").values_list("name", flat=True)[:most])
+        return list(rows.order_by("-updated", "-pk").values_list("name", flat=True)[:limit])
 
 
-def _put(row: Conversation, messages: list[dict[str, Any]], mode: Mode) -> int:
+def _put_messages(row: Conversation, messages: list[dict[str, Any]], mode: Mode) -> int:
     """Add messages to a conversation; return the number of new messages at its end."""
     if mode == "replace":
         row.messages = messages
@@ -150,9 +150,10 @@ def _put(row: Conversation, messages: list[dict[str, Any]], mode: Mode) -> int:
 
 
 def _check_size(row: Conversation) -> None:
-    most = get_settings().bytes_per_conversation
-    if row.size > most:
+    max_bytes = get_settings().bytes_per_conversation
+    if row.size > max_bytes:
         raise ValidationError(
-            f"The conversation would have {row.size} bytes, more than the maximum of {most}. Start another one, or "
+            f"The conversation would have {row.size} bytes, more than the maximum of {max_bytes}. Start another "
+            "one, or "
             "save a summary of it."
         )

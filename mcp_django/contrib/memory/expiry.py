@@ -11,10 +11,10 @@ from django.utils import timezone
 
 from mcp_django.contrib.memory.models import Conversation, Fact, Owner
 
-SLICE = 500
+BATCH_ROWS = 500
 
 
-class Expired(NamedTuple):
+class ExpiryCounts(NamedTuple):
     """Numbers of deleted rows."""
 
     conversations: int
@@ -22,24 +22,24 @@ class Expired(NamedTuple):
     owners: int
 
 
-def expire(*, slice: int = SLICE) -> Expired:
+def expire(*, slice: int = BATCH_ROWS) -> ExpiryCounts:
     """Delete expired data and empty owners, at most `slice` rows per transaction."""
-    return Expired(_purge(Conversation, slice), _purge(Fact, slice), _forget_owners(slice))
+    return ExpiryCounts(_delete_expired(Conversation, slice), _delete_expired(Fact, slice), _delete_empty_owners(slice))
 
 
-def _purge(model: type[Conversation] | type[Fact], slice: int) -> int:
+def _delete_expired(model: type[Conversation] | type[Fact], slice: int) -> int:
     deleted = 0
 
     while keys := list(model.objects.all().expired().order_by("pk").values_list("pk", flat=True)[:slice]):
         # Checked again in the statement: the row may have been saved since, and so renewed.
-        gone, _ = model.objects.filter(pk__in=keys).expired().delete()
-        deleted += gone
+        count, _ = model.objects.filter(pk__in=keys).expired().delete()
+        deleted += count
     return deleted
 
 
-def _forget_owners(slice: int) -> int:
+def _delete_empty_owners(slice: int) -> int:
     """Delete owners without data: the key of an owner is personal data too."""
-    forgotten, last = 0, 0
+    deleted, last = 0, 0
     alias = router.db_for_write(Owner)
     empty = Owner.objects.filter(conversations=None, facts=None).order_by("pk")
     while keys := list(empty.filter(pk__gt=last).values_list("pk", flat=True)[:slice]):
@@ -48,5 +48,5 @@ def _forget_owners(slice: int) -> int:
             with transaction.atomic(using=alias):
                 # Locked like a write: a concurrent write has either finished, or will create a new owner.
                 if Owner.objects.filter(pk=pk).update(written=timezone.now()) and empty.filter(pk=pk).exists():
-                    forgotten += Owner.objects.filter(pk=pk).delete()[0]
-    return forgotten
+                    deleted += Owner.objects.filter(pk=pk).delete()[0]
+    return deleted

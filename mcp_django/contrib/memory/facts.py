@@ -4,18 +4,18 @@ from collections.abc import Iterable
 from typing import Any
 
 from mcp_django.contrib.memory import validation
-from mcp_django.contrib.memory.conversations import Page
+from mcp_django.contrib.memory.conversations import MemoryPage
 from mcp_django.contrib.memory.models import Fact
-from mcp_django.contrib.memory.notifications import tell
+from mcp_django.contrib.memory.notifications import notify_owner
 from mcp_django.contrib.memory.options import get_settings
-from mcp_django.contrib.memory.quotas import Keeper, claim
-from mcp_django.contrib.memory.search.cursors import Cursor
-from mcp_django.contrib.memory.search.search import ranked
+from mcp_django.contrib.memory.quotas import MemoryStore, check_quota
+from mcp_django.contrib.memory.search.cursors import MemoryCursor
+from mcp_django.contrib.memory.search.search import rank_facts
 
-TEXT_LENGTH = 4000
+MAX_TEXT_CHARACTERS = 4000
 
 
-class Facts(Keeper):
+class FactStore(MemoryStore):
     """Store of one owner's facts.
 
     An id of another owner behaves like an unknown id.
@@ -38,43 +38,43 @@ class Facts(Keeper):
 
         Raises ValidationError for invalid values, MemoryFull at a quota.
         """
-        text = validation.text_of(text, "text", TEXT_LENGTH)
-        known = {"text": text} if id is None else {"name": validation.name_of(id)}
+        text = validation.clean_text(text, "text", MAX_TEXT_CHARACTERS)
+        lookup = {"text": text} if id is None else {"name": validation.clean_name(id)}
         given: dict[str, Any] = {"text": text}
         if category is not None:
-            given["category"] = validation.category_of(category)
+            given["category"] = validation.clean_category(category)
         if tags is not None:
-            given["tag_list"] = validation.tags_of(tags)
+            given["tag_list"] = validation.clean_tags(tags)
         if days is not None:
-            given["lifetime"] = validation.lifetime_of(days)
+            given["lifetime"] = validation.clean_lifetime(days)
 
-        with self.writing() as owner:
-            row = Fact.objects.filter(owner=owner, **known).first()
+        with self.lock_for_writing() as owner:
+            row = Fact.objects.filter(owner=owner, **lookup).first()
             created = row is None
             if row is None:
-                row = Fact(owner=owner, name=id or validation.new_name())
+                row = Fact(owner=owner, name=id or validation.generate_name())
             for field, value in given.items():
                 setattr(row, field, value)
-            row.size = validation.size_of(row.text, row.category, row.tags)
-            claim(owner, row, get_settings().facts_per_owner)
-            row.index()
+            row.size = validation.count_bytes(row.text, row.category, row.tags)
+            check_quota(owner, row, get_settings().facts_per_owner)
+            row.update_index()
             row.renew_now()
             row.save(force_insert=created)
-            tell(self.owner, [Fact.uri])
+            notify_owner(self.owner, [Fact.uri])
         return row, created
 
     def page(
         self, *, category: str | None = None, tag: str | None = None, size: int = 20, cursor: str | None = None
-    ) -> Page:
+    ) -> MemoryPage:
         """Return a page of facts, the latest first, optionally of a category or tag.
 
         Raises ValidationError for an invalid cursor.
         """
         rows, filters = self._filtered(category, tag)
-        cursors = Cursor(self.owner, "facts", *filters)
-        found = rows.page(size, cursors.row(cursor))
-        more = cursors.after(found[size - 1]) if len(found) > size else None
-        return Page(found[:size], rows.count(), more)
+        cursors = MemoryCursor(self.owner, "facts", *filters)
+        entries = rows.page(size, cursors.open_row(cursor))
+        next_cursor = cursors.seal_row(entries[size - 1]) if len(entries) > size else None
+        return MemoryPage(entries[:size], rows.count(), next_cursor)
 
     def search(
         self,
@@ -84,35 +84,35 @@ class Facts(Keeper):
         tag: str | None = None,
         size: int = 20,
         cursor: str | None = None,
-    ) -> Page:
+    ) -> MemoryPage:
         """Return a page of facts that match words of the query, the best first.
 
         Raises ValidationError for an invalid cursor.
         """
 
         rows, filters = self._filtered(category, tag)
-        cursors = Cursor(self.owner, "search", query, *filters)
+        cursors = MemoryCursor(self.owner, "search", query, *filters)
         position = cursors.open(cursor)
         start = 0 if position is None else position[0]
 
-        rows = ranked(rows, query)
-        found = list(rows[start : start + size + 1])
-        more = cursors.seal(start + size) if len(found) > size else None
-        return Page(found[:size], rows.count(), more)
+        rows = rank_facts(rows, query)
+        entries = list(rows[start : start + size + 1])
+        next_cursor = cursors.seal(start + size) if len(entries) > size else None
+        return MemoryPage(entries[:size], rows.count(), next_cursor)
 
     def delete(self, id: str) -> bool:
         """Delete a fact permanently; False if the owner has no fact with this id."""
         gone = self.remove(Fact, id)
         if gone:
-            tell(self.owner, [Fact.uri])
+            notify_owner(self.owner, [Fact.uri])
         return gone
 
     def _filtered(self, category: str | None, tag: str | None) -> tuple[Any, tuple[str, str]]:
-        rows = Fact.objects.of(self.owner).defer("words")
-        category = validation.category_of(category or "")
-        tag = next(iter(validation.tags_of([tag or ""])), "")
+        rows = Fact.objects.for_owner(self.owner).defer("words")
+        category = validation.clean_category(category or "")
+        tag = next(iter(validation.clean_tags([tag or ""])), "")
         if category:
             rows = rows.filter(category=category)
         if tag:
-            rows = rows.tagged(tag)
+            rows = rows.with_tag(tag)
         return rows, (category, tag)

@@ -10,10 +10,10 @@ from typing import Annotated, Any, TypedDict, TypeVar
 from pydantic import Field
 
 from mcp_django import Principal, ToolError, completion, resource, tool
-from mcp_django.contrib.memory.conversations import Conversations, Mode
-from mcp_django.contrib.memory.facts import TEXT_LENGTH, Facts
-from mcp_django.contrib.memory.models import CATEGORY_LENGTH, NAME_LENGTH, TITLE_LENGTH, Fact
-from mcp_django.contrib.memory.options import MOST_DAYS, get_settings
+from mcp_django.contrib.memory.conversations import ConversationStore, Mode
+from mcp_django.contrib.memory.facts import MAX_TEXT_CHARACTERS, FactStore
+from mcp_django.contrib.memory.models import MAX_CATEGORY_CHARACTERS, MAX_NAME_CHARACTERS, MAX_TITLE_CHARACTERS, Fact
+from mcp_django.contrib.memory.options import MAX_DAYS, get_settings
 from mcp_django.contrib.memory.schemas import (
     ConversationEntry,
     ConversationPage,
@@ -25,51 +25,51 @@ from mcp_django.contrib.memory.schemas import (
     SavedConversation,
     SavedFact,
 )
-from mcp_django.contrib.memory.validation import MOST_TAGS, NAME, TAG_LENGTH
+from mcp_django.contrib.memory.validation import MAX_TAG_CHARACTERS, MAX_TAGS, NAME_PATTERN
 
 F = TypeVar("F", bound=Callable[..., Any])
-Name = Annotated[str, Field(pattern=f"^{NAME}$")]
-AnyName = Annotated[str, Field(max_length=NAME_LENGTH)]
-Tag = Annotated[str, Field(max_length=TAG_LENGTH)]
-Tags = Annotated[list[Tag], Field(max_length=MOST_TAGS)]
-Category = Annotated[str, Field(max_length=CATEGORY_LENGTH)]
+Name = Annotated[str, Field(pattern=f"^{NAME_PATTERN}$")]
+AnyName = Annotated[str, Field(max_length=MAX_NAME_CHARACTERS)]
+Tag = Annotated[str, Field(max_length=MAX_TAG_CHARACTERS)]
+Tags = Annotated[list[Tag], Field(max_length=MAX_TAGS)]
+Category = Annotated[str, Field(max_length=MAX_CATEGORY_CHARACTERS)]
 Query = Annotated[str, Field(min_length=1, max_length=200)]
-Days = Annotated[float, Field(gt=0, le=MOST_DAYS)]
+Days = Annotated[float, Field(gt=0, le=MAX_DAYS)]
 PageSize = Annotated[int, Field(ge=1, le=100)]
 Cursor = Annotated[str, Field(max_length=1000)]
-FACTS_SHOWN = 200
+MAX_FACTS_SHOWN = 200
 """Maximum facts in the resource, the latest ones."""
 TEMPLATE = "memory://conversations/{id}"
 _options = get_settings()
 
 
-async def is_somebody(principal: Principal) -> bool:
+async def has_owner(principal: Principal) -> bool:
     """Return True if the caller has an owner key, and so a memory."""
     return principal.owner is not None
 
 
-class _Rights(TypedDict):
+class _AccessOptions(TypedDict):
     server: str
     permission: Any
     scopes: tuple[str, ...]
 
 
-def _rights(*permissions: str, write: bool = False) -> _Rights:
+def _build_access_options(*permissions: str, write: bool = False) -> _AccessOptions:
     """Return the access options: an owner key, permissions and scopes of the settings."""
     names = [f"mcp_memory.{name}" for name in permissions] if _options.permissions else []
     scopes = _options.write_scopes if write else _options.read_scopes
-    return {"server": _options.server, "permission": (*names, is_somebody), "scopes": scopes}
+    return {"server": _options.server, "permission": (*names, has_owner), "scopes": scopes}
 
 
-READS = {"readOnlyHint": True, "openWorldHint": False}
-SAVES = {"readOnlyHint": False, "openWorldHint": False}
-DELETES = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": True, "openWorldHint": False}
+READ_ANNOTATIONS = {"readOnlyHint": True, "openWorldHint": False}
+SAVE_ANNOTATIONS = {"readOnlyHint": False, "openWorldHint": False}
+DELETE_ANNOTATIONS = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": True, "openWorldHint": False}
 
 
 @tool(
     title="Save a conversation",
-    annotations={**SAVES, "destructiveHint": True},
-    **_rights("add_conversation", "change_conversation", write=True),
+    annotations={**SAVE_ANNOTATIONS, "destructiveHint": True},
+    **_build_access_options("add_conversation", "change_conversation", write=True),
 )
 def save_conversation(
     messages: list[Message],
@@ -77,7 +77,7 @@ def save_conversation(
     principal: Principal,
     id: Name | None = None,
     mode: Mode = "replace",
-    title: Annotated[str, Field(max_length=TITLE_LENGTH)] | None = None,
+    title: Annotated[str, Field(max_length=MAX_TITLE_CHARACTERS)] | None = None,
     tags: Tags | None = None,
     metadata: dict[str, Any] | None = None,
     expires_in_days: Days | None = None,
@@ -94,14 +94,14 @@ def save_conversation(
         metadata: Whatever else belongs to it. Left out, it stays as it was.
         expires_in_days: Days after this and any later save after which it is deleted.
     """
-    said = map(Message.dict_of, messages)
-    row, created, added = Conversations.for_principal(principal).save(
+    said = map(Message.to_dict, messages)
+    row, created, added = ConversationStore.for_principal(principal).save(
         said, id=id, mode=mode, title=title, tags=tags, metadata=metadata, days=expires_in_days
     )
     return SavedConversation(row.name, row.title, created, row.message_count, added, row.expires)
 
 
-@tool(title="Get a conversation", annotations=READS, **_rights("view_conversation"))
+@tool(title="Get a conversation", annotations=READ_ANNOTATIONS, **_build_access_options("view_conversation"))
 def get_conversation(
     id: AnyName,
     *,
@@ -116,13 +116,13 @@ def get_conversation(
         last: How many messages you want at most, from the end.
         skip: How many at the end you do not want: those that you have got before.
     """
-    row = Conversations.for_principal(principal).get(id)
+    row = ConversationStore.for_principal(principal).get(id)
     if row is None:
         raise ToolError("Unknown conversation. Call list_conversations to see the saved ones.")
-    return KeptConversation.of(row, last=last, skip=skip)
+    return KeptConversation.from_row(row, last=last, skip=skip)
 
 
-@tool(title="List conversations", annotations=READS, **_rights("view_conversation"))
+@tool(title="List conversations", annotations=READ_ANNOTATIONS, **_build_access_options("view_conversation"))
 def list_conversations(
     *,
     principal: Principal,
@@ -139,27 +139,31 @@ def list_conversations(
         limit: How many you want at most.
         cursor: The next_cursor of the page before.
     """
-    rows, total, more = Conversations.for_principal(principal).page(query=query, tag=tag, size=limit, cursor=cursor)
-    return ConversationPage([ConversationEntry.of(row) for row in rows], total, more)
+    rows, total, more = ConversationStore.for_principal(principal).page(query=query, tag=tag, size=limit, cursor=cursor)
+    return ConversationPage([ConversationEntry.from_row(row) for row in rows], total, more)
 
 
-@tool(title="Delete a conversation", annotations=DELETES, **_rights("delete_conversation", write=True))
+@tool(
+    title="Delete a conversation",
+    annotations=DELETE_ANNOTATIONS,
+    **_build_access_options("delete_conversation", write=True),
+)
 def delete_conversation(id: AnyName, principal: Principal) -> Deleted:
     """Delete a saved conversation for good.
 
     Args:
         id: The conversation's id.
     """
-    return Deleted(Conversations.for_principal(principal).delete(id))
+    return Deleted(ConversationStore.for_principal(principal).delete(id))
 
 
 @tool(
     title="Remember a fact",
-    annotations={**SAVES, "destructiveHint": True, "idempotentHint": True},
-    **_rights("add_fact", "change_fact", write=True),
+    annotations={**SAVE_ANNOTATIONS, "destructiveHint": True, "idempotentHint": True},
+    **_build_access_options("add_fact", "change_fact", write=True),
 )
 def save_user_fact(
-    text: Annotated[str, Field(min_length=1, max_length=TEXT_LENGTH)],
+    text: Annotated[str, Field(min_length=1, max_length=MAX_TEXT_CHARACTERS)],
     *,
     principal: Principal,
     id: Name | None = None,
@@ -177,11 +181,13 @@ def save_user_fact(
         tags: Words to find it by. Left out, they stay as they were.
         expires_in_days: Days after this and any later save after which it is forgotten.
     """
-    row, created = Facts.for_principal(principal).save(text, id=id, category=category, tags=tags, days=expires_in_days)
-    return SavedFact(KeptFact.of(row), created)
+    row, created = FactStore.for_principal(principal).save(
+        text, id=id, category=category, tags=tags, days=expires_in_days
+    )
+    return SavedFact(KeptFact.from_row(row), created)
 
 
-@tool(title="Get facts", annotations=READS, **_rights("view_fact"))
+@tool(title="Get facts", annotations=READ_ANNOTATIONS, **_build_access_options("view_fact"))
 def get_user_facts(
     *,
     principal: Principal,
@@ -198,11 +204,11 @@ def get_user_facts(
         limit: How many you want at most.
         cursor: The next_cursor of the page before.
     """
-    rows, total, more = Facts.for_principal(principal).page(category=category, tag=tag, size=limit, cursor=cursor)
-    return FactPage([KeptFact.of(row) for row in rows], total, more)
+    rows, total, more = FactStore.for_principal(principal).page(category=category, tag=tag, size=limit, cursor=cursor)
+    return FactPage([KeptFact.from_row(row) for row in rows], total, more)
 
 
-@tool(title="Search facts", annotations=READS, **_rights("view_fact"))
+@tool(title="Search facts", annotations=READ_ANNOTATIONS, **_build_access_options("view_fact"))
 def search_user_facts(
     query: Query,
     *,
@@ -221,39 +227,39 @@ def search_user_facts(
         limit: How many you want at most.
         cursor: The next_cursor of the page before.
     """
-    rows, total, more = Facts.for_principal(principal).search(
+    rows, total, more = FactStore.for_principal(principal).search(
         query, category=category, tag=tag, size=limit, cursor=cursor
     )
-    return FactPage([KeptFact.of(row) for row in rows], total, more)
+    return FactPage([KeptFact.from_row(row) for row in rows], total, more)
 
 
-@tool(title="Forget a fact", annotations=DELETES, **_rights("delete_fact", write=True))
+@tool(title="Forget a fact", annotations=DELETE_ANNOTATIONS, **_build_access_options("delete_fact", write=True))
 def delete_user_fact(id: AnyName, principal: Principal) -> Deleted:
     """Forget a fact for good.
 
     Args:
         id: The fact's id.
     """
-    return Deleted(Facts.for_principal(principal).delete(id))
+    return Deleted(FactStore.for_principal(principal).delete(id))
 
 
-@resource(TEMPLATE, name="conversation", mime_type="application/json", **_rights("view_conversation"))
+@resource(TEMPLATE, name="conversation", mime_type="application/json", **_build_access_options("view_conversation"))
 def conversation(id: str, principal: Principal) -> KeptConversation | None:
     """A saved conversation of the user's, with all its messages."""
-    row = None if principal.owner is None else Conversations.for_principal(principal).get(id)
-    return None if row is None else KeptConversation.of(row)
+    row = None if principal.owner is None else ConversationStore.for_principal(principal).get(id)
+    return None if row is None else KeptConversation.from_row(row)
 
 
-@resource(Fact.uri, name="facts", mime_type="application/json", **_rights("view_fact"))
+@resource(Fact.uri, name="facts", mime_type="application/json", **_build_access_options("view_fact"))
 def facts(principal: Principal) -> FactPage | None:
     """What is remembered of the user, the latest first."""
     if principal.owner is None:
         return None
-    rows, total, _ = Facts.for_principal(principal).page(size=FACTS_SHOWN)
-    return FactPage([KeptFact.of(row) for row in rows], total, None)
+    rows, total, _ = FactStore.for_principal(principal).page(size=MAX_FACTS_SHOWN)
+    return FactPage([KeptFact.from_row(row) for row in rows], total, None)
 
 
 @completion(TEMPLATE, "id", server=_options.server)
 def conversation_id(value: str, principal: Principal) -> list[str]:
     """Return ids of conversations whose title or id starts with the typed text."""
-    return [] if principal.owner is None else Conversations.for_principal(principal).suggest(value)
+    return [] if principal.owner is None else ConversationStore.for_principal(principal).suggest(value)

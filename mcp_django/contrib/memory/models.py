@@ -13,15 +13,15 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from mcp_django.contrib.memory.options import get_settings
-from mcp_django.contrib.memory.search.tokenizer import indexed, query_words
+from mcp_django.contrib.memory.search.tokenizer import build_index_text, parse_query
 
-NAME_LENGTH = 100
-TITLE_LENGTH = 200
-CATEGORY_LENGTH = 50
+MAX_NAME_CHARACTERS = 100
+MAX_TITLE_CHARACTERS = 200
+MAX_CATEGORY_CHARACTERS = 50
 M = TypeVar("M", bound=models.Model, covariant=True)
 
 
-class PrimaryManager(models.Manager[M]):
+class MemoryManager(models.Manager[M]):
     """Manager that reads from the primary database.
 
     Clients read their data right after a write, and replicas may lag.
@@ -50,7 +50,7 @@ class Owner(models.Model):
     created = models.DateTimeField(_("created"), default=timezone.now, editable=False)
     written = models.DateTimeField(_("last written"), default=timezone.now, editable=False)
 
-    objects = PrimaryManager["Owner"]()
+    objects = MemoryManager["Owner"]()
 
     class Meta:
         verbose_name = _("owner")
@@ -61,7 +61,7 @@ class Owner(models.Model):
         return f"{self._meta.verbose_name} {self.pk}"
 
     @classmethod
-    def hash(cls, key: str) -> str:
+    def hash_key(cls, key: str) -> str:
         """Return the `key_hash` of a `Principal.owner`, for lookups."""
         return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -69,9 +69,9 @@ class Owner(models.Model):
 class EntryQuerySet(models.QuerySet[M]):
     """Query set of conversations or facts."""
 
-    def of(self, key: str) -> Self:
+    def for_owner(self, key: str) -> Self:
         """Select the live entries of a `Principal.owner`."""
-        return self.filter(owner__key_hash=Owner.hash(key)).live()
+        return self.filter(owner__key_hash=Owner.hash_key(key)).live()
 
     def live(self) -> Self:
         """Select the entries that have not expired."""
@@ -81,7 +81,7 @@ class EntryQuerySet(models.QuerySet[M]):
         """Select the expired entries that are still to be deleted."""
         return self.filter(expires__lte=timezone.now())
 
-    def tagged(self, tag: str) -> Self:
+    def with_tag(self, tag: str) -> Self:
         """Select the entries with this tag, given in its stored form."""
         return self.filter(tags__contains=f"\n{tag}\n")
 
@@ -90,7 +90,7 @@ class EntryQuerySet(models.QuerySet[M]):
 
         Empty for a query without words.
         """
-        words = query_words(query)
+        words = parse_query(query)
         if not words:
             return self.none()
         for word in words:
@@ -115,7 +115,7 @@ class Entry(models.Model):
     owner: "models.ForeignKey[Any, Any]" = models.ForeignKey(
         Owner, verbose_name=_("owner"), on_delete=models.CASCADE, related_name="%(class)ss"
     )
-    name = models.CharField(_("id"), max_length=NAME_LENGTH)
+    name = models.CharField(_("id"), max_length=MAX_NAME_CHARACTERS)
     """Id of the entry, unique per owner, so that it reveals nothing of other owners."""
     tags = models.TextField(_("tags"), blank=True, default="", editable=False)
     """Tags, each between line breaks."""
@@ -148,15 +148,15 @@ class Entry(models.Model):
         """True if the entry must not be shown."""
         return self.expires is not None and self.expires <= timezone.now()
 
-    def renew(self, most_days: float | None) -> None:
+    def renew(self, max_days: float | None) -> None:
         """Set the time of the save to now, and the expiry accordingly.
 
         The lifetime is at most `most_days`; None means no maximum.
         """
         self.updated = timezone.now()
         spans = [self.lifetime] if self.lifetime is not None else []
-        if most_days is not None:
-            spans.append(timedelta(days=most_days))
+        if max_days is not None:
+            spans.append(timedelta(days=max_days))
         self.expires = self.updated + min(spans) if spans else None
 
 
@@ -171,13 +171,13 @@ class FactQuerySet(EntryQuerySet["Fact"]):
 class Conversation(Entry):
     """A conversation saved by a client."""
 
-    title = models.CharField(_("title"), max_length=TITLE_LENGTH, blank=True, default="")
+    title = models.CharField(_("title"), max_length=MAX_TITLE_CHARACTERS, blank=True, default="")
     messages = models.JSONField(_("messages"), default=list, blank=True)
     """Objects with `role` and `content`, in order."""
     message_count = models.PositiveIntegerField(_("messages"), default=0, editable=False)
     metadata = models.JSONField(_("metadata"), default=dict, blank=True)
 
-    objects = PrimaryManager.from_queryset(ConversationQuerySet)()
+    objects = MemoryManager.from_queryset(ConversationQuerySet)()
 
     class Meta:
         verbose_name = _("conversation")
@@ -191,9 +191,9 @@ class Conversation(Entry):
         """URI of the resource, under which each owner sees the own conversation."""
         return f"memory://conversations/{self.name}"
 
-    def index(self) -> None:
+    def update_index(self) -> None:
         """Update the search words and the number of messages."""
-        self.words = indexed(self.title, *self.tag_list)
+        self.words = build_index_text(self.title, *self.tag_list)
         self.message_count = len(self.messages)
 
     def renew_now(self) -> None:
@@ -208,9 +208,9 @@ class Fact(Entry):
     """URI of the resource that contains the fact."""
 
     text = models.TextField(_("text"))
-    category = models.CharField(_("category"), max_length=CATEGORY_LENGTH, blank=True, default="")
+    category = models.CharField(_("category"), max_length=MAX_CATEGORY_CHARACTERS, blank=True, default="")
 
-    objects = PrimaryManager.from_queryset(FactQuerySet)()
+    objects = MemoryManager.from_queryset(FactQuerySet)()
 
     class Meta:
         verbose_name = _("fact")
@@ -219,9 +219,9 @@ class Fact(Entry):
         constraints = [models.UniqueConstraint(fields=["owner", "name"], name="mcp_memory_fact_name")]
         indexes = [models.Index(fields=["owner", "-updated", "-id"], name="mcp_memory_fact_list")]
 
-    def index(self) -> None:
+    def update_index(self) -> None:
         """Update the search words."""
-        self.words = indexed(self.text, self.category, *self.tag_list)
+        self.words = build_index_text(self.text, self.category, *self.tag_list)
 
     def renew_now(self) -> None:
         """Renew the entry with the lifetime of the settings."""

@@ -9,7 +9,7 @@ from mcp_django.contrib.memory.models import Owner
 from mcp_django.contrib.memory.options import get_settings
 
 
-def tell(owner: str, uris: Iterable[str]) -> None:
+def notify_owner(owner: str, uris: Iterable[str]) -> None:
     """Notify only the clients of a `Principal.owner` of changed resources.
 
     Notifications are sent when the transaction commits, or at once without a transaction.

@@ -6,44 +6,44 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from mcp_django import register_settings
+from mcp_django.conf import register_settings
 
 
-def _count(raw: Any) -> int:
+def _parse_count(raw: Any) -> int:
     if not isinstance(raw, int) or isinstance(raw, bool) or raw < 1:
         raise ValueError("must be a whole number of 1 or more")
     return raw
 
 
-def _days(raw: Any) -> float | None:
+def _parse_days(raw: Any) -> float | None:
     if raw is None:
         return None
     number = isinstance(raw, int | float) and not isinstance(raw, bool) and math.isfinite(raw)
-    if not number or not 0 < raw <= MOST_DAYS:
-        raise ValueError(f"must be None or a number of days, up to {MOST_DAYS}")
+    if not number or not 0 < raw <= MAX_DAYS:
+        raise ValueError(f"must be None or a number of days, up to {MAX_DAYS}")
     return float(raw)
 
 
-def _matching(pattern: str, what: str) -> Callable[[Any], str]:
+def _match_pattern(pattern: str, description: str) -> Callable[[Any], str]:
     def read(raw: Any) -> str:
         if not isinstance(raw, str) or not re.fullmatch(pattern, raw):
-            raise ValueError(f"must be {what}")
+            raise ValueError(f"must be {description}")
         return raw
 
     return read
 
 
-MOST_DAYS = 36_500
+MAX_DAYS = 36_500
 """Maximum days that a client may set: a hundred years, within the range of dates."""
-Count = Annotated[int, _count]
-Days = Annotated[float | None, _days]
+Count = Annotated[int, _parse_count]
+Days = Annotated[float | None, _parse_days]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemorySettings:
     """`MCP["MEMORY"]`: server, permissions, quotas and lifetimes of the memory."""
 
-    server: Annotated[str, _matching(r"[a-z][a-z0-9_-]{0,63}", "the alias of a server")] = "default"
+    server: Annotated[str, _match_pattern(r"[a-z][a-z0-9_-]{0,63}", "the alias of a server")] = "default"
     """Alias in `SERVERS` of the server with the tools. Read when the project starts."""
     permissions: bool = False
     """True if the tools also require Django's permissions of this app.
@@ -70,7 +70,9 @@ class MemorySettings:
     """
     fact_days: Days = None
     """Days after the last save until a fact expires. None: never."""
-    search_config: Annotated[str, _matching(r"[a-z_][a-z0-9_]*", "the name of a text search configuration")] = "simple"
+    search_config: Annotated[str, _match_pattern(r"[a-z_][a-z0-9_]*", "the name of a text search configuration")] = (
+        "simple"
+    )
     """Text search configuration of PostgreSQL.
 
     "simple" is independent of the language and has an index. "english" finds "allergies" in a search for "allergy".

@@ -8,17 +8,17 @@ from django.utils import timezone
 
 from mcp_django import owner_of
 from mcp_django.contrib.memory.models import Conversation, Fact, Owner
-from mcp_django.contrib.memory.notifications import tell
+from mcp_django.contrib.memory.notifications import notify_owner
 
 
-class Erased(NamedTuple):
+class ErasureCounts(NamedTuple):
     """Numbers of erased rows."""
 
     conversations: int
     facts: int
 
 
-def owners_of(user: Any) -> models.QuerySet[Owner]:
+def find_owners(user: Any) -> models.QuerySet[Owner]:
     """Return the owners that belong to a user: one for each issuer of credentials.
 
     Empty for an anonymous user.
@@ -26,20 +26,20 @@ def owners_of(user: Any) -> models.QuerySet[Owner]:
     key = owner_of(user)
     if key is None:
         return Owner.objects.none()
-    return Owner.objects.filter(models.Q(user=user.pk) | models.Q(key_hash=Owner.hash(key))).order_by("pk")
+    return Owner.objects.filter(models.Q(user=user.pk) | models.Q(key_hash=Owner.hash_key(key))).order_by("pk")
 
 
-def owners_with_key(key: str) -> models.QuerySet[Owner]:
+def find_owners_by_key(key: str) -> models.QuerySet[Owner]:
     """Return the owner with this `Principal.owner`, for callers without an account."""
-    return Owner.objects.filter(key_hash=Owner.hash(key))
+    return Owner.objects.filter(key_hash=Owner.hash_key(key))
 
 
 def export_user(user: Any) -> dict[str, Any]:
     """Export the stored data of a user as JSON values, including expired rows."""
-    return {"user": user.get_username(), "owners": export(owners_of(user))}
+    return {"user": user.get_username(), "owners": export_owners(find_owners(user))}
 
 
-def export(owners: models.QuerySet[Owner]) -> list[dict[str, Any]]:
+def export_owners(owners: models.QuerySet[Owner]) -> list[dict[str, Any]]:
     """Export the stored data of these owners as JSON values."""
     return [
         {
@@ -47,7 +47,7 @@ def export(owners: models.QuerySet[Owner]) -> list[dict[str, Any]]:
             "created": owner.created.isoformat(),
             "conversations": [
                 {
-                    **_common(row),
+                    **_export_common(row),
                     "title": row.title,
                     "metadata": row.metadata,
                     "messages": row.messages,
@@ -55,7 +55,7 @@ def export(owners: models.QuerySet[Owner]) -> list[dict[str, Any]]:
                 for row in Conversation.objects.filter(owner=owner).order_by("pk")
             ],
             "facts": [
-                {**_common(row), "text": row.text, "category": row.category}
+                {**_export_common(row), "text": row.text, "category": row.category}
                 for row in Fact.objects.filter(owner=owner).order_by("pk")
             ],
         }
@@ -63,7 +63,7 @@ def export(owners: models.QuerySet[Owner]) -> list[dict[str, Any]]:
     ]
 
 
-def _common(row: Conversation | Fact) -> dict[str, Any]:
+def _export_common(row: Conversation | Fact) -> dict[str, Any]:
     return {
         "id": row.name,
         "tags": row.tag_list,
@@ -73,12 +73,12 @@ def _common(row: Conversation | Fact) -> dict[str, Any]:
     }
 
 
-def erase_user(user: Any) -> Erased:
+def erase_user(user: Any) -> ErasureCounts:
     """Erase the stored data of a user permanently, and notify the user's clients."""
-    return erase(owners_of(user))
+    return erase_owners(find_owners(user))
 
 
-def erase(owners: models.QuerySet[Owner], *, announce: bool = True) -> Erased:
+def erase_owners(owners: models.QuerySet[Owner], *, announce: bool = True) -> ErasureCounts:
     """Erase these owners with all their data permanently.
 
     With `announce`, their clients are notified when the transaction commits.
@@ -90,19 +90,19 @@ def erase(owners: models.QuerySet[Owner], *, announce: bool = True) -> Erased:
         owners.order_by().update(written=timezone.now())
         for owner in list(owners):
             names = list(Conversation.objects.filter(owner=owner).values_list("name", flat=True))
-            _, gone = owner.delete()
-            conversations += gone.get(Conversation._meta.label, 0)
-            facts += gone.get(Fact._meta.label, 0)
+            _, counts = owner.delete()
+            conversations += counts.get(Conversation._meta.label, 0)
+            facts += counts.get(Fact._meta.label, 0)
             if announce:
-                tell(owner.key, [Fact.uri, *(Conversation(name=name).uri for name in names)])
-    return Erased(conversations, facts)
+                notify_owner(owner.key, [Fact.uri, *(Conversation(name=name).uri for name in names)])
+    return ErasureCounts(conversations, facts)
 
 
-def erase_with_user(*, instance: Any, **kwargs: Any) -> None:
+def erase_on_user_delete(*, instance: Any, **kwargs: Any) -> None:
     """Erase the data of a user before the user is deleted (`pre_delete`).
 
     This covers data under the user's key without a link to the user's row. It runs first and under the lock, so that
     concurrent writes cannot make the deletion fail.
     """
     if isinstance(instance, get_user_model()):
-        erase(owners_of(instance), announce=False)
+        erase_owners(find_owners(instance), announce=False)

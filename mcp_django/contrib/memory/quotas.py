@@ -12,17 +12,17 @@ from django.utils import timezone
 from mcp_django import Principal
 from mcp_django.contrib.memory.models import Conversation, Entry, Fact, Owner
 from mcp_django.contrib.memory.options import get_settings
-from mcp_django.contrib.memory.validation import MemoryFull, is_name
+from mcp_django.contrib.memory.validation import MemoryFull, is_valid_name
 
-ATTEMPTS = 3
+MAX_LOCK_ATTEMPTS = 3
 """Maximum attempts to lock an owner's row, which may be erased concurrently."""
-NOBODY = (
+NO_OWNER_MESSAGE = (
     "Memory requires an authenticated caller. Connect with a token; on the developer's own machine, set "
     'MCP["LOCAL_USER"] to the user to act as.'
 )
 
 
-class Keeper:
+class MemoryStore:
     """Base of the stores of one owner, `ConversationStore` and `FactStore`."""
 
     def __init__(self, owner: str | None, user: Any = None) -> None:
@@ -32,7 +32,7 @@ class Keeper:
         any; stored data is deleted together with it.
         """
         if owner is None:
-            raise ValidationError(NOBODY)
+            raise ValidationError(NO_OWNER_MESSAGE)
         self.owner = owner
         self._user = user
 
@@ -42,7 +42,7 @@ class Keeper:
         return cls(principal.owner, principal.user)
 
     @contextmanager
-    def writing(self) -> Iterator[Owner]:
+    def lock_for_writing(self) -> Iterator[Owner]:
         """Open a transaction in which no other process writes for this owner.
 
         It starts with a write, as SQLite requires, and deletes expired data first.
@@ -50,10 +50,10 @@ class Keeper:
         alias = router.db_for_write(Owner)
         with transaction.atomic(using=alias):
             rows = self._rows(alias)
-            for _attempt in range(ATTEMPTS):
+            for _attempt in range(MAX_LOCK_ATTEMPTS):
                 if self._lock(rows):
                     break
-                self._begin(rows)
+                self._create(rows)
             owner = rows.get()
             for model in (Conversation, Fact):
                 model.objects.filter(owner=owner).expired().delete()
@@ -62,36 +62,36 @@ class Keeper:
     def remove(self, model: type[Entry], name: str) -> bool:
         """Delete the owner's row with this name permanently; False if none is visible."""
         alias = router.db_for_write(Owner)
-        if not is_name(name):
+        if not is_valid_name(name):
             return False
         with transaction.atomic(using=alias):
             # Lock first, so that the row is not deleted during a write.
             if not self._lock(self._rows(alias)):
                 return False
             rows: Any = model._default_manager
-            return bool(rows.of(self.owner).filter(name=name).delete()[0])
+            return bool(rows.for_owner(self.owner).filter(name=name).delete()[0])
 
     def _rows(self, alias: str) -> models.QuerySet[Owner]:
-        return Owner.objects.using(alias).filter(key_hash=Owner.hash(self.owner))
+        return Owner.objects.using(alias).filter(key_hash=Owner.hash_key(self.owner))
 
     def _lock(self, rows: models.QuerySet[Owner]) -> bool:
-        pk = _pk_of(self._user)
-        said = {"written": timezone.now(), **({} if pk is None else {"user_id": pk})}
-        return bool(rows.update(**said))
+        pk = _get_user_pk(self._user)
+        values = {"written": timezone.now(), **({} if pk is None else {"user_id": pk})}
+        return bool(rows.update(**values))
 
-    def _begin(self, rows: models.QuerySet[Owner]) -> None:
-        pk, users = _pk_of(self._user), get_user_model()._base_manager.using(rows.db)
+    def _create(self, rows: models.QuerySet[Owner]) -> None:
+        pk, users = _get_user_pk(self._user), get_user_model()._base_manager.using(rows.db)
         # A credential stays valid for some seconds after its user was deleted and erased.
         if pk is not None and not users.filter(pk=pk).exists():
-            raise ValidationError(NOBODY)
+            raise ValidationError(NO_OWNER_MESSAGE)
         try:
             with transaction.atomic(using=rows.db):
-                rows.create(key_hash=Owner.hash(self.owner), key=self.owner, user_id=pk)
+                rows.create(key_hash=Owner.hash_key(self.owner), key=self.owner, user_id=pk)
         except IntegrityError:
             pass  # another process created the row first; the next attempt waits for its lock
 
 
-def claim(owner: Owner, row: Entry, most: int) -> None:
+def check_quota(owner: Owner, row: Entry, max_rows: int) -> None:
     """Check the quotas of an owner, who must be locked. Raises MemoryFull.
 
     The owner may have `max_rows` rows of this kind and a limited number of bytes. Both are counted each time, so that
@@ -100,14 +100,15 @@ def claim(owner: Owner, row: Entry, most: int) -> None:
     options, bytes_kept = get_settings(), row.size
 
     for model in (Conversation, Fact):
-        others = model.objects.filter(owner=owner)
+        other_rows = model.objects.filter(owner=owner)
         if isinstance(row, model) and row.pk is not None:
-            others = others.exclude(pk=row.pk)
-        found = others.aggregate(count=models.Count("pk"), size=models.Sum("size"))
-        bytes_kept += found["size"] or 0
-        if isinstance(row, model) and found["count"] >= most:
+            other_rows = other_rows.exclude(pk=row.pk)
+        totals = other_rows.aggregate(count=models.Count("pk"), size=models.Sum("size"))
+        bytes_kept += totals["size"] or 0
+        if isinstance(row, model) and totals["count"] >= max_rows:
             raise MemoryFull(
-                f"At most {most} {model._meta.verbose_name_plural} can be saved. Delete some that are not needed first."
+                f"At most {max_rows} {model._meta.verbose_name_plural} can be saved. Delete some that are not "
+                "needed first."
             )
 
     if bytes_kept > options.bytes_per_owner:
@@ -117,6 +118,6 @@ def claim(owner: Owner, row: Entry, most: int) -> None:
         )
 
 
-def _pk_of(user: Any) -> Any:
+def _get_user_pk(user: Any) -> Any:
     """Return the primary key of a user of this project; None for other principals."""
     return user.pk if isinstance(user, get_user_model()) else None

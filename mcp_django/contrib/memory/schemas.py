@@ -25,7 +25,7 @@ class Message:
     """Time of the message."""
 
     @classmethod
-    def dict_of(cls, message: "Message") -> dict[str, Any]:
+    def to_dict(cls, message: "Message") -> dict[str, Any]:
         """Return the mapping to store."""
         return asdict(message)
 
@@ -43,7 +43,7 @@ class ConversationEntry:
     expires: datetime | None
 
     @classmethod
-    def of(cls, row: Conversation) -> "ConversationEntry":
+    def from_row(cls, row: Conversation) -> "ConversationEntry":
         """Build the entry of a row."""
         return cls(row.name, row.title, row.tag_list, row.message_count, row.created, row.updated, row.expires)
 
@@ -77,7 +77,7 @@ class KeptConversation:
     expires: datetime | None
 
     @classmethod
-    def of(cls, row: Conversation, *, last: int | None = None, skip: int = 0) -> "KeptConversation":
+    def from_row(cls, row: Conversation, *, last: int | None = None, skip: int = 0) -> "KeptConversation":
         """Build the result of a row, with `last` messages before the `skip` last ones."""
         end = max(len(row.messages) - skip, 0)
         start = 0 if last is None else max(end - last, 0)
@@ -122,7 +122,7 @@ class KeptFact:
     expires: datetime | None
 
     @classmethod
-    def of(cls, row: Fact) -> "KeptFact":
+    def from_row(cls, row: Fact) -> "KeptFact":
         """Build the result of a row."""
         return cls(row.name, row.text, row.category, row.tag_list, row.created, row.updated, row.expires)
 

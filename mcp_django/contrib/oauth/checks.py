@@ -16,33 +16,33 @@ from django.utils.module_loading import import_string
 
 from mcp_django import conf
 from mcp_django.conf.project import oauth_provider
-from mcp_django.contrib.oauth.endpoints.metadata import metadata, places
-from mcp_django.contrib.oauth.options import MINUTE, get_settings
-from mcp_django.contrib.oauth.provider_settings import GATES, REPLACED, checked_issuer
+from mcp_django.contrib.oauth.endpoints.metadata import get_metadata_paths, metadata
+from mcp_django.contrib.oauth.options import MINUTE_SECONDS, get_settings
+from mcp_django.contrib.oauth.provider_settings import REPLACED_CLASSES, RFC9700_GATES, validate_issuer
 
-DISTRIBUTION, AT_LEAST, BELOW = "django-oauth-toolkit", (3, 4, 1), (3, 6)
-LONG: Final = 60 * MINUTE
-NAMES: Final = ("authorize", "token", "revoke-token", "introspect", "dcr-register")
-MADE_BY: Final = 'OAUTH2_PROVIDER = oauth2_provider_settings(issuer="https://…") sets all of these.'
-_FALSE: Final = ("ALLOW_URI_WILDCARDS", "REFRESH_TOKEN_GRACE_PERIOD_SECONDS", "CIMD_ENABLED", "DCR_ENABLED")
-_TRUE: Final = ("PKCE_REQUIRED", "ROTATE_REFRESH_TOKEN", "REFRESH_TOKEN_REUSE_PROTECTION")
+DISTRIBUTION, MIN_VERSION, UNSUPPORTED_VERSION = "django-oauth-toolkit", (3, 4, 1), (3, 6)
+MAX_ACCESS_TOKEN_SECONDS: Final = 60 * MINUTE_SECONDS
+REQUIRED_URL_NAMES: Final = ("authorize", "token", "revoke-token", "introspect", "dcr-register")
+SETTINGS_HINT: Final = 'OAUTH2_PROVIDER = oauth2_provider_settings(issuer="https://…") sets all of these.'
+_FALSE_SETTINGS: Final = ("ALLOW_URI_WILDCARDS", "REFRESH_TOKEN_GRACE_PERIOD_SECONDS", "CIMD_ENABLED", "DCR_ENABLED")
+_TRUE_SETTINGS: Final = ("PKCE_REQUIRED", "ROTATE_REFRESH_TOKEN", "REFRESH_TOKEN_REUSE_PROTECTION")
 
 
-def _is_here() -> bool:
+def _is_installed() -> bool:
     return apps.is_installed("mcp_django.contrib.oauth")
 
 
 @register(Tags.security)
 def check_issuer(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
     """Check the issuer. Clients send codes and secrets to the issuer's URL."""
-    if not _is_here():
+    if not _is_installed():
         return []
 
     issuer = oauth_provider().get("OIDC_ISS_ENDPOINT")
     try:
-        checked_issuer(issuer if isinstance(issuer, str) else "")
+        validate_issuer(issuer if isinstance(issuer, str) else "")
     except ValueError as problem:
-        return [Error(f"{problem}.", hint=MADE_BY, id="mcp_django.E030")]
+        return [Error(f"{problem}.", hint=SETTINGS_HINT, id="mcp_django.E030")]
 
     if conf.is_usable() and conf.origin() not in (None, _origin(str(issuer))):
         message = (
@@ -60,72 +60,74 @@ def check_settings(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[Che
     Without an issuer, `oauth2_provider_settings` was not used, and nothing can be overridden.
     """
     return [
-        Error(f'OAUTH2_PROVIDER["{name}"] {message}.', hint=MADE_BY, id="mcp_django.E031")
-        for name, message in (_weaker() if _is_here() and oauth_provider().get("OIDC_ISS_ENDPOINT") else ())
+        Error(f'OAUTH2_PROVIDER["{name}"] {message}.', hint=SETTINGS_HINT, id="mcp_django.E031")
+        for name, message in (
+            _find_weakened_settings() if _is_installed() and oauth_provider().get("OIDC_ISS_ENDPOINT") else ()
+        )
     ]
 
 
-def _weaker() -> Iterator[tuple[str, str]]:
+def _find_weakened_settings() -> Iterator[tuple[str, str]]:
     settings = oauth_provider()
-    for name in (*(f"COMPLIANT_BCP_RFC9700_{gate}" for gate in GATES), *_TRUE):
+    for name in (*(f"COMPLIANT_BCP_RFC9700_{gate}" for gate in RFC9700_GATES), *_TRUE_SETTINGS):
         if settings.get(name) is not True:
             yield name, "must be True"
 
-    for name in _FALSE:
+    for name in _FALSE_SETTINGS:
         if settings.get(name):
             yield name, "must be off: mcp_django.contrib.oauth replaces this feature"
 
-    for name, path in REPLACED.items():
+    for name, path in REPLACED_CLASSES.items():
         try:
-            found, ours = import_string(settings.get(name) or "nothing"), import_string(path)
+            configured, required = import_string(settings.get(name) or "nothing"), import_string(path)
         except ImportError:
             yield name, f"must be {path}"
             continue
-        if not (isinstance(found, type) and issubclass(found, ours)) and found is not ours:
+        if not (isinstance(configured, type) and issubclass(configured, required)) and configured is not required:
             yield name, f"must be {path}, or a subclass of it"
 
 
 @register(Tags.compatibility)
 def check_toolkit(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
     """Check the toolkit's version. The code uses private names, so each version is tested."""
-    if not _is_here():
+    if not _is_installed():
         return []
     try:
-        found = version(DISTRIBUTION)
+        installed = version(DISTRIBUTION)
     except PackageNotFoundError:
         return []
-    numbers = tuple(int(part) for part in found.split(".")[:3] if part.isdecimal())
-    if AT_LEAST <= numbers < BELOW:
+    numbers = tuple(int(part) for part in installed.split(".")[:3] if part.isdecimal())
+    if MIN_VERSION <= numbers < UNSUPPORTED_VERSION:
         return []
     hint = f'pip install "{DISTRIBUTION}>=3.4.1,<3.6"'
-    return [Error(f"{DISTRIBUTION} {found} is not supported by this version.", hint=hint, id="mcp_django.E032")]
+    return [Error(f"{DISTRIBUTION} {installed} is not supported by this version.", hint=hint, id="mcp_django.E032")]
 
 
 @register(Tags.urls)
 def check_urls(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
     """Check that the URL names resolve to the endpoints of this app."""
-    if not _is_here() or conf.root_urlconf() is None:
+    if not _is_installed() or conf.root_urlconf() is None:
         return []
-    wrong = []
+    problems = []
 
-    for name in NAMES:
+    for name in REQUIRED_URL_NAMES:
         try:
             match = resolve(reverse(f"oauth2_provider:{name}"))
         except NoReverseMatch:
-            wrong.append(f"{name} is not served")
+            problems.append(f"{name} is not served")
             continue
         except Exception:
             return []  # a broken URLconf, which Django reports
         if not getattr(match.func, "__module__", "").startswith("mcp_django.contrib.oauth."):
-            wrong.append(f"{name} is served by {getattr(match.func, '__module__', '')}")
+            problems.append(f"{name} is served by {getattr(match.func, '__module__', '')}")
 
-    if not wrong and not _serves_metadata():
-        wrong.append("the metadata is not below /.well-known/ at the root of the host")
-    if not wrong:
+    if not problems and not _serves_metadata():
+        problems.append("the metadata is not below /.well-known/ at the root of the host")
+    if not problems:
         return []
     return [
         Error(
-            f"Clients cannot find the authorization server: {', '.join(wrong)}.",
+            f"Clients cannot find the authorization server: {', '.join(problems)}.",
             hint='Add path("", include("mcp_django.contrib.oauth.urls")) to ROOT_URLCONF, '
             "and remove oauth2_provider.urls.",
             id="mcp_django.E033",
@@ -136,16 +138,16 @@ def check_urls(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMe
 @register(Tags.security, deploy=True)
 def check_lifetimes(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
     """Check the lifetime of access tokens. A leaked token is valid until it expires."""
-    if not _is_here() or not conf.is_usable():
+    if not _is_installed() or not conf.is_usable():
         return []
 
     seconds = oauth_provider().get("ACCESS_TOKEN_EXPIRE_SECONDS") or get_settings().access_token
-    if not isinstance(seconds, int | float) or seconds <= LONG:
+    if not isinstance(seconds, int | float) or seconds <= MAX_ACCESS_TOKEN_SECONDS:
         return []
 
     return [
         Warning(
-            f"Access tokens are valid for {seconds / MINUTE:.0f} minutes.",
+            f"Access tokens are valid for {seconds / MINUTE_SECONDS:.0f} minutes.",
             hint='Set a shorter MCP["OAUTH"]["ACCESS_TOKEN"]: clients refresh tokens without user interaction.',
             id="mcp_django.W031",
         )
@@ -155,7 +157,7 @@ def check_lifetimes(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[Ch
 @register(Tags.security)
 def check_openid(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
     """Check that OpenID Connect is off. The server issues and accepts no ID tokens."""
-    if not _is_here() or not oauth_provider().get("OIDC_ENABLED"):
+    if not _is_installed() or not oauth_provider().get("OIDC_ENABLED"):
         return []
     return [
         Warning(
@@ -167,9 +169,9 @@ def check_openid(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[Check
 
 
 @register(Tags.security)
-def check_use(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+def check_auth_setting(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
     """Check that the project accepts the tokens it issues."""
-    if not _is_here() or not conf.is_usable() or "oauth" in conf.auth_names() or conf.issuer() is None:
+    if not _is_installed() or not conf.is_usable() or "oauth" in conf.auth_names() or conf.issuer() is None:
         return []
     return [
         Warning(
@@ -183,12 +185,12 @@ def check_use(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMes
 @register(Tags.urls)
 def check_login(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
     """Check that users can log in when a client sends them to this server."""
-    if not _is_here() or conf.root_urlconf() is None:
+    if not _is_installed() or conf.root_urlconf() is None:
         return []
     try:
-        place = resolve_url(conf.login_url())
-        if place.startswith("/"):
-            resolve(urlsplit(place).path)
+        url = resolve_url(conf.login_url())
+        if url.startswith("/"):
+            resolve(urlsplit(url).path)
     except (NoReverseMatch, Resolver404):
         return [
             Warning(
@@ -210,7 +212,7 @@ def _serves_metadata() -> bool:
     Paths below a script prefix are also tried without the prefix.
     """
     prefix = get_script_prefix().rstrip("/")
-    for place in places(conf.issuer() or ""):
+    for place in get_metadata_paths(conf.issuer() or ""):
         for path in (place, place.removeprefix(prefix)):
             try:
                 if resolve(path).func is metadata:

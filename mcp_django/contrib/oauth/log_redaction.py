@@ -14,28 +14,30 @@ from typing import Final
 REDACTED: Final = "[redacted]"
 PACKAGES: Final = ("oauthlib", "oauth2_provider")
 
-_NAMES = "code|access_token|refresh_token|id_token|client_secret|code_verifier|password|token|assertion|user_code"
+_SECRET_NAMES = (
+    "code|access_token|refresh_token|id_token|client_secret|code_verifier|password|token|assertion|user_code"
+)
 _PATTERNS: Final = (
     re.compile(r"\bmcp_(?:at|rt|pat)_\w+"),
     # 'code': 'x' of a dict, code=x of a form or URL.
-    re.compile(rf"""(?i)\b((?:{_NAMES}|device_code)['"]?\s{{0,4}}[:=]\s{{0,4}}['"]?)[^\s'"&,}})]+"""),
+    re.compile(rf"""(?i)\b((?:{_SECRET_NAMES}|device_code)['"]?\s{{0,4}}[:=]\s{{0,4}}['"]?)[^\s'"&,}})]+"""),
     # Words of oauthlib around a value.
     re.compile(r"(?i)\b((?:refresh |access )token,? )(?!for\b|is\b|was\b|request\b|lack)[^\s,]+"),
 )
 
 
-class Redact(logging.Filter):
+class OAuthRedactionFilter(logging.Filter):
     """Logging filter that redacts credentials and keeps the record."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         text = record.getMessage()
-        clean = redacted(text)
+        clean = redact(text)
         if clean != text:
             record.msg, record.args = clean, ()
         return True
 
 
-def redacted(text: str) -> str:
+def redact(text: str) -> str:
     """Return the text with credentials replaced."""
     first, *named = _PATTERNS
     text = first.sub(REDACTED, text)
@@ -49,13 +51,13 @@ def install() -> None:
 
     A record is filtered by the logger of the module that writes it. Filters of parent loggers do not apply.
     """
-    for name in sorted(set(_loggers())):
+    for name in sorted(set(_iter_logger_names())):
         logger = logging.getLogger(name)
-        if not any(isinstance(one, Redact) for one in logger.filters):
-            logger.addFilter(Redact())
+        if not any(isinstance(one, OAuthRedactionFilter) for one in logger.filters):
+            logger.addFilter(OAuthRedactionFilter())
 
 
-def _loggers() -> Iterator[str]:
+def _iter_logger_names() -> Iterator[str]:
     """Yield the names of all modules. Some are imported later or never."""
     for name in PACKAGES:
         spec = find_spec(name)

@@ -7,46 +7,46 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from mcp_django.conf import register_settings
-from mcp_django.conf.readers import Count, Flag, WrongValue, integer, matching, optional, seconds, several
+from mcp_django.conf.readers import Count, Flag, WrongValue, integer, matching, optional, seconds, tuple_of
 from mcp_django.contrib.oauth.redirects import is_private_use
 
-MINUTE, DAY = 60.0, 86400.0
+MINUTE_SECONDS, DAY_SECONDS = 60.0, 86400.0
 
 _scheme = matching(r"[a-z][a-z0-9+.-]*", "schemes in lower case, such as 'cursor'")
 _host = matching(r"\.?[a-z0-9-]+(\.[a-z0-9-]+)*", "hosts such as 'claude.ai', or '.example.com' for all its subdomains")
 
 
 def _native_scheme(raw: Any) -> str:
-    found: str = _scheme(raw)
-    if not is_private_use(found):
+    scheme: str = _scheme(raw)
+    if not is_private_use(scheme):
         raise WrongValue("must not contain a scheme reserved by browsers")
-    return found
+    return scheme
 
 
-def _up_to(most: float, *, zero: bool = False) -> Any:
+def _seconds_up_to(maximum: float, *, zero: bool = False) -> Any:
     def read(raw: Any) -> float:
         number: float = seconds(zero=zero)(raw)
-        if number > most:
-            raise WrongValue(f"must be a number of seconds, up to {most:.0f}")
+        if number > maximum:
+            raise WrongValue(f"must be a number of seconds, up to {maximum:.0f}")
         return number
 
     return read
 
 
-Lifetime = Annotated[float, _up_to(365 * DAY)]
+LifetimeSeconds = Annotated[float, _seconds_up_to(365 * DAY_SECONDS)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OAuthSettings:
     """Values of `MCP["OAUTH"]`."""
 
-    code: Annotated[float, _up_to(600)] = 60.0
+    code: Annotated[float, _seconds_up_to(600)] = 60.0
     """Seconds in which an authorization code can be exchanged, once."""
-    access_token: Annotated[float, _up_to(DAY)] = 15 * MINUTE
+    access_token: Annotated[float, _seconds_up_to(DAY_SECONDS)] = 15 * MINUTE_SECONDS
     """Lifetime of an access token in seconds."""
-    refresh_token: Lifetime = 30 * DAY
+    refresh_token: LifetimeSeconds = 30 * DAY_SECONDS
     """Seconds without a refresh after which the user must consent again."""
-    refresh_grace: Annotated[float, _up_to(60, zero=True)] = 30.0
+    refresh_grace: Annotated[float, _seconds_up_to(60, zero=True)] = 30.0
     """Seconds for which a superseded refresh token gives further pairs; 0 disables this.
 
     Processes that share a token and clients that missed the response need it.
@@ -57,12 +57,12 @@ class OAuthSettings:
     """True to allow dynamic client registration (RFC 7591)."""
     client_metadata_documents: Flag = True
     """True to accept a `client_id` that is the URL of a metadata document."""
-    document_hosts: Annotated[tuple[str, ...] | None, optional(several(_host))] = None
+    document_hosts: Annotated[tuple[str, ...] | None, optional(tuple_of(_host))] = None
     """Hosts from which metadata documents are fetched; None means all public hosts.
 
     ".example.com" includes all hosts below it.
     """
-    native_schemes: Annotated[tuple[str, ...], several(_native_scheme)] = ("cursor",)
+    native_schemes: Annotated[tuple[str, ...], tuple_of(_native_scheme)] = ("cursor",)
     """Private-use schemes (RFC 8252, section 7.1) allowed for redirects.
 
     https and loopback redirects are always allowed.

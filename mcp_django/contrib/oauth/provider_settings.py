@@ -10,10 +10,10 @@ from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-ROOM: Final = "mcp_django.contrib.oauth"
-LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+PACKAGE: Final = "mcp_django.contrib.oauth"
+LOOPBACK_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
-GATES: Final = (
+RFC9700_GATES: Final = (
     "IMPLICIT_GRANT",
     "PASSWORD_GRANT",
     "PKCE_METHOD",
@@ -29,13 +29,13 @@ GATES: Final = (
 REDIRECT_URI_SCHEME is not included: apps on the user's machine listen on http://127.0.0.1 (RFC 8252, section 7.3).
 Other http redirects are rejected elsewhere.
 """
-REPLACED: Final = MappingProxyType(
+REPLACED_CLASSES: Final = MappingProxyType(
     {
-        "OAUTH2_SERVER_CLASS": f"{ROOM}.flows.server.AuthorizationServer",
-        "OAUTH2_VALIDATOR_CLASS": f"{ROOM}.flows.validator.Validator",
-        "SCOPES_BACKEND_CLASS": f"{ROOM}.tokens.scopes.DeclaredScopes",
-        "ACCESS_TOKEN_GENERATOR": f"{ROOM}.tokens.token_format.access_token",
-        "REFRESH_TOKEN_GENERATOR": f"{ROOM}.tokens.token_format.refresh_token",
+        "OAUTH2_SERVER_CLASS": f"{PACKAGE}.flows.server.AuthorizationServer",
+        "OAUTH2_VALIDATOR_CLASS": f"{PACKAGE}.flows.validator.Validator",
+        "SCOPES_BACKEND_CLASS": f"{PACKAGE}.tokens.scopes.DeclaredScopes",
+        "ACCESS_TOKEN_GENERATOR": f"{PACKAGE}.tokens.token_format.access_token",
+        "REFRESH_TOKEN_GENERATOR": f"{PACKAGE}.tokens.token_format.refresh_token",
     }
 )
 """Replaced classes and functions of the toolkit, by setting.
@@ -56,8 +56,8 @@ def oauth2_provider_settings(*, issuer: str, **overrides: Any) -> dict[str, Any]
             trailing slash (RFC 8414, section 2).
     """
     settings: dict[str, Any] = {
-        "OIDC_ISS_ENDPOINT": checked_issuer(issuer),
-        **REPLACED,
+        "OIDC_ISS_ENDPOINT": validate_issuer(issuer),
+        **REPLACED_CLASSES,
         "PKCE_REQUIRED": True,
         "ROTATE_REFRESH_TOKEN": True,
         "REFRESH_TOKEN_REUSE_PROTECTION": True,
@@ -74,39 +74,39 @@ def oauth2_provider_settings(*, issuer: str, **overrides: Any) -> dict[str, Any]
         # documents.
         "DCR_ENABLED": False,
         "CIMD_ENABLED": False,
-        **{f"COMPLIANT_BCP_RFC9700_{gate}": True for gate in GATES},
+        **{f"COMPLIANT_BCP_RFC9700_{gate}": True for gate in RFC9700_GATES},
     }
-    return _Settings({**settings, **overrides})
+    return _ProviderSettings({**settings, **overrides})
 
 
-def checked_issuer(issuer: str) -> str:
+def validate_issuer(issuer: str) -> str:
     """Return `issuer` if it is valid.
 
     Raises:
         ValueError: an invalid issuer; see `oauth2_provider_settings`.
     """
     parts = urlsplit(issuer)
-    local = parts.scheme == "http" and parts.hostname in LOOPBACK
-    odd = parts.query or parts.fragment or parts.username is not None or issuer.endswith(("/", "?", "#"))
-    if not (parts.scheme == "https" or local) or not parts.hostname or odd:
+    is_local = parts.scheme == "http" and parts.hostname in LOOPBACK_HOSTS
+    has_extra_parts = parts.query or parts.fragment or parts.username is not None or issuer.endswith(("/", "?", "#"))
+    if not (parts.scheme == "https" or is_local) or not parts.hostname or has_extra_parts:
         raise ValueError(f"Invalid issuer {issuer!r}: use a URL such as https://host.example, without a trailing slash")
     return issuer
 
 
-def _options() -> Any:
-    return import_module(f"{ROOM}.options").get_settings()
+def _get_options() -> Any:
+    return import_module(f"{PACKAGE}.options").get_settings()
 
 
-_LAZY: dict[str, Callable[[], Any]] = {
-    "AUTHORIZATION_CODE_EXPIRE_SECONDS": lambda: int(_options().code),
-    "ACCESS_TOKEN_EXPIRE_SECONDS": lambda: int(_options().access_token),
-    "REFRESH_TOKEN_EXPIRE_SECONDS": lambda: int(_options().refresh_token),
-    "ALLOWED_REDIRECT_URI_SCHEMES": lambda: ["https", "http", *_options().native_schemes],
+_LAZY_SETTINGS: dict[str, Callable[[], Any]] = {
+    "AUTHORIZATION_CODE_EXPIRE_SECONDS": lambda: int(_get_options().code),
+    "ACCESS_TOKEN_EXPIRE_SECONDS": lambda: int(_get_options().access_token),
+    "REFRESH_TOKEN_EXPIRE_SECONDS": lambda: int(_get_options().refresh_token),
+    "ALLOWED_REDIRECT_URI_SCHEMES": lambda: ["https", "http", *_get_options().native_schemes],
 }
 
 
-class _Settings(dict[str, Any]):
+class _ProviderSettings(dict[str, Any]):
     """Dict that computes missing values from `MCP` on access."""
 
     def __missing__(self, key: str) -> Any:
-        return _LAZY[key]()
+        return _LAZY_SETTINGS[key]()

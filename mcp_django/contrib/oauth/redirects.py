@@ -13,8 +13,8 @@ from collections.abc import Collection
 from ipaddress import ip_address
 from urllib.parse import unquote, urlsplit
 
-MOST_BYTES = 1024
-MOST_URIS = 20
+MAX_REDIRECT_URI_CHARS = 1024
+MAX_REDIRECT_URIS = 20
 """Maximum number of redirect URIs of one client. VS Code registers six."""
 _ALLOWED = re.compile(r"(?:[A-Za-z0-9\-._~:/?\[\]@!$&'()+,;=]|%[0-9A-Fa-f]{2})+", re.ASCII)
 _SCHEME = re.compile(r"[a-z][a-z0-9+.\-]*", re.ASCII)
@@ -22,13 +22,13 @@ _AUTHORITY = re.compile(
     r"(?P<host>[A-Za-z0-9](?:[A-Za-z0-9.\-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?", re.ASCII
 )
 # Schemes that run, show or store content in the browser itself, or that do not belong to apps.
-_NEVER_PRIVATE = frozenset(
+_RESERVED_SCHEMES = frozenset(
     {"about", "blob", "chrome", "data", "file", "filesystem", "ftp", "http", "https", "intent", "javascript"}
     | {"mailto", "resource", "tel", "vbscript", "view-source", "ws", "wss"}
 )
 
 
-def problem_with(uri: object, *, schemes: Collection[str] = ()) -> str | None:
+def find_redirect_problem(uri: object, *, schemes: Collection[str] = ()) -> str | None:
     """Return the reason to reject a redirect URI at registration; None if it is valid.
 
     `schemes` are the allowed private-use schemes. The text may be sent to the client, because it contains nothing of
@@ -36,15 +36,15 @@ def problem_with(uri: object, *, schemes: Collection[str] = ()) -> str | None:
     """
     if not isinstance(uri, str):
         return "a redirect URI must be a string"
-    if not 0 < len(uri) <= MOST_BYTES:
-        return f"a redirect URI must have 1 to {MOST_BYTES} characters"
+    if not 0 < len(uri) <= MAX_REDIRECT_URI_CHARS:
+        return f"a redirect URI must have 1 to {MAX_REDIRECT_URI_CHARS} characters"
     if not is_well_formed(uri):
         return "a redirect URI must be one absolute URI of ASCII characters, without fragment, userinfo and wildcard"
 
     parts = urlsplit(uri)
     if any(segment in (".", "..") for segment in unquote(parts.path).split("/")):
         return "a redirect URI must not contain dot segments"
-    if parts.scheme == "https" or (parts.scheme == "http" and _is_own_machine(parts.hostname or "")):
+    if parts.scheme == "https" or (parts.scheme == "http" and _is_loopback_host(parts.hostname or "")):
         return None
     if parts.scheme == "http":
         return "http redirect URIs are for the user's own machine only; use https"
@@ -75,13 +75,13 @@ def is_well_formed(uri: str) -> bool:
 
 def is_private_use(scheme: str) -> bool:
     """Return True if the scheme may belong to an app (RFC 8252, section 7.1)."""
-    return bool(_SCHEME.fullmatch(scheme)) and scheme not in _NEVER_PRIVATE
+    return bool(_SCHEME.fullmatch(scheme)) and scheme not in _RESERVED_SCHEMES
 
 
 def is_loopback(uri: str) -> bool:
     """Return True for a URL of the user's own machine, where any program may listen."""
     parts = urlsplit(uri)
-    return parts.scheme in ("http", "https") and _is_own_machine(parts.hostname or "")
+    return parts.scheme in ("http", "https") and _is_loopback_host(parts.hostname or "")
 
 
 def is_native(uri: str) -> bool:
@@ -92,18 +92,18 @@ def is_native(uri: str) -> bool:
     return urlsplit(uri).scheme not in ("http", "https") or is_loopback(uri)
 
 
-def host_of(uri: str) -> str:
+def get_display_host(uri: str) -> str:
     """Return the host with port for display, or the scheme of an app (`cursor:`)."""
     parts = urlsplit(uri)
     return parts.netloc if parts.scheme in ("http", "https") else f"{parts.scheme}:"
 
 
-def _is_own_machine(host: str) -> bool:
+def _is_loopback_host(host: str) -> bool:
     if host == "localhost":
         return True
     try:
-        found = ip_address(host)
+        address = ip_address(host)
     except ValueError:
         return False
     # An IPv4-mapped address is loopback in Python 3.13 and later, but not in every browser.
-    return found.is_loopback and getattr(found, "ipv4_mapped", None) is None
+    return address.is_loopback and getattr(address, "ipv4_mapped", None) is None

@@ -9,58 +9,60 @@ from typing import Any
 from django.db.models.signals import post_delete, post_save
 
 from mcp_django.auth.authentication import principal_cache
-from mcp_django.auth.principal import Principal
+from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.contrib.oauth.flows import revocation
 from mcp_django.contrib.oauth.models import ClientProfile, Consent
-from mcp_django.contrib.oauth.toolkit_compat import access_tokens, applications
+from mcp_django.contrib.oauth.toolkit_compat import get_access_token_model, get_application_model
 
-KIND = "oauth"
-_HERE = "mcp_django.contrib.oauth"
+PRINCIPAL_KIND = "oauth"
+_UID_PREFIX = "mcp_django.contrib.oauth"
 
 
 def connect() -> None:
     """Connect the receivers. Repeated calls have no effect."""
     for model, receiver in (
-        (access_tokens(), _on_token),
-        (applications(), _on_application),
+        (get_access_token_model(), _on_token),
+        (get_application_model(), _on_application),
         (ClientProfile, _on_profile),
         (Consent, _on_consent),
     ):
         for signal in (post_save, post_delete):
-            signal.connect(receiver, sender=model, dispatch_uid=f"{_HERE}.{receiver.__name__}")
+            signal.connect(receiver, sender=model, dispatch_uid=f"{_UID_PREFIX}.{receiver.__name__}")
 
 
 def _on_token(*, instance: Any, using: str, created: bool = False, **_: Any) -> None:
     if not created:
         pk = instance.pk  # a deleted instance has no primary key after the commit
-        principal_cache.forget(
-            lambda principal: principal.kind == KIND and principal.token_id == pk, using=using, owner=instance.user_id
+        principal_cache.invalidate(
+            lambda principal: principal.kind == PRINCIPAL_KIND and principal.token_id == pk,
+            using=using,
+            user_pk=instance.user_id,
         )
 
 
 def _on_application(*, instance: Any, using: str, created: bool = False, **_: Any) -> None:
     if not created:
-        _forget_client(instance.client_id, using)
+        _invalidate_client(instance.client_id, using)
 
 
 def _on_profile(*, instance: ClientProfile, using: str, created: bool = False, **_: Any) -> None:
     if not created:
-        _forget_client(instance.application.client_id, using)
+        _invalidate_client(instance.application.client_id, using)
 
 
-def _forget_client(client_id: str, using: str) -> None:
-    def concerned(principal: Principal) -> bool:
-        return principal.kind == KIND and principal.client_id == client_id
+def _invalidate_client(client_id: str, using: str) -> None:
+    def concerned(principal: DjangoPrincipal) -> bool:
+        return principal.kind == PRINCIPAL_KIND and principal.client_id == client_id
 
-    principal_cache.forget(concerned, using=using)
+    principal_cache.invalidate(concerned, using=using)
 
 
 def _on_consent(*, instance: Consent, origin: Any = None, created: bool | None = None, **_: Any) -> None:
     """Revoke the tokens of a withdrawn or deleted consent."""
     if created is None:
         # A consent deleted with its user or client needs nothing, because its tokens are deleted too.
-        taken_back = origin is instance or getattr(origin, "model", None) is Consent
+        is_withdrawn = origin is instance or getattr(origin, "model", None) is Consent
     else:
-        taken_back = instance.revoked is not None
-    if taken_back:
-        revocation.end_at(instance.user_id, instance.application_id, instance.resource)
+        is_withdrawn = instance.revoked is not None
+    if is_withdrawn:
+        revocation.revoke_resource_access(instance.user_id, instance.application_id, instance.resource)

@@ -17,20 +17,20 @@ from oauth2_provider.settings import oauth2_settings
 from oauthlib.oauth2.rfc6749.grant_types.authorization_code import code_challenge_method_s256
 
 __all__ = [
-    "PRIVATE",
+    "PRIVATE_NAMES",
     "BaseValidator",
-    "access_tokens",
-    "applications",
-    "at_source",
+    "get_access_token_model",
+    "get_application_model",
+    "get_grant_model",
     "get_oauthlib_core",
-    "grants",
+    "get_primary_queryset",
+    "get_refresh_token_model",
     "oauth2_settings",
-    "only_s256",
-    "refresh_tokens",
+    "restrict_to_s256",
     "set_token",
 ]
 
-PRIVATE: Final = (
+PRIVATE_NAMES: Final = (
     "oauth2_provider.oauth2_validators.OAuth2Validator._load_application",
     "oauthlib.oauth2.rfc6749.grant_types.authorization_code.AuthorizationCodeGrant._code_challenge_methods",
 )
@@ -48,38 +48,38 @@ class BaseValidator(OAuth2Validator):  # type: ignore[misc]
         return super()._load_application(client_id, request)
 
 
-def only_s256(grant: Any) -> None:
+def restrict_to_s256(grant: Any) -> None:
     """Limit a grant of oauthlib to the code challenge S256 (RFC 7636, section 4.2)."""
     grant._code_challenge_methods = {"S256": code_challenge_method_s256}
 
 
-def applications() -> Any:
+def get_application_model() -> Any:
     """Return the model of clients."""
     return _models.get_application_model()
 
 
-def grants() -> Any:
+def get_grant_model() -> Any:
     """Return the model of authorization codes."""
     return _models.get_grant_model()
 
 
-def access_tokens() -> Any:
+def get_access_token_model() -> Any:
     """Return the model of access tokens."""
     return _models.get_access_token_model()
 
 
-def refresh_tokens() -> Any:
+def get_refresh_token_model() -> Any:
     """Return the model of refresh tokens."""
     return _models.get_refresh_token_model()
 
 
-def at_source(model: Any) -> "QuerySet[Any]":
+def get_primary_queryset(model: Any) -> "QuerySet[Any]":
     """Return a query set on the database that the model is written to.
 
     A lagging replica would miss the newest rows.
     """
-    found: QuerySet[Any] = model._default_manager.using(router.db_for_write(model))
-    return found
+    queryset: QuerySet[Any] = model._default_manager.using(router.db_for_write(model))
+    return queryset
 
 
 def set_token(row: Any, token: str) -> None:
@@ -88,7 +88,7 @@ def set_token(row: Any, token: str) -> None:
 
 
 @receiver(setting_changed)
-def _forget(*, setting: str, **kwargs: Any) -> None:
+def _reload_settings(*, setting: str, **kwargs: Any) -> None:
     """Reload the toolkit's cached settings when `MCP` changes, which sets its lifetimes."""
     if setting == "MCP":
         oauth2_settings.reload()

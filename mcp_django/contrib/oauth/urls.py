@@ -45,9 +45,9 @@ pages = [
     path("o/tokens/", Tokens.as_view(), name="tokens"),
 ]
 
-_to_the_page = RedirectView.as_view(pattern_name=f"{app_name}:authorize", query_string=True)
+_authorize_redirect = RedirectView.as_view(pattern_name=f"{app_name}:authorize", query_string=True)
 aliases = [
-    re_path(r"^(?:o/authorize|authorize/?)$", login_not_required(_to_the_page)),
+    re_path(r"^(?:o/authorize|authorize/?)$", login_not_required(_authorize_redirect)),
     # Each with and without a slash: a redirect would turn a POST into a GET.
     re_path(r"^token/?$", token),
     re_path(r"^o/(?:token)$", token),

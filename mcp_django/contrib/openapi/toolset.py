@@ -8,41 +8,41 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, TypedDict, Unpack, get_type_hints
 from urllib.parse import urlsplit
 
-from mcp_django.contrib.openapi.document.document import Document, Source, read
-from mcp_django.contrib.openapi.document.names import name_of, unique
-from mcp_django.contrib.openapi.document.operations import Operation, operations_of
+from mcp_django.contrib.openapi.document.document import DocumentSource, OpenAPIDocument, load_document
+from mcp_django.contrib.openapi.document.names import build_tool_name, make_names_unique
+from mcp_django.contrib.openapi.document.operations import OpenAPIOperation, iter_operations
 from mcp_django.contrib.openapi.document.references import References
-from mcp_django.contrib.openapi.document.routes import Route, chosen
-from mcp_django.contrib.openapi.document.servers import base_url_of
+from mcp_django.contrib.openapi.document.routes import Route, select_operations
+from mcp_django.contrib.openapi.document.servers import get_base_url
 from mcp_django.contrib.openapi.requests.credentials import (
-    Credentials,
-    Given,
-    alternatives_of,
-    own_parameters,
-    schemes_of,
+    CredentialsOption,
+    OperationCredentials,
+    list_alternatives,
+    list_credential_parameters,
+    read_schemes,
 )
-from mcp_django.contrib.openapi.requests.http import Client, Web, base_of, is_auth
-from mcp_django.contrib.openapi.requests.in_process import Inside, View
-from mcp_django.contrib.openapi.requests.messages import Transport
-from mcp_django.contrib.openapi.requests.operation_plan import plan_of
-from mcp_django.contrib.openapi.tools import Extra, Maker, Sender
+from mcp_django.contrib.openapi.requests.http import HTTPClientOption, RemoteTransport, is_httpx_auth, parse_base_url
+from mcp_django.contrib.openapi.requests.in_process import View, ViewTransport
+from mcp_django.contrib.openapi.requests.messages import OperationTransport
+from mcp_django.contrib.openapi.requests.operation_plan import build_plan
+from mcp_django.contrib.openapi.tools import ExtraHeaders, OperationBuilder, OperationSender
 from mcp_django.schema import DeclarationError
 from mcp_django.server.primitives.base import Completer, Permission, Primitive
-from mcp_django.server.primitives.decorators import timeout_of
+from mcp_django.server.primitives.decorators import parse_timeout
 from mcp_django.server.primitives.registry import Registry
 from mcp_django.server.primitives.toolset import Toolset
 
-MAX_SIZE = 4 * 1024 * 1024
+DEFAULT_MAX_RESPONSE_BYTES = 4 * 1024 * 1024
 """Default maximum bytes of an answer."""
-TIMEOUT = 30.0
+DEFAULT_TIMEOUT_SECONDS = 30.0
 """Default seconds for a request."""
 MAX_TOOLS = 1000
 """Maximum operations that one toolset may expose."""
-Prepare = Callable[[View], View]
+PrepareView = Callable[[View], View]
 Declaration = tuple[Callable[[], Primitive | Completer], str]
 
 
-class ToolsetOptions(TypedDict, total=False):
+class OpenAPIToolsetOptions(TypedDict, total=False):
     """Options that other toolsets set as class attributes of `Toolset`."""
 
     permission: Permission
@@ -81,41 +81,52 @@ class OpenAPIToolset(Toolset):
 
     def __init__(
         self,
-        source: Source | Callable[[], Any],
+        source: DocumentSource | Callable[[], Any],
         *,
         base_url: str | None = None,
         prefix: str = "",
         routes: Sequence[Route] = (),
         credentials: Any = None,
-        headers: Extra = None,
+        headers: ExtraHeaders = None,
         timeout: float | None = None,
-        max_size: int = MAX_SIZE,
+        max_size: int = DEFAULT_MAX_RESPONSE_BYTES,
         deprecated: bool = False,
         variables: Mapping[str, str] | None = None,
         redirects: int = 0,
-        http_client: Client | None = None,
-        **options: Unpack[ToolsetOptions],
+        http_client: HTTPClientOption | None = None,
+        **options: Unpack[OpenAPIToolsetOptions],
     ) -> None:
         """Validate the options, not the document. Raises DeclarationError."""
-        self._take(options)
+        self._set_options(options)
         self.prefix = f"{prefix.rstrip('_')}_" if prefix else ""
-        self._seconds = timeout_of(type(self), timeout)
+        self._timeout_seconds = parse_timeout(type(self), timeout)
         if max_size < 1:
-            raise DeclarationError(f"{self._where}: max_size={max_size!r} must be a positive number of bytes")
+            raise DeclarationError(f"{self._label}: max_size={max_size!r} must be a positive number of bytes")
         if base_url is not None:
-            base_of(base_url, self._where)
+            parse_base_url(base_url, self._label)
 
-        self._source, self._base_url, self._variables = source, base_url, dict(variables or {})
-        self._routes, self._deprecated = tuple(routes), deprecated
-        self._credentials, self._headers = credentials, headers
-        self._max_size, self._redirects, self._client = max_size, redirects, http_client
-        self._inside: Mapping[str, Any] | None = None
-        self._transport: Transport | None = None
-        self._made: list[Declaration] | None = None
+        self._source = source
+        self._base_url = base_url
+        self._variables = dict(variables or {})
+        self._routes = tuple(routes)
+        self._deprecated = deprecated
+        self._credentials = credentials
+        self._headers = headers
+        self._max_size = max_size
+        self._redirects = redirects
+        self._client = http_client
+        self._view_options: Mapping[str, Any] | None = None
+        self._transport: OperationTransport | None = None
+        self._built_declarations: list[Declaration] | None = None
 
     @classmethod
     def from_urlconf(
-        cls, source: Source | Callable[[], Any], *, root: str = "", prepare: Prepare | None = None, **options: Any
+        cls,
+        source: DocumentSource | Callable[[], Any],
+        *,
+        root: str = "",
+        prepare: PrepareView | None = None,
+        **options: Any,
     ) -> "OpenAPIToolset":
         """Create a toolset for views of this project's URLconf below the path `root`.
 
@@ -124,7 +135,7 @@ class OpenAPIToolset(Toolset):
         requests.
         """
         made = cls(source, **options)
-        made._stay_inside(root=root, **({} if prepare is None else {"prepare": prepare}))
+        made._use_views(root=root, **({} if prepare is None else {"prepare": prepare}))
         return made
 
     @classmethod
@@ -138,33 +149,34 @@ class OpenAPIToolset(Toolset):
         if not isinstance(namespace, str) or not callable(make):
             raise DeclarationError(f"from_ninja() takes a NinjaAPI, not {api!r}")
         made = cls(lambda: make(path_prefix=""), **options)
-        made._stay_inside(root=root, namespace=namespace, named="" if root else f"{namespace}:api-root")
+        made._use_views(root=root, namespace=namespace, url_name="" if root else f"{namespace}:api-root")
         return made
 
-    def _stay_inside(self, **where: Any) -> None:
+    def _use_views(self, **view_options: Any) -> None:
         """Use views of this project. Raises DeclarationError for options of HTTP requests."""
-        if self._base_url is not None or self._client is not None or is_auth(self._credentials):
-            raise DeclarationError(f"{self._where}: base_url, http_client and httpx.Auth are for requests over HTTP")
-        self._inside, self.is_late = where, True
-        self.timeout = self._seconds
+        if self._base_url is not None or self._client is not None or is_httpx_auth(self._credentials):
+            raise DeclarationError(f"{self._label}: base_url, http_client and httpx.Auth are for requests over HTTP")
+        self._view_options = view_options
+        self.is_deferred = True
+        self.timeout = self._timeout_seconds
 
-    def _take(self, options: ToolsetOptions) -> None:
-        known = get_type_hints(ToolsetOptions)
+    def _set_options(self, options: OpenAPIToolsetOptions) -> None:
+        known = get_type_hints(OpenAPIToolsetOptions)
         # A misspelt `permission` must not open tools to all callers.
         for name in sorted(options.keys() - known.keys()):
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise DeclarationError(f"{self._where}: unknown option {name!r}{hint}")
+            matches = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {matches[0]!r}?" if matches else ""
+            raise DeclarationError(f"{self._label}: unknown option {name!r}{hint}")
         for name, value in options.items():
             if name in ("scopes", "tags") and isinstance(value, str):
-                raise DeclarationError(f"{self._where}: {name} is a list; write {name}=[{value!r}]")
+                raise DeclarationError(f"{self._label}: {name} is a list; write {name}=[{value!r}]")
             setattr(self, name, value)
 
     @property
-    def _where(self) -> str:
+    def _label(self) -> str:
         return type(self).__name__
 
-    def _permission(self) -> Permission | None:
+    def _get_permission(self) -> Permission | None:
         return self.permission
 
     def __repr__(self) -> str:
@@ -175,12 +187,12 @@ class OpenAPIToolset(Toolset):
 
         Errors of single operations are raised when they are built, and do not affect other operations.
         """
-        if self._made is None:
-            self._made = self._operations()
+        if self._built_declarations is None:
+            self._built_declarations = self._build_declarations()
 
-    def declarations(self) -> list[Declaration]:
+    def get_declarations(self) -> list[Declaration]:
         """Return the operations selected by the routes, and declarations of subclasses."""
-        return [*(self._made or ()), *super().declarations()]
+        return [*(self._built_declarations or ()), *super().get_declarations()]
 
     @contextlib.asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
@@ -193,81 +205,94 @@ class OpenAPIToolset(Toolset):
             if self._transport is not None:
                 await self._transport.close()
 
-    def _operations(self) -> list[Declaration]:
-        document = self._document()
-        where = f"{self._where} of {document.title or document.name}"
+    def _build_declarations(self) -> list[Declaration]:
+        document = self._load_document()
+        label = f"{self._label} of {document.title or document.name}"
         references = References(document.root)
-        every = list(operations_of(document, references, where))
-        picked = chosen(every, self._routes, where, deprecated=self._deprecated)
-        if len(picked) > MAX_TOOLS:
+        operations = list(iter_operations(document, references, label))
+        selected = select_operations(operations, self._routes, label, include_deprecated=self._deprecated)
+        if len(selected) > MAX_TOOLS:
             raise DeclarationError(
-                f"{where}: {len(picked)} operations are exposed, and {MAX_TOOLS} is the limit; leave some out with "
+                f"{label}: {len(selected)} operations are exposed, and {MAX_TOOLS} is the limit; leave some out with "
                 "Route('…', expose=None)"
             )
-        wanted = [(one, route.name or name_of(one, self.prefix), route.name is not None) for one, route in picked]
-        names = unique(wanted, where)
-        sender = self._sender(document, references, [one for one, _ in picked], where)
+        requested_names = [
+            (one, route.name or build_tool_name(one, self.prefix), route.name is not None) for one, route in selected
+        ]
+        names = make_names_unique(requested_names, label)
+        sender = self._create_sender(document, references, [one for one, _ in selected], label)
 
-        others = {one.method: [it.path for it in every if it.method == one.method] for one, _ in picked}
-        made: list[Declaration] = []
-        for (operation, route), name in zip(picked, names, strict=True):
-            source = f"{where}, {operation}"
+        paths_by_method = {one.method: [it.path for it in operations if it.method == one.method] for one, _ in selected}
+        declarations: list[Declaration] = []
+        for (operation, route), name in zip(selected, names, strict=True):
+            source = f"{label}, {operation}"
             make = functools.partial(
-                self._primitive, operation, route, name, sender, references, others[operation.method], source
+                self._build_primitive,
+                operation,
+                route,
+                name,
+                sender,
+                references,
+                paths_by_method[operation.method],
+                source,
             )
-            made.append((functools.partial(self._build, make, None), source))
-        return made
+            declarations.append((functools.partial(self._build, make, None), source))
+        return declarations
 
-    def _document(self) -> Document:
+    def _load_document(self) -> OpenAPIDocument:
         source: Any = self._source
-        return read(source() if callable(source) else source, self._where)
+        return load_document(source() if callable(source) else source, self._label)
 
-    def _sender(self, document: Document, references: References, picked: Sequence[Operation], where: str) -> Sender:
-        schemes = schemes_of(document.root, references, where)
-        given: Given = None if is_auth(self._credentials) else self._credentials
-        transport = self._transport = self._way(document, picked, where)
-        return Sender(transport, Credentials(given, schemes, where), self._headers)
+    def _create_sender(
+        self, document: OpenAPIDocument, references: References, picked: Sequence[OpenAPIOperation], where: str
+    ) -> OperationSender:
+        schemes = read_schemes(document.root, references, where)
+        given: CredentialsOption = None if is_httpx_auth(self._credentials) else self._credentials
+        transport = self._transport = self._create_transport(document, picked, where)
+        return OperationSender(transport, OperationCredentials(given, schemes, where), self._headers)
 
-    def _way(self, document: Document, picked: Sequence[Operation], where: str) -> Transport:
-        if self._inside is not None:
-            inside = Inside(max_size=self._max_size, **self._inside)
-            inside.check(where)
-            return inside
+    def _create_transport(
+        self, document: OpenAPIDocument, picked: Sequence[OpenAPIOperation], where: str
+    ) -> OperationTransport:
+        if self._view_options is not None:
+            transport = ViewTransport(max_size=self._max_size, **self._view_options)
+            transport.check(where)
+            return transport
 
-        base_url = self._base_url or base_url_of(document, picked, self._variables, where)
-        auth = self._credentials if is_auth(self._credentials) else None
-        return Web(
+        base_url = self._base_url or get_base_url(document, picked, self._variables, where)
+        auth = self._credentials if is_httpx_auth(self._credentials) else None
+        return RemoteTransport(
             base_url,
-            where=where,
+            label=where,
             client=self._client,
             auth=auth,
-            timeout=self._seconds or TIMEOUT,
+            timeout=self._timeout_seconds or DEFAULT_TIMEOUT_SECONDS,
             max_size=self._max_size,
             redirects=self._redirects,
         )
 
-    def _primitive(self, *made_of: Any) -> Primitive:
+    def _build_primitive(self, *made_of: Any) -> Primitive:
         operation, route, name, sender, references, others, source, _ = made_of
         schemes = sender.credentials.schemes
-        alternatives = alternatives_of(operation)
-        plan = plan_of(
+        alternatives = list_alternatives(operation)
+        plan = build_plan(
             operation,
             references,
             source,
-            without=own_parameters(alternatives, schemes) | sender.own_headers,
-            others=others,
+            credential_parameters=list_credential_parameters(alternatives, schemes) | sender.project_headers,
+            other_paths=others,
         )
-        maker = Maker(operation, route, plan, alternatives, sender, references, source)
+        builder = OperationBuilder(operation, route, plan, alternatives, sender, references, source)
         if route.expose == "resource":
-            return maker.resource(f"{self.prefix}{name}", self._scheme())
+            return builder.create_resource(f"{self.prefix}{name}", self._build_uri_scheme())
 
-        return maker.tool(name, self.prefix)
+        return builder.create_tool(name, self.prefix)
 
-    def _scheme(self) -> str:
+    def _build_uri_scheme(self) -> str:
         """Return the scheme of the resources' URIs, made of the prefix or the host."""
-        plain = re.sub(r"[^a-z0-9+.\-]+", "-", (self.prefix or self._host()).lower()).strip("-.+")
+        plain = re.sub(r"[^a-z0-9+.\-]+", "-", (self.prefix or self._get_host()).lower()).strip("-.+")
         return plain if plain[:1].isalpha() else f"api-{plain}".rstrip("-")
 
-    def _host(self) -> str:
-        inside = self._inside or {}
+    def _get_host(self) -> str:
+        inside = self._view_options or {}
         return str(urlsplit(self._base_url or "").hostname or inside.get("namespace") or inside.get("root") or "api")

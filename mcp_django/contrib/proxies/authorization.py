@@ -4,20 +4,20 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from mcp_django.client.errors import AuthorizationNeeded
-from mcp_django.contrib.proxies.catalog.components import Terms
-from mcp_django.contrib.proxies.forwarding.failures import needed
+from mcp_django.contrib.proxies.catalog.components import ComponentOptions
+from mcp_django.contrib.proxies.forwarding.failures import describe_authorization
 from mcp_django.protocol.errors import ToolError
 from mcp_django.protocol.types import ToolAnnotations
-from mcp_django.providers.prefixes import Naming
+from mcp_django.providers.prefixes import NamePrefixes
 from mcp_django.server.context.context import Context
-from mcp_django.server.context.forwarding import supports
+from mcp_django.server.context.forwarding import supports_capability
 from mcp_django.server.injection.handler import Handler
 from mcp_django.server.primitives.base import Tool
 
-CONNECT = "connect"
+CONNECT_TOOL_NAME = "connect"
 
 
-class _Nothing:
+class _NoParameters:
     """Empty parameters; ignores the arguments of replaced tools."""
 
     schema: dict[str, Any] = {"type": "object", "properties": {}}
@@ -30,49 +30,51 @@ class _Nothing:
         return {}
 
 
-def connect_tool(name: str, naming: Naming, terms: Terms, run: Callable[[Context], Awaitable[str]]) -> Tool:
+def build_connect_tool(
+    name: str, naming: NamePrefixes, options: ComponentOptions, run: Callable[[Context], Awaitable[str]]
+) -> Tool:
     """Build the tool that is listed until the caller has authorized the remote server.
 
     It handles calls of all tools of the server, by sending the user to the authorization page.
     """
     return Tool(
-        name=naming.name(CONNECT),
+        name=naming.name(CONNECT_TOOL_NAME),
         title=f"Connect {name}",
         description=f"Asks you to allow this site to use {name} for you. Its tools are listed then.",
-        permission=terms.permission,
-        scopes=terms.scopes,
-        rate=terms.rate,
+        permission=options.permission,
+        scopes=options.scopes,
+        rate=options.rate,
         handler=Handler(run, {"ctx": Context}, atomic=()),
-        parameters=_Nothing(),
+        parameters=_NoParameters(),
         annotations=ToolAnnotations(read_only=False, destructive=False, idempotent=True, open_world=True),
         source=f"the server {name!r}",
     )
 
 
-def absent_tool(name: str, naming: Naming, terms: Terms) -> Tool:
+def build_unreachable_tool(name: str, naming: NamePrefixes, options: ComponentOptions) -> Tool:
     """Build the unlisted tool that handles calls while the remote tools are unknown."""
 
-    async def absent() -> None:
+    async def raise_unreachable() -> None:
         raise ToolError(f"The server {name!r} cannot be reached now; try again later")
 
     return Tool(
         name=naming.name("absent"),
-        permission=terms.permission,
-        scopes=terms.scopes,
-        rate=terms.rate,
-        handler=Handler(absent, atomic=()),
-        parameters=_Nothing(),
+        permission=options.permission,
+        scopes=options.scopes,
+        rate=options.rate,
+        handler=Handler(raise_unreachable, atomic=()),
+        parameters=_NoParameters(),
         source=f"the server {name!r}",
     )
 
 
-async def connected(ctx: Context, name: str, problem: AuthorizationNeeded) -> None:
+async def request_authorization(ctx: Context, name: str, problem: AuthorizationNeeded) -> None:
     """Send the user to the authorization page.
 
     Raises ToolError, with the URL, if the client cannot open pages or the user declines.
     """
-    if problem.url is None or not supports(ctx, {"elicitation": {"url": {}}}):
-        raise ToolError(needed(problem, name, ctx))
+    if problem.url is None or not supports_capability(ctx, {"elicitation": {"url": {}}}):
+        raise ToolError(describe_authorization(problem, name, ctx))
     answer = await ctx.elicit_url(f"Allow this site to use {name} for you", problem.url, key=f"connect-{name}")
     if not answer:
         raise ToolError(f"You declined to authorize {name}, so it cannot be used")

@@ -8,67 +8,71 @@ from functools import partial
 
 from mcp_django.aio.clock import monotonic
 from mcp_django.client import Client
-from mcp_django.contrib.proxies.catalog.catalog_cache import Shelf
-from mcp_django.contrib.proxies.connections.credentials import Credential
-from mcp_django.contrib.proxies.connections.sessions import Askable, Sessions
-from mcp_django.contrib.proxies.connections.targets import Source
-from mcp_django.contrib.proxies.forwarding.forwarding import Relay, pass_log
-from mcp_django.contrib.proxies.forwarding.suspended_calls import Desk
+from mcp_django.contrib.proxies.catalog.catalog_cache import CatalogCache
+from mcp_django.contrib.proxies.connections.credentials import RemoteCredential
+from mcp_django.contrib.proxies.connections.sessions import CallerCapabilities, RemoteSessionPool
+from mcp_django.contrib.proxies.connections.targets import RemoteSource
+from mcp_django.contrib.proxies.forwarding.forwarding import RequestForwarder, forward_log
+from mcp_django.contrib.proxies.forwarding.suspended_calls import SuspendedCalls
 from mcp_django.contrib.proxies.options import ProxyOptions
-from mcp_django.contrib.proxies.upstream import Upstream
+from mcp_django.contrib.proxies.upstream import RemoteSubscriptions
 
-CLIENTS = 200
+MAX_CLIENTS = 200
 """Maximum number of connections with headers of a caller."""
-UNUSED = 600.0
+CLIENT_IDLE_SECONDS = 600.0
 """Seconds without use after which a connection can be evicted."""
-FOLLOWING = 200
+MAX_UPSTREAMS = 200
 """Maximum number of credentials with upstream subscriptions."""
 
 
-class Here:
+class LoopState:
     """Catalogs, connections and suspended calls of a proxy on one event loop."""
 
-    def __init__(self, source: Source, options: ProxyOptions) -> None:
+    def __init__(self, source: RemoteSource, options: ProxyOptions) -> None:
         self._source = source
-        self.shelves: dict[tuple[tuple[str, str], Askable], Shelf] = {}
+        self.catalogs: dict[tuple[tuple[str, str], CallerCapabilities], CatalogCache] = {}
         """Catalogs by owner of the lists and by capabilities of the caller."""
         self._clients: dict[tuple[str, str], tuple[Client, float]] = {}
         """Connections with a caller's headers and last use, least recently used first."""
         self._closing: set[asyncio.Task[None]] = set()
-        self._upstreams: dict[tuple[str, str], Upstream] = {}
-        self.followed: weakref.WeakSet[Client] = weakref.WeakSet()
-        self.desk = Desk(options.parked, options.parked_seconds)
-        self.sessions = Sessions(source.name, options.sessions, pass_log, make_room=self.desk.give_way)
-        self.relay = Relay(source.name, self.sessions, self.desk, options.timeout)
+        self._upstreams: dict[tuple[str, str], RemoteSubscriptions] = {}
+        self.watched_clients: weakref.WeakSet[Client] = weakref.WeakSet()
+        self.suspended_calls = SuspendedCalls(options.suspended_calls, options.suspended_call_ttl)
+        self.sessions = RemoteSessionPool(
+            source.name, options.sessions, forward_log, make_room=self.suspended_calls.evict_one
+        )
+        self.forwarder = RequestForwarder(source.name, self.sessions, self.suspended_calls, options.timeout)
 
-    def client(self, who: Credential) -> Client:
+    def get_client(self, credential: RemoteCredential) -> Client:
         """Return the connection with a caller's headers, for requests without a session."""
-        found, _ = self._clients.pop(who.lists, (None, 0.0))
-        if found is None:
-            self._make_room()
-            found = self._source.own(None, who.headers, {}, False)
-        self._clients[who.lists] = found, monotonic()
-        return found
+        client, _ = self._clients.pop(credential.list_key, (None, 0.0))
+        if client is None:
+            self._evict_clients()
+            client = self._source.create_client(None, credential.headers, {}, False)
+        self._clients[credential.list_key] = client, monotonic()
+        return client
 
-    def upstream(self, who: Credential, client: Callable[[], Client]) -> Upstream | None:
+    def get_upstream(self, credential: RemoteCredential, client: Callable[[], Client]) -> RemoteSubscriptions | None:
         """Return the upstream subscriptions of a credential; None if there are too many.
 
         `client` returns the connection to use.
         """
-        found = self._upstreams.get(who.lists)
-        if found is None and len(self._upstreams) < FOLLOWING:
-            found = Upstream(self._source.name, client, partial(self._end_upstream, who.lists))
-            self._upstreams[who.lists] = found
-        return found
+        upstream = self._upstreams.get(credential.list_key)
+        if upstream is None and len(self._upstreams) < MAX_UPSTREAMS:
+            upstream = RemoteSubscriptions(
+                self._source.name, client, partial(self._remove_upstream, credential.list_key)
+            )
+            self._upstreams[credential.list_key] = upstream
+        return upstream
 
-    def _end_upstream(self, key: tuple[str, str]) -> None:
+    def _remove_upstream(self, key: tuple[str, str]) -> None:
         del self._upstreams[key]
 
-    def _make_room(self) -> None:
-        old = monotonic() - UNUSED
+    def _evict_clients(self) -> None:
+        oldest_use = monotonic() - CLIENT_IDLE_SECONDS
         while self._clients:
             key, (client, used) = next(iter(self._clients.items()))
-            if len(self._clients) < CLIENTS and used > old:
+            if len(self._clients) < MAX_CLIENTS and used > oldest_use:
                 return
             del self._clients[key]
             task = asyncio.get_running_loop().create_task(client.close(), context=contextvars.Context())
@@ -77,10 +81,12 @@ class Here:
 
     async def close(self) -> None:
         """Close all connections at the end of the loop."""
-        for shelf in self.shelves.values():
-            shelf.close()
+        for catalog in self.catalogs.values():
+            catalog.close()
         for upstream in list(self._upstreams.values()):
             await upstream.close()
-        await self.desk.close()
+        await self.suspended_calls.close()
         await self.sessions.close()
-        await asyncio.gather(self._source.close(), *self._closing, *(one.close() for one, _ in self._clients.values()))
+        await asyncio.gather(
+            self._source.close(), *self._closing, *(client.close() for client, _ in self._clients.values())
+        )

@@ -11,33 +11,45 @@ from typing import Any
 from mcp_django.aio.clock import monotonic
 from mcp_django.client import Client
 from mcp_django.client.errors import AuthorizationNeeded, ClientError
-from mcp_django.client.session.passthrough import Answering
-from mcp_django.contrib.proxies.authorization import absent_tool, connect_tool, connected
-from mcp_django.contrib.proxies.catalog.catalog_cache import Fetched, Nothing, Shelf
-from mcp_django.contrib.proxies.catalog.components import REMOTE, Entries, RemoteTool, Terms
-from mcp_django.contrib.proxies.catalog.lists import CHANGED, LISTED, fetch
-from mcp_django.contrib.proxies.connections.credentials import Credential, credential_of
-from mcp_django.contrib.proxies.connections.sessions import NOTHING_ASKED, Askable, Kind, Session, askable_by, logs
-from mcp_django.contrib.proxies.connections.targets import Source, source_of
+from mcp_django.client.session.passthrough import CallbackOptions
+from mcp_django.contrib.proxies.authorization import build_connect_tool, build_unreachable_tool, request_authorization
+from mcp_django.contrib.proxies.catalog.catalog_cache import CatalogCache, EmptyCatalog, FetchedList
+from mcp_django.contrib.proxies.catalog.components import (
+    REMOTE_NAME_KEY,
+    ComponentFactory,
+    ComponentOptions,
+    RemoteTool,
+)
+from mcp_django.contrib.proxies.catalog.lists import AFFECTED_LISTS, LIST_METHODS, fetch_list
+from mcp_django.contrib.proxies.connections.credentials import RemoteCredential, get_credential
+from mcp_django.contrib.proxies.connections.sessions import (
+    NO_CAPABILITIES,
+    CallerCapabilities,
+    RemoteSession,
+    SessionKey,
+    can_log,
+    get_caller_capabilities,
+)
+from mcp_django.contrib.proxies.connections.targets import RemoteSource, resolve_source
 from mcp_django.contrib.proxies.forwarding import results
-from mcp_django.contrib.proxies.forwarding.failures import told, unknown
-from mcp_django.contrib.proxies.forwarding.forwarding import Manner, Request
-from mcp_django.contrib.proxies.loop_state import Here
+from mcp_django.contrib.proxies.forwarding.failures import build_unknown_error, translate_error
+from mcp_django.contrib.proxies.forwarding.forwarding import ForwardedRequest, ForwardingOptions
+from mcp_django.contrib.proxies.loop_state import LoopState
 from mcp_django.contrib.proxies.options import ProxyOptions
 from mcp_django.protocol.errors import ToolError
-from mcp_django.providers.prefixes import Naming
+from mcp_django.providers.prefixes import NamePrefixes
 from mcp_django.server.composition.provider import Provider
 from mcp_django.server.context.context import Context
-from mcp_django.server.context.forwarding import lasts, wanted_level
+from mcp_django.server.context.forwarding import get_effective_log_level, supports_streaming
 from mcp_django.server.primitives.base import Completion, Prompt, Resource, ResourceTemplate, Tool
-from mcp_django.server.primitives.results import Relayed
+from mcp_django.server.primitives.results import RelayedResult
 from mcp_django.signals import clients_used
 
 logger = logging.getLogger("mcp_django.client")
 
-SHELVES = 1000
+MAX_CATALOGS = 1000
 """Maximum number of catalogs on one event loop, each for one credential."""
-FORGOTTEN = 900.0
+CATALOG_IDLE_SECONDS = 900.0
 """Seconds without use after which a catalog stops being checked for changes."""
 
 
@@ -55,26 +67,26 @@ class Proxy(Provider):
 
     def __init__(self, source: Any, **options: Any) -> None:
         self.options = ProxyOptions(**options)
-        self.source: Source = source_of(source, self.options.prefix)
+        self.source: RemoteSource = resolve_source(source, self.options.prefix)
         self.name = self.source.name
         prefix = self.name if self.options.prefix is None else self.options.prefix
-        self.naming = Naming(prefix, self.options.uri_prefix)
-        self.offers = frozenset(self.options.offers)
+        self.naming = NamePrefixes(prefix, self.options.uri_prefix)
+        self.offers = frozenset(self.options.features)
 
-        terms = Terms(
-            permission=self.options.granted,
+        terms = ComponentOptions(
+            permission=self.options.effective_permission,
             scopes=tuple(self.options.scopes),
-            rate=self.options.frequency,
+            rate=self.options.parsed_rate,
             timeout=None,
         )
         handlers: Mapping[str, Any] = {"tool": self._call, "resource": self._read, "prompt": self._get}
-        self._entries = Entries(self.name, self.naming, terms, handlers, follow=self._follow_resource)
-        self._connect = connect_tool(self.name, self.naming, terms, self._check_connected)
-        self._absent = absent_tool(self.name, self.naming, terms)
+        self._components = ComponentFactory(self.name, self.naming, terms, handlers, follow=self._subscribe_resource)
+        self._connect_tool = build_connect_tool(self.name, self.naming, terms, self._check_connected)
+        self._unreachable_tool = build_unreachable_tool(self.name, self.naming, terms)
 
-        self._headers = self.options.headers
-        self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Here] = weakref.WeakKeyDictionary()
-        self._mark = ""
+        self._headers = self.options.headers_function
+        self._states: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopState] = weakref.WeakKeyDictionary()
+        self._change_mark = ""
         self._rename = None if self.options.uri_prefix is None else self.naming.uri
 
     def __repr__(self) -> str:
@@ -96,23 +108,26 @@ class Proxy(Provider):
         If the lists depend on the caller, a digest that counts the changes in this process.
         """
         if self.is_personal:
-            return self._mark
-        kept = [item for here in list(self._loops.values()) for item in list(here.shelves.items())]
-        shelves = [shelf for (_, askable), shelf in kept if askable == NOTHING_ASKED]
-        return next((found for shelf in shelves if (found := shelf.digests(self._collections)) is not None), None)
+            return self._change_mark
+        catalogs = [item for state in list(self._states.values()) for item in list(state.catalogs.items())]
+        shared_catalogs = [shelf for (_, askable), shelf in catalogs if askable == NO_CAPABILITIES]
+        return next(
+            (digests for shelf in shared_catalogs if (digests := shelf.get_digests(self._collections)) is not None),
+            None,
+        )
 
-    def look(self) -> None:
-        here = self._here()
+    def refresh(self) -> None:
+        state = self._get_state()
         if not self.is_personal:
-            self._shelf(here, Credential("", "", "")).look(self._collections)
-        since = monotonic() - FORGOTTEN
-        for (_, askable), shelf in list(here.shelves.items()):
-            if self.is_personal and shelf.used > since:
-                shelf.look(self._collections if askable == NOTHING_ASKED else ["tools"])
+            self._get_catalog(state, RemoteCredential("", "", "")).refresh_expired(self._collections)
+        oldest_use = monotonic() - CATALOG_IDLE_SECONDS
+        for (_, askable), shelf in list(state.catalogs.items()):
+            if self.is_personal and shelf.used_at > oldest_use:
+                shelf.refresh_expired(self._collections if askable == NO_CAPABILITIES else ["tools"])
 
     @property
     def _collections(self) -> list[str]:
-        return [kind for kind, (_, _, capability) in LISTED.items() if capability in self.offers]
+        return [kind for kind, (_, _, capability) in LIST_METHODS.items() if capability in self.offers]
 
     async def tools(self, ctx: Context) -> Iterable[Tool]:
         return await self._list(ctx, "tools")
@@ -129,287 +144,303 @@ class Proxy(Provider):
     async def tool(self, name: str, ctx: Context) -> Tool | None:
         if self.naming.own_name(name) is None:
             return None
-        shelf = await self._shelf_of(ctx, askable_by(ctx, self.options.asks))
-        found: Tool | None = await shelf.find("tools", name)
-        if found is not None or shelf.is_known("tools"):
-            return found
+        catalog = await self._find_catalog(ctx, get_caller_capabilities(ctx, self.options.client_features))
+        tool: Tool | None = await catalog.find("tools", name)
+        if tool is not None or catalog.is_known("tools"):
+            return tool
         # A client that received a tool earlier gets the reason for its absence.
-        return self._connect if shelf.needs is not None else self._absent
+        return self._connect_tool if catalog.authorization_needed is not None else self._unreachable_tool
 
     async def prompt(self, name: str, ctx: Context) -> Prompt | None:
         if self.naming.own_name(name) is None:
             return None
-        found: Prompt | None = await (await self._shelf_of(ctx)).find("prompts", name)
-        return found
+        prompt: Prompt | None = await (await self._find_catalog(ctx)).find("prompts", name)
+        return prompt
 
     async def resource(self, uri: str, ctx: Context) -> Resource | None:
         own = self.naming.own_uri(uri)
         if own is None:
             return None
-        shelf = await self._shelf_of(ctx)
-        found: Resource | None = await shelf.find("resources", uri)
-        if found is None and await self._fits(shelf, uri):
-            found = self._entries.at(uri, own)
-        return found
+        catalog = await self._find_catalog(ctx)
+        resource: Resource | None = await catalog.find("resources", uri)
+        if resource is None and await self._matches_template(catalog, uri):
+            resource = self._components.build_unlisted(uri, own)
+        return resource
 
     async def complete(
         self, target: str, argument: str, value: str, arguments: Mapping[str, str], ctx: Context
     ) -> Completion | None:
-        shelf = await self._shelf_of(ctx)
-        found = await shelf.find("prompts", target) if self.naming.own_name(target) is not None else None
+        catalog = await self._find_catalog(ctx)
+        component = await catalog.find("prompts", target) if self.naming.own_name(target) is not None else None
         kind = "ref/prompt", "name"
-        if found is None:
-            found, kind = await shelf.find("templates", target), ("ref/resource", "uri")
-        if found is None or ctx.metadata.get(REMOTE) != found.metadata[REMOTE]:
+        if component is None:
+            component, kind = await catalog.find("templates", target), ("ref/resource", "uri")
+        if component is None or ctx.metadata.get(REMOTE_NAME_KEY) != component.metadata[REMOTE_NAME_KEY]:
             return None  # the caller means a component of another source with the same name
 
         params: dict[str, Any] = {
-            "ref": {"type": kind[0], kind[1]: found.metadata[REMOTE]},
+            "ref": {"type": kind[0], kind[1]: component.metadata[REMOTE_NAME_KEY]},
             "argument": {"name": argument, "value": value},
         }
         if arguments:
             params["context"] = {"arguments": dict(arguments)}
 
         try:
-            client = self._client(self._here(), await self._who(ctx))
-            request = Request("completion/complete", params, True)
-            return results.completion(await self._here().relay.once(client, request, None))
-        except (ClientError, results.Malformed, ToolError):
+            client = self._get_client(self._get_state(), await self._get_credential(ctx))
+            request = ForwardedRequest("completion/complete", params, True)
+            return results.parse_completion(await self._get_state().forwarder.exchange(client, request, None))
+        except (ClientError, results.MalformedResult, ToolError):
             return Completion(())
 
-    async def _fits(self, shelf: Shelf | Nothing, uri: str) -> bool:
-        templates: Iterable[ResourceTemplate] = await shelf.items("templates")
+    async def _matches_template(self, catalog: CatalogCache | EmptyCatalog, uri: str) -> bool:
+        templates: Iterable[ResourceTemplate] = await catalog.items("templates")
         return any(one.template.match(uri) is not None for one in templates)
 
     async def _list(self, ctx: Context, kind: str) -> tuple[Any, ...]:
         if kind not in self._collections:
             return ()
-        shelf = await self._shelf_of(ctx, askable_by(ctx, self.options.asks) if kind == "tools" else NOTHING_ASKED)
-        found = await shelf.items(kind)
-        return found if shelf.needs is None or kind != "tools" else (self._connect,)
+        catalog = await self._find_catalog(
+            ctx, get_caller_capabilities(ctx, self.options.client_features) if kind == "tools" else NO_CAPABILITIES
+        )
+        components = await catalog.items(kind)
+        return components if catalog.authorization_needed is None or kind != "tools" else (self._connect_tool,)
 
-    async def _who(self, ctx: Context) -> Credential:
+    async def _get_credential(self, ctx: Context) -> RemoteCredential:
         """Return the caller's credential. Raises ClientError if it has none."""
-        return await credential_of(ctx, self.name, per_user=self.source.per_user, headers=self._headers)
+        return await get_credential(ctx, self.name, per_user=self.source.per_user, headers=self._headers)
 
-    async def _key(self, ctx: Context) -> Credential | None:
+    async def _find_credential(self, ctx: Context) -> RemoteCredential | None:
         try:
-            return await self._who(ctx)
+            return await self._get_credential(ctx)
         except ClientError:
             return None
 
-    def _withdraw(self, who: Credential | None) -> None:
+    def _discard_credential(self, credential: RemoteCredential | None) -> None:
         """Close the idle sessions and invalidate the lists of a rejected credential."""
-        here = self._here()
-        if who is not None:
-            here.sessions.forget(who.sessions)
-            self._forget(here, who, self._collections)
+        state = self._get_state()
+        if credential is not None:
+            state.sessions.close_idle(credential.session_key)
+            self._invalidate(state, credential, self._collections)
 
-    def _forget(self, here: Here, who: Credential, kinds: Iterable[str]) -> None:
+    def _invalidate(self, state: LoopState, credential: RemoteCredential, kinds: Iterable[str]) -> None:
         """Invalidate these lists for all callers who share the credential."""
-        for (lists, _), shelf in list(here.shelves.items()):
-            if lists == who.lists:
-                shelf.forget(kinds)
+        for (lists, _), catalog in list(state.catalogs.items()):
+            if lists == credential.list_key:
+                catalog.invalidate(kinds)
 
-    async def _shelf_of(self, ctx: Context, askable: Askable = NOTHING_ASKED) -> Shelf | Nothing:
+    async def _find_catalog(
+        self, ctx: Context, capabilities: CallerCapabilities = NO_CAPABILITIES
+    ) -> CatalogCache | EmptyCatalog:
         """Return the lists that the caller sees.
 
         Many servers list tools that send requests only to clients that support these requests.
         """
         try:
-            return self._shelf(self._here(), await self._who(ctx), askable)
+            return self._get_catalog(self._get_state(), await self._get_credential(ctx), capabilities)
         except ClientError as problem:
-            return Nothing(problem if isinstance(problem, AuthorizationNeeded) else None)
+            return EmptyCatalog(problem if isinstance(problem, AuthorizationNeeded) else None)
 
-    def _here(self) -> Here:
+    def _get_state(self) -> LoopState:
         loop = asyncio.get_running_loop()
-        found = self._loops.get(loop)
-        if found is None:
-            found = self._loops[loop] = Here(self.source, self.options)
-            clients_used.send(sender=Proxy, loop=loop, close=found.close)
-        return found
+        state = self._states.get(loop)
+        if state is None:
+            state = self._states[loop] = LoopState(self.source, self.options)
+            clients_used.send(sender=Proxy, loop=loop, close=state.close)
+        return state
 
-    def _shelf(self, here: Here, who: Credential, askable: Askable = NOTHING_ASKED) -> Shelf:
-        found = here.shelves.get((who.lists, askable))
-        if found is None:
-            if len(here.shelves) >= SHELVES:
-                here.shelves.pop(min(here.shelves, key=lambda key: here.shelves[key].used)).close()
-            found = here.shelves[who.lists, askable] = Shelf(
+    def _get_catalog(
+        self, state: LoopState, credential: RemoteCredential, capabilities: CallerCapabilities = NO_CAPABILITIES
+    ) -> CatalogCache:
+        catalog = state.catalogs.get((credential.list_key, capabilities))
+        if catalog is None:
+            if len(state.catalogs) >= MAX_CATALOGS:
+                state.catalogs.pop(min(state.catalogs, key=lambda key: state.catalogs[key].used_at)).close()
+            catalog = state.catalogs[credential.list_key, capabilities] = CatalogCache(
                 self.name,
-                partial(self._fetch, here, who, askable),
-                self._make,
-                wait=self.options.list_timeout,
-                stale=self.options.stale,
-                changed=partial(self._note_change, here, who, askable),
+                partial(self._fetch, state, credential, capabilities),
+                self._build_component,
+                timeout=self.options.list_timeout,
+                stale_ttl=self.options.stale_ttl,
+                on_change=partial(self._record_change, state, credential, capabilities),
             )
-        return found
+        return catalog
 
-    def _make(self, kind: str, entry: Any) -> Any:
+    def _build_component(self, kind: str, entry: Any) -> Any:
         named = entry.get("name") if type(entry) is dict else None
-        if kind in ("tools", "prompts") and type(named) is str and not self.options.lets_through(named):
+        if kind in ("tools", "prompts") and type(named) is str and not self.options.is_allowed(named):
             return None
-        return self._entries.make(kind, entry)
+        return self._components.build(kind, entry)
 
-    def _note_change(self, here: Here, who: Credential, askable: Askable) -> None:
-        if askable == NOTHING_ASKED:
+    def _record_change(self, state: LoopState, credential: RemoteCredential, capabilities: CallerCapabilities) -> None:
+        if capabilities == NO_CAPABILITIES:
             # Clients are notified of changes in the common lists. A list requested then must not be older.
-            for (lists, others), shelf in list(here.shelves.items()):
-                if lists == who.lists and others != askable:
-                    shelf.forget(["tools"])
-        self._mark = blake2b(self._mark.encode(), digest_size=8, key=b"changed").hexdigest()
+            for (lists, catalog_capabilities), catalog in list(state.catalogs.items()):
+                if lists == credential.list_key and catalog_capabilities != capabilities:
+                    catalog.invalidate(["tools"])
+        self._change_mark = blake2b(self._change_mark.encode(), digest_size=8, key=b"changed").hexdigest()
 
-    async def _fetch(self, here: Here, who: Credential, askable: Askable, kind: str) -> Fetched:
-        client = self._client(here, who)
+    async def _fetch(
+        self, state: LoopState, credential: RemoteCredential, capabilities: CallerCapabilities, kind: str
+    ) -> FetchedList:
+        client = self._get_client(state, credential)
         await client.connect()
-        self._follow(here, who, client)
-        wait = self.options.list_timeout * 2
-        session = await self._spare(here, Kind(who.sessions, *askable), who) if askable.asks else None
+        self._watch_lists(state, credential, client)
+        timeout = self.options.list_timeout * 2
+        session = (
+            await self._acquire_spare_session(state, SessionKey(credential.session_key, *capabilities), credential)
+            if capabilities.requests
+            else None
+        )
 
         if session is None:
-            found = await fetch(client, kind, wait)
+            fetched = await fetch_list(client, kind, timeout)
             # Prefer a list without the tools that send requests, for a moment, to an empty one.
-            return found._replace(ttl=0.0) if askable.asks else found
+            return fetched._replace(ttl=0.0) if capabilities.requests else fetched
 
         broken = True
         try:
-            found = await fetch(session.client, kind, wait)
+            fetched = await fetch_list(session.client, kind, timeout)
             broken = False
-            return found
+            return fetched
         finally:
-            here.sessions.give_back(session, broken=broken)
+            state.sessions.release(session, broken=broken)
 
-    async def _spare(self, here: Here, kind: Kind, who: Credential) -> Session | None:
+    async def _acquire_spare_session(
+        self, state: LoopState, kind: SessionKey, credential: RemoteCredential
+    ) -> RemoteSession | None:
         """Return a session without waiting for one; None if all are in use."""
-        if here.sessions.are_taken:
+        if state.sessions.is_exhausted:
             return None
         try:
-            return await self._session(here, who, kind)
+            return await self._acquire_session(state, credential, kind)
         except (ClientError, ToolError):
             return None
 
-    def _client(self, here: Here, who: Credential) -> Client:
+    def _get_client(self, state: LoopState, credential: RemoteCredential) -> Client:
         """Return the shared connection for requests without a session of their own."""
-        if who.headers is None:
-            return self.source.shared(who.user)
-        return here.client(who)
+        if credential.headers is None:
+            return self.source.get_shared_client(credential.user)
+        return state.get_client(credential)
 
-    def _follow(self, here: Here, who: Credential, client: Client) -> None:
+    def _watch_lists(self, state: LoopState, credential: RemoteCredential, client: Client) -> None:
         """Invalidate lists when the remote server reports their change."""
-        if client not in here.followed:
-            here.followed.add(client)
-            client.on_list_changed(lambda kind: self._forget(here, who, CHANGED.get(kind, ())))
+        if client not in state.watched_clients:
+            state.watched_clients.add(client)
+            client.on_list_changed(lambda kind: self._invalidate(state, credential, AFFECTED_LISTS.get(kind, ())))
 
-    async def _follow_resource(self, ctx: Context, tell: Callable[[], None]) -> Callable[[], None]:
+    async def _subscribe_resource(self, ctx: Context, callback: Callable[[], None]) -> Callable[[], None]:
         """Subscribe to the remote resource of `ctx` as its caller. See `Resource.follow`."""
-        here, who = self._here(), await self._who(ctx)
-        upstream = here.upstream(who, partial(self._client, here, who))
+        state, credential = self._get_state(), await self._get_credential(ctx)
+        upstream = state.get_upstream(credential, partial(self._get_client, state, credential))
         if upstream is None:
             logger.warning("Too many credentials with subscriptions to the server %r; one more was refused", self.name)
-            return _nothing
-        return await upstream.follow(ctx.metadata[REMOTE], who.owner, tell)
+            return _do_nothing
+        return await upstream.subscribe(ctx.metadata[REMOTE_NAME_KEY], credential.owner, callback)
 
-    async def _call(self, ctx: Context, arguments: dict[str, Any]) -> Relayed:
+    async def _call(self, ctx: Context, arguments: dict[str, Any]) -> RelayedResult:
         tool = ctx.tool
         assert isinstance(tool, RemoteTool)
-        params = {"name": tool.metadata[REMOTE], "arguments": arguments}
-        raw = await self._send(ctx, Request("tools/call", params, tool.repeats), tool.name)
+        params = {"name": tool.metadata[REMOTE_NAME_KEY], "arguments": arguments}
+        raw = await self._send(ctx, ForwardedRequest("tools/call", params, tool.is_repeatable), tool.name)
         try:
-            return results.tool_result(raw, tool.output, self._rename)
-        except results.Malformed as problem:
-            raise self._malformed(problem) from None
+            return results.parse_tool_result(raw, tool.output, self._rename)
+        except results.MalformedResult as problem:
+            raise self._build_malformed_error(problem) from None
 
-    async def _get(self, ctx: Context, arguments: dict[str, str]) -> Relayed:
-        params = {"name": ctx.metadata[REMOTE], "arguments": arguments}
-        raw = await self._send(ctx, Request("prompts/get", params, True), ctx.name or "")
+    async def _get(self, ctx: Context, arguments: dict[str, str]) -> RelayedResult:
+        params = {"name": ctx.metadata[REMOTE_NAME_KEY], "arguments": arguments}
+        raw = await self._send(ctx, ForwardedRequest("prompts/get", params, True), ctx.name or "")
         try:
-            return results.prompt_result(raw, self._rename)
-        except results.Malformed as problem:
-            raise self._malformed(problem) from None
+            return results.parse_prompt_result(raw, self._rename)
+        except results.MalformedResult as problem:
+            raise self._build_malformed_error(problem) from None
 
-    async def _read(self, ctx: Context) -> Relayed:
-        own = ctx.metadata[REMOTE]
-        raw = await self._send(ctx, Request("resources/read", {"uri": own}, True), self.naming.uri(own))
+    async def _read(self, ctx: Context) -> RelayedResult:
+        own = ctx.metadata[REMOTE_NAME_KEY]
+        raw = await self._send(ctx, ForwardedRequest("resources/read", {"uri": own}, True), self.naming.uri(own))
         try:
-            return results.read_result(raw, self._rename)
-        except results.Malformed as problem:
-            raise self._malformed(problem) from None
+            return results.parse_read_result(raw, self._rename)
+        except results.MalformedResult as problem:
+            raise self._build_malformed_error(problem) from None
 
-    def _malformed(self, problem: results.Malformed) -> ToolError:
+    def _build_malformed_error(self, problem: results.MalformedResult) -> ToolError:
         return ToolError(f"The server {self.name!r} sent an invalid response: {problem}")
 
-    async def _send(self, ctx: Context, request: Request, here_called: str) -> dict[str, Any]:
+    async def _send(self, ctx: Context, request: ForwardedRequest, local_name: str) -> dict[str, Any]:
         """Send one request to the remote server; translate its errors for the client."""
         try:
-            return await self._pass_on(ctx, request)
+            return await self._forward(ctx, request)
         except AuthorizationNeeded as problem:
-            self._withdraw(await self._key(ctx))
-            await connected(ctx, self.name, problem)
+            self._discard_credential(await self._find_credential(ctx))
+            await request_authorization(ctx, self.name, problem)
             try:
-                return await self._pass_on(ctx, request, 1)
+                return await self._forward(ctx, request, 1)
             except ClientError as again:
-                raise told(again, self.name, request.method, here_called, ctx) from None
+                raise translate_error(again, self.name, request.method, local_name, ctx) from None
         except ClientError as problem:
-            failure = told(problem, self.name, request.method, here_called, ctx)
-            if type(failure) is type(unknown(request.method, here_called)):
-                who = await self._key(ctx)
-                if who is not None:
-                    self._forget(self._here(), who, self._collections)
+            failure = translate_error(problem, self.name, request.method, local_name, ctx)
+            if type(failure) is type(build_unknown_error(request.method, local_name)):
+                credential = await self._find_credential(ctx)
+                if credential is not None:
+                    self._invalidate(self._get_state(), credential, self._collections)
             raise failure from None
 
-    async def _pass_on(self, ctx: Context, request: Request, attempt: int = 0) -> dict[str, Any]:
-        here, who = self._here(), await self._who(ctx)
-        client = self._client(here, who)
-        askable = askable_by(ctx, self.options.asks)
-        level = wanted_level(ctx) if self.options.logs and lasts(ctx) else None
-        if not client.is_connected and (askable.asks or level):
+    async def _forward(self, ctx: Context, request: ForwardedRequest, attempt: int = 0) -> dict[str, Any]:
+        state, credential = self._get_state(), await self._get_credential(ctx)
+        client = self._get_client(state, credential)
+        capabilities = get_caller_capabilities(ctx, self.options.client_features)
+        level = get_effective_log_level(ctx) if self.options.logs and supports_streaming(ctx) else None
+        if not client.is_connected and (capabilities.requests or level):
             await client.connect()
-        if level is not None and not logs(client):
+        if level is not None and not can_log(client):
             level = None
-        if not askable.asks and (level is None or here.sessions.are_taken):
+        if not capabilities.requests and (level is None or state.sessions.is_exhausted):
             # The caller supports no requests, and a log alone does not justify waiting for a session.
-            return await here.relay.once(client, request, ctx)
-        kind = Kind(who.sessions, *askable)
-        manner = Manner(who.owner, level, partial(self._session, here, who, kind), attempt)
-        return await here.relay.talk(ctx, request, manner)
+            return await state.forwarder.exchange(client, request, ctx)
+        kind = SessionKey(credential.session_key, *capabilities)
+        options = ForwardingOptions(
+            credential.owner, level, partial(self._acquire_session, state, credential, kind), attempt
+        )
+        return await state.forwarder.converse(ctx, request, options)
 
-    async def _session(self, here: Here, who: Credential, kind: Kind) -> Session:
+    async def _acquire_session(self, state: LoopState, credential: RemoteCredential, kind: SessionKey) -> RemoteSession:
         """Return a connected session for one call.
 
         Raises ClientError, or ToolError if too many calls use the server.
         """
 
-        def make(answering: Answering, tools: bool) -> Client:
-            return self.source.own(who.user, who.headers, answering, tools)
+        def make(answering: CallbackOptions, tools: bool) -> Client:
+            return self.source.create_client(credential.user, credential.headers, answering, tools)
 
-        session = await here.sessions.take(kind, make)
+        session = await state.sessions.acquire(kind, make)
         try:
             await session.client.connect()
         except BaseException:
-            here.sessions.give_back(session, broken=True)
+            state.sessions.release(session, broken=True)
             raise
         return session
 
     async def _check_connected(self, ctx: Context) -> str:
         """Handle the tool that is listed while the caller has not authorized the server."""
         try:
-            who = await self._who(ctx)
-            await self._client(self._here(), who).connect()
+            credential = await self._get_credential(ctx)
+            await self._get_client(self._get_state(), credential).connect()
         except AuthorizationNeeded as problem:
-            await connected(ctx, self.name, problem)
-            who = await self._who_now(ctx)
+            await request_authorization(ctx, self.name, problem)
+            credential = await self._get_connected_credential(ctx)
         except ClientError as problem:
-            raise told(problem, self.name, "tools/call", self.name, ctx) from None
-        self._forget(self._here(), who, self._collections)
+            raise translate_error(problem, self.name, "tools/call", self.name, ctx) from None
+        self._invalidate(self._get_state(), credential, self._collections)
         return f"{self.name} is connected. List the tools again"
 
-    async def _who_now(self, ctx: Context) -> Credential:
+    async def _get_connected_credential(self, ctx: Context) -> RemoteCredential:
         try:
-            who = await self._who(ctx)
-            await self._client(self._here(), who).connect()
+            credential = await self._get_credential(ctx)
+            await self._get_client(self._get_state(), credential).connect()
         except ClientError as problem:
-            raise told(problem, self.name, "tools/call", self.name, ctx) from None
-        return who
+            raise translate_error(problem, self.name, "tools/call", self.name, ctx) from None
+        return credential
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     pass

@@ -16,111 +16,118 @@ from typing import Any
 
 from mcp_django.client import Client
 from mcp_django.client.errors import CallError, ClientError
-from mcp_django.protocol.uri import MAX_LENGTH
-from mcp_django.server.subscriptions.filter import covering
+from mcp_django.protocol.uri import MAX_URI_LENGTH
+from mcp_django.server.subscriptions.filter import covering_uris
 
 logger = logging.getLogger("mcp_django.client")
 
-RESOURCES, EACH = 500, 100
+MAX_RESOURCES, MAX_RESOURCES_PER_CALLER = 500, 100
 """Maximum resources with one credential on one event loop, and maximum per caller."""
-PATIENCE = 5.0
+SUBSCRIBE_TIMEOUT_SECONDS = 5.0
 """Seconds that a subscriber waits for the subscription, which continues."""
-LOOK, SELDOM = 5.0, 60.0
+CHECK_INTERVAL_SECONDS, MAX_CHECK_INTERVAL_SECONDS = 5.0, 60.0
 """Seconds between two checks of the connection, and the maximum while it fails."""
-REST = 0.1
+NOTIFY_INTERVAL_SECONDS = 0.1
 """Minimum seconds between two notifications of one resource.
 
 Changes in between are combined.
 """
 
-Tell = Callable[[], None]
-Stop = Callable[[], None]
+ChangeCallback = Callable[[], None]
+Unsubscribe = Callable[[], None]
 
-_HELD: weakref.WeakKeyDictionary[Client, Counter[str]] = weakref.WeakKeyDictionary()
+_SUBSCRIPTION_COUNTS: weakref.WeakKeyDictionary[Client, Counter[str]] = weakref.WeakKeyDictionary()
 """Number of proxies with a subscription, by client and URI: servers share clients."""
 
 
-class Upstream:
+class RemoteSubscriptions:
     """Subscriptions to one remote server with one credential, on one event loop."""
 
-    def __init__(self, name: str, client: Callable[[], Client], ended: Callable[[], None]) -> None:
+    def __init__(self, name: str, client: Callable[[], Client], on_end: Callable[[], None]) -> None:
         """Create an empty set of subscriptions.
 
         `client` returns the current connection, which can change. `on_end` is called after the last subscription was
         removed.
         """
-        self._name, self._client, self._ended = name, client, ended
-        self._tells: dict[str, dict[object, Tell]] = {}
+        self._name = name
+        self._client = client
+        self._on_end = on_end
+        self._callbacks: dict[str, dict[object, ChangeCallback]] = {}
         self._by_owner: Counter[str] = Counter()
-        self._asked: dict[str, asyncio.Event] = {}
+        self._attempted: dict[str, asyncio.Event] = {}
         """Events that are set after the first attempt, whatever its result."""
-        self._resting: dict[str, bool] = {}
+        self._throttled: dict[str, bool] = {}
         """Recently notified resources; True if the resource has changed again."""
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._on: Client | None = None
-        self._unlisten: Stop = _nothing
-        self._theirs: set[str] = set()
+        self._subscribed_client: Client | None = None
+        self._remove_listener: Unsubscribe = _do_nothing
+        self._subscribed: set[str] = set()
         self._refused: set[str] = set()
-        self._complained = False
+        self._has_warned = False
 
-    async def follow(self, uri: str, owner: str, tell: Tell) -> Stop:
+    async def subscribe(self, uri: str, owner: str, callback: ChangeCallback) -> Unsubscribe:
         """Call `callback` on changes of the remote resource.
 
         Returns the function that ends the subscription.
         """
-        key, those = object(), self._tells.get(uri)
-        if self._by_owner[owner] >= EACH or (those is None and len(self._tells) >= RESOURCES):
+        key, callbacks = object(), self._callbacks.get(uri)
+        if self._by_owner[owner] >= MAX_RESOURCES_PER_CALLER or (
+            callbacks is None and len(self._callbacks) >= MAX_RESOURCES
+        ):
             logger.warning("Too many subscriptions to resources of the server %r; one more was refused", self._name)
-            return _nothing
+            return _do_nothing
 
-        if those is None:
-            those, self._asked[uri] = self._tells.setdefault(uri, {}), asyncio.Event()
-        those[key] = tell
+        if callbacks is None:
+            callbacks = self._callbacks.setdefault(uri, {})
+            self._attempted[uri] = asyncio.Event()
+        callbacks[key] = callback
         self._by_owner[owner] += 1
 
         self._changed.set()
         if self._task is None:
             # The task serves all callers, so it must not run in the context of one call.
-            self._task = asyncio.get_running_loop().create_task(self._keep(), context=contextvars.Context())
-        stop = partial(self._leave, uri, owner, key)
+            self._task = asyncio.get_running_loop().create_task(self._run(), context=contextvars.Context())
+        unsubscribe = partial(self._remove_callback, uri, owner, key)
 
         try:
-            async with asyncio.timeout(PATIENCE):
-                await self._asked[uri].wait()
+            async with asyncio.timeout(SUBSCRIBE_TIMEOUT_SECONDS):
+                await self._attempted[uri].wait()
         except TimeoutError:
             pass
         except BaseException:
-            stop()
+            unsubscribe()
             raise
-        return stop
+        return unsubscribe
 
     async def close(self) -> None:
         """Cancel the task at the end of the loop, and its connections with it."""
-        self._tells.clear()
+        self._callbacks.clear()
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
 
-    def _leave(self, uri: str, owner: str, key: object) -> None:
-        those = self._tells.get(uri, {})
-        if those.pop(key, None) is None:
+    def _remove_callback(self, uri: str, owner: str, key: object) -> None:
+        callbacks = self._callbacks.get(uri, {})
+        if callbacks.pop(key, None) is None:
             return
         self._by_owner[owner] -= 1
         if not self._by_owner[owner]:
             del self._by_owner[owner]
-        if not those:
-            del self._tells[uri], self._asked[uri]
+        if not callbacks:
+            del self._callbacks[uri], self._attempted[uri]
             self._refused.discard(uri)
             self._changed.set()
 
-    async def _keep(self) -> None:
-        wait = LOOK
+    async def _run(self) -> None:
+        wait = CHECK_INTERVAL_SECONDS
         try:
-            while self._tells or self._theirs:
+            while self._callbacks or self._subscribed:
                 self._changed.clear()
-                wait = LOOK if await self._bring_about() else min(wait * 2, SELDOM)
-                if self._tells:
+                wait = (
+                    CHECK_INTERVAL_SECONDS if await self._synchronize() else min(wait * 2, MAX_CHECK_INTERVAL_SECONDS)
+                )
+                if self._callbacks:
                     try:
                         async with asyncio.timeout(wait):
                             await self._changed.wait()
@@ -128,47 +135,47 @@ class Upstream:
                         pass
         finally:
             self._task = None
-            self._move(None)
-            self._ended()
+            self._switch_client(None)
+            self._on_end()
 
-    async def _bring_about(self) -> bool:
+    async def _synchronize(self) -> bool:
         """Synchronize the remote subscriptions; return False if the server is unreachable."""
-        asked = list(self._asked.values())
+        attempts = list(self._attempted.values())
         try:
-            if self._tells:
+            if self._callbacks:
                 client = self._client()
-                if client is not self._on:
-                    self._move(client)
+                if client is not self._subscribed_client:
+                    self._switch_client(client)
                 await client.connect()
-            await self._give_up()
-            await self._take_on()
+            await self._unsubscribe_extra()
+            await self._subscribe_missing()
         except ClientError as problem:
-            self._complain("Subscriptions to resources of the server %r failed: %s", type(problem).__name__)
+            self._warn_once("Subscriptions to resources of the server %r failed: %s", type(problem).__name__)
             return False
         except Exception:
             logger.exception("Subscriptions to resources of the server %r failed", self._name)
             return False
         finally:
-            for one in asked:
-                one.set()
+            for attempt in attempts:
+                attempt.set()
 
-        self._complained = False
+        self._has_warned = False
         return True
 
-    async def _give_up(self) -> None:
-        client, extra = self._on, self._theirs - self._tells.keys()
+    async def _unsubscribe_extra(self) -> None:
+        client, extra = self._subscribed_client, self._subscribed - self._callbacks.keys()
         if client is None:
             return
-        self._theirs -= extra
-        ending = [client.unsubscribe(uri) for uri in extra if self._release(client, uri)]
+        self._subscribed -= extra
+        ending = [client.unsubscribe(uri) for uri in extra if self._release_subscription(client, uri)]
         for problem in await asyncio.gather(*ending, return_exceptions=True):
             if isinstance(problem, Exception) and not isinstance(problem, ClientError):
                 raise problem
 
-    async def _take_on(self) -> None:
-        client = self._on
-        missing = self._tells.keys() - self._theirs - self._refused
-        if client is None or not missing or not _declares(client):
+    async def _subscribe_missing(self) -> None:
+        client = self._subscribed_client
+        missing = self._callbacks.keys() - self._subscribed - self._refused
+        if client is None or not missing or not _supports_subscriptions(client):
             return
         problems = await asyncio.gather(*(self._subscribe(client, uri) for uri in missing), return_exceptions=True)
         for problem in problems:
@@ -176,74 +183,76 @@ class Upstream:
                 raise problem
 
     async def _subscribe(self, client: Client, uri: str) -> None:
-        held = _HELD.setdefault(client, Counter())
-        held[uri] += 1
-        self._theirs.add(uri)
+        counts = _SUBSCRIPTION_COUNTS.setdefault(client, Counter())
+        counts[uri] += 1
+        self._subscribed.add(uri)
 
         try:
             await client.subscribe(uri)
         except CallError as problem:
-            self._theirs.discard(uri)
-            self._release(client, uri)
-            if uri in self._tells:
+            self._subscribed.discard(uri)
+            self._release_subscription(client, uri)
+            if uri in self._callbacks:
                 self._refused.add(uri)
-            self._complain("Subscription to a resource refused by the server %r (%d)", problem.code)
+            self._warn_once("Subscription to a resource refused by the server %r (%d)", problem.code)
         except BaseException:
-            self._theirs.discard(uri)
-            self._release(client, uri)
+            self._subscribed.discard(uri)
+            self._release_subscription(client, uri)
             raise
 
-    def _release(self, client: Client, uri: str) -> bool:
+    def _release_subscription(self, client: Client, uri: str) -> bool:
         """Release one proxy's subscription; return True if it was the last."""
-        held = _HELD.get(client, Counter[str]())
-        held[uri] -= 1
-        if held[uri] > 0:
+        counts = _SUBSCRIPTION_COUNTS.get(client, Counter[str]())
+        counts[uri] -= 1
+        if counts[uri] > 0:
             return False
-        del held[uri]
+        del counts[uri]
         return True
 
-    def _move(self, client: Client | None) -> None:
+    def _switch_client(self, client: Client | None) -> None:
         """Switch to another connection."""
-        self._unlisten()
-        if self._on is not None:
-            for uri in self._theirs:
-                self._release(self._on, uri)
-        self._theirs.clear()
+        self._remove_listener()
+        if self._subscribed_client is not None:
+            for uri in self._subscribed:
+                self._release_subscription(self._subscribed_client, uri)
+        self._subscribed.clear()
         self._refused.clear()
-        self._on = client
-        self._unlisten = _nothing if client is None else client.on_resource_updated(self._hear)
+        self._subscribed_client = client
+        self._remove_listener = _do_nothing if client is None else client.on_resource_updated(self._on_resource_updated)
 
-    def _hear(self, uri: str) -> None:
+    def _on_resource_updated(self, uri: str) -> None:
         """Notify subscribers of a resource, or of the resource that contains it."""
-        if len(uri) <= MAX_LENGTH:
-            for under in covering(uri):
-                if under in self._tells:
-                    self._tell(under)
+        if len(uri) <= MAX_URI_LENGTH:
+            for covering_uri in covering_uris(uri):
+                if covering_uri in self._callbacks:
+                    self._notify(covering_uri)
 
-    def _tell(self, uri: str) -> None:
-        if uri in self._resting:
-            self._resting[uri] = True
+    def _notify(self, uri: str) -> None:
+        if uri in self._throttled:
+            self._throttled[uri] = True
             return
-        self._resting[uri] = False
-        asyncio.get_running_loop().call_later(REST, self._rested, uri, context=contextvars.Context())
-        for tell in list(self._tells[uri].values()):
-            tell()
+        self._throttled[uri] = False
+        asyncio.get_running_loop().call_later(
+            NOTIFY_INTERVAL_SECONDS, self._end_throttle, uri, context=contextvars.Context()
+        )
+        for callback in list(self._callbacks[uri].values()):
+            callback()
 
-    def _rested(self, uri: str) -> None:
-        if self._resting.pop(uri) and uri in self._tells:
-            self._tell(uri)
+    def _end_throttle(self, uri: str) -> None:
+        if self._throttled.pop(uri) and uri in self._callbacks:
+            self._notify(uri)
 
-    def _complain(self, what: str, *about: Any) -> None:
+    def _warn_once(self, message: str, *args: Any) -> None:
         """Log a warning, once until the next success."""
-        if not self._complained:
-            self._complained = True
-            logger.warning(what, self._name, *about)
+        if not self._has_warned:
+            self._has_warned = True
+            logger.warning(message, self._name, *args)
 
 
-def _declares(client: Client) -> bool:
+def _supports_subscriptions(client: Client) -> bool:
     """Return True if the remote server supports subscriptions."""
     return bool(getattr(getattr(client.capabilities, "resources", None), "subscribe", None))
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     pass

@@ -16,9 +16,9 @@ from rest_framework.views import APIView
 from rest_framework.viewsets import ViewSetMixin
 
 from mcp_django.schema import DeclarationError
-from mcp_django.server.injection.handler import source_of
+from mcp_django.server.injection.handler import describe_source
 
-STANDARD = {
+STANDARD_ACTIONS = {
     "list": ("get", False),
     "create": ("post", False),
     "retrieve": ("get", True),
@@ -27,15 +27,15 @@ STANDARD = {
     "destroy": ("delete", True),
 }
 """Standard actions of routers: the HTTP method, and True if they apply to one row."""
-SAFE = ("list", "retrieve")
+DEFAULT_ACTIONS = ("list", "retrieve")
 """Actions that are exposed by default."""
-ALL = "__all__"
-METHODS = ("get", "post", "put", "patch", "delete")
+ALL_ACTIONS = "__all__"
+HTTP_METHODS = ("get", "post", "put", "patch", "delete")
 """HTTP methods that become tools.
 
 HEAD and OPTIONS would add nothing to a list of tools.
 """
-_GENERIC = (
+_GENERIC_VIEW_METHODS = (
     ("get", mixins.ListModelMixin, "list"),
     ("get", mixins.RetrieveModelMixin, "retrieve"),
     ("post", mixins.CreateModelMixin, "create"),
@@ -46,7 +46,7 @@ _GENERIC = (
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Subject:
+class ExposedView:
     """View that was passed to `expose`."""
 
     cls: type[Any]
@@ -59,7 +59,7 @@ class Subject:
     """Method → action, if they were passed to a viewset's `as_view`."""
 
     @classmethod
-    def of(cls, view: Any) -> "Subject":
+    def from_view(cls, view: Any) -> "ExposedView":
         """Inspect an argument of `expose`.
 
         Raises:
@@ -67,11 +67,11 @@ class Subject:
         """
         if isinstance(view, type) and issubclass(view, APIView):
             return cls(view)
-        made_of = getattr(view, "cls", None)
-        if callable(view) and isinstance(made_of, type) and issubclass(made_of, APIView):
-            return cls(made_of, view, dict(getattr(view, "initkwargs", {})), getattr(view, "actions", None))
+        view_class = getattr(view, "cls", None)
+        if callable(view) and isinstance(view_class, type) and issubclass(view_class, APIView):
+            return cls(view_class, view, dict(getattr(view, "initkwargs", {})), getattr(view, "actions", None))
         raise DeclarationError(
-            f"{source_of(view) if callable(view) else repr(view)}: expose() takes an APIView or viewset class, a "
+            f"{describe_source(view) if callable(view) else repr(view)}: expose() takes an APIView or viewset class, a "
             "function of @api_view, or the result of as_view()"
         )
 
@@ -95,7 +95,7 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Action:
+class ViewAction:
     """Action of a view: an HTTP method and the function that handles it."""
 
     key: str
@@ -104,7 +104,7 @@ class Action:
     """Name of the function on the class."""
     method: str
     """HTTP method in lower case."""
-    detail: bool | None
+    is_detail: bool | None
     """True if the action applies to one row; None if that depends on the route."""
     function: Callable[..., Any]
     kwargs: Mapping[str, Any] = field(default_factory=dict)
@@ -118,114 +118,121 @@ class Action:
         return self.method == "get"
 
     @property
-    def is_stock(self) -> bool:
+    def is_drf_method(self) -> bool:
         """Return True if the function is DRF's own, so that its response is known."""
         return self.function.__module__.startswith("rest_framework.")
 
 
-def actions_of(subject: Subject) -> dict[str, Action]:
+def list_actions(subject: ExposedView) -> dict[str, ViewAction]:
     """Return all actions of a view by key."""
-    found = list(_of_viewset(subject) if subject.is_viewset else _of_view(subject))
-    times = Counter(action.name for action in found)
+    actions = list(_list_viewset_actions(subject) if subject.is_viewset else _list_view_actions(subject))
+    times = Counter(action.name for action in actions)
     if subject.is_viewset:
-        found = [action if times[action.name] == 1 else _by_method(action) for action in found]
-    return {action.key: action for action in found}
+        actions = [action if times[action.name] == 1 else _qualify_with_method(action) for action in actions]
+    return {action.key: action for action in actions}
 
 
-def select(subject: Subject, wanted: Sequence[str] | str | None) -> list[Action]:
+def select_actions(subject: ExposedView, names: Sequence[str] | str | None) -> list[ViewAction]:
     """Return the actions that `actions=` selects.
 
     Raises:
         DeclarationError: a name is unknown, or nothing is selected.
     """
-    known = actions_of(subject)
-    if wanted is None:
-        chosen = [action for action in known.values() if action.is_reading and _is_safe(subject, action)]
+    actions = list_actions(subject)
+    if names is None:
+        chosen = [
+            action for action in actions.values() if action.is_reading and _is_exposed_by_default(subject, action)
+        ]
         if not chosen:
             raise DeclarationError(
-                f"{subject.name} has no reading actions; name the actions to expose: actions={sorted(known)}"
+                f"{subject.name} has no reading actions; name the actions to expose: actions={sorted(actions)}"
             )
         return chosen
 
-    if wanted == ALL:
-        return list(known.values())
-    if isinstance(wanted, str):
-        raise DeclarationError(f'{subject.name}: actions is a list or "__all__"; write actions=[{wanted!r}]')
+    if names == ALL_ACTIONS:
+        return list(actions.values())
+    if isinstance(names, str):
+        raise DeclarationError(f'{subject.name}: actions is a list or "__all__"; write actions=[{names!r}]')
 
     chosen = []
-    for name in wanted:
-        meant = [action for action in known.values() if name in (action.key, action.name)]
-        if not meant:
-            close = difflib.get_close_matches(str(name), known, n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else f"; it has {', '.join(sorted(known))}"
+    for name in names:
+        matches = [action for action in actions.values() if name in (action.key, action.name)]
+        if not matches:
+            close = difflib.get_close_matches(str(name), actions, n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else f"; it has {', '.join(sorted(actions))}"
             raise DeclarationError(f"{subject.name} has no action {name!r}{hint}")
-        chosen += [action for action in meant if action not in chosen]
+        chosen += [action for action in matches if action not in chosen]
 
     return chosen
 
 
-def default_prefix(subject: Subject, actions: Sequence[Action]) -> str:
+def get_default_prefix(subject: ExposedView, actions: Sequence[ViewAction]) -> str:
     """Return the prefix of tool names.
 
     It is the model's name before standard actions, else the view's name.
     """
     model = subject.model
-    if model is not None and (subject.is_viewset or all(action.key in STANDARD for action in actions)):
+    if model is not None and (subject.is_viewset or all(action.key in STANDARD_ACTIONS for action in actions)):
         return f"{model._meta.model_name}_"
-    return f"{view_name(subject)}_"
+    return f"{get_view_name(subject)}_"
 
 
-def view_name(subject: Subject) -> str:
+def get_view_name(subject: ExposedView) -> str:
     """Return the view's name for tool names: `BookViewSet` becomes "book"."""
     name = re.sub(r"(ViewSet|APIView|View)$", "", subject.cls.__name__) or subject.cls.__name__
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
-def _of_viewset(subject: Subject) -> "list[Action]":
+def _list_viewset_actions(subject: ExposedView) -> "list[ViewAction]":
     cls = subject.cls
     extra = {name: function for function in cls.get_extra_actions() for name in function.mapping.values()}
     if subject.actions is not None:
-        pairs = [(method, name) for method, name in subject.actions.items() if method in METHODS]
+        pairs = [(method, name) for method, name in subject.actions.items() if method in HTTP_METHODS]
     else:
-        pairs = [(method, name) for name, (method, _) in STANDARD.items() if hasattr(cls, name)]
+        pairs = [(method, name) for name, (method, _) in STANDARD_ACTIONS.items() if hasattr(cls, name)]
         for function in cls.get_extra_actions():
-            pairs += [(method, name) for method, name in function.mapping.items() if method in METHODS]
+            pairs += [(method, name) for method, name in function.mapping.items() if method in HTTP_METHODS]
     allowed = cls.http_method_names
-    return [_viewset_action(cls, method, name, extra.get(name)) for method, name in pairs if method in allowed]
+    return [_build_viewset_action(cls, method, name, extra.get(name)) for method, name in pairs if method in allowed]
 
 
-def _viewset_action(cls: type[Any], method: str, name: str, declared: Any) -> Action:
+def _build_viewset_action(cls: type[Any], method: str, name: str, declared: Any) -> ViewAction:
     function = getattr(cls, name)
     if declared is None:
-        return Action(name, name, method, STANDARD[name][1] if name in STANDARD else None, function)
-    return Action(name, name, method, declared.detail, function, dict(declared.kwargs), is_extra=True)
+        return ViewAction(name, name, method, STANDARD_ACTIONS[name][1] if name in STANDARD_ACTIONS else None, function)
+    return ViewAction(name, name, method, declared.detail, function, dict(declared.kwargs), is_extra=True)
 
 
-def _by_method(action: Action) -> Action:
+def _qualify_with_method(action: ViewAction) -> ViewAction:
     """Add the method to the key of an action with several methods."""
     key = f"{action.name}_{action.method}"
-    return Action(key, action.name, action.method, action.detail, action.function, action.kwargs, action.is_extra)
+    return ViewAction(
+        key, action.name, action.method, action.is_detail, action.function, action.kwargs, action.is_extra
+    )
 
 
-def _of_view(subject: Subject) -> "list[Action]":
+def _list_view_actions(subject: ExposedView) -> "list[ViewAction]":
     cls = subject.cls
-    methods = [method for method in METHODS if method in cls.http_method_names and hasattr(cls, method)]
-    return [Action(_verb(cls, method), method, method, None, _answering(cls, method)) for method in methods]
+    methods = [method for method in HTTP_METHODS if method in cls.http_method_names and hasattr(cls, method)]
+    return [
+        ViewAction(_get_method_action(cls, method), method, method, None, _find_method(cls, method))
+        for method in methods
+    ]
 
 
-def _verb(cls: type[Any], method: str) -> str:
+def _get_method_action(cls: type[Any], method: str) -> str:
     """Return the action of a generic view's method, else the method itself."""
-    return next((verb for m, mixin, verb in _GENERIC if m == method and issubclass(cls, mixin)), method)
+    return next((verb for m, mixin, verb in _GENERIC_VIEW_METHODS if m == method and issubclass(cls, mixin)), method)
 
 
-def _answering(cls: type[Any], method: str) -> Any:
+def _find_method(cls: type[Any], method: str) -> Any:
     """Return the function behind a method.
 
     DRF's generic `get` only calls `list`, which the project may override.
     """
-    function, verb = getattr(cls, method), _verb(cls, method)
+    function, verb = getattr(cls, method), _get_method_action(cls, method)
     return getattr(cls, verb, function) if function.__module__.startswith("rest_framework.") else function
 
 
-def _is_safe(subject: Subject, action: Action) -> bool:
-    return action.key in SAFE if subject.is_viewset else True
+def _is_exposed_by_default(subject: ExposedView, action: ViewAction) -> bool:
+    return action.key in DEFAULT_ACTIONS if subject.is_viewset else True

@@ -7,10 +7,10 @@ from weakref import WeakSet
 from django.core.checks import CheckMessage, Error, register
 from django.core.exceptions import ImproperlyConfigured
 
-from mcp_django.contrib.rest.plan_builder import routed
-from mcp_django.contrib.rest.tools import Exposed
+from mcp_django.contrib.rest.plan_builder import resolve_route
+from mcp_django.contrib.rest.tools import ExposedAction
 
-EXPOSED: "WeakSet[Exposed]" = WeakSet()
+EXPOSED_ACTIONS: "WeakSet[ExposedAction]" = WeakSet()
 """Actions passed to `expose`."""
 
 
@@ -20,12 +20,12 @@ def check_exposed_views(app_configs: Sequence[Any] | None, **kwargs: Any) -> lis
 
     Each view needs one route, and calls must not bypass decorators around it.
     """
-    found: list[CheckMessage] = []
-    for exposed in sorted(EXPOSED, key=repr):
+    messages: list[CheckMessage] = []
+    for exposed in sorted(EXPOSED_ACTIONS, key=repr):
         try:
-            routed(exposed.subject, exposed.action, exposed.wishes)
+            resolve_route(exposed.subject, exposed.action, exposed.options)
         except Exception as problem:
-            told = str(problem) if isinstance(problem, ImproperlyConfigured) else f"{exposed!r} fails: {problem!r}"
+            text = str(problem) if isinstance(problem, ImproperlyConfigured) else f"{exposed!r} fails: {problem!r}"
             hint = "Until then its tool answers every call with an internal error."
-            found.append(Error(told, hint=hint, id="mcp_django.E020"))
-    return found
+            messages.append(Error(text, hint=hint, id="mcp_django.E020"))
+    return messages

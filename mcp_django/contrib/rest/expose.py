@@ -5,17 +5,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, get_type_hints, overload
 
-from mcp_django.contrib.rest.actions import Action, Subject, actions_of, default_prefix, select, view_name
-from mcp_django.contrib.rest.checks import EXPOSED
-from mcp_django.contrib.rest.plan_builder import UNSAID, Wishes
-from mcp_django.contrib.rest.tools import Arguments, Exposed, ViewTool
+from mcp_django.contrib.rest.actions import (
+    ExposedView,
+    ViewAction,
+    get_default_prefix,
+    get_view_name,
+    list_actions,
+    select_actions,
+)
+from mcp_django.contrib.rest.checks import EXPOSED_ACTIONS
+from mcp_django.contrib.rest.plan_builder import UNSET, ViewOptions
+from mcp_django.contrib.rest.tools import ExposedAction, ViewTool, ViewToolParameters
 from mcp_django.protocol.types import Icon, ToolAnnotations
 from mcp_django.schema import DeclarationError
 from mcp_django.server.context.context import Context
 from mcp_django.server.injection.handler import Handler
-from mcp_django.server.primitives.base import Permission, Tool, both
+from mcp_django.server.primitives.base import Permission, Tool, combine_permissions
 from mcp_django.server.primitives.decorators import build_tool
-from mcp_django.server.primitives.registry import Registry, registry_for
+from mcp_django.server.primitives.registry import Registry, get_registry
 from mcp_django.server.server import Server
 
 V = TypeVar("V")
@@ -51,8 +58,8 @@ class ExposeOptions(TypedDict, total=False):
     exception_handlers: Mapping[type[Exception], Callable[..., Any]]
 
 
-_OF_TOOLS = ("icons", "tags", "meta", "metadata", "timeout", "guards", "interceptors", "exception_handlers")
-_BY_ACTION = ("names", "descriptions", "inputs", "outputs", "parameters")
+_TOOL_OPTIONS = ("icons", "tags", "meta", "metadata", "timeout", "guards", "interceptors", "exception_handlers")
+_ACTION_OPTIONS = ("names", "descriptions", "inputs", "outputs", "parameters")
 
 
 @overload
@@ -91,20 +98,20 @@ def expose(view: Any = None, *, server: str | Server = "default", **options: Unp
     """
 
     def decorate(found: Any) -> Any:
-        registry = server.registry if isinstance(server, Server) else registry_for(server)
-        _register(registry, found, options)
+        registry = server.registry if isinstance(server, Server) else get_registry(server)
+        _register_tools(registry, found, options)
         return found
 
     return decorate if view is None else decorate(view)
 
 
-def _register(registry: Registry, view: Any, options: ExposeOptions) -> None:
+def _register_tools(registry: Registry, view: Any, options: ExposeOptions) -> None:
     """Register the tools; invalid options become one problem of the registry."""
     source = f"{getattr(view, '__module__', '?')}.{getattr(view, '__qualname__', view)}"
     makers: list[tuple[Callable[[], Tool], str]] = []
     try:
-        subject = Subject.of(view)
-        makers = _makers(subject, options)
+        subject = ExposedView.from_view(view)
+        makers = _build_tool_factories(subject, options)
     except DeclarationError as problem:
         refused = problem  # Python deletes `problem` at the end of the block.
 
@@ -117,19 +124,21 @@ def _register(registry: Registry, view: Any, options: ExposeOptions) -> None:
         registry.add(make, name)
 
 
-def _makers(subject: Subject, options: ExposeOptions) -> list[tuple[Callable[[], Tool], str]]:
-    _check(subject, options)
-    chosen = select(subject, options.get("actions"))
+def _build_tool_factories(subject: ExposedView, options: ExposeOptions) -> list[tuple[Callable[[], Tool], str]]:
+    _check_options(subject, options)
+    chosen = select_actions(subject, options.get("actions"))
     given: Mapping[str, Any] = options
-    for name in (*_BY_ACTION, "permission", "scopes"):
-        if isinstance(given.get(name, {} if name in _BY_ACTION else None), Mapping):
-            _check_actions(subject, name, given.get(name, {}), chosen)
-        elif name in _BY_ACTION:
+    for name in (*_ACTION_OPTIONS, "permission", "scopes"):
+        if isinstance(given.get(name, {} if name in _ACTION_OPTIONS else None), Mapping):
+            _check_action_names(subject, name, given.get(name, {}), chosen)
+        elif name in _ACTION_OPTIONS:
             raise DeclarationError(f"{subject.name}: {name} is a mapping by action, such as {name}={{'list': …}}")
-    return [(_maker(subject, action, chosen, options), f"{subject.name}.{action.name}") for action in chosen]
+    return [
+        (_build_tool_factory(subject, action, chosen, options), f"{subject.name}.{action.name}") for action in chosen
+    ]
 
 
-def _check(subject: Subject, options: ExposeOptions) -> None:
+def _check_options(subject: ExposedView, options: ExposeOptions) -> None:
     known = get_type_hints(ExposeOptions)
     # A misspelled `permission` would otherwise expose the tools without a permission.
     for name in sorted(options.keys() - known.keys()):
@@ -141,96 +150,108 @@ def _check(subject: Subject, options: ExposeOptions) -> None:
         raise DeclarationError(f"{subject.name}: page_size={size!r} is invalid; give an integer above 0")
 
 
-def _check_actions(subject: Subject, option: str, by_action: Mapping[str, Any], chosen: Sequence[Action]) -> None:
+def _check_action_names(
+    subject: ExposedView, option: str, by_action: Mapping[str, Any], chosen: Sequence[ViewAction]
+) -> None:
     keys = {key for action in chosen for key in (action.key, action.name)}
     for name in by_action:
         if name not in keys:
-            why = "is not exposed" if name in actions_of(subject) else "is not an action of it"
+            why = "is not exposed" if name in list_actions(subject) else "is not an action of it"
             raise DeclarationError(f"{subject.name}: {option} names {name!r}, which {why}")
 
 
-def _maker(subject: Subject, action: Action, chosen: Sequence[Action], options: ExposeOptions) -> Callable[[], Tool]:
-    return lambda: _tool(subject, action, chosen, options)
+def _build_tool_factory(
+    subject: ExposedView, action: ViewAction, chosen: Sequence[ViewAction], options: ExposeOptions
+) -> Callable[[], Tool]:
+    return lambda: _build_tool(subject, action, chosen, options)
 
 
-def _tool(subject: Subject, action: Action, chosen: Sequence[Action], options: ExposeOptions) -> Tool:
-    exposed = Exposed(subject, action, _wishes(action, options), kwargs=options.get("kwargs"), host=options.get("host"))
-    EXPOSED.add(exposed)
-    described = _of(action, options.get("descriptions"), None)
+def _build_tool(subject: ExposedView, action: ViewAction, chosen: Sequence[ViewAction], options: ExposeOptions) -> Tool:
+    exposed = ExposedAction(
+        subject, action, _build_view_options(action, options), kwargs=options.get("kwargs"), host=options.get("host")
+    )
+    EXPOSED_ACTIONS.add(exposed)
+    description = _get_for_action(action, options.get("descriptions"), None)
 
     def handle(context: Context, arguments: dict[str, Any]) -> Any:
         return exposed.run(context, arguments)
 
-    given: Any = {name: value for name, value in options.items() if name in _OF_TOOLS}
+    tool_options: Any = {name: value for name, value in options.items() if name in _TOOL_OPTIONS}
     for name in ("permission", "scopes"):
         wanted: Any = options.get(name)
-        wanted = _of(action, wanted, None) if isinstance(wanted, Mapping) else wanted
+        wanted = _get_for_action(action, wanted, None) if isinstance(wanted, Mapping) else wanted
         if wanted is not None:
-            given[name] = wanted
+            tool_options[name] = wanted
     if options.get("hide_denied"):
-        given["permission"] = both(given.get("permission"), exposed.admits)
+        tool_options["permission"] = combine_permissions(tool_options.get("permission"), exposed.is_permitted)
 
     tool = build_tool(
-        _nothing,
-        _of(action, options.get("names"), None) or _name(subject, action, chosen, options),
-        description=described or _description(subject, action),
-        annotations=_annotations(action),
-        **given,
+        _placeholder,
+        _get_for_action(action, options.get("names"), None) or _build_tool_name(subject, action, chosen, options),
+        description=description or _build_description(subject, action),
+        annotations=_build_annotations(action),
+        **tool_options,
     )
 
-    tool.parameters = Arguments(exposed)
+    tool.parameters = ViewToolParameters(exposed)
     tool.handler = Handler(handle, {"context": Context})
     tool.source = f"{subject.name}.{action.name}"
     parts = {field.name: getattr(tool, field.name) for field in fields(tool)}
-    return ViewTool(**parts, exposed=exposed, is_described=described is not None)
+    return ViewTool(**parts, exposed=exposed, has_own_description=description is not None)
 
 
-def _nothing() -> None:
+def _placeholder() -> None:
     """Validate a tool's options in place of the view, which replaces this function."""
 
 
-def _wishes(action: Action, options: ExposeOptions) -> Wishes:
-    return Wishes(
+def _build_view_options(action: ViewAction, options: ExposeOptions) -> ViewOptions:
+    return ViewOptions(
         route=options.get("route", ""),
         lookup=options.get("lookup", ""),
-        fixed=frozenset(options.get("kwargs", ())),
+        fixed_kwargs=frozenset(options.get("kwargs", ())),
         version=options.get("version"),
         page_size=options.get("page_size"),
-        input=_of(action, options.get("inputs"), UNSAID),
-        output=_of(action, options.get("outputs"), UNSAID),
-        parameters=_of(action, options.get("parameters"), {}),
+        input=_get_for_action(action, options.get("inputs"), UNSET),
+        output=_get_for_action(action, options.get("outputs"), UNSET),
+        parameters=_get_for_action(action, options.get("parameters"), {}),
         decorated=options.get("decorated", False),
     )
 
 
-def _of(action: Action, by_action: Mapping[str, Any] | None, otherwise: Any) -> Any:
+def _get_for_action(action: ViewAction, by_action: Mapping[str, Any] | None, default: Any) -> Any:
     """Return an action's value in a mapping by key or name."""
-    found = by_action or {}
-    return found[action.key] if action.key in found else found.get(action.name, otherwise)
+    values = by_action or {}
+    return values[action.key] if action.key in values else values.get(action.name, default)
 
 
-def _name(subject: Subject, action: Action, chosen: Sequence[Action], options: ExposeOptions) -> str:
+def _build_tool_name(
+    subject: ExposedView, action: ViewAction, chosen: Sequence[ViewAction], options: ExposeOptions
+) -> str:
     prefix = options.get("prefix")
-    everything = list(actions_of(subject).values())
+    everything = list(list_actions(subject).values())
     if prefix is None and not subject.is_viewset and len(everything) == 1 and action.key == action.method:
-        return view_name(subject)  # a view with a single action needs no suffix
-    return f"{default_prefix(subject, everything) if prefix is None else prefix}{action.key}"
+        return get_view_name(subject)  # a view with a single action needs no suffix
+    return f"{get_default_prefix(subject, everything) if prefix is None else prefix}{action.key}"
 
 
-def _description(subject: Subject, action: Action) -> str:
+def _build_description(subject: ExposedView, action: ViewAction) -> str:
     """Return the project's description of an action, or a generated one."""
-    own = None if action.is_stock else (action.kwargs.get("description") or getattr(action.function, "__doc__", None))
-    if own is None and not subject.is_viewset and action.key == action.method:
-        own = subject.cls.__doc__
+    docstring = (
+        None
+        if action.is_drf_method
+        else (action.kwargs.get("description") or getattr(action.function, "__doc__", None))
+    )
+    if docstring is None and not subject.is_viewset and action.key == action.method:
+        docstring = subject.cls.__doc__
 
-    if own:
-        return _paragraphs(str(own))
+    if docstring:
+        return _strip_lines(str(docstring))
 
     model = subject.model
-    one = str(model._meta.verbose_name) if model is not None else view_name(subject).replace("_", " ")
+    one = str(model._meta.verbose_name) if model is not None else get_view_name(subject).replace("_", " ")
     many = str(model._meta.verbose_name_plural) if model is not None else f"{one} rows"
-    about = _paragraphs(str(vars(subject.cls).get("__doc__") or "")).partition("\n\n")[0]
-    said = {
+    view_summary = _strip_lines(str(vars(subject.cls).get("__doc__") or "")).partition("\n\n")[0]
+    summary = {
         "list": f"List {many}.",
         "create": f"Create a {one}.",
         "retrieve": f"Get one {one}.",
@@ -239,15 +260,15 @@ def _description(subject: Subject, action: Action) -> str:
         "destroy": f"Delete a {one}.",
     }.get(action.key, f"{action.key.replace('_', ' ').capitalize()}: {one}.")
 
-    return f"{said} {about}" if about else said
+    return f"{summary} {view_summary}" if view_summary else summary
 
 
-def _paragraphs(text: str) -> str:
+def _strip_lines(text: str) -> str:
     lines = [line.strip() for line in text.strip().splitlines()]
     return "\n".join(lines)
 
 
-def _annotations(action: Action) -> ToolAnnotations:
+def _build_annotations(action: ViewAction) -> ToolAnnotations:
     """Return the annotations that follow from the HTTP method (RFC 9110, section 9.2)."""
     if action.is_reading:
         return ToolAnnotations(read_only=True)

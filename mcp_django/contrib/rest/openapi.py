@@ -12,24 +12,24 @@ from typing import Any
 
 from rest_framework import serializers
 
-from mcp_django.contrib.rest.requests.query_params import Parameter, from_openapi
+from mcp_django.contrib.rest.requests.query_params import QueryParameter, parse_openapi_parameter
 from mcp_django.contrib.rest.requests.request_body import is_json
-from mcp_django.contrib.rest.schema.fields import FILE, Schema, is_file, nullable
-from mcp_django.contrib.rest.schema.serializers import body_of
+from mcp_django.contrib.rest.schema.fields import FILE_SCHEMA, Schema, is_file, make_nullable
+from mcp_django.contrib.rest.schema.serializers import build_body_schema
 
 try:
     from drf_spectacular.drainage import GENERATOR_STATS
     from drf_spectacular.openapi import AutoSchema
     from drf_spectacular.plumbing import ComponentRegistry
 
-    KINDS: tuple[type[Any], ...] = (AutoSchema,)
+    SCHEMA_CLASSES: tuple[type[Any], ...] = (AutoSchema,)
 except ImportError:
-    KINDS = ()
+    SCHEMA_CLASSES = ()
 
 logger = logging.getLogger("mcp_django.rest")
-DEPTH = 12
+MAX_SCHEMA_DEPTH = 12
 """Maximum nesting of described schemas; deeper schemas accept anything."""
-_KEPT = frozenset(
+_COPIED_KEYWORDS = frozenset(
     {
         "type",
         "format",
@@ -49,18 +49,18 @@ _KEPT = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class SpectacularOperation:
     """Description of one action by drf-spectacular."""
 
-    query: Mapping[str, Parameter]
+    query: Mapping[str, QueryParameter]
     body: Schema | None
     """Schema of the request's body; None without body."""
-    answer: Schema | None
+    response: Schema | None
     """Schema of the response; None if not described."""
     description: str = ""
 
 
-def operation_of(view: Any, function: Any, path: str, method: str) -> Operation | None:
+def describe_operation(view: Any, function: Any, path: str, method: str) -> SpectacularOperation | None:
     """Describe an action, or return None if drf-spectacular cannot.
 
     It cannot if the view, or the `function` that handles the action, has another schema class. The same holds if it
@@ -69,46 +69,50 @@ def operation_of(view: Any, function: Any, path: str, method: str) -> Operation 
     `path` is in OpenAPI's form: "/books/{id}/". The view is prepared as for a request.
     """
     # @extend_schema stores a class on the function, as drf_spectacular.generators.SchemaGenerator.create_view expects.
-    own = getattr(function, "kwargs", {}).get("schema") or view.schema
-    schema = own() if isinstance(own, type) else copy.copy(own)  # copied, because a schema object stores state
-    if not isinstance(schema, KINDS):
+    schema_source = getattr(function, "kwargs", {}).get("schema") or view.schema
+    schema = (
+        schema_source() if isinstance(schema_source, type) else copy.copy(schema_source)
+    )  # copied, because a schema object stores state
+    if not isinstance(schema, SCHEMA_CLASSES):
         return None
     schema.view = view
 
     registry = ComponentRegistry()
     try:
         with GENERATOR_STATS.silence():
-            found = schema.get_operation(path, path, "", method, registry)
+            operation = schema.get_operation(path, path, "", method, registry)
             components = registry.build({}).get("schemas", {})
-            files = _files(schema.get_request_serializer())
+            files = _find_file_fields(schema.get_request_serializer())
     except Exception:
         logger.warning("drf-spectacular failed to describe an action: %s %s", method.upper(), path, exc_info=True)
         return None
-    if found is None:
+    if operation is None:
         return None
 
-    entries = [entry for entry in found.get("parameters", ()) if entry.get("in") == "query"]
-    translate = _Translation(components)
-    return Operation(
+    entries = [entry for entry in operation.get("parameters", ()) if entry.get("in") == "query"]
+    translate = _SchemaTranslator(components)
+    return SpectacularOperation(
         {
-            entry["name"]: from_openapi({**entry, "schema": translate.given(entry.get("schema", {}))})
+            entry["name"]: parse_openapi_parameter(
+                {**entry, "schema": translate.translate_input(entry.get("schema", {}))}
+            )
             for entry in entries
         },
-        _with_files(_body(found.get("requestBody"), translate), files),
-        _answer(found.get("responses", {}), translate),
-        str(found.get("description") or found.get("summary") or ""),
+        _replace_file_fields(_translate_body(operation.get("requestBody"), translate), files),
+        _translate_response(operation.get("responses", {}), translate),
+        str(operation.get("description") or operation.get("summary") or ""),
     )
 
 
-def _body(body: Mapping[str, Any] | None, translate: "_Translation") -> Schema | None:
+def _translate_body(body: Mapping[str, Any] | None, translate: "_SchemaTranslator") -> Schema | None:
     contents = (body or {}).get("content", {})
     # Prefer multipart: a form describes files, JSON does not.
     chosen = next((c for m, c in contents.items() if m.startswith("multipart/")), None)
     chosen = chosen or next(iter(contents.values()), None)
-    return None if chosen is None else translate.given(chosen.get("schema", {}))
+    return None if chosen is None else translate.translate_input(chosen.get("schema", {}))
 
 
-def _files(declared: Any) -> dict[str, Schema]:
+def _find_file_fields(declared: Any) -> dict[str, Schema]:
     """Return the file fields of a request body.
 
     drf-spectacular describes them as URLs unless COMPONENT_SPLIT_REQUEST is set. `declared` is a serializer, or a
@@ -121,78 +125,80 @@ def _files(declared: Any) -> dict[str, Schema]:
         declared = declared()
     if not isinstance(declared, serializers.Serializer):
         return {}
-    return {name: schema for name, schema in body_of(declared)["properties"].items() if is_file(schema)}
+    return {name: schema for name, schema in build_body_schema(declared)["properties"].items() if is_file(schema)}
 
 
-def _with_files(body: Schema | None, files: Mapping[str, Schema]) -> Schema | None:
+def _replace_file_fields(body: Schema | None, files: Mapping[str, Schema]) -> Schema | None:
     if body is None or not files or "properties" not in body:
         return body
     known = {name: schema for name, schema in files.items() if name in body["properties"]}
     return {**body, "properties": {**body["properties"], **known}}
 
 
-def _answer(responses: Mapping[str, Any], translate: "_Translation") -> Schema | None:
+def _translate_response(responses: Mapping[str, Any], translate: "_SchemaTranslator") -> Schema | None:
     for status, response in sorted(responses.items(), key=lambda item: str(item[0])):
         if str(status).startswith("2"):
             for media_type, content in response.get("content", {}).items():
                 if is_json(media_type):
-                    return translate.returned(content.get("schema", {}))
+                    return translate.translate_output(content.get("schema", {}))
     return None
 
 
-class _Translation:
+class _SchemaTranslator:
     def __init__(self, components: Mapping[str, Any]) -> None:
         self._components = components
 
-    def given(self, schema: Mapping[str, Any]) -> Schema:
+    def translate_input(self, schema: Mapping[str, Any]) -> Schema:
         """Convert the schema of an input."""
-        return self._translate(schema, given=True, depth=0)
+        return self._translate(schema, is_input=True, depth=0)
 
-    def returned(self, schema: Mapping[str, Any]) -> Schema:
+    def translate_output(self, schema: Mapping[str, Any]) -> Schema:
         """Convert the schema of an output, in which no property is required."""
-        return self._translate(schema, given=False, depth=0)
+        return self._translate(schema, is_input=False, depth=0)
 
-    def _translate(self, schema: Mapping[str, Any], *, given: bool, depth: int) -> Schema:
-        if depth > DEPTH:
+    def _translate(self, schema: Mapping[str, Any], *, is_input: bool, depth: int) -> Schema:
+        if depth > MAX_SCHEMA_DEPTH:
             return {}
 
         if "$ref" in schema:
             name = str(schema["$ref"]).removeprefix("#/components/schemas/")
             rest = {key: value for key, value in schema.items() if key != "$ref"}
             schema = {**self._components.get(name, {}), **rest}
-        if given and schema.get("format") == "binary":
-            return {**FILE, **{key: schema[key] for key in ("description",) if key in schema}}
+        if is_input and schema.get("format") == "binary":
+            return {**FILE_SCHEMA, **{key: schema[key] for key in ("description",) if key in schema}}
 
-        found: Schema = {key: value for key, value in schema.items() if key in _KEPT}
-        if not given:
-            found.pop("required", None)
-        elif "required" in found:
-            found["required"] = [n for n in found["required"] if self._is_shown(schema["properties"].get(n, {}), given)]
+        translated: Schema = {key: value for key, value in schema.items() if key in _COPIED_KEYWORDS}
+        if not is_input:
+            translated.pop("required", None)
+        elif "required" in translated:
+            translated["required"] = [
+                n for n in translated["required"] if self._is_included(schema["properties"].get(n, {}), is_input)
+            ]
         for key in ("minimum", "maximum"):  # OpenAPI 3.0 marks exclusive limits with a boolean
             exclusive = f"exclusive{key.capitalize()}"
-            if found.get(exclusive) is True:
-                found[exclusive] = found.pop(key)
-            elif found.get(exclusive) is False:
-                del found[exclusive]
-        found |= self._inner(schema, given=given, depth=depth)
-        return nullable(found) if schema.get("nullable") else found
+            if translated.get(exclusive) is True:
+                translated[exclusive] = translated.pop(key)
+            elif translated.get(exclusive) is False:
+                del translated[exclusive]
+        translated |= self._translate_inner(schema, is_input=is_input, depth=depth)
+        return make_nullable(translated) if schema.get("nullable") else translated
 
-    def _inner(self, schema: Mapping[str, Any], *, given: bool, depth: int) -> Schema:
+    def _translate_inner(self, schema: Mapping[str, Any], *, is_input: bool, depth: int) -> Schema:
         def translate(inner: Any) -> Any:
-            return self._translate(inner, given=given, depth=depth + 1) if isinstance(inner, Mapping) else inner
+            return self._translate(inner, is_input=is_input, depth=depth + 1) if isinstance(inner, Mapping) else inner
 
-        found: Schema = {}
+        translated: Schema = {}
         if "properties" in schema:
-            shown = {n: inner for n, inner in schema["properties"].items() if self._is_shown(inner, given)}
-            found["properties"] = {name: translate(inner) for name, inner in shown.items()}
+            shown = {n: inner for n, inner in schema["properties"].items() if self._is_included(inner, is_input)}
+            translated["properties"] = {name: translate(inner) for name, inner in shown.items()}
         for key in ("items", "additionalProperties"):
             if key in schema:
-                found[key] = translate(schema[key])
+                translated[key] = translate(schema[key])
         for key in ("oneOf", "anyOf", "allOf"):
             if key in schema:
                 # Alternatives of OpenAPI may overlap: a blank text can be part of two enumerations.
-                found["allOf" if key == "allOf" else "anyOf"] = [translate(inner) for inner in schema[key]]
-        return found
+                translated["allOf" if key == "allOf" else "anyOf"] = [translate(inner) for inner in schema[key]]
+        return translated
 
-    def _is_shown(self, schema: Mapping[str, Any], given: bool) -> bool:
-        return not schema.get("readOnly" if given else "writeOnly")
+    def _is_included(self, schema: Mapping[str, Any], is_input: bool) -> bool:
+        return not schema.get("readOnly" if is_input else "writeOnly")

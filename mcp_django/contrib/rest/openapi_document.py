@@ -9,10 +9,10 @@ from weakref import WeakKeyDictionary
 from rest_framework.views import APIView
 
 from mcp_django.contrib.openapi import OpenAPIToolset
-from mcp_django.contrib.rest.actions import Subject
-from mcp_django.contrib.rest.routes import foreign_decorators
-from mcp_django.contrib.rest.tools import off_loop
-from mcp_django.contrib.rest.views import make_callback
+from mcp_django.contrib.rest.actions import ExposedView
+from mcp_django.contrib.rest.routes import find_foreign_decorators
+from mcp_django.contrib.rest.tools import run_off_loop
+from mcp_django.contrib.rest.views import build_callback
 from mcp_django.protocol.errors import ToolError
 from mcp_django.schema import DeclarationError
 
@@ -40,11 +40,13 @@ def from_spectacular(
     calls. All other options are those of OpenAPIToolset.
     """
     if document is None:
-        document = functools.partial(off_loop, functools.partial(_generated, urlconf, api_version))
-    return OpenAPIToolset.from_urlconf(document, root=root, prepare=_StandIns(decorated=decorated), **options)
+        document = functools.partial(run_off_loop, functools.partial(_generate_document, urlconf, api_version))
+    return OpenAPIToolset.from_urlconf(
+        document, root=root, prepare=_PrincipalViewFactory(decorated=decorated), **options
+    )
 
 
-def _generated(urlconf: str | None, api_version: str | None) -> Any:
+def _generate_document(urlconf: str | None, api_version: str | None) -> Any:
     try:
         from drf_spectacular.drainage import GENERATOR_STATS
         from drf_spectacular.generators import SchemaGenerator
@@ -57,12 +59,12 @@ def _generated(urlconf: str | None, api_version: str | None) -> Any:
         return generator(urlconf=urlconf, api_version=api_version).get_schema(request=None, public=True)
 
 
-class _StandIns:
+class _PrincipalViewFactory:
     """Factory of views that authenticate requests as the call's principal."""
 
     def __init__(self, *, decorated: bool) -> None:
         self._decorated = decorated
-        self._made: WeakKeyDictionary[View, View] = WeakKeyDictionary()
+        self._views: WeakKeyDictionary[View, View] = WeakKeyDictionary()
         self._lock = threading.Lock()
 
     def __call__(self, view: View) -> View:
@@ -70,21 +72,23 @@ class _StandIns:
         if not (isinstance(cls, type) and issubclass(cls, APIView)):
             return view
         with self._lock:
-            found = self._made.get(view)
+            found = self._views.get(view)
             if found is None:
-                found = self._made[view] = self._stand_in(view)
+                found = self._views[view] = self._build_view(view)
         return found
 
-    def _stand_in(self, view: View) -> View:
-        subject = Subject.of(view)
-        made: Any = make_callback(subject, subject.actions or {}, subject.initkwargs)
-        foreign = [] if self._decorated else foreign_decorators(view, made)
+    def _build_view(self, view: View) -> View:
+        subject = ExposedView.from_view(view)
+        principal_view: Any = build_callback(subject, subject.actions or {}, subject.initkwargs)
+        foreign = [] if self._decorated else find_foreign_decorators(view, principal_view)
         if foreign:
             raise ToolError(
                 f"This view is decorated with {', '.join(foreign)} where it is routed, and calls would bypass that; "
                 "the project must decorate the class, or set decorated=True"
             )
 
-        known = {name for one in (view, made) for name in getattr(one, "_non_atomic_requests", ())}
-        made._non_atomic_requests = known
-        return cast("View", made)
+        non_atomic_databases = {
+            name for one in (view, principal_view) for name in getattr(one, "_non_atomic_requests", ())
+        }
+        principal_view._non_atomic_requests = non_atomic_databases
+        return cast("View", principal_view)

@@ -11,42 +11,42 @@ from typing import Any
 from django.http import Http404
 from django.urls import ResolverMatch
 
-from mcp_django.contrib.rest.actions import Action, Subject
-from mcp_django.contrib.rest.requests.query_params import Parameter
-from mcp_django.contrib.rest.requests.request_body import BodyWriter, is_json, uploads
-from mcp_django.contrib.rest.requests.versioning import Version
-from mcp_django.contrib.rest.routes import Route, namespaces, path_text
-from mcp_django.contrib.rest.schema.fields import FILE, Schema, is_file
-from mcp_django.internal_request import Body
+from mcp_django.contrib.rest.actions import ExposedView, ViewAction
+from mcp_django.contrib.rest.requests.query_params import QueryParameter
+from mcp_django.contrib.rest.requests.request_body import BodyWriter, decode_upload, is_json
+from mcp_django.contrib.rest.requests.versioning import ApiVersion
+from mcp_django.contrib.rest.routes import ViewRoute, map_namespaces, to_path_text
+from mcp_django.contrib.rest.schema.fields import FILE_SCHEMA, Schema, is_file
+from mcp_django.internal_request import RequestContent
 from mcp_django.schema import ArgumentError
 
-BODY = "body"
-_SCALARS = ["string", "number", "boolean", "null"]
-_LOOSE: Schema = {"type": [*_SCALARS, "array"], "items": {"type": _SCALARS}}
+BODY_ARGUMENT = "body"
+_SCALAR_TYPES = ["string", "number", "boolean", "null"]
+_PERMISSIVE_SCHEMA: Schema = {"type": [*_SCALAR_TYPES, "array"], "items": {"type": _SCALAR_TYPES}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Plan:
+class RequestPlan:
     """Compiled request of one action, with the schemas of its arguments."""
 
-    subject: Subject
-    action: Action
-    route: Route | None
+    subject: ExposedView
+    action: ViewAction
+    route: ViewRoute | None
     callback: Callable[..., Any]
     """The view, authenticating as the call's principal."""
     path: Mapping[str, str]
     """Argument → name in the path."""
     path_schemas: Mapping[str, Schema]
-    query: Mapping[str, Parameter]
-    version: Version
+    query: Mapping[str, QueryParameter]
+    version: ApiVersion
     body: Schema | None
     """Schema of the body; None without body."""
-    is_flat: bool
+    is_body_flat: bool
     """True if the body's fields are separate arguments."""
     writer: BodyWriter
     media_types: tuple[str, ...]
     """Media types that the view renders, JSON first."""
-    answer: Schema | None
+    response_schema: Schema | None
     """Output schema before it is wrapped; None if the output is unknown."""
     description: str = ""
     defaults: Mapping[str, str] = field(default_factory=dict)
@@ -55,83 +55,87 @@ class Plan:
     @property
     def body_fields(self) -> Mapping[str, Schema]:
         """Return the body's fields that are separate arguments, with their schemas."""
-        return (self.body or {}).get("properties", {}) if self.is_flat else {}
+        return (self.body or {}).get("properties", {}) if self.is_body_flat else {}
 
     @property
     def files(self) -> frozenset[str]:
         """Return the names of arguments that are files or lists of files."""
         return frozenset(name for name, schema in self.body_fields.items() if is_file(schema))
 
-    def schema(self) -> Schema:
+    def build_schema(self) -> Schema:
         """Return the full schema of the arguments."""
         properties: dict[str, Schema] = dict(self.path_schemas)
         properties |= {name: parameter.schema for name, parameter in self.query.items()}
-        required = [*self.path, *(name for name, parameter in self.query.items() if parameter.required)]
-        if self.version.is_asked:
+        required = [*self.path, *(name for name, parameter in self.query.items() if parameter.is_required)]
+        if self.version.is_argument:
             properties[self.version.param] = self.version.schema
             if self._needs_version():
                 required.append(self.version.param)
 
-        if self.is_flat:
+        if self.is_body_flat:
             properties |= self.body_fields
             required += (self.body or {}).get("required", [])
         elif self.body is not None:
-            properties[BODY] = self.body if self.body.get("type") else {"description": "The request's JSON body"}
+            properties[BODY_ARGUMENT] = (
+                self.body if self.body.get("type") else {"description": "The request's JSON body"}
+            )
             if self.body.get("required") or self.body.get("minItems"):
-                required.append(BODY)
+                required.append(BODY_ARGUMENT)
 
         schema: Schema = {"type": "object", "properties": properties}
         if required:
             schema["required"] = required
         return {**schema, "additionalProperties": False}
 
-    def gate(self) -> Schema:
+    def build_gate_schema(self) -> Schema:
         """Return the schema that is checked before the view runs.
 
         It only checks names and values that cannot be part of a request. The view validates the rest, in its own order
         (permissions and throttles first) and with its own messages.
         """
         properties: dict[str, Schema] = {name: {"type": ["string", "integer"]} for name in self.path}
-        properties |= dict.fromkeys(self.query, _LOOSE)
+        properties |= dict.fromkeys(self.query, _PERMISSIVE_SCHEMA)
 
-        if self.version.is_asked:
+        if self.version.is_argument:
             properties[self.version.param] = {"type": ["string", "null"]}
         for name, schema in self.body_fields.items():
-            properties[name] = _file_gate(schema) if is_file(schema) else {}
-        if not self.is_flat and self.body is not None:
-            properties[BODY] = {}
+            properties[name] = _build_file_gate(schema) if is_file(schema) else {}
+        if not self.is_body_flat and self.body is not None:
+            properties[BODY_ARGUMENT] = {}
 
         required = [*self.path, *([self.version.param] if self._needs_version() else [])]
         return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
     def _needs_version(self) -> bool:
         version = self.version
-        return version.is_asked and version.place == "path" and version.default is None
+        return version.is_argument and version.location == "path" and version.default is None
 
-    def body_of(self, arguments: Mapping[str, Any]) -> Body:
+    def build_body(self, arguments: Mapping[str, Any]) -> RequestContent:
         """Return the body for the arguments."""
         if self.body is None:
-            return Body()
-        if not self.is_flat:
-            return self.writer.write(arguments[BODY]) if BODY in arguments else Body()
+            return RequestContent()
+        if not self.is_body_flat:
+            return self.writer.write(arguments[BODY_ARGUMENT]) if BODY_ARGUMENT in arguments else RequestContent()
         given = {name: value for name, value in arguments.items() if name in self.body_fields}
         return self.writer.write(given)
 
-    def query_of(self, arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
+    def build_query(self, arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
         """Return the pairs of the query string."""
         pairs = [pair for name, one in self.query.items() if name in arguments for pair in one.encode(arguments[name])]
         pairs += [pair for pair in self.defaults.items() if arguments.get(pair[0]) is None]
-        if self.version.place == "query" and (version := self._version(arguments)) is not None:
+        if self.version.location == "query" and (version := self._choose_version(arguments)) is not None:
             pairs.append((self.version.param, version))
         return pairs
 
-    def accept(self, arguments: Mapping[str, Any]) -> str:
+    def build_accept_header(self, arguments: Mapping[str, Any]) -> str:
         """Return the Accept header, with the view's JSON media types first."""
-        version = self._version(arguments) if self.version.place == "accept" else None
-        asked = [f"{kind}; {self.version.param}={_token(version)}" for kind in self.media_types[:1] if version]
+        version = self._choose_version(arguments) if self.version.location == "accept" else None
+        asked = [
+            f"{kind}; {self.version.param}={_check_version_token(version)}" for kind in self.media_types[:1] if version
+        ]
         return ", ".join([*asked, *self.media_types, "*/*"])
 
-    def locate(self, arguments: Mapping[str, Any], fixed: Mapping[str, Any]) -> tuple[str, dict[str, Any], Any]:
+    def resolve_path(self, arguments: Mapping[str, Any], fixed: Mapping[str, Any]) -> tuple[str, dict[str, Any], Any]:
         """Return the path, the view's keyword arguments, and the resolver match.
 
         The match is None for a view without a route.
@@ -142,27 +146,27 @@ class Plan:
         kwargs = {name: arguments[argument] for argument, name in self.path.items()} | dict(fixed)
         route = self.route
 
-        version = self._version(arguments)
-        by_path = self.version.place == "path" and version is not None
+        version = self._choose_version(arguments)
+        by_path = self.version.location == "path" and version is not None
         if by_path and (route is None or self.version.param in route.arguments):
             kwargs[self.version.param] = version
 
-        if self.version.place == "namespace" and version is not None and route is not None:
-            route = namespaces(self.subject, self.action, route).get(version)
+        if self.version.location == "namespace" and version is not None and route is not None:
+            route = map_namespaces(self.subject, self.action, route).get(version)
             if route is None and arguments.get(self.version.param) is not None:
                 raise Http404("Not found.")
             route = route or self.route
 
         if route is None:
-            kwargs = {name: path_text(value) for name, value in kwargs.items()}
-            return self._made_up(kwargs), kwargs, None
+            kwargs = {name: to_path_text(value) for name, value in kwargs.items()}
+            return self._build_placeholder_path(kwargs), kwargs, None
         path, match = route.match(kwargs)
-        return path, match.kwargs, _checked(match)
+        return path, match.kwargs, _check_captures(match)
 
-    def _version(self, arguments: Mapping[str, Any]) -> str | None:
-        return self.version.chosen(arguments.get(self.version.param)) if self.version.place else None
+    def _choose_version(self, arguments: Mapping[str, Any]) -> str | None:
+        return self.version.choose(arguments.get(self.version.param)) if self.version.location else None
 
-    def _made_up(self, kwargs: Mapping[str, str]) -> str:
+    def _build_placeholder_path(self, kwargs: Mapping[str, str]) -> str:
         """Return an invented path for a view without a route.
 
         Links in its responses do not work.
@@ -173,32 +177,32 @@ class Plan:
         return f"/{'/'.join(parts)}/"
 
 
-def _checked(match: ResolverMatch) -> ResolverMatch:
+def _check_captures(match: ResolverMatch) -> ResolverMatch:
     if match.args:
         raise Http404("Not found.")
     return match
 
 
-def _file_gate(schema: Schema) -> Schema:
-    one = {**FILE, "type": ["object", "null"]}
+def _build_file_gate(schema: Schema) -> Schema:
+    one = {**FILE_SCHEMA, "type": ["object", "null"]}
     return {"type": ["array", "null"], "items": one} if "items" in schema else one
 
 
-def with_uploads(arguments: dict[str, Any], files: frozenset[str]) -> dict[str, Any]:
+def decode_uploads(arguments: dict[str, Any], files: frozenset[str]) -> dict[str, Any]:
     """Return the arguments with a `FileUpload` for each file.
 
     Raises:
         ArgumentError: a file is not valid base64.
     """
-    return {name: uploads(value, name) if name in files else value for name, value in arguments.items()}
+    return {name: decode_upload(value, name) if name in files else value for name, value in arguments.items()}
 
 
-def media_types_of(renderers: list[Any]) -> tuple[str, ...]:
+def get_json_media_types(renderers: list[Any]) -> tuple[str, ...]:
     """Return the JSON media types of a view's renderers."""
     return tuple(dict.fromkeys(str(one.media_type) for one in renderers if is_json(str(one.media_type))))
 
 
-def _token(version: str) -> str:
+def _check_version_token(version: str) -> str:
     """Return a version as a media type parameter.
 
     Other characters could add further parameters.

@@ -19,19 +19,19 @@ from django.urls.exceptions import Resolver404
 from django.urls.resolvers import LocalePrefixPattern
 from django.utils.regex_helper import normalize
 
-from mcp_django.contrib.rest.actions import Action, Subject
+from mcp_django.contrib.rest.actions import ExposedView, ViewAction
 
-HARMLESS = ("django.views.decorators.", "django.utils.decorators", "rest_framework.")
+HARMLESS_MODULES = ("django.views.decorators.", "django.utils.decorators", "rest_framework.")
 """Modules whose decorators around a routed view do not control access.
 
 Examples are caching, CSRF and compression.
 """
-NAMING = frozenset({"basename", "description", "detail", "name", "suffix"})
+ROUTER_KWARGS = frozenset({"basename", "description", "detail", "name", "suffix"})
 """Arguments that routers add to the view's own options in `as_view`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Route:
+class ViewRoute:
     """URL pattern that leads to a DRF view."""
 
     chain: tuple[Any, ...]
@@ -53,7 +53,7 @@ class Route:
         """Return the mapping of methods to actions of a viewset, or {}."""
         return getattr(self.callback, "actions", None) or {}
 
-    def is_called(self, name: str) -> bool:
+    def has_name(self, name: str) -> bool:
         """Return True if `name` is the route's name, namespace or basename.
 
         The basename is qualified by the namespace.
@@ -70,68 +70,68 @@ class Route:
             Http404: over HTTP no path with these values leads to this route.
         """
 
-        given = {name: path_text(value) for name, value in kwargs.items()}
-        for template, names in _templates(self.chain):
+        given = {name: to_path_text(value) for name, value in kwargs.items()}
+        for template, names in _get_templates(self.chain):
             if set(names) != given.keys():
                 continue
             path = f"/{template % given}"
             try:
-                found = get_resolver(get_urlconf()).resolve(path)
+                match = get_resolver(get_urlconf()).resolve(path)
             except Resolver404:
                 continue
-            if found.func is self.callback and _is_kept(given, found.kwargs):
-                return path, found
+            if match.func is self.callback and _is_captured_as_given(given, match.kwargs):
+                return path, match
 
         raise Http404("Not found.")
 
 
-def _is_kept(given: Mapping[str, str], captured: Mapping[str, Any]) -> bool:
+def _is_captured_as_given(given: Mapping[str, str], captured: Mapping[str, Any]) -> bool:
     """Return True if the path captures each text as it was given.
 
     In `<path:tenant>/files/<path:name>`, a name that contains "/files/" would become part of the tenant. Converted
     values need no check, because a converter consumes the whole value.
     """
-    return all(not isinstance(taken := captured.get(name), str) or taken == text for name, text in given.items())
+    return all(not isinstance(value := captured.get(name), str) or value == text for name, text in given.items())
 
 
-def path_text(value: Any) -> str:
+def to_path_text(value: Any) -> str:
     """Return a value as path text; JSON may encode an integer as 1.0."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def _templates(chain: tuple[Any, ...]) -> list[tuple[str, list[str]]]:
+def _get_templates(chain: tuple[Any, ...]) -> list[tuple[str, list[str]]]:
     if any(isinstance(pattern, LocalePrefixPattern) for pattern in chain):
-        return _normalized(chain)  # not cached, because the path contains the active language
-    return _known_templates(chain)
+        return _normalize_patterns(chain)  # not cached, because the path contains the active language
+    return _get_cached_templates(chain)
 
 
-def _normalized(chain: tuple[Any, ...]) -> list[tuple[str, list[str]]]:
+def _normalize_patterns(chain: tuple[Any, ...]) -> list[tuple[str, list[str]]]:
     # Same method as URLResolver._populate, over all levels at once.
     regex = "".join(pattern.regex.pattern.removeprefix("^") for pattern in chain)
     return [(template, names) for template, names in normalize(regex)]
 
 
-_known_templates = lru_cache(maxsize=1024)(_normalized)
+_get_cached_templates = lru_cache(maxsize=1024)(_normalize_patterns)
 
 
-def find_route(subject: Subject, action: Action, called: str = "") -> Route | None:
+def find_route(subject: ExposedView, action: ViewAction, name: str = "") -> ViewRoute | None:
     """Return the first route to an action, with the given name if there is one.
 
     Raises:
         ImproperlyConfigured: the name is unknown, or several routes differ in the view's options.
     """
-    routes = [route for route in _routes(subject.cls) if _serves(route, subject, action)]
+    routes = [route for route in _find_routes(subject.cls) if _is_route_to(route, subject, action)]
     # Ignore the routes that format_suffix_patterns() adds.
     routes = [route for route in routes if "format" not in route.arguments] or routes
 
-    if called:
-        routes = [route for route in routes if route.is_called(called)]
+    if name:
+        routes = [route for route in routes if route.has_name(name)]
         if not routes:
-            raise ImproperlyConfigured(f"No route called {called!r} leads to {subject.name}.{action.name}")
+            raise ImproperlyConfigured(f"No route called {name!r} leads to {subject.name}.{action.name}")
     if not routes:
         return None
 
-    options = [_options(route) for route in routes]
+    options = [_get_view_kwargs(route) for route in routes]
     if subject.callback is None and any(other != options[0] for other in options):
         names = ", ".join(repr(route.name or route.namespace) for route in routes)
         raise ImproperlyConfigured(
@@ -141,66 +141,68 @@ def find_route(subject: Subject, action: Action, called: str = "") -> Route | No
     return routes[0]
 
 
-def namespaces(subject: Subject, action: Action, like: Route) -> dict[str, Route]:
+def map_namespaces(subject: ExposedView, action: ViewAction, reference: ViewRoute) -> dict[str, ViewRoute]:
     """Return the routes to an action by each of their namespaces.
 
     Namespaces are versions under NamespaceVersioning. Only routes with the same view and options as `reference` are
     included, because calls go to that view.
     """
-    found: dict[str, Route] = {}
-    for route in _routes(subject.cls):
-        if _serves(route, subject, action) and (route is like or _is_alike(route, like)):
+    found: dict[str, ViewRoute] = {}
+    for route in _find_routes(subject.cls):
+        if _is_route_to(route, subject, action) and (route is reference or _has_equal_view(route, reference)):
             for part in route.namespace.split(":") if route.namespace else ():
                 found.setdefault(part, route)
     return found
 
 
-def _is_alike(one: Route, other: Route) -> bool:
-    return _options(one) == _options(other) and not foreign_decorators(one.callback, other.callback)
+def _has_equal_view(one: ViewRoute, other: ViewRoute) -> bool:
+    return _get_view_kwargs(one) == _get_view_kwargs(other) and not find_foreign_decorators(
+        one.callback, other.callback
+    )
 
 
-def _options(route: Route) -> dict[str, Any]:
-    return {name: value for name, value in route.initkwargs.items() if name not in NAMING}
+def _get_view_kwargs(route: ViewRoute) -> dict[str, Any]:
+    return {name: value for name, value in route.initkwargs.items() if name not in ROUTER_KWARGS}
 
 
-def _serves(route: Route, subject: Subject, action: Action) -> bool:
+def _is_route_to(route: ViewRoute, subject: ExposedView, action: ViewAction) -> bool:
     return not subject.is_viewset or route.actions.get(action.method) == action.name
 
 
-def _routes(cls: type[Any]) -> list[Route]:
-    return _index(get_resolver(get_urlconf())).get(cls, [])
+def _find_routes(cls: type[Any]) -> list[ViewRoute]:
+    return _index_routes(get_resolver(get_urlconf())).get(cls, [])
 
 
 @lru_cache(maxsize=16)
-def _index(resolver: URLResolver) -> dict[type[Any], list[Route]]:
-    found: dict[type[Any], list[Route]] = {}
-    for route in _walk(resolver.url_patterns, (), ()):
+def _index_routes(resolver: URLResolver) -> dict[type[Any], list[ViewRoute]]:
+    found: dict[type[Any], list[ViewRoute]] = {}
+    for route in _iter_routes(resolver.url_patterns, (), ()):
         found.setdefault(route.callback.cls, []).append(route)  # type: ignore[attr-defined]
     return found
 
 
-def _walk(patterns: Any, above: tuple[Any, ...], namespaces: tuple[str, ...]) -> Iterator[Route]:
+def _iter_routes(patterns: Any, above: tuple[Any, ...], namespaces: tuple[str, ...]) -> Iterator[ViewRoute]:
     for pattern in patterns:
         chain = (*above, pattern.pattern)
         if isinstance(pattern, URLResolver):
             inner = (*namespaces, pattern.namespace) if pattern.namespace else namespaces
-            yield from _walk(pattern.url_patterns, chain, inner)
+            yield from _iter_routes(pattern.url_patterns, chain, inner)
         elif isinstance(pattern, URLPattern) and isinstance(getattr(pattern.callback, "cls", None), type):
             name = ":".join((*namespaces, pattern.name)) if pattern.name else ""
-            yield Route(chain, name, ":".join(namespaces), pattern.callback, _captured(chain))
+            yield ViewRoute(chain, name, ":".join(namespaces), pattern.callback, _collect_captures(chain))
 
 
-def _captured(chain: tuple[Any, ...]) -> dict[str, dict[str, Any]]:
+def _collect_captures(chain: tuple[Any, ...]) -> dict[str, dict[str, Any]]:
     """Return the captured arguments by name, with the schemas of their converters."""
     found: dict[str, dict[str, Any]] = {}
     for pattern in chain:
         converters = getattr(pattern, "converters", {})
         for name in pattern.regex.groupindex:
-            found[name] = _schema(converters.get(name))
+            found[name] = _get_converter_schema(converters.get(name))
     return found
 
 
-def _schema(converter: Any) -> dict[str, Any]:
+def _get_converter_schema(converter: Any) -> dict[str, Any]:
     if isinstance(converter, IntConverter):
         return {"type": "integer", "minimum": 0}
     if isinstance(converter, UUIDConverter):
@@ -208,23 +210,23 @@ def _schema(converter: Any) -> dict[str, Any]:
     return {}
 
 
-def foreign_decorators(routed: Callable[..., Any], made: Callable[..., Any]) -> list[str]:
+def find_foreign_decorators(routed: Callable[..., Any], reference: Callable[..., Any]) -> list[str]:
     """Return the decorators of a routed view that calls would bypass.
 
     Calls go to a newly created view. Decorators that this view has too, and harmless ones, are ignored.
     """
-    own = Counter(function.__code__ for function in _layers(made))
-    found = []
-    for function in _layers(routed):
+    known = Counter(function.__code__ for function in _iter_layers(reference))
+    decorators = []
+    for function in _iter_layers(routed):
         code = function.__code__
-        if own[code]:
-            own[code] -= 1
-        elif not str(function.__globals__.get("__name__", "")).startswith(HARMLESS):
-            found.append(f"{function.__globals__.get('__name__')}.{code.co_qualname}")
-    return found
+        if known[code]:
+            known[code] -= 1
+        elif not str(function.__globals__.get("__name__", "")).startswith(HARMLESS_MODULES):
+            decorators.append(f"{function.__globals__.get('__name__')}.{code.co_qualname}")
+    return decorators
 
 
-def _layers(function: Any) -> Iterator[Any]:
+def _iter_layers(function: Any) -> Iterator[Any]:
     seen: set[int] = set()
     while hasattr(function, "__code__") and id(function) not in seen:
         seen.add(id(function))

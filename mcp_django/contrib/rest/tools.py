@@ -21,169 +21,176 @@ from rest_framework.exceptions import APIException
 from rest_framework.views import set_rollback
 
 from mcp_django import conf
-from mcp_django.contrib.rest.actions import Action, Subject
-from mcp_django.contrib.rest.plan import Plan, with_uploads
-from mcp_django.contrib.rest.plan_builder import Wishes, make_plan
-from mcp_django.contrib.rest.responses import refusal, result_of
+from mcp_django.contrib.rest.actions import ExposedView, ViewAction
+from mcp_django.contrib.rest.plan import RequestPlan, decode_uploads
+from mcp_django.contrib.rest.plan_builder import ViewOptions, build_plan
+from mcp_django.contrib.rest.responses import build_refusal, build_result
 from mcp_django.contrib.rest.schema.fields import Schema
-from mcp_django.contrib.rest.views import pretend
-from mcp_django.internal_request import close, make_request
+from mcp_django.contrib.rest.views import build_fake_view
+from mcp_django.internal_request import build_request, close_response
 from mcp_django.protocol.headers import HeaderParam
-from mcp_django.schema import ArgumentError, DeclarationError, natively
+from mcp_django.schema import ArgumentError, DeclarationError, call_in_default_language
 from mcp_django.schema.custom_schema import check_schema
-from mcp_django.schema.validation.validation import Checker
+from mcp_django.schema.validation.validation import SchemaChecker
 from mcp_django.server.context.context import Context
-from mcp_django.server.injection.handler import Atomic
+from mcp_django.server.injection.handler import AtomicDatabases
 from mcp_django.server.primitives.base import Tool
 from mcp_django.server.primitives.results import ToolResult
 
 logger = logging.getLogger("mcp_django.rest")
 T = TypeVar("T")
-ANY: Schema = {"type": "object"}
+ANY_OBJECT_SCHEMA: Schema = {"type": "object"}
 
 
-class Exposed:
+class ExposedAction:
     """Exposed action with its options and its compiled plans."""
 
     def __init__(
         self,
-        subject: Subject,
-        action: Action,
-        wishes: Wishes,
+        subject: ExposedView,
+        action: ViewAction,
+        options: ViewOptions,
         *,
         kwargs: Mapping[str, Any] | None = None,
         host: str | None = None,
     ) -> None:
-        self.subject, self.action, self.wishes = subject, action, wishes
-        self._kwargs, self._host = dict(kwargs or {}), host
-        self._compiled: dict[URLResolver, Compiled] = {}
+        self.subject = subject
+        self.action = action
+        self.options = options
+        self._kwargs = dict(kwargs or {})
+        self._host = host
+        self._compiled_plans: dict[URLResolver, CompiledPlan] = {}
         self._lock = threading.Lock()
-        self._told: Callable[[Compiled], None] = lambda compiled: None
+        self._on_compiled: Callable[[CompiledPlan], None] = lambda compiled: None
 
-    def when_compiled(self, tell: "Callable[[Compiled], None]") -> None:
+    def on_compiled(self, callback: "Callable[[CompiledPlan], None]") -> None:
         """Set the callback for newly compiled plans.
 
         Plans are compiled by a list, or by the check of the first call's arguments.
         """
-        self._told = tell
+        self._on_compiled = callback
 
     def __repr__(self) -> str:
         return f"<{self.subject.name}.{self.action.name}>"
 
-    def compiled(self) -> "Compiled":
+    def get_compiled_plan(self) -> "CompiledPlan":
         """Return the compiled plan for the active URLconf.
 
         Raises:
             ImproperlyConfigured: the options conflict with the route or the view.
         """
         resolver = get_resolver(get_urlconf())
-        found = self._compiled.get(resolver)
+        found = self._compiled_plans.get(resolver)
         if found is None:
             with self._lock:
-                found = self._compiled.get(resolver)
+                found = self._compiled_plans.get(resolver)
                 if found is None:
-                    found = off_loop(lambda: natively(self._compile))
-                    self._told(found)
-                    self._compiled[resolver] = found
+                    found = run_off_loop(lambda: call_in_default_language(self._compile))
+                    self._on_compiled(found)
+                    self._compiled_plans[resolver] = found
         return found
 
-    def shown(self) -> "Compiled | None":
+    def find_compiled_plan(self) -> "CompiledPlan | None":
         """Return the compiled plan, or log the problem and return None."""
         try:
-            return self.compiled()
+            return self.get_compiled_plan()
         except ImproperlyConfigured as problem:
             logger.error("Exposed action cannot be used: %r: %s", self, problem)
         except Exception:
             logger.exception("Exposed action cannot be used: %r", self)
         return None
 
-    def admits(self, principal: Any) -> bool:
+    def is_permitted(self, principal: Any) -> bool:
         """Return True if the view's permission classes accept the principal.
 
         No row is checked. A permission class that needs a real request and fails counts as a denial.
         """
-        plan = self.compiled().plan
+        plan = self.get_compiled_plan().plan
         actions: Mapping[str, str] = getattr(plan.callback, "actions", {})
-        view, request = pretend(self.subject, self.action, actions, plan.callback.initkwargs, principal)  # type: ignore[attr-defined]
+        view, request = build_fake_view(self.subject, self.action, actions, plan.callback.initkwargs, principal)  # type: ignore[attr-defined]
         try:
             view.check_permissions(request)
         except (APIException, PermissionDenied, Http404):
             return False
         return True
 
-    def _compile(self) -> "Compiled":
-        return Compiled(repr(self), make_plan(self.subject, self.action, self.wishes))
+    def _compile(self) -> "CompiledPlan":
+        return CompiledPlan(repr(self), build_plan(self.subject, self.action, self.options))
 
     def run(self, context: Context, arguments: dict[str, Any]) -> Any:
         """Send one request to the view and return its ToolResult.
 
         For an async view the result is awaitable.
         """
-        compiled = self.compiled()
+        compiled = self.get_compiled_plan()
         plan = compiled.plan
         request: HttpRequest | None = None
         try:
             fixed = {name: value(context) if callable(value) else value for name, value in self._kwargs.items()}
 
-            path, kwargs, match = plan.locate(arguments, fixed)
-            request = make_request(
+            path, kwargs, match = plan.resolve_path(arguments, fixed)
+            request = build_request(
                 context,
                 plan.action.method,
                 path,
-                plan.query_of(arguments),
-                plan.body_of(arguments),
-                accept=plan.accept(arguments),
+                plan.build_query(arguments),
+                plan.build_body(arguments),
+                accept=plan.build_accept_header(arguments),
                 host=self._host,
                 match=match,
             )
 
             response = plan.callback(request, **kwargs)
             if inspect.isawaitable(response):
-                return self._awaited(response, request, compiled, context)
-            return result_of(response, request, wrapped=compiled.wrapped)
+                return self._await_response(response, request, compiled, context)
+            return build_result(response, request, wrapped=compiled.wrapped)
         except Exception as problem:
-            return _refused(problem, request)
+            return _handle_exception(problem, request)
 
-    async def _awaited(
-        self, response: Awaitable[Any], request: HttpRequest, compiled: "Compiled", context: Context
+    async def _await_response(
+        self, response: Awaitable[Any], request: HttpRequest, compiled: "CompiledPlan", context: Context
     ) -> Any:
         executor = context.server.executor
         try:
-            made = await response
-            return await executor.run(functools.partial(result_of, made, request, wrapped=compiled.wrapped))
+            awaited_response = await response
+            return await executor.run(
+                functools.partial(build_result, awaited_response, request, wrapped=compiled.wrapped)
+            )
         except Exception as problem:
-            return await executor.run(_refused, problem, request)
+            return await executor.run(_handle_exception, problem, request)
 
 
-def _refused(problem: Exception, request: HttpRequest | None) -> ToolResult:
+def _handle_exception(problem: Exception, request: HttpRequest | None) -> ToolResult:
     """Convert an exception as Django does, or raise it again."""
-    refused = refusal(problem)
+    result = build_refusal(problem)
     if request is not None:
-        close(None, request)
-    if refused is None:
+        close_response(None, request)
+    if result is None:
         raise problem
     # Django rolls back after an exception in a view (ATOMIC_REQUESTS), even if the client gets a result.
     set_rollback()
-    return refused
+    return result
 
 
-class Compiled:
+class CompiledPlan:
     """Compiled plan with validated schemas."""
 
-    def __init__(self, name: str, plan: Plan) -> None:
-        self.plan, self._name = plan, name
-        self.schema = _servable(plan.schema(), plan.gate(), name)
-        self._gate = Checker(plan.gate())
-        self.output, self.wrapped = _rooted(plan.answer)
+    def __init__(self, name: str, plan: RequestPlan) -> None:
+        self.plan = plan
+        self._name = name
+        self.schema = _get_servable_schema(plan.build_schema(), plan.build_gate_schema(), name)
+        self._argument_checker = SchemaChecker(plan.build_gate_schema())
+        self.output, self.wrapped = _wrap_schema(plan.response_schema)
 
-        self._answers: Checker | None = None
+        self._response_checker: SchemaChecker | None = None
         if self.output is not None:
             try:
-                self._answers = check_schema(self.output, name)
+                self._response_checker = check_schema(self.output, name)
             except DeclarationError as problem:
                 logger.warning("Invalid output schema ignored: %s: %s", name, problem)
-                self.output, self.wrapped = None, None
-        self._told = False
+                self.output = None
+                self.wrapped = None
+        self._is_mismatch_logged = False
 
     def check(self, arguments: dict[str, Any]) -> None:
         """Check that a request can be made of the arguments.
@@ -191,20 +198,22 @@ class Compiled:
         Raises:
             ArgumentError: a name is unknown or a value cannot be encoded.
         """
-        problems = "" if self._gate.is_valid(arguments) else self._gate.problems(arguments)
+        problems = (
+            "" if self._argument_checker.is_valid(arguments) else self._argument_checker.describe_problems(arguments)
+        )
         if problems:
             raise ArgumentError(problems)
 
-    def note(self, value: Any) -> None:
+    def log_mismatch(self, value: Any) -> None:
         """Log once if a response violates the output schema."""
-        if self._told or self._answers is None or self._answers.is_valid(value):
+        if self._is_mismatch_logged or self._response_checker is None or self._response_checker.is_valid(value):
             return
-        self._told = True
-        problems = self._answers.problems(value, "key")
+        self._is_mismatch_logged = True
+        problems = self._response_checker.describe_problems(value, "key")
         logger.warning("Response violates the output schema, see outputs=: %s: %s", self._name, problems)
 
 
-def _servable(schema: Schema, gate: Schema, name: str) -> Schema:
+def _get_servable_schema(schema: Schema, gate: Schema, name: str) -> Schema:
     try:
         check_schema(schema, name)
     except DeclarationError as problem:
@@ -213,7 +222,7 @@ def _servable(schema: Schema, gate: Schema, name: str) -> Schema:
     return schema
 
 
-def _rooted(answer: Schema | None) -> tuple[Schema | None, bool | None]:
+def _wrap_schema(answer: Schema | None) -> tuple[Schema | None, bool | None]:
     """Return the schema as an object, and True if it was wrapped.
 
     Both are None without a schema.
@@ -227,19 +236,19 @@ def _rooted(answer: Schema | None) -> tuple[Schema | None, bool | None]:
     return ({**schema, "$defs": answer["$defs"]} if "$defs" in answer else schema), True
 
 
-class Arguments:
+class ViewToolParameters:
     """Parameters of a tool (`server.primitives.ToolParameters`)."""
 
     header_params: tuple[HeaderParam, ...] = ()
 
-    def __init__(self, exposed: Exposed) -> None:
+    def __init__(self, exposed: ExposedAction) -> None:
         self._exposed = exposed
 
     @property
     def schema(self) -> Schema:
         """Return the JSON Schema that clients see."""
-        compiled = self._exposed.shown()
-        return ANY if compiled is None else compiled.schema
+        compiled = self._exposed.find_compiled_plan()
+        return ANY_OBJECT_SCHEMA if compiled is None else compiled.schema
 
     def check(self, arguments: dict[str, Any]) -> None:
         """Check that a request can be made of the arguments.
@@ -247,7 +256,7 @@ class Arguments:
         Raises:
             ArgumentError: a name is unknown or a value cannot be encoded.
         """
-        self._exposed.compiled().check(arguments)
+        self._exposed.get_compiled_plan().check(arguments)
 
     def convert(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments with decoded files.
@@ -255,27 +264,27 @@ class Arguments:
         Raises:
             ArgumentError: a file is not valid base64.
         """
-        return {"arguments": with_uploads(arguments, self._exposed.compiled().plan.files)}
+        return {"arguments": decode_uploads(arguments, self._exposed.get_compiled_plan().plan.files)}
 
 
-class Answer:
+class ViewToolOutput:
     """Structured result of a tool: the unchanged response of the view.
 
     It implements `server.primitives.ToolOutput`.
     """
 
-    def __init__(self, compiled: Compiled) -> None:
+    def __init__(self, compiled: CompiledPlan) -> None:
         self._compiled = compiled
-        self.schema: Schema = compiled.output or ANY
-        self.wrapped = bool(compiled.wrapped)
+        self.schema: Schema = compiled.output or ANY_OBJECT_SCHEMA
+        self.is_wrapped = bool(compiled.wrapped)
 
-    def structured(self, value: Any) -> Any:
+    def to_structured(self, value: Any) -> Any:
         """Return the view's response, which is wrapped in "result" already if necessary.
 
         A violation of the schema is logged, but the response is returned unchanged.
         """
         found = {} if value is None else value
-        self._compiled.note(found)
+        self._compiled.log_mismatch(found)
         return found
 
 
@@ -283,38 +292,38 @@ class Answer:
 class ViewTool(Tool):
     """Tool with schemas that are read late."""
 
-    exposed: Exposed
-    is_described: bool
+    exposed: ExposedAction
+    has_own_description: bool
     """True if `expose` was given a description."""
 
     def __post_init__(self) -> None:
-        self.exposed.when_compiled(self._answers)
+        self.exposed.on_compiled(self._apply_compiled_plan)
 
-    def _answers(self, compiled: Compiled) -> None:
-        self.handler.atomic = _atomic(compiled.plan)
+    def _apply_compiled_plan(self, compiled: CompiledPlan) -> None:
+        self.handler.atomic = _get_atomic_databases(compiled.plan)
         if compiled.output is not None:
-            self.output = Answer(compiled)
+            self.output = ViewToolOutput(compiled)
 
     def _wire(self) -> dict[str, Any]:
-        compiled = self.exposed.shown()  # also sets the output schema
+        compiled = self.exposed.find_compiled_plan()  # also sets the output schema
         entry = super()._wire()
-        if not self.is_described and compiled is not None and compiled.plan.description:
+        if not self.has_own_description and compiled is not None and compiled.plan.description:
             entry["description"] = compiled.plan.description
         return entry
 
 
-def _atomic(plan: Plan) -> Atomic:
+def _get_atomic_databases(plan: RequestPlan) -> AtomicDatabases:
     """Return the databases with a transaction around the call, as in Django.
 
     These are the databases with ATOMIC_REQUESTS, except those on which the view or its route is declared non-atomic
     (`django.db.transaction.non_atomic_requests`).
     """
     routed = plan.callback if plan.route is None else plan.route.callback
-    without = {name for view in (plan.callback, routed) for name in getattr(view, "_non_atomic_requests", ())}
-    return tuple(name for name in conf.atomic_databases() if name not in without) if without else None
+    excluded = {name for view in (plan.callback, routed) for name in getattr(view, "_non_atomic_requests", ())}
+    return tuple(name for name in conf.atomic_databases() if name not in excluded) if excluded else None
 
 
-def off_loop(make: Callable[[], T]) -> T:
+def run_off_loop(make: Callable[[], T]) -> T:
     """Call `make` on this thread, or on a new one if an event loop is running.
 
     The event loop waits for it, once for each tool. Lists are encoded on the loop, and serializers query the database
@@ -324,20 +333,20 @@ def off_loop(make: Callable[[], T]) -> T:
         asyncio.get_running_loop()
     except RuntimeError:
         return make()
-    found: list[T] = []
-    failed: list[BaseException] = []
+    results: list[T] = []
+    errors: list[BaseException] = []
 
     def work() -> None:
         try:
-            found.append(make())
+            results.append(make())
         except BaseException as problem:
-            failed.append(problem)
+            errors.append(problem)
         finally:
             connections.close_all()
 
     thread = threading.Thread(target=work, name="mcp-rest-plan")
     thread.start()
     thread.join()
-    if failed:
-        raise failed[0]
-    return found[0]
+    if errors:
+        raise errors[0]
+    return results[0]

@@ -7,15 +7,15 @@ from django.contrib.auth.models import AnonymousUser
 from django.http import HttpRequest
 from rest_framework.request import Request
 
-from mcp_django.contrib.rest.access.authentication import stand_in
-from mcp_django.contrib.rest.actions import Action, Subject
-from mcp_django.contrib.rest.routes import NAMING, Route
-from mcp_django.internal_request import PRINCIPAL
+from mcp_django.contrib.rest.access.authentication import get_principal_authenticators
+from mcp_django.contrib.rest.actions import ExposedView, ViewAction
+from mcp_django.contrib.rest.routes import ROUTER_KWARGS, ViewRoute
+from mcp_django.internal_request import PRINCIPAL_META_KEY
 
 _ABSENT: Any = object()
 
 
-def initkwargs_of(subject: Subject, action: Action, route: Route | None) -> dict[str, Any]:
+def get_initkwargs(subject: ExposedView, action: ViewAction, route: ViewRoute | None) -> dict[str, Any]:
     """Return the keyword arguments of `as_view`: the route's, or a router's."""
     if subject.callback is not None:
         return dict(subject.initkwargs)
@@ -23,28 +23,32 @@ def initkwargs_of(subject: Subject, action: Action, route: Route | None) -> dict
         return dict(route.initkwargs)
     if not subject.is_viewset:
         return {}
-    return {**action.kwargs, "detail": action.detail, "basename": (subject.model and subject.model._meta.model_name)}
+    return {**action.kwargs, "detail": action.is_detail, "basename": (subject.model and subject.model._meta.model_name)}
 
 
-def actions_of_view(subject: Subject, action: Action, route: Route | None) -> dict[str, str]:
+def get_view_actions(subject: ExposedView, action: ViewAction, route: ViewRoute | None) -> dict[str, str]:
     """Return the mapping of methods to actions for `as_view` of a viewset."""
     return dict(subject.actions or (route.actions if route is not None else None) or {action.method: action.name})
 
 
-def make_callback(subject: Subject, actions: Mapping[str, str], initkwargs: Mapping[str, Any]) -> Callable[..., Any]:
+def build_callback(
+    subject: ExposedView, actions: Mapping[str, str], initkwargs: Mapping[str, Any]
+) -> Callable[..., Any]:
     """Return `as_view()` of the class, authenticating as the call's principal.
 
     DRF's `as_view` modifies the class (ViewSetMixin.as_view: five names; APIView.as_view: a guard on the queryset).
     These changes are reverted. Routes apply them again when they are created, and calls do not need them.
     """
     cls = subject.cls
-    before = {name: vars(cls).get(name, _ABSENT) for name in NAMING}
+    before = {name: vars(cls).get(name, _ABSENT) for name in ROUTER_KWARGS}
     queryset = getattr(cls, "queryset", None)
-    guarded = "_fetch_all" in getattr(queryset, "__dict__", {})
+    is_guarded = "_fetch_all" in getattr(queryset, "__dict__", {})
     arguments = (dict(actions),) if subject.is_viewset else ()
 
     try:
-        made: Callable[..., Any] = cls.as_view(*arguments, **{**initkwargs, "get_authenticators": stand_in})
+        callback: Callable[..., Any] = cls.as_view(
+            *arguments, **{**initkwargs, "get_authenticators": get_principal_authenticators}
+        )
     finally:
         for name, value in before.items():
             if value is _ABSENT:
@@ -52,14 +56,14 @@ def make_callback(subject: Subject, actions: Mapping[str, str], initkwargs: Mapp
                     delattr(cls, name)
             elif vars(cls).get(name) is not value:
                 setattr(cls, name, value)
-        if not guarded:
+        if not is_guarded:
             getattr(queryset, "__dict__", {}).pop("_fetch_all", None)
-    return made
+    return callback
 
 
-def pretend(
-    subject: Subject,
-    action: Action,
+def build_fake_view(
+    subject: ExposedView,
+    action: ViewAction,
     actions: Mapping[str, str],
     initkwargs: Mapping[str, Any],
     principal: Any = None,
@@ -76,13 +80,13 @@ def pretend(
         for method, name in actions.items():
             setattr(view, method, getattr(view, name))
 
-    http = HttpRequest()
-    http.method = action.method.upper()
-    http.META.update({"SERVER_NAME": "localhost", "SERVER_PORT": "80", PRINCIPAL: principal})
+    http_request = HttpRequest()
+    http_request.method = action.method.upper()
+    http_request.META.update({"SERVER_NAME": "localhost", "SERVER_PORT": "80", PRINCIPAL_META_KEY: principal})
 
-    view.args, view.kwargs, view.format_kwarg, view.request = (), {}, None, http
+    view.args, view.kwargs, view.format_kwarg, view.request = (), {}, None, http_request
     view.headers = {}
-    request = view.initialize_request(http)
+    request = view.initialize_request(http_request)
     if principal is None:
         request.user, request.auth, request._authenticator = AnonymousUser(), None, None
     request.version, request.versioning_scheme = None, None

@@ -20,11 +20,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-TOKEN = "MCP_TOKEN"
+TOKEN_VARIABLE = "MCP_TOKEN"
 """Environment variable from which mcp_stdio reads a token."""
 
 
-class Unsupported(Exception):
+class UnsupportedConfiguration(Exception):
     """The client's file does not support the configuration.
 
     The text names an alternative.
@@ -32,7 +32,7 @@ class Unsupported(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Local:
+class LocalServer:
     """A server that the client starts."""
 
     command: str
@@ -42,14 +42,14 @@ class Local:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remote:
+class RemoteServer:
     """A server at a URL."""
 
     url: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Secret:
+class TokenSource:
     """A token: its value, or the environment variable from which the client reads it."""
 
     variable: str = ""
@@ -57,7 +57,7 @@ class Secret:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Client:
+class ClientProgram:
     """A client program."""
 
     title: str
@@ -68,35 +68,37 @@ class Client:
     format: Literal["json", "toml"] = "json"
     variable: str = ""
     """Notation for an environment variable, with NAME as placeholder."""
-    takes_cwd: bool = False
+    supports_cwd: bool = False
     local_type: str = ""
     remote_type: str = ""
     url_key: str = "url"
     """The key of the URL; empty if remote servers are unsupported."""
-    after: str = ""
+    next_step: str = ""
     """Instructions for the user after the change."""
 
-    def entry(self, server: Local | Remote, secret: Secret | None = None) -> dict[str, Any]:
+    def build_entry(self, server: LocalServer | RemoteServer, secret: TokenSource | None = None) -> dict[str, Any]:
         """Build the entry for `server` in the client's file. Raises Unsupported."""
-        if isinstance(server, Remote):
-            return self._remote(server, secret)
+        if isinstance(server, RemoteServer):
+            return self._build_remote_entry(server, secret)
         entry: dict[str, Any] = {"type": self.local_type} if self.local_type else {}
         entry |= {"command": server.command, "args": server.args}
-        if server.cwd and self.takes_cwd:
+        if server.cwd and self.supports_cwd:
             entry["cwd"] = server.cwd
 
         env = dict(server.env)
         if secret is not None and self.format == "toml" and secret.variable:
-            if secret.variable != TOKEN:
-                raise Unsupported(f"{self.title} passes variables under their own name; put the token into {TOKEN}")
-            entry["env_vars"] = [TOKEN]
+            if secret.variable != TOKEN_VARIABLE:
+                raise UnsupportedConfiguration(
+                    f"{self.title} passes variables under their own name; put the token into {TOKEN_VARIABLE}"
+                )
+            entry["env_vars"] = [TOKEN_VARIABLE]
         elif secret is not None:
-            env[TOKEN] = self._written(secret)
+            env[TOKEN_VARIABLE] = self._format_token(secret)
         return {**entry, "env": env} if env else entry
 
-    def _remote(self, server: Remote, secret: Secret | None) -> dict[str, Any]:
+    def _build_remote_entry(self, server: RemoteServer, secret: TokenSource | None) -> dict[str, Any]:
         if not self.url_key:
-            raise Unsupported(
+            raise UnsupportedConfiguration(
                 f"{self.title} supports only local servers in its file; add {server.url} as a connector instead"
             )
         entry = {"type": self.remote_type} if self.remote_type else {}
@@ -105,28 +107,30 @@ class Client:
             return entry
         if self.format == "toml":
             if not secret.variable:
-                raise Unsupported(f"{self.title} does not support tokens in its file; name a variable with --token-env")
+                raise UnsupportedConfiguration(
+                    f"{self.title} does not support tokens in its file; name a variable with --token-env"
+                )
             return {**entry, "bearer_token_env_var": secret.variable}
-        return {**entry, "headers": {"Authorization": f"Bearer {self._written(secret)}"}}
+        return {**entry, "headers": {"Authorization": f"Bearer {self._format_token(secret)}"}}
 
-    def _written(self, secret: Secret) -> str:
+    def _format_token(self, secret: TokenSource) -> str:
         if not secret.variable:
             return secret.value
         if not self.variable:
             cure = "use --with-token to write the token itself, or --user"
-            raise Unsupported(f"{self.title} does not support variables in its file; {cure}")
+            raise UnsupportedConfiguration(f"{self.title} does not support variables in its file; {cure}")
         return self.variable.replace("NAME", secret.variable)
 
 
-def _home(*parts: str) -> Callable[[Path], Path]:
+def _in_home(*parts: str) -> Callable[[Path], Path]:
     return lambda project: Path.home().joinpath(*parts)
 
 
-def _project(*parts: str) -> Callable[[Path], Path]:
+def _in_project(*parts: str) -> Callable[[Path], Path]:
     return lambda project: project.joinpath(*parts)
 
 
-def _configuration(name: str, mac: Path) -> Path:
+def _get_configuration_directory(name: str, mac: Path) -> Path:
     """Return a directory in the system's location for program settings."""
     if sys.platform == "win32":
         return Path(os.environ.get("APPDATA") or Path.home() / "AppData" / "Roaming") / name
@@ -135,55 +139,62 @@ def _configuration(name: str, mac: Path) -> Path:
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / name
 
 
-def _claude(project: Path) -> Path:
-    return _configuration("Claude", Path.home() / "Library" / "Application Support") / "claude_desktop_config.json"
+def _get_claude_path(project: Path) -> Path:
+    return (
+        _get_configuration_directory("Claude", Path.home() / "Library" / "Application Support")
+        / "claude_desktop_config.json"
+    )
 
 
-def _zed(project: Path) -> Path:
+def _get_zed_path(project: Path) -> Path:
     name = "Zed" if sys.platform == "win32" else "zed"
-    return _configuration(name, Path.home() / ".config") / "settings.json"
+    return _get_configuration_directory(name, Path.home() / ".config") / "settings.json"
 
 
-def _codex(project: Path) -> Path:
+def _get_codex_path(project: Path) -> Path:
     return Path(os.environ.get("CODEX_HOME") or Path.home() / ".codex") / "config.toml"
 
 
-CLIENTS: dict[str, Client] = {
-    "claude": Client(title="Claude Desktop", path=_claude, url_key="", after="Restart Claude Desktop."),
-    "claude-code": Client(
+CLIENT_PROGRAMS: dict[str, ClientProgram] = {
+    "claude": ClientProgram(
+        title="Claude Desktop", path=_get_claude_path, url_key="", next_step="Restart Claude Desktop."
+    ),
+    "claude-code": ClientProgram(
         title="Claude Code",
-        path=_project(".mcp.json"),
+        path=_in_project(".mcp.json"),
         variable="${NAME}",
         local_type="stdio",
         remote_type="http",
-        after="Claude Code asks for approval of project servers; /mcp lists them.",
+        next_step="Claude Code asks for approval of project servers; /mcp lists them.",
     ),
-    "vscode": Client(
+    "vscode": ClientProgram(
         title="VS Code",
-        path=_project(".vscode", "mcp.json"),
+        path=_in_project(".vscode", "mcp.json"),
         section="servers",
         variable="${env:NAME}",
-        takes_cwd=True,
+        supports_cwd=True,
         local_type="stdio",
         remote_type="http",
-        after="VS Code shows Start above the entry.",
+        next_step="VS Code shows Start above the entry.",
     ),
-    "cursor": Client(title="Cursor", path=_project(".cursor", "mcp.json"), variable="${env:NAME}"),
-    "windsurf": Client(
+    "cursor": ClientProgram(title="Cursor", path=_in_project(".cursor", "mcp.json"), variable="${env:NAME}"),
+    "windsurf": ClientProgram(
         title="Windsurf",
-        path=_home(".codeium", "windsurf", "mcp_config.json"),
+        path=_in_home(".codeium", "windsurf", "mcp_config.json"),
         variable="${env:NAME}",
         url_key="serverUrl",
-        after="Refresh the servers in Windsurf.",
+        next_step="Refresh the servers in Windsurf.",
     ),
-    "gemini": Client(
+    "gemini": ClientProgram(
         title="Gemini CLI",
-        path=_project(".gemini", "settings.json"),
+        path=_in_project(".gemini", "settings.json"),
         variable="${NAME}",
-        takes_cwd=True,
+        supports_cwd=True,
         url_key="httpUrl",
     ),
-    "codex": Client(title="Codex", path=_codex, section="mcp_servers", format="toml", takes_cwd=True),
-    "zed": Client(title="Zed", path=_zed, section="context_servers"),
-    "generic": Client(title="the client", path=lambda project: None),
+    "codex": ClientProgram(
+        title="Codex", path=_get_codex_path, section="mcp_servers", format="toml", supports_cwd=True
+    ),
+    "zed": ClientProgram(title="Zed", path=_get_zed_path, section="context_servers"),
+    "generic": ClientProgram(title="the client", path=lambda project: None),
 }

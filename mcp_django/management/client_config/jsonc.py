@@ -8,48 +8,48 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-_DEPTH = 100
+_MAX_DEPTH = 100
 _DECODER = json.JSONDecoder()
-_BLANK = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_BLANKS_AND_COMMENTS = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _ATOM = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null")
 
 
 @dataclass(slots=True)
-class Member:
+class JSONMember:
     """A member `"key": value` of an object. Positions are offsets in the text."""
 
     key: str
     start: int
-    value: "Value"
+    value: "JSONValue"
     comma: int | None = None
     """Offset of the comma after the member, if any."""
 
 
 @dataclass(slots=True)
-class Value:
+class JSONValue:
     """A value and its position."""
 
     data: Any
     start: int
     end: int
-    members: list[Member] = field(default_factory=list)
+    members: list[JSONMember] = field(default_factory=list)
     tail: int = 0
     """Offset of the end of an object's last item or comment before the closing brace."""
 
-    def find(self, key: str) -> Member | None:
+    def find(self, key: str) -> JSONMember | None:
         """Return the member of an object, or None."""
         return next((member for member in self.members if member.key == key), None)
 
 
-def parse(text: str) -> Value:
+def parse(text: str) -> JSONValue:
     """Parse a text.
 
     Raises ValueError with line and column for syntax errors and duplicate keys.
     """
-    parser = _Parser(text)
-    value = parser.value(parser.skip(0), 0)
-    if parser.skip(value.end) != len(text):
-        parser.fail(parser.skip(value.end), "something follows the value")
+    parser = _JSONCParser(text)
+    value = parser.parse_value(parser.skip_blanks(0), 0)
+    if parser.skip_blanks(value.end) != len(text):
+        parser.fail(parser.skip_blanks(value.end), "something follows the value")
     return value
 
 
@@ -60,19 +60,19 @@ def put(text: str, section: str, name: str, entry: Any) -> str:
     """
     if not text.strip():
         return json.dumps({section: {name: entry}}, indent=2, ensure_ascii=False) + "\n"
-    root = _object(parse(text), "the file")
-    style = _Style(text, root)
+    root = _require_object(parse(text), "the file")
+    style = _TextStyle(text, root)
     found = root.find(section)
     if found is None:
         changed = style.insert(root, section, {name: entry}, 1)
     else:
-        servers = _object(found.value, f'"{section}"')
+        servers = _require_object(found.value, f'"{section}"')
         member = servers.find(name)
         changed = style.insert(servers, name, entry, 2) if member is None else style.replace(member, entry, 2)
 
     expected = dict(root.data)
     expected[section] = {**expected.get(section, {}), name: entry}
-    return _checked(changed, expected)
+    return _check_change(changed, expected)
 
 
 def drop(text: str, section: str, name: str) -> str:
@@ -80,39 +80,39 @@ def drop(text: str, section: str, name: str) -> str:
 
     Raises ValueError.
     """
-    root = _object(parse(text), "the file") if text.strip() else None
+    root = _require_object(parse(text), "the file") if text.strip() else None
     found = None if root is None else root.find(section)
     if root is None or found is None:
         return text
-    servers = _object(found.value, f'"{section}"')
+    servers = _require_object(found.value, f'"{section}"')
     member = servers.find(name)
     if member is None:
         return text
     expected = {**root.data, section: {key: value for key, value in servers.data.items() if key != name}}
-    return _checked(_cut(text, servers, member), expected)
+    return _check_change(_remove_member(text, servers, member), expected)
 
 
 def get(text: str, section: str, name: str) -> Any:
     """Return the entry, or None. Raises ValueError."""
-    data = _object(parse(text), "the file").data if text.strip() else {}
+    data = _require_object(parse(text), "the file").data if text.strip() else {}
     servers = data.get(section)
     return servers.get(name) if isinstance(servers, dict) else None
 
 
-def _checked(changed: str, expected: Any) -> str:
+def _check_change(changed: str, expected: Any) -> str:
     """Check the content of the changed text, so that a bug cannot lose data."""
     if parse(changed).data != expected:
         raise ValueError("it could not be changed safely")
     return changed
 
 
-def _object(value: Value, what: str) -> Value:
+def _require_object(value: JSONValue, name: str) -> JSONValue:
     if not isinstance(value.data, dict):
-        raise ValueError(f"{what} is not an object")
+        raise ValueError(f"{name} is not an object")
     return value
 
 
-def _cut(text: str, owner: Value, member: Member) -> str:
+def _remove_member(text: str, owner: JSONValue, member: JSONMember) -> str:
     start, end = member.start, member.value.end
     before = owner.members[owner.members.index(member) - 1] if member is not owner.members[0] else None
     if member.comma is not None:
@@ -128,123 +128,123 @@ def _cut(text: str, owner: Value, member: Member) -> str:
     return kept
 
 
-class _Style:
+class _TextStyle:
     """The layout of a text, and changes that follow it."""
 
-    def __init__(self, text: str, root: Value) -> None:
+    def __init__(self, text: str, root: JSONValue) -> None:
         self._text = text
         self._newline = "\r\n" if "\r\n" in text else "\n"
-        self._unit = (root.members and self._indentation(root.members[0].start)) or "  "
+        self._indent = (root.members and self._get_indentation(root.members[0].start)) or "  "
 
-    def _indentation(self, place: int) -> str:
-        line = self._text[self._text.rfind("\n", 0, place) + 1 : place]
-        return line if "\n" in self._text[:place] and not line.strip() else ""
+    def _get_indentation(self, offset: int) -> str:
+        line = self._text[self._text.rfind("\n", 0, offset) + 1 : offset]
+        return line if "\n" in self._text[:offset] and not line.strip() else ""
 
     def _dump(self, value: Any, depth: int) -> str:
-        dumped = json.dumps(value, indent=self._unit, ensure_ascii=False)
-        return dumped.replace("\n", self._newline + self._unit * depth)
+        dumped = json.dumps(value, indent=self._indent, ensure_ascii=False)
+        return dumped.replace("\n", self._newline + self._indent * depth)
 
-    def replace(self, member: Member, value: Any, depth: int) -> str:
+    def replace(self, member: JSONMember, value: Any, depth: int) -> str:
         return self._text[: member.value.start] + self._dump(value, depth) + self._text[member.value.end :]
 
-    def insert(self, owner: Value, key: str, value: Any, depth: int) -> str:
+    def insert(self, owner: JSONValue, key: str, value: Any, depth: int) -> str:
         text, last = self._text, owner.members[-1] if owner.members else None
-        line = self._newline + self._unit * depth
+        line = self._newline + self._indent * depth
         added = f"{line}{json.dumps(key, ensure_ascii=False)}: {self._dump(value, depth)}"
         rest = text[owner.tail :]
         if "\n" not in rest[: owner.end - owner.tail]:
-            rest = self._newline + self._unit * (depth - 1) + rest.lstrip(" \t")
+            rest = self._newline + self._indent * (depth - 1) + rest.lstrip(" \t")
         if last is None or last.comma is not None:
             return text[: owner.tail] + added + rest
         end = last.value.end
         return f"{text[:end]},{text[end : owner.tail]}{added}{rest}"
 
 
-class _Parser:
+class _JSONCParser:
     def __init__(self, text: str) -> None:
         self._text = text
 
-    def fail(self, place: int, what: str) -> None:
-        line = self._text.count("\n", 0, place) + 1
-        column = place - self._text.rfind("\n", 0, place)
-        raise ValueError(f"line {line}, column {column}: {what}")
+    def fail(self, offset: int, problem: str) -> None:
+        line = self._text.count("\n", 0, offset) + 1
+        column = offset - self._text.rfind("\n", 0, offset)
+        raise ValueError(f"line {line}, column {column}: {problem}")
 
-    def skip(self, place: int) -> int:
+    def skip_blanks(self, offset: int) -> int:
         """Return the next offset that is neither blank nor in a comment."""
-        match = _BLANK.match(self._text, place)
+        match = _BLANKS_AND_COMMENTS.match(self._text, offset)
         assert match is not None
         return match.end()
 
-    def value(self, place: int, depth: int) -> Value:
-        if depth > _DEPTH:
-            self.fail(place, "nested too deeply")
-        char = self._text[place : place + 1]
+    def parse_value(self, offset: int, depth: int) -> JSONValue:
+        if depth > _MAX_DEPTH:
+            self.fail(offset, "nested too deeply")
+        char = self._text[offset : offset + 1]
         if char == "{":
-            return self._object(place, depth)
+            return self._parse_object(offset, depth)
         if char == "[":
-            return self._array(place, depth)
+            return self._parse_array(offset, depth)
         if char == '"':
-            data, end = self._string(place)
-            return Value(data, place, end)
+            data, end = self._parse_string(offset)
+            return JSONValue(data, offset, end)
 
-        match = _ATOM.match(self._text, place)
+        match = _ATOM.match(self._text, offset)
         if match is None:
-            self.fail(place, "a value is missing")
+            self.fail(offset, "a value is missing")
         assert match is not None
-        return Value(json.loads(match[0]), place, match.end())
+        return JSONValue(json.loads(match[0]), offset, match.end())
 
-    def _string(self, place: int) -> tuple[str, int]:
-        if self._text[place : place + 1] != '"':
-            self.fail(place, "a name in double quotes is missing")
+    def _parse_string(self, offset: int) -> tuple[str, int]:
+        if self._text[offset : offset + 1] != '"':
+            self.fail(offset, "a name in double quotes is missing")
         try:
-            data, end = _DECODER.raw_decode(self._text, place)
+            data, end = _DECODER.raw_decode(self._text, offset)
         except json.JSONDecodeError as problem:
             self.fail(problem.pos, "the string is unterminated or contains an invalid character")
         return data, end
 
-    def _object(self, start: int, depth: int) -> Value:
-        found, place = Value({}, start, start), self.skip(start + 1)
-        found.tail = self._tail(start + 1, place)
+    def _parse_object(self, start: int, depth: int) -> JSONValue:
+        result, offset = JSONValue({}, start, start), self.skip_blanks(start + 1)
+        result.tail = self._find_tail(start + 1, offset)
 
-        while self._text[place : place + 1] != "}":
-            key, end = self._string(place)
-            if key in found.data:
-                self.fail(place, f"{json.dumps(key)} is a duplicate key")
-            colon = self.skip(end)
+        while self._text[offset : offset + 1] != "}":
+            key, end = self._parse_string(offset)
+            if key in result.data:
+                self.fail(offset, f"{json.dumps(key)} is a duplicate key")
+            colon = self.skip_blanks(end)
             if self._text[colon : colon + 1] != ":":
                 self.fail(colon, "a colon is missing")
-            value = self.value(self.skip(colon + 1), depth + 1)
-            member = Member(key, place, value)
-            found.members.append(member)
-            found.data[key] = value.data
-            place = self._next(value.end, "}")
-            if place and self._text[place - 1] == ",":
-                member.comma = place - 1
-            behind = place if member.comma is not None else value.end
-            place = self.skip(behind)
-            found.tail = self._tail(behind, place)
+            value = self.parse_value(self.skip_blanks(colon + 1), depth + 1)
+            member = JSONMember(key, offset, value)
+            result.members.append(member)
+            result.data[key] = value.data
+            offset = self._skip_comma(value.end, "}")
+            if offset and self._text[offset - 1] == ",":
+                member.comma = offset - 1
+            item_end = offset if member.comma is not None else value.end
+            offset = self.skip_blanks(item_end)
+            result.tail = self._find_tail(item_end, offset)
 
-        found.end = place + 1
-        return found
+        result.end = offset + 1
+        return result
 
-    def _array(self, start: int, depth: int) -> Value:
+    def _parse_array(self, start: int, depth: int) -> JSONValue:
         items: list[Any] = []
-        place = self.skip(start + 1)
-        while self._text[place : place + 1] != "]":
-            value = self.value(place, depth + 1)
+        offset = self.skip_blanks(start + 1)
+        while self._text[offset : offset + 1] != "]":
+            value = self.parse_value(offset, depth + 1)
             items.append(value.data)
-            place = self.skip(self._next(value.end, "]"))
-        return Value(items, start, place + 1)
+            offset = self.skip_blanks(self._skip_comma(value.end, "]"))
+        return JSONValue(items, start, offset + 1)
 
-    def _next(self, place: int, close: str) -> int:
+    def _skip_comma(self, offset: int, close: str) -> int:
         """Return the offset after the comma, or of the closing bracket."""
-        place = self.skip(place)
-        char = self._text[place : place + 1]
+        offset = self.skip_blanks(offset)
+        char = self._text[offset : offset + 1]
         if char == ",":
-            return place + 1
+            return offset + 1
         if char != close:
-            self.fail(place, f'"," or "{close}" is missing')
-        return place
+            self.fail(offset, f'"," or "{close}" is missing')
+        return offset
 
-    def _tail(self, start: int, end: int) -> int:
+    def _find_tail(self, start: int, end: int) -> int:
         return start + len(self._text[start:end].rstrip())

@@ -18,9 +18,9 @@ class SafeFile:
     def __init__(self, path: Path) -> None:
         """Read the file. Raises OSError, and ValueError for invalid UTF-8."""
         self.path = path.expanduser().resolve()
-        self._before = self._read()
-        text = (self._before or b"").decode("utf-8")
-        self._mark = BOM if text.startswith(BOM) else ""
+        self._original = self._read()
+        text = (self._original or b"").decode("utf-8")
+        self._bom = BOM if text.startswith(BOM) else ""
         self.text = text.removeprefix(BOM)
 
     def _read(self) -> bytes | None:
@@ -32,7 +32,7 @@ class SafeFile:
         except FileNotFoundError:
             return None
 
-    def is_shared(self) -> bool:
+    def is_readable_by_others(self) -> bool:
         """Return True if other users can read the file, according to its mode."""
         return os.name == "posix" and bool(self.path.stat().st_mode & 0o044)
 
@@ -43,33 +43,33 @@ class SafeFile:
         it was read.
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        status = None if self._before is None else self.path.stat()
+        status = None if self._original is None else self.path.stat()
         mode = (0o600 if private else 0o666) if status is None else status.st_mode & 0o7777
-        made = self._write_aside((self._mark + text).encode(), mode, exact=status is not None)
+        temporary = self._write_temporary((self._bom + text).encode(), mode, exact=status is not None)
 
         try:
-            if self._read() != self._before:
+            if self._read() != self._original:
                 raise OSError(f"{self.path} was changed by another program; try again")
             if status is not None and hasattr(os, "chown"):
                 with contextlib.suppress(OSError):  # only root can do this, and only root has to
-                    os.chown(made, status.st_uid, status.st_gid)
-            backup = None if self._before is None else self._back_up(self._before, mode)
-            made.replace(self.path)
+                    os.chown(temporary, status.st_uid, status.st_gid)
+            backup = None if self._original is None else self._back_up(self._original, mode)
+            temporary.replace(self.path)
         except BaseException:
-            made.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             raise
         return backup
 
-    def _write_aside(self, data: bytes, mode: int, *, exact: bool) -> Path:
-        made = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}")
-        descriptor = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    def _write_temporary(self, data: bytes, mode: int, *, exact: bool) -> Path:
+        temporary = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}")
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(descriptor)
         if exact:
-            made.chmod(mode)
-        return made
+            temporary.chmod(mode)
+        return temporary
 
     def _back_up(self, data: bytes, mode: int) -> Path:
         for number in range(1, 1000):

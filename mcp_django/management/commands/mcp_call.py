@@ -7,10 +7,10 @@ from typing import Any
 from asgiref.sync import async_to_sync
 from django.core.management.base import BaseCommand, CommandError
 
-from mcp_django.management.user_option import acting_as
+from mcp_django.management.user_option import get_command_principal
 from mcp_django.protocol.errors import MCPError
-from mcp_django.transports.inprocess import Caller
-from mcp_django.wiring import aliases, get_server
+from mcp_django.transports.inprocess import InProcessCaller
+from mcp_django.wiring import get_server, list_aliases
 
 
 class Command(BaseCommand):
@@ -27,7 +27,7 @@ class Command(BaseCommand):
         parser.add_argument("arguments", nargs="?", default="{}", help="its arguments, a JSON object (default: {})")
         parser.add_argument("--user", help="username to act as, with this user's permissions")
         parser.add_argument("--scope", action="append", dest="scopes", help="grant only this scope; may be repeated")
-        parser.add_argument("--server", default="default", choices=aliases(), help="the server's alias")
+        parser.add_argument("--server", default="default", choices=list_aliases(), help="the server's alias")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
@@ -38,7 +38,12 @@ class Command(BaseCommand):
             raise CommandError("The arguments must be a JSON object")
 
         server = get_server(options["server"])
-        caller = Caller(server, acting_as(options["user"], options["scopes"]), ask=self._ask, tell=self._tell)
+        caller = InProcessCaller(
+            server,
+            get_command_principal(options["user"], options["scopes"]),
+            elicit=self._on_elicitation,
+            on_notification=self._on_notification,
+        )
         try:
             result = async_to_sync(caller.call_tool)(options["tool"], arguments)
         except MCPError as problem:
@@ -54,60 +59,60 @@ class Command(BaseCommand):
             caller.cancel()
             raise CommandError("Stopped", returncode=130) from None
 
-        self.stdout.write(json.dumps(_shown(result), indent=2, ensure_ascii=False))
+        self.stdout.write(json.dumps(_remove_protocol_members(result), indent=2, ensure_ascii=False))
         if result.get("isError"):
             raise SystemExit(1)
 
-    def _tell(self, method: str, params: dict[str, Any]) -> None:
+    def _on_notification(self, method: str, params: dict[str, Any]) -> None:
         """Write progress and log messages to stderr; stdout contains only the result."""
         if method == "notifications/progress":
             of = f" of {params['total']:g}" if "total" in params else ""
-            self._say(f"… {params['progress']:g}{of} {params.get('message', '')}".rstrip())
+            self._write_message(f"… {params['progress']:g}{of} {params.get('message', '')}".rstrip())
         elif method == "notifications/message":
-            self._say(f"{params['level']}: {params['data']}")
+            self._write_message(f"{params['level']}: {params['data']}")
 
-    def _say(self, text: str) -> None:
+    def _write_message(self, text: str) -> None:
         self.stderr.write(text, style_func=str)  # without Django's style for errors
 
-    def _ask(self, params: dict[str, Any]) -> dict[str, Any]:
-        self._say(params["message"])
+    def _on_elicitation(self, params: dict[str, Any]) -> dict[str, Any]:
+        self._write_message(params["message"])
         if "url" in params:
-            self._say(params["url"])
-            return {"action": _consent("Opened? [y/N] ")}
+            self._write_message(params["url"])
+            return {"action": _prompt_consent("Opened? [y/N] ")}
         if not params["requestedSchema"]["properties"]:
-            return {"action": _consent("Agreed? [y/N] ")}
+            return {"action": _prompt_consent("Agreed? [y/N] ")}
 
         content: dict[str, Any] = {}
         for name, field in params["requestedSchema"]["properties"].items():
-            typed = _line(f"{field.get('title', name)} ({_kind(field)}; ! to decline): ")
+            typed = _prompt(f"{field.get('title', name)} ({_describe_input(field)}; ! to decline): ")
             if typed == "!":
                 return {"action": "decline"}
             if typed:
-                content[name] = _value(typed, field)
+                content[name] = _parse_value(typed, field)
             elif "default" in field:
                 content[name] = field["default"]
         return {"action": "accept", "content": content}
 
 
-def _kind(field: dict[str, Any]) -> str:
+def _describe_input(field: dict[str, Any]) -> str:
     """Describe the accepted input of a field."""
     choices = field.get("enum") or [choice["const"] for choice in field.get("oneOf", ())]
     kind = " | ".join(map(str, choices)) or field.get("format") or field.get("type", "string")
     return f"{kind}; empty for {json.dumps(field['default'])}" if "default" in field else str(kind)
 
 
-def _consent(text: str) -> str:
-    return "accept" if _line(text).lower() in ("y", "yes") else "decline"
+def _prompt_consent(text: str) -> str:
+    return "accept" if _prompt(text).lower() in ("y", "yes") else "decline"
 
 
-def _line(text: str) -> str:
+def _prompt(text: str) -> str:
     try:
         return input(text).strip()
     except EOFError:
         raise CommandError("The tool requested input, but stdin ended") from None
 
 
-def _value(typed: str, field: dict[str, Any]) -> Any:
+def _parse_value(typed: str, field: dict[str, Any]) -> Any:
     if field.get("type") == "string":
         return typed
     if field.get("type") == "boolean" and typed.lower() in ("y", "yes", "n", "no"):
@@ -118,5 +123,5 @@ def _value(typed: str, field: dict[str, Any]) -> Any:
         return typed
 
 
-def _shown(result: dict[str, Any]) -> dict[str, Any]:
+def _remove_protocol_members(result: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in result.items() if key not in ("resultType", "_meta")}

@@ -9,7 +9,7 @@ from mcp_django.models import Session
 from mcp_django.runtime.calls import idempotency
 from mcp_django.runtime.events.event_log import EventLog
 
-SLICE = 500
+BATCH_SIZE = 500
 
 
 class Command(BaseCommand):
@@ -19,21 +19,25 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         limits = get_settings().limits
-        while Session.objects.reap(idle=limits.session_idle, most=SLICE):
+        while Session.objects.end_expired(idle=limits.session_idle, limit=BATCH_SIZE):
             pass
 
         deleted = 0
-        while purged := Session.objects.ended().purge(most=SLICE):
+        while purged := Session.objects.ended().purge(limit=BATCH_SIZE):
             deleted += purged
         events = others = 0
-        while purged := EventLog().purge(seconds=limits.event_ttl, most=SLICE):
+        while purged := EventLog().delete_old(max_age_seconds=limits.event_ttl, limit=BATCH_SIZE):
             events += purged
-        while purged := idempotency.purge(most=SLICE):
+        while purged := idempotency.delete_expired(limit=BATCH_SIZE):
             others += purged
 
-        said = [_count(deleted, "session"), _count(events, "event"), _count(others, "expired row")]
-        self.stdout.write(f"Deleted {said[0]}, {said[1]} and {said[2]}.")
+        counts = [
+            _format_count(deleted, "session"),
+            _format_count(events, "event"),
+            _format_count(others, "expired row"),
+        ]
+        self.stdout.write(f"Deleted {counts[0]}, {counts[1]} and {counts[2]}.")
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+def _format_count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

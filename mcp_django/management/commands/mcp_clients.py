@@ -12,17 +12,17 @@ from django.core.management.base import BaseCommand, CommandError
 
 from mcp_django import conf
 from mcp_django.client.client import Client
-from mcp_django.client.errors import AuthorizationNeeded, ClientError, legible
+from mcp_django.client.errors import AuthorizationNeeded, ClientError, sanitize_text
 from mcp_django.client.oauth.http import AuthorizationFailed
 from mcp_django.client.oauth.loopback import login
 from mcp_django.client.pool.factory import build_client
-from mcp_django.client.pool.health_check import LIMIT, Checked, check_client, check_clients
+from mcp_django.client.pool.health_check import CHECK_TIMEOUT_SECONDS, HealthCheckResult, check_client, check_clients
 from mcp_django.client.pool.pool import client_settings
-from mcp_django.management.user_option import acting_as
+from mcp_django.management.user_option import get_command_principal
 
 T = TypeVar("T")
 HEADINGS = ("alias", "state", "transport", "revision", "era", "tools", "connect", "latency", "where")
-RIGHT = {"tools", "connect", "latency"}
+RIGHT_ALIGNED = {"tools", "connect", "latency"}
 
 
 class Command(BaseCommand):
@@ -37,7 +37,9 @@ class Command(BaseCommand):
         parser.add_argument("--alias", action="append", dest="aliases", help="only this server; may be repeated")
         parser.add_argument("--user", help="username for servers with credentials per user")
         parser.add_argument("--json", action="store_true", help="print JSON")
-        parser.add_argument("--limit", type=float, default=LIMIT, help="seconds for each server (default: %(default)g)")
+        parser.add_argument(
+            "--limit", type=float, default=CHECK_TIMEOUT_SECONDS, help="seconds for each server (default: %(default)g)"
+        )
 
         actions = parser.add_subparsers(dest="action", metavar="check | tools | call | login", title="actions")
         check = actions.add_parser("check", help="check the servers (default action)")
@@ -56,13 +58,13 @@ class Command(BaseCommand):
             one.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        user = acting_as(options["user"], None).user if options["user"] else None
+        user = get_command_principal(options["user"], None).user if options["user"] else None
         try:
             match options["action"]:
                 case "tools":
-                    self._list(options, user)
+                    self._list_tools(options, user)
                 case "call":
-                    self._call(options, user)
+                    self._call_tool(options, user)
                 case "login":
                     self._log_in(options, user)
                 case _:
@@ -71,34 +73,35 @@ class Command(BaseCommand):
             raise CommandError(str(problem)) from None
 
     def _check(self, options: Mapping[str, Any], user: Any) -> None:
-        known = conf.get_settings().clients
-        aliases = options["aliases"] or list(known)
+        clients = conf.get_settings().clients
+        aliases = options["aliases"] or list(clients)
         for alias in aliases:
             client_settings(alias)
-        found = async_to_sync(check_clients)(aliases, user=user, limit=options["limit"])
+        results = async_to_sync(check_clients)(aliases, user=user, timeout=options["limit"])
 
         if options["json"]:
-            self._print([_as_json(one) for one in found])
-        elif not found:
+            self._write_json([_build_json(result) for result in results])
+        elif not results:
             self.stdout.write('MCP["CLIENTS"] is empty')
         else:
-            self._table([_row(one) for one in found])
-            for one in found:
-                if not one.reached:
-                    self.stderr.write(f"{one.alias}: {one.error}: {_line(one.error_text)}")
-                    if one.url is not None:
+            self._write_table([_build_row(result) for result in results])
+            for result in results:
+                if not result.reached:
+                    self.stderr.write(f"{result.alias}: {result.error}: {_sanitize_line(result.error_text)}")
+                    if result.url is not None:
                         self.stderr.write(
-                            f"{one.alias}: authorize it at {one.url}, or with: mcp_clients login {one.alias}"
+                            f"{result.alias}: authorize it at {result.url}, or with: mcp_clients login {result.alias}"
                         )
-        if not all(one.reached for one in found):
+        if not all(result.reached for result in results):
             raise SystemExit(1)
 
-    def _table(self, rows: list[dict[str, str]]) -> None:
+    def _write_table(self, rows: list[dict[str, str]]) -> None:
         widths = {name: max(len(name), *(len(row[name]) for row in rows)) for name in HEADINGS}
 
         def line(row: Mapping[str, str]) -> str:
             cells = (
-                row[name].rjust(widths[name]) if name in RIGHT else row[name].ljust(widths[name]) for name in widths
+                row[name].rjust(widths[name]) if name in RIGHT_ALIGNED else row[name].ljust(widths[name])
+                for name in widths
             )
             return "  ".join(cells).rstrip()
 
@@ -107,24 +110,24 @@ class Command(BaseCommand):
             style = self.style.SUCCESS if row["state"] == "ok" else self.style.ERROR
             self.stdout.write(style(line(row)))
 
-    def _list(self, options: Mapping[str, Any], user: Any) -> None:
-        found = async_to_sync(check_client)(options["alias"], user=user, limit=options["limit"])
-        if not found.reached:
-            raise CommandError(f"{found.error}: {_line(found.error_text)}")
+    def _list_tools(self, options: Mapping[str, Any], user: Any) -> None:
+        result = async_to_sync(check_client)(options["alias"], user=user, timeout=options["limit"])
+        if not result.reached:
+            raise CommandError(f"{result.error}: {_sanitize_line(result.error_text)}")
         if options["json"]:
-            self._print([_wire(tool) for tool in found.tools])
+            self._write_json([_dump(tool) for tool in result.tools])
             return
 
-        for tool in found.tools:
-            self.stdout.write(self.style.MIGRATE_HEADING(_line(tool.name)))
-            if description := _line((tool.description or tool.title or "").strip().partition("\n")[0]):
+        for tool in result.tools:
+            self.stdout.write(self.style.MIGRATE_HEADING(_sanitize_line(tool.name)))
+            if description := _sanitize_line((tool.description or tool.title or "").strip().partition("\n")[0]):
                 self.stdout.write(f"  {description}")
-            for name, what in (tool.input_schema.get("properties") or {}).items():
+            for name, schema in (tool.input_schema.get("properties") or {}).items():
                 required = "" if name in (tool.input_schema.get("required") or ()) else ", optional"
-                kind = what.get("type", "any") if isinstance(what, dict) else "any"
-                self.stdout.write(f"    {_line(str(name))} ({_line(str(kind))}{required})")
+                kind = schema.get("type", "any") if isinstance(schema, dict) else "any"
+                self.stdout.write(f"    {_sanitize_line(str(name))} ({_sanitize_line(str(kind))}{required})")
 
-    def _call(self, options: Mapping[str, Any], user: Any) -> None:
+    def _call_tool(self, options: Mapping[str, Any], user: Any) -> None:
         try:
             arguments = json.loads(options["arguments"])
         except ValueError as problem:
@@ -133,18 +136,18 @@ class Command(BaseCommand):
             raise CommandError("The arguments must be a JSON object")
 
         async def call(client: Client) -> Any:
-            return await client.call_tool(options["tool"], arguments, on_progress=self._tell)
+            return await client.call_tool(options["tool"], arguments, on_progress=self._on_progress)
 
-        result = self._with(options["alias"], user, call)
-        shown = {key: value for key, value in _wire(result).items() if key not in ("resultType", "_meta")}
-        self._print(shown)
+        result = self._run_with_client(options["alias"], user, call)
+        output = {key: value for key, value in _dump(result).items() if key not in ("resultType", "_meta")}
+        self._write_json(output)
         if result.is_error:
             raise SystemExit(1)
 
-    def _with(self, alias: str, user: Any, work: Callable[[Client], Awaitable[T]]) -> T:
+    def _run_with_client(self, alias: str, user: Any, function: Callable[[Client], Awaitable[T]]) -> T:
         async def run() -> T:
             async with build_client(client_settings(alias), user=user) as client:
-                return await work(client)
+                return await function(client)
 
         try:
             return async_to_sync(run)()
@@ -152,7 +155,7 @@ class Command(BaseCommand):
             where = f" at {needed.url}, or" if needed.url else ""
             raise CommandError(f"{needed} Authorize it{where} with: mcp_clients login {alias}") from None
         except ClientError as problem:
-            raise CommandError(f"{type(problem).__name__}: {_line(str(problem))}") from None
+            raise CommandError(f"{type(problem).__name__}: {_sanitize_line(str(problem))}") from None
         except KeyboardInterrupt:
             raise CommandError("Stopped", returncode=130) from None
 
@@ -160,52 +163,52 @@ class Command(BaseCommand):
         settings = client_settings(options["alias"])
         browser: dict[str, Any] = {"open_url": None} if options["no_browser"] else {}
         try:
-            async_to_sync(login)(settings, user, say=self.stdout.write, port=options["port"], **browser)
+            async_to_sync(login)(settings, user, write=self.stdout.write, port=options["port"], **browser)
         except (AuthorizationFailed, ClientError, ValueError) as problem:
-            raise CommandError(_line(str(problem))) from None
+            raise CommandError(_sanitize_line(str(problem))) from None
         except KeyboardInterrupt:
             raise CommandError("Stopped", returncode=130) from None
         self.stdout.write(self.style.SUCCESS(f"{settings.alias} is authorized now"))
 
-    def _tell(self, progress: float, total: float | None, message: str | None) -> None:
+    def _on_progress(self, progress: float, total: float | None, message: str | None) -> None:
         """Write progress to stderr; stdout contains only the result."""
         of = f" of {total:g}" if total is not None else ""
-        self.stderr.write(f"… {progress:g}{of} {_line(message or '')}".rstrip(), style_func=str)
+        self.stderr.write(f"… {progress:g}{of} {_sanitize_line(message or '')}".rstrip(), style_func=str)
 
-    def _print(self, value: Any) -> None:
+    def _write_json(self, value: Any) -> None:
         self.stdout.write(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-def _row(found: Checked) -> dict[str, str]:
-    settings = client_settings(found.alias)
+def _build_row(result: HealthCheckResult) -> dict[str, str]:
+    settings = client_settings(result.alias)
     return {
-        "alias": found.alias,
-        "state": "ok" if found.reached else "down",
+        "alias": result.alias,
+        "state": "ok" if result.reached else "down",
         "transport": settings.kind,
-        "revision": found.protocol_version,
-        "era": found.era,
-        "tools": str(len(found.tools)) if found.reached else "",
-        "connect": _milliseconds(found.connecting),
-        "latency": _milliseconds(found.latency),
-        "where": settings.place,
+        "revision": result.protocol_version,
+        "era": result.era,
+        "tools": str(len(result.tools)) if result.reached else "",
+        "connect": _format_milliseconds(result.connecting),
+        "latency": _format_milliseconds(result.latency),
+        "where": settings.display_location,
     }
 
 
-def _as_json(found: Checked) -> dict[str, Any]:
-    settings = client_settings(found.alias)
-    shown = {**asdict(found), "tools": len(found.tools) if found.reached else None}
-    return {"transport": settings.kind, "where": settings.place, **shown}
+def _build_json(result: HealthCheckResult) -> dict[str, Any]:
+    settings = client_settings(result.alias)
+    output = {**asdict(result), "tools": len(result.tools) if result.reached else None}
+    return {"transport": settings.kind, "where": settings.display_location, **output}
 
 
-def _milliseconds(seconds: float | None) -> str:
+def _format_milliseconds(seconds: float | None) -> str:
     return "" if seconds is None else f"{seconds * 1000:.0f} ms"
 
 
-def _wire(value: Any) -> dict[str, Any]:
-    shown: dict[str, Any] = value.model_dump(by_alias=True, mode="json", exclude_none=True)
-    return shown
+def _dump(value: Any) -> dict[str, Any]:
+    output: dict[str, Any] = value.model_dump(by_alias=True, mode="json", exclude_none=True)
+    return output
 
 
-def _line(text: str) -> str:
+def _sanitize_line(text: str) -> str:
     """Return another server's text in one line that is safe for a terminal."""
-    return " ".join(legible(text).split())
+    return " ".join(sanitize_text(text).split())

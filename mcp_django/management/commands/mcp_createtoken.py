@@ -9,9 +9,9 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from mcp_django.conf import get_settings
-from mcp_django.management.user_option import active_user
+from mcp_django.management.user_option import get_active_user
 from mcp_django.models import PersonalAccessToken
-from mcp_django.models.token import DEFAULT_DAYS
+from mcp_django.models.token import DEFAULT_LIFETIME_DAYS
 
 
 class Command(BaseCommand):
@@ -26,14 +26,17 @@ class Command(BaseCommand):
             "--scope", action="append", default=[], dest="scopes", metavar="SCOPE", help="may be repeated"
         )
         parser.add_argument("--server", default="", help="alias of the only server to accept it (default: all servers)")
-        lasting = parser.add_mutually_exclusive_group()
-        lasting.add_argument(
-            "--days", type=int, default=DEFAULT_DAYS, help=f"days until it expires (default: {DEFAULT_DAYS})"
+        expiry_options = parser.add_mutually_exclusive_group()
+        expiry_options.add_argument(
+            "--days",
+            type=int,
+            default=DEFAULT_LIFETIME_DAYS,
+            help=f"days until it expires (default: {DEFAULT_LIFETIME_DAYS})",
         )
-        lasting.add_argument("--never-expires", action="store_true", help="valid until it is revoked")
+        expiry_options.add_argument("--never-expires", action="store_true", help="valid until it is revoked")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        user = active_user(options["username"])
+        user = get_active_user(options["username"])
         servers = get_settings().servers
         if options["server"] and options["server"] not in servers:
             raise CommandError(f"Unknown server {options['server']!r}; use one of: {', '.join(servers)}.")

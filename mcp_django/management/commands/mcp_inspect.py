@@ -7,11 +7,11 @@ from typing import Any
 from asgiref.sync import async_to_sync
 from django.core.management.base import BaseCommand
 
-from mcp_django.management.user_option import acting_as
+from mcp_django.management.user_option import get_command_principal
 from mcp_django.server.ports import ALLOW, HIDDEN, Principal
 from mcp_django.server.primitives.base import Primitive
 from mcp_django.server.server import Server
-from mcp_django.wiring import aliases, get_server
+from mcp_django.wiring import get_server, list_aliases
 
 COLLECTIONS = ("tools", "resources", "templates", "prompts")
 
@@ -24,12 +24,14 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--user", help="show the access of this user (default: only the requirements)")
         parser.add_argument("--scope", action="append", dest="scopes", help="grant only this scope; may be repeated")
-        parser.add_argument("--server", choices=aliases(), help="one server's alias (default: all)")
+        parser.add_argument("--server", choices=list_aliases(), help="one server's alias (default: all)")
         parser.add_argument("--json", action="store_true", help="print JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        principal = acting_as(options["user"], options["scopes"]) if options["user"] or options["scopes"] else None
-        chosen = [options["server"]] if options["server"] else aliases()
+        principal = (
+            get_command_principal(options["user"], options["scopes"]) if options["user"] or options["scopes"] else None
+        )
+        chosen = [options["server"]] if options["server"] else list_aliases()
         found = {alias: async_to_sync(_inspect)(get_server(alias), principal) for alias in chosen}
 
         if options["json"]:
@@ -50,14 +52,19 @@ async def _inspect(server: Server, principal: Principal | None) -> list[dict[str
     rows: list[dict[str, Any]] = []
     for collection in COLLECTIONS:
         for primitive in getattr(server.registry, collection):
-            row = {"kind": primitive.kind, "key": primitive.key, "takes": _takes(primitive), "source": primitive.source}
+            row = {
+                "kind": primitive.kind,
+                "key": primitive.key,
+                "takes": _describe_requirements(primitive),
+                "source": primitive.source,
+            }
             if principal is not None:
-                row["verdict"] = await _verdict(server, principal, primitive)
+                row["verdict"] = await _describe_access(server, principal, primitive)
             rows.append(row)
     return rows
 
 
-async def _verdict(server: Server, principal: Principal, primitive: Primitive) -> str:
+async def _describe_access(server: Server, principal: Principal, primitive: Primitive) -> str:
     decision = await server.authorizer.decide(principal, primitive)
     if decision == ALLOW:
         return "allowed"
@@ -66,7 +73,7 @@ async def _verdict(server: Server, principal: Principal, primitive: Primitive) -
     )
 
 
-def _takes(primitive: Primitive) -> str:
+def _describe_requirements(primitive: Primitive) -> str:
     permission = primitive.permission
     parts = []
     if permission is not None:

@@ -15,11 +15,19 @@ from django.core.management.base import BaseCommand, CommandError
 from mcp_django.conf import get_settings
 from mcp_django.conf.options import ServerSettings
 from mcp_django.management.client_config import jsonc, toml_text
-from mcp_django.management.client_config.catalogue import CLIENTS, TOKEN, Client, Local, Remote, Secret, Unsupported
+from mcp_django.management.client_config.catalogue import (
+    CLIENT_PROGRAMS,
+    TOKEN_VARIABLE,
+    ClientProgram,
+    LocalServer,
+    RemoteServer,
+    TokenSource,
+    UnsupportedConfiguration,
+)
 from mcp_django.management.client_config.safe_file import SafeFile
-from mcp_django.wiring import aliases
+from mcp_django.wiring import list_aliases
 
-SETTINGS = "DJANGO_SETTINGS_MODULE"
+SETTINGS_VARIABLE = "DJANGO_SETTINGS_MODULE"
 FORMATS: dict[str, ModuleType] = {"json": jsonc, "toml": toml_text}
 
 
@@ -33,14 +41,14 @@ class Command(BaseCommand):
     help = "Print or write the configuration of this project's server for an MCP client."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("client", choices=CLIENTS, help="the client")
+        parser.add_argument("client", choices=CLIENT_PROGRAMS, help="the client")
         parser.add_argument("--write", action="store_true", help="write it to the client's file, with a backup")
         parser.add_argument("--remove", action="store_true", help="remove it from the client's file")
         parser.add_argument("--file", type=Path, help="path of the file (default: the client's usual one)")
         parser.add_argument("--name", help="name of the server in the client (default: the server's own name)")
         parser.add_argument("--transport", choices=("stdio", "http"), default="stdio", help="default: stdio")
         parser.add_argument("--url", help="URL of the server, for http (default: that of runserver)")
-        parser.add_argument("--server", default="default", choices=aliases(), help="the server's alias")
+        parser.add_argument("--server", default="default", choices=list_aliases(), help="the server's alias")
         parser.add_argument("--user", help="username to act as, for stdio")
         parser.add_argument("--scope", action="append", dest="scopes", help="grant only this scope, for stdio")
         parser.add_argument("--module", action="store_true", help="start `python -m mcp_django` instead of manage.py")
@@ -49,19 +57,21 @@ class Command(BaseCommand):
         token.add_argument(
             "--token-env", metavar="NAME", help="environment variable from which the client reads a token"
         )
-        token.add_argument("--with-token", action="store_true", help=f"write the token from the variable {TOKEN}")
+        token.add_argument(
+            "--with-token", action="store_true", help=f"write the token from the variable {TOKEN_VARIABLE}"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        client, described = CLIENTS[options["client"]], get_settings().servers[options["server"]]
+        client, described = CLIENT_PROGRAMS[options["client"]], get_settings().servers[options["server"]]
         name = options["name"] or re.sub(r"[^A-Za-z0-9_-]+", "-", described.name).strip("-") or "django"
-        path: Path | None = options["file"] or client.path(_directory())
+        path: Path | None = options["file"] or client.path(_get_project_directory())
 
         if options["remove"]:
             self._remove(client, name, path)
             return
         try:
-            entry = client.entry(self._server(described, options), self._secret(options))
-        except Unsupported as problem:
+            entry = client.build_entry(self._create_server(described, options), self._get_token_source(options))
+        except UnsupportedConfiguration as problem:
             raise CommandError(str(problem)) from None
 
         if not options["write"]:
@@ -69,39 +79,41 @@ class Command(BaseCommand):
             return
         self._write(client, name, entry, path, private=options["with_token"])
 
-    def _server(self, described: ServerSettings, options: dict[str, Any]) -> Local | Remote:
+    def _create_server(self, described: ServerSettings, options: dict[str, Any]) -> LocalServer | RemoteServer:
         if options["transport"] not in described.transports:
             alias, transport = options["server"], options["transport"]
             raise CommandError(f'MCP["SERVERS"]["{alias}"]["TRANSPORTS"] does not contain "{transport}"')
         if options["transport"] == "http":
             if options["user"] or options["scopes"]:
                 raise CommandError("--user and --scope require stdio; over HTTP the token identifies the user")
-            return Remote(url=options["url"] or f"http://127.0.0.1:8000/{described.path}")
+            return RemoteServer(url=options["url"] or f"http://127.0.0.1:8000/{described.path}")
         if options["url"]:
             raise CommandError("--url requires --transport http")
         if options["user"] and (options["token_env"] or options["with_token"]):
             raise CommandError("--user cannot be combined with a token; use one of them")
-        return _local(options)
+        return _create_local_server(options)
 
-    def _secret(self, options: dict[str, Any]) -> Secret | None:
+    def _get_token_source(self, options: dict[str, Any]) -> TokenSource | None:
         if options["token_env"]:
             if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", options["token_env"]):
                 raise CommandError("--token-env takes the name of a variable, not a token")
-            return Secret(variable=options["token_env"])
+            return TokenSource(variable=options["token_env"])
         if not options["with_token"]:
             return None
-        token = os.environ.get(TOKEN, "")
+        token = os.environ.get(TOKEN_VARIABLE, "")
         if not token:
-            raise CommandError(f"--with-token requires a token in the variable {TOKEN}, which is empty")
-        return Secret(value=token)
+            raise CommandError(f"--with-token requires a token in the variable {TOKEN_VARIABLE}, which is empty")
+        return TokenSource(value=token)
 
-    def _show(self, client: Client, name: str, entry: dict[str, Any], path: Path | None) -> None:
+    def _show(self, client: ClientProgram, name: str, entry: dict[str, Any], path: Path | None) -> None:
         self.stderr.write(f"Put this into {path or 'the file of your client'}, or use --write:", style_func=str)
         self.stdout.write(FORMATS[client.format].put("", client.section, name, entry).rstrip("\n"))
-        if client is CLIENTS["claude-code"]:
-            self.stderr.write(f"Or, only for yourself:\n{_claude_mcp_add(name, entry)}", style_func=str)
+        if client is CLIENT_PROGRAMS["claude-code"]:
+            self.stderr.write(f"Or, only for yourself:\n{_format_claude_command(name, entry)}", style_func=str)
 
-    def _write(self, client: Client, name: str, entry: dict[str, Any], path: Path | None, *, private: bool) -> None:
+    def _write(
+        self, client: ClientProgram, name: str, entry: dict[str, Any], path: Path | None, *, private: bool
+    ) -> None:
         text = FORMATS[client.format]
         file = self._open(client, path)
         try:
@@ -113,11 +125,11 @@ class Command(BaseCommand):
             self.stdout.write(text.put("", client.section, name, entry).rstrip("\n"))
             raise CommandError(f"{file.path} was left unchanged: {problem}. Add the above by hand") from None
         self._replace(file, changed, private=private)
-        self.stderr.write(f"Wrote {name} to {file.path}. {client.after}".rstrip(), style_func=str)
-        if private and file.is_shared():
+        self.stderr.write(f"Wrote {name} to {file.path}. {client.next_step}".rstrip(), style_func=str)
+        if private and file.is_readable_by_others():
             self.stderr.write(f"Other users can read the token in {file.path}: the mode of the existing file allows it")
 
-    def _remove(self, client: Client, name: str, path: Path | None) -> None:
+    def _remove(self, client: ClientProgram, name: str, path: Path | None) -> None:
         file = self._open(client, path)
         try:
             changed = FORMATS[client.format].drop(file.text, client.section, name)
@@ -129,7 +141,7 @@ class Command(BaseCommand):
         self._replace(file, changed)
         self.stderr.write(f"Removed {name} from {file.path}", style_func=str)
 
-    def _open(self, client: Client, path: Path | None) -> SafeFile:
+    def _open(self, client: ClientProgram, path: Path | None) -> SafeFile:
         if path is None:
             raise CommandError(f"The file of {client.title} is unknown; name it with --file")
         try:
@@ -148,20 +160,20 @@ class Command(BaseCommand):
             self.stderr.write(f"The previous content is in {backup}", style_func=str)
 
 
-def _manage() -> Path | None:
+def _find_manage_py() -> Path | None:
     """Return the manage.py that was called, or None."""
-    called = Path(sys.argv[0])
-    return called.resolve() if called.name == "manage.py" and called.is_file() else None
+    script = Path(sys.argv[0])
+    return script.resolve() if script.name == "manage.py" and script.is_file() else None
 
 
-def _directory() -> Path:
-    manage = _manage()
+def _get_project_directory() -> Path:
+    manage = _find_manage_py()
     return manage.parent if manage else Path.cwd()
 
 
-def _local(options: dict[str, Any]) -> Local:
-    manage, settings = _manage(), os.environ.get(SETTINGS, "")
-    directory = _directory()
+def _create_local_server(options: dict[str, Any]) -> LocalServer:
+    manage, settings = _find_manage_py(), os.environ.get(SETTINGS_VARIABLE, "")
+    directory = _get_project_directory()
 
     env: dict[str, str] = {}
     if manage is None or options["module"]:
@@ -169,7 +181,7 @@ def _local(options: dict[str, Any]) -> Local:
     else:
         args = [str(manage), "mcp_stdio"]
         if settings not in manage.read_text(encoding="utf-8", errors="replace"):
-            env[SETTINGS] = settings  # different from the default in manage.py
+            env[SETTINGS_VARIABLE] = settings  # different from the default in manage.py
 
     if options["server"] != "default":
         args += ["--server", options["server"]]
@@ -177,8 +189,8 @@ def _local(options: dict[str, Any]) -> Local:
         args += ["--user", options["user"]]
     for scope in options["scopes"] or ():
         args += ["--scope", scope]
-    return Local(command=sys.executable, args=args, env=env, cwd=str(directory))
+    return LocalServer(command=sys.executable, args=args, env=env, cwd=str(directory))
 
 
-def _claude_mcp_add(name: str, entry: dict[str, Any]) -> str:
+def _format_claude_command(name: str, entry: dict[str, Any]) -> str:
     return f"claude mcp add-json {shlex.quote(name)} {shlex.quote(json.dumps(entry, ensure_ascii=False))}"

@@ -14,16 +14,22 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import Error, connections
 
 from mcp_django.conf import get_settings
-from mcp_django.management.stdio_user import Identity, as_user, with_token
+from mcp_django.management.stdio_user import Identity, identify_token_bearer, identify_user
 from mcp_django.models import Session
-from mcp_django.transports.connection.options import Ending
-from mcp_django.transports.factory import get_duplexes
-from mcp_django.transports.stdio.redirect import Streams, take
-from mcp_django.transports.stdio.stdio import LAST_MOMENTS, Identify, NotStarted, leave_within, serve_process
-from mcp_django.wiring import aliases, get_server, lifecycle
+from mcp_django.transports.connection.options import CloseReason
+from mcp_django.transports.factory import get_connection_registry
+from mcp_django.transports.stdio.redirect import StandardStreams, redirect_standard_streams
+from mcp_django.transports.stdio.stdio import (
+    EXIT_TIMEOUT_SECONDS,
+    IdentifyClient,
+    ServerStartError,
+    exit_after,
+    serve_process,
+)
+from mcp_django.wiring import get_lifecycle, get_server, list_aliases
 
-TOKEN, USER = "MCP_TOKEN", "MCP_USER"
-ENDED_WELL = (Ending.GONE, Ending.CLOSING)
+TOKEN_VARIABLE, USER_VARIABLE = "MCP_TOKEN", "MCP_USER"
+CLEAN_CLOSE_REASONS = (CloseReason.CLIENT_GONE, CloseReason.SHUTDOWN)
 
 
 class Command(BaseCommand):
@@ -36,34 +42,36 @@ class Command(BaseCommand):
     help = "Serve an MCP client that has started this process, on stdin and stdout."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--user", help=f"username to act as, with this user's permissions (default: ${USER})")
+        parser.add_argument(
+            "--user", help=f"username to act as, with this user's permissions (default: ${USER_VARIABLE})"
+        )
         parser.add_argument("--scope", action="append", dest="scopes", help="grant only this scope; may be repeated")
-        parser.add_argument("--server", default="default", choices=aliases(), help="the server's alias")
+        parser.add_argument("--server", default="default", choices=list_aliases(), help="the server's alias")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            streams = take()
+            streams = redirect_standard_streams()
         except OSError:
             raise CommandError("stdin and stdout must be open; start this command from an MCP client") from None
         # Removed from the environment, so that tools and their subprocesses cannot read the token.
-        token = os.environ.pop(TOKEN, "")
+        token = os.environ.pop(TOKEN_VARIABLE, "")
         alias = options["server"]
         if "stdio" not in get_settings().servers[alias].transports:
             raise CommandError(f'MCP["SERVERS"]["{alias}"]["TRANSPORTS"] does not contain "stdio"')
-        self._look_at_database()
-        identify = self._identity(alias, options["user"], options["scopes"], token)
+        self._check_database()
+        identify = self._create_identify(alias, options["user"], options["scopes"], token)
         connections.close_all()
 
         try:
             ended = asyncio.run(self._serve(alias, streams, identify))
-        except NotStarted as problem:
+        except ServerStartError as problem:
             raise CommandError(str(problem)) from problem
         if isinstance(ended, signal.Signals):
             raise SystemExit(128 + ended)
-        if ended not in ENDED_WELL:
+        if ended not in CLEAN_CLOSE_REASONS:
             raise CommandError(f"The connection was closed: {ended.value}")
 
-    def _look_at_database(self) -> None:
+    def _check_database(self) -> None:
         """Report an unusable database at the start.
 
         The server runs anyway, because some calls may not need it.
@@ -73,29 +81,31 @@ class Command(BaseCommand):
         except Error as problem:
             self.stderr.write(f"The database cannot be used; check that it runs and is migrated: {problem}".rstrip())
 
-    def _identity(self, alias: str, user: str | None, scopes: list[str] | None, token: str) -> Identify:
+    def _create_identify(self, alias: str, user: str | None, scopes: list[str] | None, token: str) -> IdentifyClient:
         """Return a function that identifies the client, to be called in the event loop."""
         if user is None and token:
             if scopes:
-                raise CommandError(f"--scope requires --user; the token in {TOKEN} has its own scopes")
-            return partial(with_token, alias, token)
+                raise CommandError(f"--scope requires --user; the token in {TOKEN_VARIABLE} has its own scopes")
+            return partial(identify_token_bearer, alias, token)
         try:
-            identity = as_user(alias, user or os.environ.get(USER) or None, scopes)
+            identity = identify_user(alias, user or os.environ.get(USER_VARIABLE) or None, scopes)
         except Error as problem:
             raise CommandError(f"The user cannot be read: {problem}".rstrip()) from None
 
-        async def known() -> Identity:
+        async def return_identity() -> Identity:
             return identity
 
-        return known
+        return return_identity
 
-    async def _serve(self, alias: str, streams: Streams, identify: Identify) -> Ending | signal.Signals:
+    async def _serve(
+        self, alias: str, streams: StandardStreams, identify: IdentifyClient
+    ) -> CloseReason | signal.Signals:
         code = 1
         try:
             ended = await serve_process(
-                get_server(alias), get_duplexes(alias), streams, lifecycle=lifecycle(), identify=identify
+                get_server(alias), get_connection_registry(alias), streams, lifecycle=get_lifecycle(), identify=identify
             )
-            code = 128 + ended if isinstance(ended, signal.Signals) else int(ended not in ENDED_WELL)
+            code = 128 + ended if isinstance(ended, signal.Signals) else int(ended not in CLEAN_CLOSE_REASONS)
             return ended
         finally:
-            leave_within(LAST_MOMENTS, code)
+            exit_after(EXIT_TIMEOUT_SECONDS, code)

@@ -10,13 +10,13 @@ from django.utils.translation import gettext_lazy as _
 
 from mcp_django.models.stored.cache_version import StoredState
 from mcp_django.models.token import check_scopes
-from mcp_django.server.primitives.decorators import NAME
+from mcp_django.server.primitives.decorators import NAME_PATTERN
 
-DESCRIPTION = 10_000
+MAX_DESCRIPTION_CHARS = 10_000
 """Maximum number of characters of a description."""
-TAGS = 20
+MAX_TAGS = 20
 """Maximum number of tags of one row; each has at most 64 characters."""
-VERSIONS = 100
+MAX_VERSIONS = 100
 """Maximum number of stored versions of one row; the oldest are deleted first."""
 
 M = TypeVar("M", bound=models.Model, covariant=True)
@@ -24,7 +24,7 @@ M = TypeVar("M", bound=models.Model, covariant=True)
 _PERMISSION = r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+"
 
 check_name = RegexValidator(
-    rf"\A(?:{NAME.pattern})\Z", _("A name has 1 to 64 letters without accents, digits, or one of _ - .")
+    rf"\A(?:{NAME_PATTERN.pattern})\Z", _("A name has 1 to 64 letters without accents, digits, or one of _ - .")
 )
 check_permissions = RegexValidator(
     rf"\A{_PERMISSION}(?: {_PERMISSION})*\Z",
@@ -34,9 +34,11 @@ check_permissions = RegexValidator(
 
 def check_tags(tags: Any) -> None:
     """Raise ValidationError unless `tags` is a list of a few short words."""
-    fits = isinstance(tags, list) and len(tags) <= TAGS
-    if not fits or not all(isinstance(tag, str) and tag.strip() and len(tag) <= 64 for tag in tags):
-        raise ValidationError(_("Tags must be a list of up to %d words of up to 64 characters.") % TAGS, code="tags")
+    is_short_list = isinstance(tags, list) and len(tags) <= MAX_TAGS
+    if not is_short_list or not all(isinstance(tag, str) and tag.strip() and len(tag) <= 64 for tag in tags):
+        raise ValidationError(
+            _("Tags must be a list of up to %d words of up to 64 characters.") % MAX_TAGS, code="tags"
+        )
 
 
 class StoredQuerySet(models.QuerySet[M]):
@@ -49,14 +51,14 @@ class StoredQuerySet(models.QuerySet[M]):
         self._for_write = True
         with transaction.atomic(using=self.db, savepoint=False):
             changed = super().update(**kwargs)
-            StoredState.objects.using(self.db).touch()
+            StoredState.objects.using(self.db).change_version()
         return changed
 
     def bulk_create(self, objs: Iterable[Any], *args: Any, **kwargs: Any) -> list[Any]:
         self._for_write = True
         with transaction.atomic(using=self.db, savepoint=False):
             made = super().bulk_create(objs, *args, **kwargs)
-            StoredState.objects.using(self.db).touch()
+            StoredState.objects.using(self.db).change_version()
         return made
 
 
@@ -76,7 +78,15 @@ class StoredRow(models.Model):
 class Stored(StoredRow):
     """Prompt or resource stored as a row."""
 
-    SNAPSHOT: ClassVar[tuple[str, ...]] = ("title", "description", "server", "enabled", "permission", "scopes", "tags")
+    SNAPSHOT_FIELDS: ClassVar[tuple[str, ...]] = (
+        "title",
+        "description",
+        "server",
+        "enabled",
+        "permission",
+        "scopes",
+        "tags",
+    )
     """Fields that a version holds unchanged."""
 
     server = models.CharField(
@@ -86,7 +96,7 @@ class Stored(StoredRow):
     description = models.TextField(
         _("description"),
         blank=True,
-        validators=[MaxLengthValidator(DESCRIPTION)],
+        validators=[MaxLengthValidator(MAX_DESCRIPTION_CHARS)],
         help_text=_("What it is for, said to people and models."),
     )
     enabled = models.BooleanField(_("enabled"), default=True, help_text=_("What is not enabled is not there."))
@@ -105,7 +115,7 @@ class Stored(StoredRow):
     created = models.DateTimeField(_("created"), auto_now_add=True)
     updated = models.DateTimeField(_("changed"), auto_now=True)
 
-    told_before: tuple[str, str] | None = None
+    published_key: tuple[str, str] | None = None
     """Server and key known to clients, as read from the database."""
 
     class Meta:
@@ -120,20 +130,20 @@ class Stored(StoredRow):
     def from_db(cls, *args: Any, **kwargs: Any) -> Self:
         row = super().from_db(*args, **kwargs)
         if row.get_deferred_fields().isdisjoint({"server", "name", "uri"}):
-            row.told_before = row.server, row.key
+            row.published_key = row.server, row.key
         return row
 
     def snapshot(self) -> dict[str, Any]:
         """Return the content of a version as JSON-compatible data."""
-        return {name: getattr(self, name) for name in self.SNAPSHOT}
+        return {name: getattr(self, name) for name in self.SNAPSHOT_FIELDS}
 
-    def take(self, data: dict[str, Any]) -> None:
+    def apply_snapshot(self, data: dict[str, Any]) -> None:
         """Set the fields from a snapshot and save them.
 
         Raises:
             ValidationError: the snapshot is not valid any more.
         """
-        for name in self.SNAPSHOT:
+        for name in self.SNAPSHOT_FIELDS:
             if name in data:
                 setattr(self, name, data[name])
         self.full_clean()
@@ -147,7 +157,9 @@ class Stored(StoredRow):
         """
         versions: Any = getattr(self, "versions")  # noqa: B009  a related name that mypy cannot see
         with transaction.atomic(using=self._state.db, savepoint=False):
-            StoredState.objects.using(self._state.db).touch()  # one process at a time, because versions are numbered
+            StoredState.objects.using(
+                self._state.db
+            ).change_version()  # one process at a time, because versions are numbered
             last = versions.order_by("-number").first()
             data = self.snapshot()
             before = {} if last is None else last.data
@@ -156,11 +168,11 @@ class Stored(StoredRow):
                 return None
             number = 1 if last is None else last.number + 1
             username = "" if user is None else user.get_username()[:150]
-            made = versions.create(
+            version = versions.create(
                 number=number, user=user, username=username, note=note, data=data, changes=changes if last else []
             )
-            versions.filter(number__lte=number - VERSIONS).delete()
-        return made
+            versions.filter(number__lte=number - MAX_VERSIONS).delete()
+        return version
 
     def restore(self, version: Any, user: Any = None, note: str = "") -> Any:
         """Restore the state of `version` as a new version; return None if nothing changed.
@@ -170,5 +182,5 @@ class Stored(StoredRow):
         """
         with transaction.atomic(using=self._state.db):
             type(self)._default_manager.using(self._state.db).get(pk=self.pk).record()
-            self.take(version.data)
+            self.apply_snapshot(version.data)
             return self.record(user, note)

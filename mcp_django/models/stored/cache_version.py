@@ -11,18 +11,18 @@ from django.utils.translation import gettext_lazy as _
 
 from mcp_django.models.managers import PrimaryManager
 
-STORED, RULES = 1, 2
+STORED_PK, RULES_PK = 1, 2
 """Primary keys of the rows."""
 
 
 class StoredStateQuerySet(models.QuerySet["StoredState"]):
     """Query set that reads and changes a version."""
 
-    def mark(self, of: int = STORED) -> str:
+    def get_version(self, pk: int = STORED_PK) -> str:
         """Return the current version; "" before the first save."""
-        return self.filter(pk=of).values_list("token", flat=True).first() or ""
+        return self.filter(pk=pk).values_list("token", flat=True).first() or ""
 
-    def touch(self, of: int = STORED) -> None:
+    def change_version(self, pk: int = STORED_PK) -> None:
         """Change the version in the surrounding transaction.
 
         Concurrent changes wait for the end of the transaction. Therefore the new version and the changed data become
@@ -30,9 +30,9 @@ class StoredStateQuerySet(models.QuerySet["StoredState"]):
         """
         # Random: a counter could repeat a value after a rollback, for different data.
         token = secrets.token_hex(16)
-        if self.filter(pk=of).update(token=token) == 0:
-            self.bulk_create([StoredState(pk=of)], ignore_conflicts=True)
-            self.filter(pk=of).update(token=token)
+        if self.filter(pk=pk).update(token=token) == 0:
+            self.bulk_create([StoredState(pk=pk)], ignore_conflicts=True)
+            self.filter(pk=pk).update(token=token)
 
 
 class StoredState(models.Model):

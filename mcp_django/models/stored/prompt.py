@@ -8,17 +8,17 @@ from django.db import models, transaction
 from django.utils.translation import gettext_lazy as _
 
 from mcp_django.models.managers import PrimaryManager
-from mcp_django.models.stored.base import DESCRIPTION, Stored, StoredQuerySet, StoredRow, check_name
-from mcp_django.models.stored.resource import URI, check_uri
-from mcp_django.models.stored.template_strings import NAME, fill_uri, is_well_formed, names_in
+from mcp_django.models.stored.base import MAX_DESCRIPTION_CHARS, Stored, StoredQuerySet, StoredRow, check_name
+from mcp_django.models.stored.resource import MAX_URI_CHARS, check_uri
+from mcp_django.models.stored.template_strings import NAME_PATTERN, fill_uri, find_placeholders, has_valid_placeholders
 
-ARGUMENTS = 50
+MAX_ARGUMENTS = 50
 """Maximum number of arguments of one prompt."""
-MESSAGES = 100
+MAX_MESSAGES = 100
 """Maximum number of messages of one prompt."""
-CHOICES = 500
+MAX_CHOICES = 500
 """Maximum number of choices of an argument, and of characters of each choice."""
-TEXT = 100_000
+MAX_MESSAGE_CHARS = 100_000
 """Maximum number of characters of one message."""
 
 
@@ -32,7 +32,7 @@ class StoredPromptQuerySet(StoredQuerySet["StoredPrompt"]):
 class StoredPrompt(Stored):
     """Prompt stored as a row."""
 
-    SNAPSHOT: ClassVar[tuple[str, ...]] = ("name", *Stored.SNAPSHOT)
+    SNAPSHOT_FIELDS: ClassVar[tuple[str, ...]] = ("name", *Stored.SNAPSHOT_FIELDS)
 
     name = models.CharField(
         _("name"),
@@ -73,13 +73,13 @@ class StoredPrompt(Stored):
             "messages": [part.snapshot() for part in parts.messages.order_by("position", "pk")],
         }
 
-    def take(self, data: dict[str, Any]) -> None:
+    def apply_snapshot(self, data: dict[str, Any]) -> None:
         with transaction.atomic(using=self._state.db, savepoint=False):
-            super().take(data)
+            super().apply_snapshot(data)
             for model, name in ((StoredArgument, "arguments"), (StoredMessage, "messages")):
                 getattr(self, name).all().delete()
-                for position, said in enumerate(data.get(name, ()), start=1):
-                    part = model(prompt=self, position=position, **said)
+                for position, fields in enumerate(data.get(name, ()), start=1):
+                    part = model(prompt=self, position=position, **fields)
                     part.full_clean()
                     part.save()
 
@@ -103,7 +103,7 @@ class StoredArgumentQuerySet(StoredQuerySet["StoredArgument"]):
 class StoredArgument(StoredRow):
     """Argument of a prompt."""
 
-    SNAPSHOT: ClassVar[tuple[str, ...]] = ("name", "title", "description", "required", "default", "choices")
+    SNAPSHOT_FIELDS: ClassVar[tuple[str, ...]] = ("name", "title", "description", "required", "default", "choices")
 
     prompt = models.ForeignKey(StoredPrompt, on_delete=models.CASCADE, related_name="arguments")
     position = models.PositiveSmallIntegerField(_("position"), default=0, help_text=_("At 0 it comes last."))
@@ -112,19 +112,19 @@ class StoredArgument(StoredRow):
         max_length=64,
         validators=[
             RegexValidator(
-                rf"\A(?:{NAME.pattern})\Z",
+                rf"\A(?:{NAME_PATTERN.pattern})\Z",
                 _("An argument's name has letters without accents, digits and _, and does not begin with a digit."),
             )
         ],
         help_text=_("$name stands for it in messages."),
     )
     title = models.CharField(_("title"), max_length=200, blank=True)
-    description = models.TextField(_("description"), blank=True, validators=[MaxLengthValidator(DESCRIPTION)])
+    description = models.TextField(_("description"), blank=True, validators=[MaxLengthValidator(MAX_DESCRIPTION_CHARS)])
     required = models.BooleanField(_("required"), default=True)
     default = models.TextField(
         _("default"),
         blank=True,
-        validators=[MaxLengthValidator(TEXT)],
+        validators=[MaxLengthValidator(MAX_MESSAGE_CHARS)],
         help_text=_("Stands in where the caller gives no value."),
     )
     choices = models.JSONField(
@@ -156,14 +156,14 @@ class StoredArgument(StoredRow):
 
     def snapshot(self) -> dict[str, Any]:
         """Return the argument's part of a version of the prompt."""
-        return {name: getattr(self, name) for name in self.SNAPSHOT}
+        return {name: getattr(self, name) for name in self.SNAPSHOT_FIELDS}
 
     def clean(self) -> None:
         choices = self.choices
         if not isinstance(choices, list) or not all(isinstance(one, str) and one.strip() for one in choices):
             raise ValidationError({"choices": _("Choices must be a list of non-empty texts.")})
-        if len(choices) > CHOICES or any(len(one) > CHOICES for one in choices):
-            limit = _("Enter at most %d choices with at most %d characters each.") % (CHOICES, CHOICES)
+        if len(choices) > MAX_CHOICES or any(len(one) > MAX_CHOICES for one in choices):
+            limit = _("Enter at most %d choices with at most %d characters each.") % (MAX_CHOICES, MAX_CHOICES)
             raise ValidationError({"choices": limit})
         if self.required and self.default:
             raise ValidationError({"default": _("A required argument cannot have a default.")})
@@ -196,7 +196,7 @@ class StoredMessageQuerySet(StoredQuerySet["StoredMessage"]):
 class StoredMessage(StoredRow):
     """Message of a prompt."""
 
-    SNAPSHOT: ClassVar[tuple[str, ...]] = ("role", "kind", "text", "uri")
+    SNAPSHOT_FIELDS: ClassVar[tuple[str, ...]] = ("role", "kind", "text", "uri")
 
     prompt = models.ForeignKey(StoredPrompt, on_delete=models.CASCADE, related_name="messages")
     position = models.PositiveSmallIntegerField(_("position"), default=0, help_text=_("At 0 it comes last."))
@@ -205,12 +205,12 @@ class StoredMessage(StoredRow):
     text = models.TextField(
         _("text"),
         blank=True,
-        validators=[MaxLengthValidator(TEXT)],
+        validators=[MaxLengthValidator(MAX_MESSAGE_CHARS)],
         help_text=_("$name or ${name} stands for an argument, $$ for a dollar sign. Of a link: what it is called."),
     )
     uri = models.CharField(
         _("URI"),
-        max_length=URI,
+        max_length=MAX_URI_CHARS,
         blank=True,
         help_text=_("Of the resource; $name puts in an argument, percent-encoded."),
     )
@@ -233,11 +233,11 @@ class StoredMessage(StoredRow):
 
     def snapshot(self) -> dict[str, Any]:
         """Return the message's part of a version of the prompt."""
-        return {name: getattr(self, name) for name in self.SNAPSHOT}
+        return {name: getattr(self, name) for name in self.SNAPSHOT_FIELDS}
 
     def clean(self) -> None:
         for name in ("text", "uri"):
-            if not is_well_formed(getattr(self, name)):
+            if not has_valid_placeholders(getattr(self, name)):
                 message = _("A $ begins a placeholder such as $name or ${name}; write $$ for the sign itself.")
                 raise ValidationError({name: message})
 
@@ -255,6 +255,6 @@ class StoredMessage(StoredRow):
             )
 
         try:
-            check_uri(fill_uri(self.uri, dict.fromkeys(names_in(self.uri), "x")))
+            check_uri(fill_uri(self.uri, dict.fromkeys(find_placeholders(self.uri), "x")))
         except ValidationError as problem:
             raise ValidationError({"uri": problem}) from None

@@ -13,11 +13,11 @@ from mcp_django.models.managers import PrimaryManager
 from mcp_django.models.stored.base import Stored, StoredQuerySet
 from mcp_django.protocol.uri import UriTemplate
 
-URI = 500
+MAX_URI_CHARS = 500
 """Maximum number of characters of a URI."""
-TEXT = 1024 * 1024
+MAX_TEXT_CHARS = 1024 * 1024
 """Maximum number of characters of a text."""
-DATA = 4 * 1024 * 1024
+MAX_FILE_BYTES = 4 * 1024 * 1024
 """Maximum number of bytes of a file."""
 
 _SCHEME = re.compile(r"[a-z][a-z0-9+.\-]*:.")
@@ -26,10 +26,10 @@ _SCHEME = re.compile(r"[a-z][a-z0-9+.\-]*:.")
 def check_uri(uri: str) -> None:
     """Raise ValidationError unless `uri` is an absolute URI (RFC 3986) without variables."""
     try:
-        is_one = bool(_SCHEME.match(uri)) and UriTemplate(uri).is_static
+        is_valid = bool(_SCHEME.match(uri)) and UriTemplate(uri).is_static
     except ValueError:
-        is_one = False
-    if not is_one:
+        is_valid = False
+    if not is_valid:
         message = _(
             "A URI looks like “docs://refunds”: a scheme in small letters, a colon, and the rest without spaces, "
             "braces and accents, which are percent-encoded."
@@ -55,10 +55,10 @@ class StoredResourceQuerySet(StoredQuerySet["StoredResource"]):
 class StoredResource(Stored):
     """Resource stored as a row: a text, or the bytes of a file."""
 
-    SNAPSHOT: ClassVar[tuple[str, ...]] = (
+    SNAPSHOT_FIELDS: ClassVar[tuple[str, ...]] = (
         "uri",
         "name",
-        *Stored.SNAPSHOT,
+        *Stored.SNAPSHOT_FIELDS,
         "mime_type",
         "audience",
         "priority",
@@ -66,7 +66,10 @@ class StoredResource(Stored):
     )
 
     uri = models.CharField(
-        _("URI"), max_length=URI, validators=[check_uri], help_text=_("Under which clients read it: “docs://refunds”.")
+        _("URI"),
+        max_length=MAX_URI_CHARS,
+        validators=[check_uri],
+        help_text=_("Under which clients read it: “docs://refunds”."),
     )
     name = models.CharField(_("name"), max_length=200, help_text=_("What it is called in lists; any text."))
     mime_type = models.CharField(
@@ -89,7 +92,7 @@ class StoredResource(Stored):
         validators=[MinValueValidator(0), MaxValueValidator(1)],
         help_text=_("From 0, which may be left out, to 1, which is needed."),
     )
-    text = models.TextField(_("text"), blank=True, validators=[MaxLengthValidator(TEXT)])
+    text = models.TextField(_("text"), blank=True, validators=[MaxLengthValidator(MAX_TEXT_CHARS)])
     data = models.BinaryField(_("file"), null=True, blank=True)
     size = models.PositiveIntegerField(_("bytes"), default=0, editable=False)
 
@@ -134,13 +137,13 @@ class StoredResource(Stored):
         data = None if self.data is None else base64.b64encode(bytes(self.data)).decode()
         return {**super().snapshot(), "data": data}
 
-    def take(self, data: dict[str, Any]) -> None:
-        kept = data.get("data")
-        self.data = None if kept is None else base64.b64decode(kept)
-        super().take(data)
+    def apply_snapshot(self, data: dict[str, Any]) -> None:
+        encoded = data.get("data")
+        self.data = None if encoded is None else base64.b64decode(encoded)
+        super().apply_snapshot(data)
 
     def clean(self) -> None:
-        if self.data is not None and len(bytes(self.data)) > DATA:
-            raise ValidationError({"data": _("The file is too large: the limit is %d bytes.") % DATA})
+        if self.data is not None and len(bytes(self.data)) > MAX_FILE_BYTES:
+            raise ValidationError({"data": _("The file is too large: the limit is %d bytes.") % MAX_FILE_BYTES})
         if self.data is not None and self.text:
             raise ValidationError({"text": _("A resource has either a text or a file: remove one of them.")})

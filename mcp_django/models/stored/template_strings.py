@@ -9,26 +9,26 @@ from collections.abc import Mapping
 from string import Template
 from urllib.parse import quote
 
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 """Pattern of an argument name: an ASCII identifier of `string.Template`, case-sensitive."""
 
 
-def names_in(text: str) -> list[str]:
+def find_placeholders(text: str) -> list[str]:
     """Return the distinct names of the placeholders in `text`, in order."""
-    return list(dict.fromkeys(_names(text)))
+    return list(dict.fromkeys(_find_names(text)))
 
 
-def is_well_formed(text: str) -> bool:
+def has_valid_placeholders(text: str) -> bool:
     """Return True if each dollar sign starts a placeholder or is doubled."""
-    return all(found["invalid"] is None for found in Template.pattern.finditer(text))
+    return all(match["invalid"] is None for match in Template.pattern.finditer(text))
 
 
-def filled_length(text: str, values: Mapping[str, str]) -> int:
+def get_max_filled_length(text: str, values: Mapping[str, str]) -> int:
     """Return an upper bound of the length of the result of `fill`.
 
     Callers use it to reject a text that is too long before it is built.
     """
-    return len(text) + sum(len(values.get(name, "")) for name in _names(text))
+    return len(text) + sum(len(values.get(name, "")) for name in _find_names(text))
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
@@ -47,5 +47,5 @@ def fill_uri(text: str, values: Mapping[str, str]) -> str:
     return fill(text, {name: quote(value, safe="") for name, value in values.items()})
 
 
-def _names(text: str) -> "list[str]":
-    return [name for found in Template.pattern.finditer(text) if (name := found["named"] or found["braced"])]
+def _find_names(text: str) -> "list[str]":
+    return [name for match in Template.pattern.finditer(text) if (name := match["named"] or match["braced"])]

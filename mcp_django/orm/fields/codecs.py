@@ -19,24 +19,31 @@ from django.db import models
 from django.db.backends.utils import format_number
 from django.utils.duration import duration_iso_string
 
-from mcp_django.orm.fields.datetimes import as_date, as_duration, as_moment, as_time, shown_moment, shown_moments
+from mcp_django.orm.fields.datetimes import (
+    create_datetime_formatter,
+    format_datetime,
+    parse_date_value,
+    parse_datetime_value,
+    parse_duration_value,
+    parse_time_value,
+)
 from mcp_django.schema import to_json
 
-TEXT = 1000
+MAX_TEXT_CHARACTERS = 1000
 """Maximum length in characters of a text to compare with."""
-_INT = 1 << 63
-_EQUAL = {"exact": "value", "in": "list", "isnull": "boolean"}
-_TEXTUAL = dict.fromkeys(("iexact", "contains", "icontains", "startswith", "istartswith"), "text")
-_ORDERED = {**dict.fromkeys(("gt", "gte", "lt", "lte"), "value"), "range": "pair"}
-_DATED = dict.fromkeys(("year", "month", "day"), "integer")
-_ISNULL = {"isnull": "boolean"}
-LOOKUPS = frozenset({*_EQUAL, *_TEXTUAL, *_ORDERED, *_DATED, "date"})
+_INTEGER_BOUND = 1 << 63
+_EQUALITY_LOOKUPS = {"exact": "value", "in": "list", "isnull": "boolean"}
+_TEXT_LOOKUPS = dict.fromkeys(("iexact", "contains", "icontains", "startswith", "istartswith"), "text")
+_ORDER_LOOKUPS = {**dict.fromkeys(("gt", "gte", "lt", "lte"), "value"), "range": "pair"}
+_DATE_LOOKUPS = dict.fromkeys(("year", "month", "day"), "integer")
+_NULL_LOOKUPS = {"isnull": "boolean"}
+LOOKUPS = frozenset({*_EQUALITY_LOOKUPS, *_TEXT_LOOKUPS, *_ORDER_LOOKUPS, *_DATE_LOOKUPS, "date"})
 """All lookups that any field supports."""
-COMPARED = ("exact", "gt", "gte", "lt", "lte")
+METRIC_LOOKUPS = ("exact", "gt", "gte", "lt", "lte")
 """Lookups of a metric."""
-NUMBERS = frozenset({"count", "sum", "avg", "min", "max"})
-COUNTED = frozenset({"count"})
-BOUNDED = frozenset({"count", "min", "max"})
+NUMBER_AGGREGATES = frozenset({"count", "sum", "avg", "min", "max"})
+COUNT_AGGREGATES = frozenset({"count"})
+RANGE_AGGREGATES = frozenset({"count", "min", "max"})
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -49,7 +56,7 @@ class Codec:
     """JSON Schema of a shown value."""
     encode: Callable[[Any], Any] | None = None
     """Function from a database value to JSON; None if the value is JSON already."""
-    encoder: "Callable[[], Callable[[Any], Any]] | None" = None
+    encode_factory: "Callable[[], Callable[[Any], Any]] | None" = None
     """Factory of an `encode` function for many values, if that is faster."""
     decode: Callable[[Any], Any]
     """Function from JSON to a value to compare with.
@@ -61,31 +68,33 @@ class Codec:
 
     Kinds are value, list, pair, text, integer, boolean and date.
     """
-    orderable: bool = True
+    is_orderable: bool = True
     """True if rows can be ordered and grouped by the column."""
-    aggregates: frozenset[str] = COUNTED
+    aggregates: frozenset[str] = COUNT_AGGREGATES
     """Supported aggregate functions."""
 
-    def shown(self, value: Any) -> Any:
+    def serialize(self, value: Any) -> Any:
         """Return a database value or None as JSON."""
         return value if value is None or self.encode is None else self.encode(value)
 
 
-def codec_of(field: "models.Field[Any, Any]") -> Codec:
+def get_codec(field: "models.Field[Any, Any]") -> Codec:
     """Return the codec of a concrete field; foreign keys use their target field."""
     while isinstance(field, models.ForeignObject):
         field = field.target_field
     if isinstance(field, models.GeneratedField):
-        return codec_of(cast("models.Field[Any, Any]", field.output_field))
+        return get_codec(cast("models.Field[Any, Any]", field.output_field))
     if field.get_internal_type() == "ArrayField":
-        return _array(field)
-    codec = next((make(field) for kind, make in _KINDS if isinstance(field, kind)), None) or _opaque()
+        return _build_array_codec(field)
+    codec = (
+        next((make(field) for kind, make in _CODEC_BUILDERS if isinstance(field, kind)), None) or _build_opaque_codec()
+    )
     if field.choices and codec.kind == "text":
-        return replace(codec, lookups=_EQUAL)
+        return replace(codec, lookups=_EQUALITY_LOOKUPS)
     return codec
 
 
-def as_text(value: Any) -> str:
+def parse_text_value(value: Any) -> str:
     """Return a text to compare with.
 
     Raises:
@@ -93,14 +102,14 @@ def as_text(value: Any) -> str:
     """
     if type(value) is not str:
         raise ValueError("give a text")
-    if len(value) > TEXT:
-        raise ValueError(f"longer than {TEXT} characters")
+    if len(value) > MAX_TEXT_CHARACTERS:
+        raise ValueError(f"longer than {MAX_TEXT_CHARACTERS} characters")
     if "\0" in value:
         raise ValueError("a text cannot contain a NUL character")
     return value
 
 
-def as_integer(value: Any) -> int:
+def parse_integer_value(value: Any) -> int:
     """Return an integer of 64 bits.
 
     Raises:
@@ -110,12 +119,12 @@ def as_integer(value: Any) -> int:
         value = int(value)
     if type(value) is not int:
         raise ValueError("give an integer")
-    if not -_INT <= value < _INT:
+    if not -_INTEGER_BOUND <= value < _INTEGER_BOUND:
         raise ValueError("out of range of 64 bits")
     return value
 
 
-def as_boolean(value: Any) -> bool:
+def parse_boolean_value(value: Any) -> bool:
     """Return a boolean.
 
     Raises:
@@ -126,35 +135,39 @@ def as_boolean(value: Any) -> bool:
     return value
 
 
-def _text(field: Any) -> Codec:
+def _build_text_codec(field: Any) -> Codec:
     if hasattr(field, "from_db_value"):
         # The column's content differs from its value, so comparing and ordering would give wrong results.
-        return replace(_opaque(), kind="text")
+        return replace(_build_opaque_codec(), kind="text")
     return Codec(
         kind="text",
         schema={"type": "string"},
-        decode=as_text,
-        lookups=_EQUAL | _TEXTUAL,
-        aggregates=BOUNDED,
+        decode=parse_text_value,
+        lookups=_EQUALITY_LOOKUPS | _TEXT_LOOKUPS,
+        aggregates=RANGE_AGGREGATES,
     )
 
 
-def _integer(field: Any) -> Codec:
+def _build_integer_codec(field: Any) -> Codec:
     return Codec(
-        kind="integer", schema={"type": "integer"}, decode=as_integer, lookups=_EQUAL | _ORDERED, aggregates=NUMBERS
+        kind="integer",
+        schema={"type": "integer"},
+        decode=parse_integer_value,
+        lookups=_EQUALITY_LOOKUPS | _ORDER_LOOKUPS,
+        aggregates=NUMBER_AGGREGATES,
     )
 
 
-def _boolean(field: Any) -> Codec:
+def _build_boolean_codec(field: Any) -> Codec:
     return Codec(
         kind="boolean",
         schema={"type": "boolean"},
-        decode=as_boolean,
+        decode=parse_boolean_value,
         lookups={"exact": "value", "isnull": "boolean"},
     )
 
 
-def _float(field: Any) -> Codec:
+def _build_float_codec(field: Any) -> Codec:
     def decode(value: Any) -> float:
         if type(value) not in (int, float):
             raise ValueError("give a number")
@@ -174,12 +187,12 @@ def _float(field: Any) -> Codec:
         schema={"type": ["number", "null"]},
         encode=encode,
         decode=decode,
-        lookups=_EQUAL | _ORDERED,
-        aggregates=NUMBERS,
+        lookups=_EQUALITY_LOOKUPS | _ORDER_LOOKUPS,
+        aggregates=NUMBER_AGGREGATES,
     )
 
 
-def _decimal(field: Any) -> Codec:
+def _build_decimal_codec(field: Any) -> Codec:
     digits, places = field.max_digits, field.decimal_places
 
     def decode(value: Any) -> Decimal:
@@ -201,63 +214,63 @@ def _decimal(field: Any) -> Codec:
     return Codec(
         kind="decimal",
         schema=schema,
-        encode=_plain_decimal,
+        encode=_format_decimal,
         decode=decode,
-        lookups=_EQUAL | _ORDERED,
-        aggregates=NUMBERS,
+        lookups=_EQUALITY_LOOKUPS | _ORDER_LOOKUPS,
+        aggregates=NUMBER_AGGREGATES,
     )
 
 
-def _plain_decimal(value: Any) -> str:
+def _format_decimal(value: Any) -> str:
     return f"{value:f}" if isinstance(value, Decimal) else str(value)
 
 
-def _date(field: Any) -> Codec:
+def _build_date_codec(field: Any) -> Codec:
     return Codec(
         kind="date",
         schema={"type": "string", "format": "date"},
         encode=dt.date.isoformat,
-        decode=as_date,
-        lookups=_EQUAL | _ORDERED | _DATED,
-        aggregates=BOUNDED,
+        decode=parse_date_value,
+        lookups=_EQUALITY_LOOKUPS | _ORDER_LOOKUPS | _DATE_LOOKUPS,
+        aggregates=RANGE_AGGREGATES,
     )
 
 
-def _date_time(field: Any) -> Codec:
+def _build_datetime_codec(field: Any) -> Codec:
     return Codec(
         kind="date-time",
         schema={"type": "string", "format": "date-time"},
-        encode=shown_moment,
-        encoder=shown_moments,
-        decode=as_moment,
-        lookups=_EQUAL | _ORDERED | _DATED | {"date": "date"},
-        aggregates=BOUNDED,
+        encode=format_datetime,
+        encode_factory=create_datetime_formatter,
+        decode=parse_datetime_value,
+        lookups=_EQUALITY_LOOKUPS | _ORDER_LOOKUPS | _DATE_LOOKUPS | {"date": "date"},
+        aggregates=RANGE_AGGREGATES,
     )
 
 
-def _time(field: Any) -> Codec:
+def _build_time_codec(field: Any) -> Codec:
     return Codec(
         kind="time",
         schema={"type": "string", "description": "a time of day, such as 14:30:00"},
         encode=dt.time.isoformat,
-        decode=as_time,
-        lookups=_EQUAL | _ORDERED,
-        aggregates=BOUNDED,
+        decode=parse_time_value,
+        lookups=_EQUALITY_LOOKUPS | _ORDER_LOOKUPS,
+        aggregates=RANGE_AGGREGATES,
     )
 
 
-def _duration(field: Any) -> Codec:
+def _build_duration_codec(field: Any) -> Codec:
     return Codec(
         kind="duration",
         schema={"type": "string", "description": "a duration (ISO 8601), such as P1DT02H30M00S"},
         encode=duration_iso_string,
-        decode=as_duration,
-        lookups=_EQUAL | _ORDERED,
-        aggregates=NUMBERS,
+        decode=parse_duration_value,
+        lookups=_EQUALITY_LOOKUPS | _ORDER_LOOKUPS,
+        aggregates=NUMBER_AGGREGATES,
     )
 
 
-def _uuid(field: Any) -> Codec:
+def _build_uuid_codec(field: Any) -> Codec:
     def decode(value: Any) -> uuid.UUID:
         if type(value) is not str or len(value) > 50:
             raise ValueError("give a UUID")
@@ -266,35 +279,39 @@ def _uuid(field: Any) -> Codec:
         except ValueError:
             raise ValueError("not a UUID") from None
 
-    return Codec(kind="uuid", schema={"type": "string", "format": "uuid"}, encode=str, decode=decode, lookups=_EQUAL)
+    return Codec(
+        kind="uuid", schema={"type": "string", "format": "uuid"}, encode=str, decode=decode, lookups=_EQUALITY_LOOKUPS
+    )
 
 
-def _address(field: Any) -> Codec:
+def _build_address_codec(field: Any) -> Codec:
     def decode(value: Any) -> str:
         try:
-            return str(ipaddress.ip_address(as_text(value)))
+            return str(ipaddress.ip_address(parse_text_value(value)))
         except ValueError:
             raise ValueError("not an IP address") from None
 
-    return Codec(kind="ip-address", schema={"type": "string"}, encode=str, decode=decode, lookups=_EQUAL)
+    return Codec(kind="ip-address", schema={"type": "string"}, encode=str, decode=decode, lookups=_EQUALITY_LOOKUPS)
 
 
-def _json(field: Any) -> Codec:
-    return Codec(kind="json", schema={}, encode=to_json, decode=_incomparable, lookups=_ISNULL, orderable=False)
+def _build_json_codec(field: Any) -> Codec:
+    return Codec(
+        kind="json", schema={}, encode=to_json, decode=_reject_comparison, lookups=_NULL_LOOKUPS, is_orderable=False
+    )
 
 
-def _binary(field: Any) -> Codec:
+def _build_binary_codec(field: Any) -> Codec:
     return Codec(
         kind="binary",
         schema={"type": "string", "contentEncoding": "base64"},
         encode=lambda value: base64.b64encode(bytes(value)).decode("ascii"),
-        decode=_incomparable,
-        lookups=_ISNULL,
-        orderable=False,
+        decode=_reject_comparison,
+        lookups=_NULL_LOOKUPS,
+        is_orderable=False,
     )
 
 
-def _file(field: Any) -> Codec:
+def _build_file_codec(field: Any) -> Codec:
     storage = field.storage
 
     def encode(value: Any) -> dict[str, Any] | None:
@@ -312,34 +329,36 @@ def _file(field: Any) -> Codec:
         "properties": {"name": {"type": "string"}, "url": {"type": ["string", "null"]}},
         "required": ["name", "url"],
     }
-    return Codec(kind="file", schema=schema, encode=encode, decode=_incomparable, lookups=_ISNULL, orderable=False)
-
-
-def _array(field: Any) -> Codec:
-    inner = codec_of(field.base_field)
-    items = {"type": "array", "items": nullable(inner.schema)}
     return Codec(
-        kind="list",
-        schema=items,
-        encode=lambda value: [inner.shown(item) for item in value],
-        decode=_incomparable,
-        lookups=_ISNULL,
-        orderable=False,
+        kind="file", schema=schema, encode=encode, decode=_reject_comparison, lookups=_NULL_LOOKUPS, is_orderable=False
     )
 
 
-def _opaque() -> Codec:
+def _build_array_codec(field: Any) -> Codec:
+    inner = get_codec(field.base_field)
+    items = {"type": "array", "items": make_nullable(inner.schema)}
+    return Codec(
+        kind="list",
+        schema=items,
+        encode=lambda value: [inner.serialize(item) for item in value],
+        decode=_reject_comparison,
+        lookups=_NULL_LOOKUPS,
+        is_orderable=False,
+    )
+
+
+def _build_opaque_codec() -> Codec:
     return Codec(
         kind="other",
         schema={"type": "string"},
         encode=str,
-        decode=_incomparable,
-        lookups=_ISNULL,
-        orderable=False,
+        decode=_reject_comparison,
+        lookups=_NULL_LOOKUPS,
+        is_orderable=False,
     )
 
 
-def nullable(schema: Mapping[str, Any]) -> dict[str, Any]:
+def make_nullable(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the schema with null allowed."""
     kind = schema.get("type")
     if kind is None:
@@ -348,26 +367,26 @@ def nullable(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {**schema, "type": kinds if "null" in kinds else [*kinds, "null"]}
 
 
-def _incomparable(value: Any) -> Any:
+def _reject_comparison(value: Any) -> Any:
     raise ValueError("values of this field cannot be compared")
 
 
-_KINDS: tuple[tuple[type["models.Field[Any, Any]"], Callable[[Any], Codec]], ...] = (
-    (models.FileField, _file),
-    (models.JSONField, _json),
-    (models.BinaryField, _binary),
-    (models.BooleanField, _boolean),
-    (models.IntegerField, _integer),
-    (models.DecimalField, _decimal),
-    (models.FloatField, _float),
-    (models.DateTimeField, _date_time),
-    (models.DateField, _date),
-    (models.TimeField, _time),
-    (models.DurationField, _duration),
-    (models.UUIDField, _uuid),
-    (models.GenericIPAddressField, _address),
-    (models.CharField, _text),
-    (models.TextField, _text),
-    (models.FilePathField, _text),
+_CODEC_BUILDERS: tuple[tuple[type["models.Field[Any, Any]"], Callable[[Any], Codec]], ...] = (
+    (models.FileField, _build_file_codec),
+    (models.JSONField, _build_json_codec),
+    (models.BinaryField, _build_binary_codec),
+    (models.BooleanField, _build_boolean_codec),
+    (models.IntegerField, _build_integer_codec),
+    (models.DecimalField, _build_decimal_codec),
+    (models.FloatField, _build_float_codec),
+    (models.DateTimeField, _build_datetime_codec),
+    (models.DateField, _build_date_codec),
+    (models.TimeField, _build_time_codec),
+    (models.DurationField, _build_duration_codec),
+    (models.UUIDField, _build_uuid_codec),
+    (models.GenericIPAddressField, _build_address_codec),
+    (models.CharField, _build_text_codec),
+    (models.TextField, _build_text_codec),
+    (models.FilePathField, _build_text_codec),
 )
 """Codec builders by field class; subclasses come before their base classes."""

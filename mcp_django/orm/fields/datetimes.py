@@ -7,19 +7,19 @@ from typing import Any
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime, parse_duration
 
-LONGEST = dt.timedelta(days=100_000 * 366)
+MAX_DURATION = dt.timedelta(days=100_000 * 366)
 """Maximum duration.
 
 Databases without an interval type store microseconds in 64 bits.
 """
 
 
-def shown_moment(value: dt.datetime) -> str:
+def format_datetime(value: dt.datetime) -> str:
     """Format a point in time in the current time zone."""
-    return shown_moments()(value)
+    return create_datetime_formatter()(value)
 
 
-def shown_moments() -> Callable[[dt.datetime], str]:
+def create_datetime_formatter() -> Callable[[dt.datetime], str]:
     """Return a function that formats many points in time with one time zone lookup."""
     zone = timezone.get_current_timezone()
 
@@ -30,14 +30,14 @@ def shown_moments() -> Callable[[dt.datetime], str]:
     return shown
 
 
-def as_moment(value: Any) -> dt.datetime:
+def parse_datetime_value(value: Any) -> dt.datetime:
     """Parse a point in time; without a time zone the current one applies.
 
     Raises:
         ValueError: the value is malformed or out of range.
     """
-    wanted = "give a date and time in ISO 8601, YYYY-MM-DDTHH:MM:SSZ"
-    moment = _parsed(lambda text: parse_datetime(text) or parse_date(text), value, wanted)
+    expected = "give a date and time in ISO 8601, YYYY-MM-DDTHH:MM:SSZ"
+    moment = _parse_value(lambda text: parse_datetime(text) or parse_date(text), value, expected)
     if not isinstance(moment, dt.datetime):
         moment = dt.datetime.combine(moment, dt.time())
     try:
@@ -50,48 +50,48 @@ def as_moment(value: Any) -> dt.datetime:
         raise ValueError("out of range") from None
 
 
-def as_date(value: Any) -> dt.date:
+def parse_date_value(value: Any) -> dt.date:
     """Parse a date.
 
     Raises:
         ValueError: the value is malformed.
     """
-    found: dt.date = _parsed(parse_date, value, "give a date in ISO 8601, YYYY-MM-DD")
-    return found
+    date: dt.date = _parse_value(parse_date, value, "give a date in ISO 8601, YYYY-MM-DD")
+    return date
 
 
-def as_time(value: Any) -> dt.time:
+def parse_time_value(value: Any) -> dt.time:
     """Parse a time of day.
 
     Raises:
         ValueError: the value is malformed or has a time zone.
     """
-    wanted = "give a time of day such as '14:30', without a time zone"
-    found: dt.time = _parsed(dt.time.fromisoformat, value, wanted)
-    if found.tzinfo is not None:
-        raise ValueError(wanted)
-    return found
+    expected = "give a time of day such as '14:30', without a time zone"
+    time: dt.time = _parse_value(dt.time.fromisoformat, value, expected)
+    if time.tzinfo is not None:
+        raise ValueError(expected)
+    return time
 
 
-def as_duration(value: Any) -> dt.timedelta:
+def parse_duration_value(value: Any) -> dt.timedelta:
     """Parse a duration.
 
     Raises:
         ValueError: the value is malformed or too long.
     """
-    found: dt.timedelta = _parsed(parse_duration, value, "give a duration such as 'P1DT2H' or '02:30:00'")
-    if abs(found) > LONGEST:
+    duration: dt.timedelta = _parse_value(parse_duration, value, "give a duration such as 'P1DT2H' or '02:30:00'")
+    if abs(duration) > MAX_DURATION:
         raise ValueError("out of range")
-    return found
+    return duration
 
 
-def _parsed(parse: Callable[[str], Any], value: Any, wanted: str) -> Any:
+def _parse_value(parse: Callable[[str], Any], value: Any, expected: str) -> Any:
     if type(value) is not str or len(value) > 100:
-        raise ValueError(wanted)
+        raise ValueError(expected)
     try:
-        found = parse(value)
+        parsed = parse(value)
     except (ValueError, OverflowError):  # well formed, but nonexistent, such as February 30
-        found = None
-    if found is None:
-        raise ValueError(wanted)
-    return found
+        parsed = None
+    if parsed is None:
+        raise ValueError(expected)
+    return parsed

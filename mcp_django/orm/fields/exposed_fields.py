@@ -17,8 +17,8 @@ from django.core.exceptions import FieldDoesNotExist
 from django.db import models
 from django.db.models.constants import LOOKUP_SEP
 
-from mcp_django.orm.fields.codecs import Codec, codec_of
-from mcp_django.orm.fields.computed import Computed, computed_of
+from mcp_django.orm.fields.codecs import Codec, get_codec
+from mcp_django.orm.fields.computed import ComputedField, compile_computed_field
 from mcp_django.schema import DeclarationError
 
 if TYPE_CHECKING:
@@ -37,14 +37,14 @@ class Purpose(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Hop:
+class RelationHop:
     """Relation that a path crosses."""
 
     path: str
     """Path from the toolset's model to this relation, such as "region__country"."""
     target: "ModelToolset"
     """Toolset of the model on the other side."""
-    many: bool
+    is_to_many: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -52,33 +52,33 @@ class ExposedField:
     """Field name that clients may use."""
 
     name: str
-    hops: tuple[Hop, ...] = ()
+    hops: tuple[RelationHop, ...] = ()
     """Relations on the path, in order."""
     source: str = ""
     """ORM path of the value, such as "country__name"; empty if computed."""
     codec: Codec | None = None
     """Codec of the value; None if computed."""
-    nullable: bool = False
+    is_nullable: bool = False
     is_relation: bool = False
     """True if the value is the primary key of another row."""
     target: "ModelToolset | None" = None
     """Toolset of the related model, if the server has one."""
     label: str | None = None
     """ORM path of the label of the related row."""
-    many: bool = False
+    is_to_many: bool = False
     """True if the field has several values."""
-    computed: Computed | None = None
+    computed: ComputedField | None = None
     """Method or property that computes the value."""
     model_field: Any = None
     """Django's field at the end of the path; None if computed."""
-    sensitive: bool = False
+    is_sensitive: bool = False
     """True if the field is only shown.
 
     Filters, orders and aggregates would allow guessing its values.
     """
 
     @property
-    def is_plain(self) -> bool:
+    def is_caller_independent(self) -> bool:
         """Return True if the value is the same for all callers.
 
         It depends on the caller if rows on the path may be hidden.
@@ -90,7 +90,7 @@ class ExposedField:
     @property
     def is_column(self) -> bool:
         """Return True if the field has one value that the database can read and order by."""
-        return self.computed is None and not self.many
+        return self.computed is None and not self.is_to_many
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,7 +110,7 @@ class Exposure:
 
     These paths are left out. A system check reports them.
     """
-    plans: dict[Any, Any] = field(default_factory=dict)
+    cache: dict[Any, Any] = field(default_factory=dict)
     """Cache of compiled read plans and forms, filled by other modules."""
 
     @property
@@ -118,7 +118,7 @@ class Exposure:
         """Return the fields to group and aggregate by."""
         return self.ordering
 
-    def names(self, purpose: Purpose) -> Mapping[str, ExposedField]:
+    def get_fields(self, purpose: Purpose) -> Mapping[str, ExposedField]:
         """Return the fields for a purpose, by name."""
         match purpose:
             case Purpose.FILTER:
@@ -128,11 +128,11 @@ class Exposure:
             case Purpose.SEARCH:
                 return {item.name: item for item, _ in self.search}
             case Purpose.WRITE:
-                return self.writable
+                return self.writable_fields
         return {"pk": self.pk, **self.fields}
 
     @property
-    def writable(self) -> Mapping[str, ExposedField]:
+    def writable_fields(self) -> Mapping[str, ExposedField]:
         """Return the shown, editable fields of the model that are not read-only."""
         readonly = set(self.toolset.readonly_fields)
         return {
@@ -146,64 +146,67 @@ class Exposure:
         }
 
 
-def expose(toolset: "ModelToolset") -> Exposure:
+def compile_exposure(toolset: "ModelToolset") -> Exposure:
     """Compile a toolset's declaration together with its server's toolsets."""
-    compiler = _Compiler(toolset)
-    shown = {item.name: item for item in compiler.each(toolset.field_names())}
-    pk = compiler.own("pk")
-    known = {**shown, "pk": pk}
+    compiler = _ExposureCompiler(toolset)
+    exposed_fields = {item.name: item for item in compiler.compile_fields(toolset.field_names())}
+    pk = compiler.compile_own_field("pk")
+    usable_fields = {**exposed_fields, "pk": pk}
 
     filters = {"pk": pk}
-    wanted = list(shown) if toolset.list_filter == "__all__" else toolset.list_filter
-    for name in wanted:
-        item = compiler.reachable(name, known)
-        if item is not None and item.computed is None and not item.sensitive:
+    filter_names = list(exposed_fields) if toolset.list_filter == "__all__" else toolset.list_filter
+    for name in filter_names:
+        item = compiler.compile_reachable(name, usable_fields)
+        if item is not None and item.computed is None and not item.is_sensitive:
             filters[name] = item
 
     search = []
     for name in toolset.search_fields:
-        lookup, path = search_lookup(name)
-        item = compiler.reachable(path, known)
-        if item is not None and item.codec is not None and not item.sensitive:
+        lookup, path = parse_search_field(name)
+        item = compiler.compile_reachable(path, usable_fields)
+        if item is not None and item.codec is not None and not item.is_sensitive:
             search.append((item, lookup))
 
     order = {
         name: item
-        for name, item in {**known, **filters}.items()
-        if item.is_column and not item.sensitive and not any(hop.many for hop in item.hops) and is_orderable(item)
+        for name, item in {**usable_fields, **filters}.items()
+        if item.is_column
+        and not item.is_sensitive
+        and not any(hop.is_to_many for hop in item.hops)
+        and has_orderable_codec(item)
     }
-    return Exposure(toolset, shown, filters, order, tuple(search), pk, tuple(compiler.problems))
+    return Exposure(toolset, exposed_fields, filters, order, tuple(search), pk, tuple(compiler.problems))
 
 
-def is_orderable(item: ExposedField) -> bool:
+def has_orderable_codec(item: ExposedField) -> bool:
     """Return True if the database can order by the field."""
-    return item.codec is not None and item.codec.orderable
+    return item.codec is not None and item.codec.is_orderable
 
 
-def search_lookup(name: str) -> tuple[str, str]:
+def parse_search_field(name: str) -> tuple[str, str]:
     """Split an entry of `search_fields` into lookup and path, as ModelAdmin does."""
-    if name[:1] in _SEARCH:
-        return _SEARCH[name[0]], name[1:]
+    if name[:1] in _SEARCH_PREFIXES:
+        return _SEARCH_PREFIXES[name[0]], name[1:]
     return "icontains", name
 
 
-_SEARCH = {"^": "istartswith", "=": "iexact"}
+_SEARCH_PREFIXES = {"^": "istartswith", "=": "iexact"}
 
 
-class _Compiler:
+class _ExposureCompiler:
     """Compiler of one toolset's names to exposed fields."""
 
     def __init__(self, toolset: "ModelToolset") -> None:
         self.toolset = toolset
         self.problems: list[str] = []
 
-    def each(self, names: "Iterator[str] | tuple[str, ...]") -> Iterator[ExposedField]:
+    def compile_fields(self, names: "Iterator[str] | tuple[str, ...]") -> Iterator[ExposedField]:
         for name in names:
-            item = self.field(name)
+            item = self.compile_field(name)
             if item is not None:
                 yield item
 
-    def reachable(self, name: str, known: Mapping[str, ExposedField]) -> ExposedField | None:
+    def compile_reachable(self, name: str, known: Mapping[str, ExposedField]) -> ExposedField | None:
         """Return a shown field, or a path through a shown relation."""
         if name in known:
             return known[name]
@@ -211,57 +214,61 @@ class _Compiler:
         if not crosses or first not in known or not known[first].is_relation:
             self.problems.append(f"{name!r} is not shown: add it, or the relation it begins with, to fields")
             return None
-        return self.field(name)
+        return self.compile_field(name)
 
-    def field(self, name: str) -> ExposedField | None:
+    def compile_field(self, name: str) -> ExposedField | None:
         """Compile a declared name, or record a problem if its path is invalid."""
-        if LOOKUP_SEP not in name or self.toolset.own_method(name) or hasattr(self.toolset.model, name):
-            return self.own(name)
+        if LOOKUP_SEP not in name or self.toolset.find_own_method(name) or hasattr(self.toolset.model, name):
+            return self.compile_own_field(name)
 
-        hops: list[Hop] = []
-        here, null, *segments = self.toolset, False, *name.split(LOOKUP_SEP)
+        hops: list[RelationHop] = []
+        current, can_be_null, *segments = self.toolset, False, *name.split(LOOKUP_SEP)
         for number, segment in enumerate(segments[:-1], start=1):
-            relation = relation_of(here.model, segment)
+            relation = find_relation(current.model, segment)
             if relation is None:
-                return self._nowhere(name, f"{segment!r} is not a relation of {here.model._meta.label}")
-            if number > 1 and not here.shows(segment):
-                return self._nowhere(name, f"the toolset of {here.model._meta.label} does not show {segment!r}")
-            target = here.beside(relation.related_model)
+                return self._report_problem(name, f"{segment!r} is not a relation of {current.model._meta.label}")
+            if number > 1 and not current.has_field(segment):
+                return self._report_problem(
+                    name, f"the toolset of {current.model._meta.label} does not show {segment!r}"
+                )
+            target = current.find_toolset(relation.related_model)
             if target is None:
                 label = relation.related_model._meta.label
-                return self._nowhere(name, f"{label} has no toolset on this server")
-            null = null or is_nullable(relation)
-            hops.append(Hop(LOOKUP_SEP.join(segments[:number]), target, is_many(relation)))
-            here = target
+                return self._report_problem(name, f"{label} has no toolset on this server")
+            can_be_null = can_be_null or is_nullable(relation)
+            hops.append(RelationHop(LOOKUP_SEP.join(segments[:number]), target, is_to_many(relation)))
+            current = target
 
         last = segments[-1]
-        if not here.shows(last) and last != "pk":
-            return self._nowhere(name, f"the toolset of {here.model._meta.label} does not show {last!r}")
-        end = _Compiler(here).own(last)
-        if end.computed is not None or end.sensitive:
-            return self._nowhere(name, f"{last!r} of {here.model._meta.label} is shown with its own row only")
-        return self._prefixed(name, tuple(hops), end, null)
+        if not current.has_field(last) and last != "pk":
+            return self._report_problem(name, f"the toolset of {current.model._meta.label} does not show {last!r}")
+        end = _ExposureCompiler(current).compile_own_field(last)
+        if end.computed is not None or end.is_sensitive:
+            return self._report_problem(name, f"{last!r} of {current.model._meta.label} is shown with its own row only")
+        return self._add_hops(name, tuple(hops), end, can_be_null)
 
-    def _prefixed(self, name: str, hops: tuple[Hop, ...], end: ExposedField, null: bool) -> ExposedField:
+    def _add_hops(self, name: str, hops: tuple[RelationHop, ...], end: ExposedField, can_be_null: bool) -> ExposedField:
         prefix = hops[-1].path + LOOKUP_SEP
         return ExposedField(
             name=name,
             hops=hops,
             source=prefix + end.source,
             codec=end.codec,
-            nullable=True if null or any(hop.many or hop.target.is_scoped for hop in hops) else end.nullable,
+            is_nullable=True
+            if can_be_null or any(hop.is_to_many or hop.target.is_scoped for hop in hops)
+            else end.is_nullable,
             is_relation=end.is_relation,
             target=end.target,
             label=None if end.label is None else prefix + end.label,
-            many=end.many or any(hop.many for hop in hops),
+            is_to_many=end.is_to_many or any(hop.is_to_many for hop in hops),
             model_field=end.model_field,
         )
 
-    def _nowhere(self, name: str, why: str) -> ExposedField | None:
+    def _report_problem(self, name: str, why: str) -> ExposedField | None:
         self.problems.append(f"{name!r} is left out: {why}")
         return None
 
-    def own(self, name: str) -> ExposedField:
+    def compile_own_field(self, name: str) -> ExposedField:
         """Compile a name without a path: a column, a relation, a method or a property.
 
         Raises:
@@ -269,28 +276,28 @@ class _Compiler:
         """
         toolset = self.toolset
         sensitive = name in toolset.sensitive_fields
-        model_field = None if toolset.own_method(name) else field_of(toolset.model, name)
+        model_field = None if toolset.find_own_method(name) else find_field(toolset.model, name)
 
         if model_field is None:
-            computed = computed_of(toolset, name)
-            return ExposedField(name=name, computed=computed, sensitive=sensitive, nullable=True)
+            computed = compile_computed_field(toolset, name)
+            return ExposedField(name=name, computed=computed, is_sensitive=sensitive, is_nullable=True)
 
         if model_field.is_relation and name != "pk":
-            return self._relation(name, model_field, sensitive)
+            return self._compile_relation(name, model_field, sensitive)
 
         return ExposedField(
             name=name,
             source=model_field.attname if name == "pk" else name,
-            codec=codec_of(model_field),
-            nullable=model_field.null and name != "pk",
+            codec=get_codec(model_field),
+            is_nullable=model_field.null and name != "pk",
             model_field=model_field,
-            sensitive=sensitive,
+            is_sensitive=sensitive,
         )
 
-    def _relation(self, name: str, relation: Any, sensitive: bool) -> ExposedField:
+    def _compile_relation(self, name: str, relation: Any, sensitive: bool) -> ExposedField:
         other = relation.related_model
-        target = self.toolset.beside(other)
-        many = is_many(relation)
+        target = self.toolset.find_toolset(other)
+        many = is_to_many(relation)
 
         # A foreign key to another unique column is followed to the primary key.
         forward = relation.concrete and not many and relation.target_field.primary_key
@@ -299,39 +306,39 @@ class _Compiler:
         return ExposedField(
             name=name,
             source=relation.attname if forward else f"{name}{LOOKUP_SEP}pk",
-            codec=codec_of(relation if forward else other._meta.pk),
-            nullable=is_nullable(relation) or (target is not None and target.is_scoped),
+            codec=get_codec(relation if forward else other._meta.pk),
+            is_nullable=is_nullable(relation) or (target is not None and target.is_scoped),
             is_relation=True,
             target=target,
             label=label,
-            many=many,
+            is_to_many=many,
             model_field=relation,
-            sensitive=sensitive,
+            is_sensitive=sensitive,
         )
 
 
-def field_of(model: type[models.Model], name: str) -> Any:
+def find_field(model: type[models.Model], name: str) -> Any:
     """Return a field or relation of a model, or None if it cannot be shown."""
     if name == "pk":
         return model._meta.pk
     try:
-        found: Any = model._meta.get_field(name)
+        field: Any = model._meta.get_field(name)
     except FieldDoesNotExist:
         return None
-    if found.name != name:
+    if field.name != name:
         return None  # an attname, such as "country_id" for "country"
-    if found.is_relation and found.related_model is None:
+    if field.is_relation and field.related_model is None:
         raise DeclarationError(f"{model._meta.label}.{name} is a generic relation without a fixed model; leave it out")
-    return found
+    return field
 
 
-def relation_of(model: type[models.Model], name: str) -> Any:
+def find_relation(model: type[models.Model], name: str) -> Any:
     """Return a relation of a model, or None if the name does not denote a relation."""
-    found = field_of(model, name)
-    return found if found is not None and found.is_relation else None
+    field = find_field(model, name)
+    return field if field is not None and field.is_relation else None
 
 
-def is_many(relation: Any) -> bool:
+def is_to_many(relation: Any) -> bool:
     """Return True if a relation may lead to several rows."""
     return bool(relation.many_to_many or relation.one_to_many)
 

@@ -10,56 +10,58 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.db.models.constants import LOOKUP_SEP
 from django.utils.text import smart_split, unescape_string_literal
 
-from mcp_django.orm.fields.codecs import LOOKUPS, as_boolean, as_integer, as_text
-from mcp_django.orm.fields.datetimes import as_date
+from mcp_django.orm.fields.codecs import LOOKUPS, parse_boolean_value, parse_integer_value, parse_text_value
+from mcp_django.orm.fields.datetimes import parse_date_value
 from mcp_django.orm.fields.exposed_fields import ExposedField, Purpose
-from mcp_django.orm.queries.limits import CONDITIONS, DEPTH, VALUES, WORDS
-from mcp_django.orm.queries.visibility import Scope
+from mcp_django.orm.queries.limits import MAX_FILTER_CONDITIONS, MAX_FILTER_DEPTH, MAX_LIST_VALUES, MAX_SEARCH_WORDS
+from mcp_django.orm.queries.visibility import VisibilityScope
 from mcp_django.protocol.errors import ToolError
 
 _BRANCHES = ("and", "or", "not")
 
 
-class Filters:
+class FilterBuilder:
     """Builder of one condition from a client's filters; counts and limits its parts."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: VisibilityScope) -> None:
         self._scope = scope
         self._conditions = 0
         self.aliases: dict[str, Any] = {}
         """Expressions that the condition refers to, for `QuerySet.alias`."""
 
-    def condition(self, filters: Mapping[str, Any], depth: int = 1) -> Q:
+    def build_condition(self, filters: Mapping[str, Any], depth: int = 1) -> Q:
         """Return the conjunction of all filters.
 
         Raises:
             ToolError: a name is unknown, a value has the wrong type, or a limit is exceeded.
         """
-        if depth > DEPTH:
-            raise ToolError(f"filters are nested deeper than {DEPTH} levels of and, or and not; flatten them")
+        if depth > MAX_FILTER_DEPTH:
+            raise ToolError(
+                f"filters are nested deeper than {MAX_FILTER_DEPTH} levels of and, or and not; flatten them"
+            )
         if not filters:
             raise ToolError("filters: the object is empty; leave it out")
-        return Q(*(self._entry(name, value, depth) for name, value in filters.items()))
+        return Q(*(self._build_entry(name, value, depth) for name, value in filters.items()))
 
-    def _entry(self, name: str, value: Any, depth: int) -> Q:
+    def _build_entry(self, name: str, value: Any, depth: int) -> Q:
         self._conditions += 1
-        if self._conditions > CONDITIONS:
-            raise ToolError(f"filters hold more than {CONDITIONS} conditions; use several calls")
+        if self._conditions > MAX_FILTER_CONDITIONS:
+            raise ToolError(f"filters hold more than {MAX_FILTER_CONDITIONS} conditions; use several calls")
         if name not in _BRANCHES:
-            return self._comparison(name, value)
+            return self._build_comparison(name, value)
 
         if name == "not":
             if not isinstance(value, dict):
                 raise ToolError("filters: 'not' takes an object of filters")
-            return ~self.condition(value, depth + 1)
+            return ~self.build_condition(value, depth + 1)
 
         if not isinstance(value, list) or not value or not all(isinstance(part, dict) for part in value):
             raise ToolError(f"filters: {name!r} takes a list of objects, each with filters")
-        parts = [self.condition(part, depth + 1) for part in value]
+        parts = [self.build_condition(part, depth + 1) for part in value]
         return Q(*parts, _connector=Q.OR if name == "or" else Q.AND)
 
-    def _comparison(self, name: str, value: Any) -> Q:
-        item, lookup = self._resolved(name)
+    def _build_comparison(self, name: str, value: Any) -> Q:
+        item, lookup = self._resolve_lookup(name)
         if value is None and lookup == "exact":
             lookup, value = "isnull", True
         assert item.codec is not None  # only columns have filters
@@ -73,10 +75,10 @@ class Filters:
 
         if isinstance(value, dict):
             raise ToolError(f"filters: {name}: give a value; write the lookup into the name, as name__lookup")
-        wanted = converted(item, lookup, value, f"filters: {name}")
-        return self.compare(item, lookup, wanted)
+        wanted = convert_value(item, lookup, value, f"filters: {name}")
+        return self.build_lookup(item, lookup, wanted)
 
-    def _resolved(self, name: str) -> tuple[ExposedField, str]:
+    def _resolve_lookup(self, name: str) -> tuple[ExposedField, str]:
         """Return the field and the lookup of a filter's name.
 
         The whole name is a field, or its last segment is a lookup.
@@ -85,39 +87,39 @@ class Filters:
         filters = self._scope.toolset.exposure.filters
         # After a column only a lookup can follow. After a relation or a key the segment may be the name of a hidden
         # field.
-        misspelt = path in filters and path != "pk" and not filters[path].is_relation
-        if (lookup not in LOOKUPS and not misspelt) or name in filters:
-            return self._scope.resolve(name, Purpose.FILTER), "exact"
-        return self._scope.resolve(path, Purpose.FILTER), lookup
+        is_misspelled = path in filters and path != "pk" and not filters[path].is_relation
+        if (lookup not in LOOKUPS and not is_misspelled) or name in filters:
+            return self._scope.resolve_field(name, Purpose.FILTER), "exact"
+        return self._scope.resolve_field(path, Purpose.FILTER), lookup
 
-    def compare(self, item: ExposedField, lookup: str, value: Any) -> Q:
+    def build_lookup(self, item: ExposedField, lookup: str, value: Any) -> Q:
         """Return one comparison with a converted value."""
-        if item.many:
-            return self._with_many(item, lookup, value)
-        if item.is_plain:
+        if item.is_to_many:
+            return self._build_to_many_lookup(item, lookup, value)
+        if item.is_caller_independent:
             return Q(**{f"{item.source}{LOOKUP_SEP}{lookup}": value})
-        alias = self._scope.alias()
-        self.aliases[alias] = self._scope.expression(item)
+        alias = self._scope.create_alias()
+        self.aliases[alias] = self._scope.build_expression(item)
         found = Q(**{f"{alias}{LOOKUP_SEP}{lookup}": value})
         # Django handles NULL when it negates a condition on a nullable column. For an expression NULL must be excluded
         # explicitly.
         return found if lookup == "isnull" else Q(**{f"{alias}{LOOKUP_SEP}isnull": False}) & found
 
-    def _with_many(self, item: ExposedField, lookup: str, value: Any) -> Q:
+    def _build_to_many_lookup(self, item: ExposedField, lookup: str, value: Any) -> Q:
         """Return an EXISTS condition on the visible rows of a to-many relation.
 
         With `isnull` it requires that no visible row has a value. The subquery avoids duplicate rows and keeps negation
         correct.
         """
         scope = self._scope
-        none = lookup == "isnull" and value
+        is_absence = lookup == "isnull" and value
         wanted = {f"{item.source}{LOOKUP_SEP}{lookup}": False if lookup == "isnull" else value}
         rows = scope.toolset.model._base_manager.using(scope.database).filter(pk=OuterRef("pk"))
-        found = Q(Exists(rows.filter(*scope.conditions(item), **wanted)))
-        return ~found if none else found
+        condition = Q(Exists(rows.filter(*scope.build_conditions(item), **wanted)))
+        return ~condition if is_absence else condition
 
 
-def converted(item: ExposedField, lookup: str, value: Any, where: str) -> Any:
+def convert_value(item: ExposedField, lookup: str, value: Any, where: str) -> Any:
     """Convert a JSON value to the operand of a lookup.
 
     Raises:
@@ -126,44 +128,46 @@ def converted(item: ExposedField, lookup: str, value: Any, where: str) -> Any:
     codec = item.codec
     assert codec is not None  # only columns have filters
     try:
-        return _TAKES[codec.lookups[lookup]](codec.decode, value)
+        return _CONVERTERS[codec.lookups[lookup]](codec.decode, value)
     except ValueError as problem:
         raise ToolError(f"{where}: {problem}") from None
 
 
-def _list(decode: Callable[[Any], Any], value: Any) -> list[Any]:
+def _convert_list(decode: Callable[[Any], Any], value: Any) -> list[Any]:
     if type(value) is not list:
         raise ValueError("give a list of values")
-    if len(value) > VALUES:
-        raise ValueError(f"more than {VALUES} values")
+    if len(value) > MAX_LIST_VALUES:
+        raise ValueError(f"more than {MAX_LIST_VALUES} values")
     return [decode(item) for item in value]
 
 
-def _pair(decode: Callable[[Any], Any], value: Any) -> list[Any]:
+def _convert_pair(decode: Callable[[Any], Any], value: Any) -> list[Any]:
     if type(value) is not list or len(value) != 2:
         raise ValueError("give a list of two values, from and to")
     return [decode(item) for item in value]
 
 
-def _number_of_date(decode: Callable[[Any], Any], value: Any) -> int:
-    number = as_integer(value)
+def _convert_date_part(decode: Callable[[Any], Any], value: Any) -> int:
+    number = parse_integer_value(value)
     if not 1 <= number <= 9999:
         raise ValueError("out of range")
     return number
 
 
-_TAKES: dict[str, Callable[[Callable[[Any], Any], Any], Any]] = {
+_CONVERTERS: dict[str, Callable[[Callable[[Any], Any], Any], Any]] = {
     "value": lambda decode, value: decode(value),
-    "list": _list,
-    "pair": _pair,
-    "text": lambda decode, value: as_text(value),
-    "integer": _number_of_date,
-    "boolean": lambda decode, value: as_boolean(value),
-    "date": lambda decode, value: as_date(value),
+    "list": _convert_list,
+    "pair": _convert_pair,
+    "text": lambda decode, value: parse_text_value(value),
+    "integer": _convert_date_part,
+    "boolean": lambda decode, value: parse_boolean_value(value),
+    "date": lambda decode, value: parse_date_value(value),
 }
 
 
-def filtered(scope: Scope, rows: "QuerySet[Any, Any]", filters: Mapping[str, Any] | None) -> "QuerySet[Any, Any]":
+def apply_filters(
+    scope: VisibilityScope, rows: "QuerySet[Any, Any]", filters: Mapping[str, Any] | None
+) -> "QuerySet[Any, Any]":
     """Return the rows that match the filters.
 
     Raises:
@@ -171,14 +175,14 @@ def filtered(scope: Scope, rows: "QuerySet[Any, Any]", filters: Mapping[str, Any
     """
     if not filters:
         return rows
-    reading = Filters(scope)
-    condition = reading.condition(filters)
-    if reading.aliases:
-        rows = rows.alias(**reading.aliases)
+    builder = FilterBuilder(scope)
+    condition = builder.build_condition(filters)
+    if builder.aliases:
+        rows = rows.alias(**builder.aliases)
     return rows.filter(condition)
 
 
-def searched(scope: Scope, rows: "QuerySet[Any, Any]", text: str | None) -> "QuerySet[Any, Any]":
+def apply_search(scope: VisibilityScope, rows: "QuerySet[Any, Any]", text: str | None) -> "QuerySet[Any, Any]":
     """Return the rows that contain every word in at least one search field.
 
     Quoted words form one phrase, as in the admin.
@@ -186,30 +190,30 @@ def searched(scope: Scope, rows: "QuerySet[Any, Any]", text: str | None) -> "Que
     toolset = scope.toolset
     if not text or not text.strip():
         return rows
-    own = toolset.get_search_results(scope.ctx, rows, _checked(text))
-    if own is not None:
-        return own
+    hook_rows = toolset.get_search_results(scope.ctx, rows, _check_search_text(text))
+    if hook_rows is not None:
+        return hook_rows
 
-    fields = [(item, lookup) for item, lookup in toolset.exposure.search if scope.sees(item)]
+    fields = [(item, lookup) for item, lookup in toolset.exposure.search if scope.can_use(item)]
     if not fields:
         raise ToolError("search is not supported here; use filters")
-    words = [_unquoted(word) for word in smart_split(_checked(text))]
-    if len(words) > WORDS:
-        raise ToolError(f"search: more than {WORDS} words")
+    words = [_unquote(word) for word in smart_split(_check_search_text(text))]
+    if len(words) > MAX_SEARCH_WORDS:
+        raise ToolError(f"search: more than {MAX_SEARCH_WORDS} words")
 
-    reading = Filters(scope)
+    builder = FilterBuilder(scope)
     conditions = [
-        Q(*(reading.compare(item, lookup, word) for item, lookup in fields), _connector=Q.OR) for word in words
+        Q(*(builder.build_lookup(item, lookup, word) for item, lookup in fields), _connector=Q.OR) for word in words
     ]
-    return (rows.alias(**reading.aliases) if reading.aliases else rows).filter(*conditions)
+    return (rows.alias(**builder.aliases) if builder.aliases else rows).filter(*conditions)
 
 
-def _checked(text: str) -> str:
+def _check_search_text(text: str) -> str:
     try:
-        return as_text(text)
+        return parse_text_value(text)
     except ValueError as problem:
         raise ToolError(f"search: {problem}") from None
 
 
-def _unquoted(word: str) -> str:
+def _unquote(word: str) -> str:
     return unescape_string_literal(word) if word[0] in "\"'" and word[0] == word[-1] and len(word) > 1 else word

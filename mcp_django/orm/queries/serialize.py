@@ -11,15 +11,15 @@ from django.db.models import F, QuerySet
 
 from mcp_django.orm.fields.codecs import Codec
 from mcp_django.orm.fields.exposed_fields import ExposedField
-from mcp_django.orm.queries.limits import RELATED
-from mcp_django.orm.queries.visibility import Scope
+from mcp_django.orm.queries.limits import MAX_RELATED_ROWS
+from mcp_django.orm.queries.visibility import VisibilityScope
 from mcp_django.protocol.errors import ToolError
 
 if TYPE_CHECKING:
-    from mcp_django.orm.queries.pagination import Order
+    from mcp_django.orm.queries.pagination import RowOrder
     from mcp_django.orm.toolset import ModelToolset
 
-KEPT = 200
+MAX_CACHED_PLANS = 200
 """Maximum number of cached plans of a toolset, and of cached querysets of a plan."""
 Row = dict[str, Any]
 Step = Callable[[list[Row], Sequence[Sequence[Any]]], None]
@@ -30,24 +30,24 @@ The second argument holds all columns of the rows.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Plan:
+class ReadPlan:
     """Compiled instructions to read and serialize rows of one selection of fields."""
 
     columns: tuple[tuple[ExposedField, str], ...]
     """Fields and ORM paths to read: first one for each key, then labels."""
     keys: tuple[str, ...]
     steps: tuple[Step, ...]
-    many: tuple[ExposedField, ...]
-    computed: tuple[ExposedField, ...]
-    is_plain: bool
+    to_many_fields: tuple[ExposedField, ...]
+    computed_fields: tuple[ExposedField, ...]
+    is_caller_independent: bool
     """True if all columns are the same for all callers.
 
     Querysets can then be cached.
     """
-    selections: dict[Any, "QuerySet[Any, Any]"] = field(default_factory=dict)
+    queryset_cache: dict[Any, "QuerySet[Any, Any]"] = field(default_factory=dict)
     """Querysets cached by `select_columns`, by order and number of extra columns."""
 
-    def shown(self, values: Sequence[Sequence[Any]]) -> list[Row]:
+    def serialize(self, values: Sequence[Sequence[Any]]) -> list[Row]:
         """Convert rows of column values to JSON."""
         keys = self.keys
         rows = [dict(zip(keys, row, strict=False)) for row in values]
@@ -56,47 +56,59 @@ class Plan:
         return rows
 
 
-def plan_of(toolset: "ModelToolset", scope: Scope, names: Collection[str] | None) -> Plan:
+def get_plan(toolset: "ModelToolset", scope: VisibilityScope, names: Collection[str] | None) -> ReadPlan:
     """Return the plan for these fields, or for all fields, that the caller may see.
 
     The primary key is always included. `names` are already resolved fields of the exposure.
     """
     exposure = toolset.exposure
-    wanted = [item for item in exposure.fields.values() if (names is None or item.name in names) and scope.sees(item)]
-    labelled = tuple(item.target is not None and scope.may_view(item.target) for item in wanted)
+    selected_fields = [
+        item for item in exposure.fields.values() if (names is None or item.name in names) and scope.can_use(item)
+    ]
+    label_visibility = tuple(item.target is not None and scope.can_view(item.target) for item in selected_fields)
 
-    key = (tuple(item.name for item in wanted), labelled)
-    plan: Plan | None = exposure.plans.get(key)
+    key = (tuple(item.name for item in selected_fields), label_visibility)
+    plan: ReadPlan | None = exposure.cache.get(key)
     if plan is None:
-        plan = _compile(exposure.pk, wanted, labelled, not toolset.is_scoped)
+        plan = _compile_plan(exposure.pk, selected_fields, label_visibility, not toolset.is_scoped)
         # Clients can choose any subset of the fields, so the number of cached plans is limited.
-        if len(exposure.plans) < KEPT:
-            exposure.plans[key] = plan
+        if len(exposure.cache) < MAX_CACHED_PLANS:
+            exposure.cache[key] = plan
     return plan
 
 
-def selected(
-    scope: Scope, rows: "QuerySet[Any, Any]", plan: Plan, extra: Sequence[Any] = (), *, order: "Order | None" = None
+def select_columns(
+    scope: VisibilityScope,
+    rows: "QuerySet[Any, Any]",
+    plan: ReadPlan,
+    extra: Sequence[Any] = (),
+    *,
+    order: "RowOrder | None" = None,
 ) -> "QuerySet[Any, Any]":
     """Return the ordered rows, with the plan's columns selected if cacheable.
 
     `rows` must be all rows that the caller may see. The result can be filtered before it is passed to `read_rows`.
     """
-    if not plan.is_plain or (order is not None and not order.is_plain):
+    if not plan.is_caller_independent or (order is not None and not order.is_caller_independent):
         return rows.order_by() if order is None else order.apply(rows)
 
     name = (None if order is None else order.name, len(extra))
-    kept = plan.selections.get(name)
-    if kept is None:
+    cached = plan.queryset_cache.get(name)
+    if cached is None:
         ordered = rows.order_by() if order is None else order.apply(rows)
-        kept = ordered.values_list(*_once([path for _, path in plan.columns]), *extra)
-        if len(plan.selections) < KEPT:
-            plan.selections[name] = kept
-    return kept.using(scope.database)
+        cached = ordered.values_list(*_deduplicate_columns([path for _, path in plan.columns]), *extra)
+        if len(plan.queryset_cache) < MAX_CACHED_PLANS:
+            plan.queryset_cache[name] = cached
+    return cached.using(scope.database)
 
 
-def read(
-    scope: Scope, rows: "QuerySet[Any, Any]", plan: Plan, extra: Sequence[Any] = (), *, limit: int | None = None
+def read_rows(
+    scope: VisibilityScope,
+    rows: "QuerySet[Any, Any]",
+    plan: ReadPlan,
+    extra: Sequence[Any] = (),
+    *,
+    limit: int | None = None,
 ) -> tuple[list[Row], list[Sequence[Any]]]:
     """Return the first `limit` rows as JSON, and the database values of all rows.
 
@@ -105,79 +117,83 @@ def read(
     """
     if getattr(rows, "_fields", None) is not None:
         values = list(rows)  # columns were chosen by `select_columns`
-        found = plan.shown(values[:limit])
+        serialized = plan.serialize(values[:limit])
     else:
-        columns = [path if item.is_plain else _masked(scope, item, path) for item, path in plan.columns]
-        if plan.computed:
-            found, values = _instances(scope, rows, plan, [*columns, *extra], limit)
+        columns = [
+            path if item.is_caller_independent else _build_column(scope, item, path) for item, path in plan.columns
+        ]
+        if plan.computed_fields:
+            serialized, values = _read_instances(scope, rows, plan, [*columns, *extra], limit)
         else:
-            values = list(rows.values_list(*_once(columns), *extra))
-            found = plan.shown(values[:limit])
+            values = list(rows.values_list(*_deduplicate_columns(columns), *extra))
+            serialized = plan.serialize(values[:limit])
 
-    for item in plan.many:
-        _add_many(scope, item, found, [row[0] for row in values[:limit]])
-    if plan.many or plan.computed:
+    for item in plan.to_many_fields:
+        _add_to_many_values(scope, item, serialized, [row[0] for row in values[:limit]])
+    if plan.to_many_fields or plan.computed_fields:
         # Restore the declared order.
-        names = {*plan.keys, *(item.name for item in (*plan.many, *plan.computed))}
+        names = {*plan.keys, *(item.name for item in (*plan.to_many_fields, *plan.computed_fields))}
         order = [name for name in ("pk", *scope.toolset.exposure.fields) if name in names]
-        found = [{name: row[name] for name in order} for row in found]
-    return found, values
+        serialized = [{name: row[name] for name in order} for row in serialized]
+    return serialized, values
 
 
-def _instances(
-    scope: Scope, rows: "QuerySet[Any, Any]", plan: Plan, columns: Sequence[Any], limit: int | None
+def _read_instances(
+    scope: VisibilityScope, rows: "QuerySet[Any, Any]", plan: ReadPlan, columns: Sequence[Any], limit: int | None
 ) -> tuple[list[Row], list[Sequence[Any]]]:
     """Read rows as model instances, because methods or properties are shown."""
     related = scope.toolset.list_select_related
     if related:
         rows = rows.select_related() if related is True else rows.select_related(*related)
 
-    own = {field.attname for field in scope.toolset.model._meta.concrete_fields}
+    own_columns = {field.attname for field in scope.toolset.model._meta.concrete_fields}
     names: list[str] = []
     added: dict[str, Any] = {}
     for number, column in enumerate(columns):
-        if isinstance(column, str) and column in own:
+        if isinstance(column, str) and column in own_columns:
             names.append(column)
         else:
             names.append(f"_mcp_column_{number}")
             added[names[-1]] = F(column) if isinstance(column, str) else column
 
     instances = list(rows.annotate(**added))
-    values = [_values(instance, names) for instance in instances]
-    found = plan.shown(values[:limit])
-    for instance, row in zip(instances, found, strict=False):
-        for item in plan.computed:
+    values = [_get_instance_values(instance, names) for instance in instances]
+    serialized = plan.serialize(values[:limit])
+    for instance, row in zip(instances, serialized, strict=False):
+        for item in plan.computed_fields:
             assert item.computed is not None
-            row[item.name] = item.computed.value(instance, scope.ctx)
-    return found, values
+            row[item.name] = item.computed.get_value(instance, scope.ctx)
+    return serialized, values
 
 
-def _values(instance: Any, names: Sequence[str]) -> Sequence[Any]:
+def _get_instance_values(instance: Any, names: Sequence[str]) -> Sequence[Any]:
     # Avoid getattr: the descriptor of a file field returns an object instead of a name. Deferred fields need it.
     state = vars(instance)
     return [state[name] if name in state else getattr(instance, name) for name in names]
 
 
-def _once(columns: Sequence[Any]) -> list[Any]:
+def _deduplicate_columns(columns: Sequence[Any]) -> list[Any]:
     """Return the columns for `values_list`, which would merge repeated names."""
-    again = [isinstance(name, str) and name in columns[:place] for place, name in enumerate(columns)]
-    return [F(name) if twice else name for name, twice in zip(columns, again, strict=True)]
+    is_repeated = [isinstance(name, str) and name in columns[:place] for place, name in enumerate(columns)]
+    return [F(name) if twice else name for name, twice in zip(columns, is_repeated, strict=True)]
 
 
-def _masked(scope: Scope, item: ExposedField, path: str) -> Any:
-    return scope.expression(item, None if path == item.source else path)
+def _build_column(scope: VisibilityScope, item: ExposedField, path: str) -> Any:
+    return scope.build_expression(item, None if path == item.source else path)
 
 
-def _compile(pk: ExposedField, wanted: Iterable[ExposedField], labelled: Sequence[bool], fixed: bool) -> Plan:
+def _compile_plan(
+    pk: ExposedField, fields: Iterable[ExposedField], label_visibility: Sequence[bool], has_fixed_rows: bool
+) -> ReadPlan:
     columns, keys, steps = [(pk, pk.source)], ["pk"], []
     if pk.codec is not None and pk.codec.encode is not None:
-        steps.append(_encoding("pk", pk.codec))
+        steps.append(_build_encoding_step("pk", pk.codec))
 
     many, computed, relations = [], [], []
-    for item, with_label in zip(wanted, labelled, strict=True):
+    for item, with_label in zip(fields, label_visibility, strict=True):
         if item.computed is not None:
             computed.append(item)
-        elif item.many:
+        elif item.is_to_many:
             many.append(item)
         else:
             columns.append((item, item.source))
@@ -185,20 +201,20 @@ def _compile(pk: ExposedField, wanted: Iterable[ExposedField], labelled: Sequenc
             if item.is_relation and item.target is not None:
                 relations.append((item, with_label))
             elif item.codec is not None and item.codec.encode is not None:
-                steps.append(_encoding(item.name, item.codec))
+                steps.append(_build_encoding_step(item.name, item.codec))
 
     for item, with_label in relations:
         place = None
         if with_label and item.label is not None:
             place = len(columns)
             columns.append((item, item.label))
-        steps.append(_reference(item, place, with_label))
-    plain = fixed and not computed and all(item.is_plain for item, _ in columns)
-    return Plan(tuple(columns), tuple(keys), tuple(steps), tuple(many), tuple(computed), plain)
+        steps.append(_build_reference_step(item, place, with_label))
+    is_caller_independent = has_fixed_rows and not computed and all(item.is_caller_independent for item, _ in columns)
+    return ReadPlan(tuple(columns), tuple(keys), tuple(steps), tuple(many), tuple(computed), is_caller_independent)
 
 
-def _encoding(key: str, codec: Codec) -> Step:
-    encode, encoder = codec.encode, codec.encoder
+def _build_encoding_step(key: str, codec: Codec) -> Step:
+    encode, encoder = codec.encode, codec.encode_factory
     make: Any = (lambda: encode) if encoder is None else encoder
 
     def step(rows: list[Row], values: Sequence[Sequence[Any]]) -> None:
@@ -211,12 +227,12 @@ def _encoding(key: str, codec: Codec) -> Step:
     return step
 
 
-def _reference(item: ExposedField, place: int | None, visible: bool) -> Step:
+def _build_reference_step(item: ExposedField, place: int | None, visible: bool) -> Step:
     """Return a step that builds references with key, label and URI.
 
     If the other model is hidden from the caller, a reference has only its key.
     """
-    key, shown, target = item.name, item.codec.shown if item.codec is not None else _same, item.target
+    key, serialize, target = item.name, item.codec.serialize if item.codec is not None else _identity, item.target
 
     assert target is not None
 
@@ -227,48 +243,53 @@ def _reference(item: ExposedField, place: int | None, visible: bool) -> Step:
             value = row[key]
             reference = known.get(value, known)
             if reference is known:
-                pk = shown(value)
-                reference = referred(target, pk, None if place is None else columns[place]) if visible else {"pk": pk}
+                pk = serialize(value)
+                reference = (
+                    build_reference(target, pk, None if place is None else columns[place]) if visible else {"pk": pk}
+                )
                 known[value] = reference
             row[key] = reference
 
     return step
 
 
-def referred(target: "ModelToolset", pk: Any, label: Any) -> Row:
+def build_reference(target: "ModelToolset", pk: Any, label: Any) -> Row:
     """Return a reference to a visible row, with its URI if that can be read."""
     reference = {"pk": pk, "label": str(pk if label is None else label)}
-    if target.serves_rows:
-        reference["uri"] = target.uri(pk)
+    if target.has_row_uris:
+        reference["uri"] = target.build_row_uri(pk)
     return reference
 
 
-def _same(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     return value
 
 
-def _add_many(scope: Scope, item: ExposedField, found: Sequence[Row], keys: Sequence[Any]) -> None:
+def _add_to_many_values(
+    scope: VisibilityScope, item: ExposedField, rows_as_json: Sequence[Row], keys: Sequence[Any]
+) -> None:
     """Add the values of a to-many relation, read for all rows in one statement."""
     target = item.target
-    visible = target is not None and scope.may_view(target)
+    visible = target is not None and scope.can_view(target)
 
     lists: dict[Any, list[Any]] = {key: [] for key in keys}
     if keys:
         columns = ["pk", item.source, *([item.label] if visible and item.label is not None else [])]
         rows = scope.toolset.model._base_manager.using(scope.database).filter(
-            *scope.conditions(item), pk__in=keys, **{f"{item.source}__isnull": False}
+            *scope.build_conditions(item), pk__in=keys, **{f"{item.source}__isnull": False}
         )
-        related = list(rows.order_by("pk", item.source).values_list(*columns)[: RELATED + 1])
-        if len(related) > RELATED:
+        related = list(rows.order_by("pk", item.source).values_list(*columns)[: MAX_RELATED_ROWS + 1])
+        if len(related) > MAX_RELATED_ROWS:
             raise ToolError(
-                f"{item.name}: more than {RELATED} related rows on this page; request fewer rows, or other fields"
+                f"{item.name}: more than {MAX_RELATED_ROWS} related rows on this page; request fewer rows, or "
+                "other fields"
             )
-        shown = item.codec.shown if item.codec is not None else _same
+        shown = item.codec.serialize if item.codec is not None else _identity
         for key, value, *label in related:
             pk: Any = shown(value)
             if item.is_relation and target is not None:
-                pk = referred(target, pk, label[0] if label else None) if visible else {"pk": pk}
+                pk = build_reference(target, pk, label[0] if label else None) if visible else {"pk": pk}
             lists[key].append(pk)
 
-    for row, key in zip(found, keys, strict=True):
+    for row, key in zip(rows_as_json, keys, strict=True):
         row[item.name] = lists[key]

@@ -14,32 +14,34 @@ from django.db.models.manager import BaseManager
 
 from mcp_django.orm.fields.exposed_fields import ExposedField, Purpose
 from mcp_django.protocol.errors import ToolError
-from mcp_django.schema.validation.messages import unknown
+from mcp_django.schema.validation.messages import describe_unknown
 from mcp_django.server.context.context import Context
 
 if TYPE_CHECKING:
     from mcp_django.orm.toolset import ModelToolset
 
 
-class Scope:
+class VisibilityScope:
     """Visible toolsets and rows of one call; each permission is checked once."""
 
     __slots__ = ("_aliases", "_rows", "_viewable", "ctx", "database", "toolset")
 
     def __init__(self, toolset: "ModelToolset", ctx: Context, database: str) -> None:
-        self.toolset, self.ctx, self.database = toolset, ctx, database
+        self.toolset = toolset
+        self.ctx = ctx
+        self.database = database
         self._viewable: dict[ModelToolset, bool] = {}
         self._rows: dict[ModelToolset, QuerySet[Any, Any] | None] = {}
         self._aliases = itertools.count()
 
-    def may_view(self, target: "ModelToolset") -> bool:
+    def can_view(self, target: "ModelToolset") -> bool:
         """Return True if the caller may view rows of a related toolset."""
-        known = self._viewable.get(target)
-        if known is None:
-            known = self._viewable[target] = target is self.toolset or target.lets_view(self.ctx)
-        return known
+        allowed = self._viewable.get(target)
+        if allowed is None:
+            allowed = self._viewable[target] = target is self.toolset or target.can_view(self.ctx)
+        return allowed
 
-    def rows_of(self, target: "ModelToolset") -> "QuerySet[Any, Any] | None":
+    def get_visible_rows(self, target: "ModelToolset") -> "QuerySet[Any, Any] | None":
         """Return the related rows that the caller may see, or None for all rows."""
         if not target.is_scoped:
             return None
@@ -47,54 +49,54 @@ class Scope:
             self._rows[target] = target.get_queryset(self.ctx).using(self.database).order_by()
         return self._rows[target]
 
-    def sees(self, item: ExposedField) -> bool:
+    def can_use(self, item: ExposedField) -> bool:
         """Return True if the caller may use this field.
 
         A field is unusable if its path crosses a model that the caller may not view.
         """
-        return all(self.may_view(hop.target) for hop in item.hops)
+        return all(self.can_view(hop.target) for hop in item.hops)
 
-    def resolve(self, name: str, purpose: Purpose) -> ExposedField:
+    def resolve_field(self, name: str, purpose: Purpose) -> ExposedField:
         """Return the field for a name given by a client.
 
         Raises:
             ToolError: the name is unknown or hidden; the message is the same for both.
         """
-        names = self.toolset.exposure.names(purpose)
+        names = self.toolset.exposure.get_fields(purpose)
         item = names.get(name)
-        if item is None or not self.sees(item):
-            known = [other.name for other in names.values() if self.sees(other)]
-            raise ToolError(f"{unknown(name, known, _NOUNS[purpose])}; {listed(known)}")
+        if item is None or not self.can_use(item):
+            known = [other.name for other in names.values() if self.can_use(other)]
+            raise ToolError(f"{describe_unknown(name, known, _PURPOSE_NOUNS[purpose])}; {format_names(known)}")
         return item
 
-    def expression(self, item: ExposedField, source: str | None = None) -> Any:
+    def build_expression(self, item: ExposedField, source: str | None = None) -> Any:
         """Return the SQL expression of a to-one field, which is NULL behind hidden rows.
 
         `source` is another column at the end of the same path, such as the label of a relation.
         """
         path = item.source if source is None else source
-        conditions = self.conditions(item)
+        conditions = self.build_conditions(item)
         if not conditions:
             return F(path)
         # NullIf instead of a constant NULL: if no row is visible, Django reduces the CASE to its default. PostgreSQL
         # neither orders nor groups by constants.
         nothing = NullIf(F(path), F(path))
-        column = value_field(item, labelled=bool(source))
+        column = get_value_field(item, labelled=bool(source))
         return Case(When(Q(*conditions), then=F(path)), default=nothing, output_field=column)
 
-    def alias(self) -> str:
+    def create_alias(self) -> str:
         """Return a new name for an expression, unique in the call's statements."""
         return f"_mcp_{next(self._aliases)}"
 
-    def conditions(self, item: ExposedField) -> list[Q]:
+    def build_conditions(self, item: ExposedField) -> list[Q]:
         """Return the conditions that every row on the path is visible."""
-        found = [(hop.path, self.rows_of(hop.target)) for hop in item.hops]
+        visible_rows_by_path = [(hop.path, self.get_visible_rows(hop.target)) for hop in item.hops]
         if item.is_relation and item.target is not None:
-            found.append((_relation_path(item), self.rows_of(item.target)))
-        return [Q(**{f"{path}__in": rows}) for path, rows in found if rows is not None]
+            visible_rows_by_path.append((_get_relation_path(item), self.get_visible_rows(item.target)))
+        return [Q(**{f"{path}__in": rows}) for path, rows in visible_rows_by_path if rows is not None]
 
 
-def may_leave_out(manager: Any) -> bool:
+def can_restrict_rows(manager: Any) -> bool:
     """Return True if managers of a class may hide some rows of a model.
 
     This includes managers whose querysets filter in their constructor.
@@ -107,32 +109,32 @@ def may_leave_out(manager: Any) -> bool:
     )
 
 
-def value_field(item: ExposedField, *, labelled: bool = False) -> Any:
+def get_value_field(item: ExposedField, *, labelled: bool = False) -> Any:
     """Return the model field of a field's values.
 
     For a relation that is the primary key on the other side, or its label.
     """
-    found = item.model_field
+    column = item.model_field
     if labelled and item.target is not None:
         return item.target.model._meta.get_field(str(item.target.label_path))
-    if item.is_relation and not (isinstance(found, models.ForeignKey) and found.target_field.primary_key):
-        found = found.related_model._meta.pk
-    while isinstance(found, models.ForeignKey):
-        found = found.target_field
-    return found
+    if item.is_relation and not (isinstance(column, models.ForeignKey) and column.target_field.primary_key):
+        column = column.related_model._meta.pk
+    while isinstance(column, models.ForeignKey):
+        column = column.target_field
+    return column
 
 
-def _relation_path(item: ExposedField) -> str:
+def _get_relation_path(item: ExposedField) -> str:
     """Return the ORM path of a relation itself."""
     return f"{item.hops[-1].path}__{item.model_field.name}" if item.hops else str(item.model_field.name)
 
 
-def listed(known: list[str]) -> str:
+def format_names(known: list[str]) -> str:
     """Return the available names, to follow a message about an unknown name."""
     return f"there are: {', '.join(known[:40])}" if known else "there are none"
 
 
-_NOUNS = {
+_PURPOSE_NOUNS = {
     Purpose.READ: "field",
     Purpose.FILTER: "filter",
     Purpose.ORDER: "field to order by",

@@ -22,7 +22,7 @@ from mcp_django.server.primitives.base import Tool
 if TYPE_CHECKING:
     from mcp_django.orm.toolset import ModelToolset
 
-VERBS: "dict[str, Callable[[ModelToolset], Tool]]" = {
+TOOL_BUILDERS: "dict[str, Callable[[ModelToolset], Tool]]" = {
     "describe": build_describe,
     "list": build_list,
     "get": build_get,

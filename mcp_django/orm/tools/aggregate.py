@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING, Any
 
-from mcp_django.orm.queries.aggregation import FUNCTIONS, Aggregation
-from mcp_django.orm.queries.filters import filtered, searched
-from mcp_django.orm.queries.limits import GROUPS, METRICS, ORDERS
+from mcp_django.orm.queries.aggregation import AGGREGATE_FUNCTIONS, Aggregation
+from mcp_django.orm.queries.filters import apply_filters, apply_search
+from mcp_django.orm.queries.limits import MAX_GROUP_FIELDS, MAX_METRICS, MAX_ORDER_FIELDS
 from mcp_django.orm.schema import Schema, filters_schema, object_schema, search_schema
-from mcp_django.orm.tools.base import Reading, build_verb, named
+from mcp_django.orm.tools.base import ReadQuery, build_model_tool, get_verbose_name
 from mcp_django.server.context.context import Context
 from mcp_django.server.primitives.base import Tool
 
@@ -15,17 +15,18 @@ if TYPE_CHECKING:
 
     from mcp_django.orm.toolset import ModelToolset
 
-COUNT = ({"function": "count"},)
+COUNT_METRICS = ({"function": "count"},)
 
 
 def build(toolset: "ModelToolset") -> Tool:
     """Build the tool that groups and aggregates rows."""
-    return build_verb(
+    return build_model_tool(
         toolset,
         "aggregate",
         aggregate_rows,
         description=(
-            f"Group {named(toolset.model, plural=True)} and sum them up: count, sum, avg, min and max, of all rows or "
+            f"Group {get_verbose_name(toolset.model, plural=True)} and sum them up: count, sum, avg, min and max, "
+            "of all rows or "
             "by fields, also those of related models."
         ),
         arguments=arguments_schema,
@@ -39,7 +40,7 @@ def arguments_schema(toolset: "ModelToolset") -> Schema:
     name: Schema = {"type": "string", "maxLength": 200}
     metric = object_schema(
         {
-            "function": {"type": "string", "enum": list(FUNCTIONS)},
+            "function": {"type": "string", "enum": list(AGGREGATE_FUNCTIONS)},
             "field": {**name, "description": f"Not needed to count rows. Of: {names}"},
             "distinct": {"type": "boolean", "description": "Count different values only"},
             "name": {
@@ -55,27 +56,27 @@ def arguments_schema(toolset: "ModelToolset") -> Schema:
         "group_by": {
             "type": "array",
             "items": name,
-            "maxItems": GROUPS,
+            "maxItems": MAX_GROUP_FIELDS,
             "description": f"Fields, and of dates name__year, name__month, name__day. Of: {names}",
         },
         "metrics": {
             "type": "array",
             "items": metric,
             "minItems": 1,
-            "maxItems": METRICS,
+            "maxItems": MAX_METRICS,
             "description": "What to work out of each group; the number of rows if left out",
         },
         "filters": filters_schema(toolset),
         **search_schema(toolset),
         "having": {
             "type": "object",
-            "maxProperties": METRICS,
+            "maxProperties": MAX_METRICS,
             "description": 'Which groups to give, by their metrics: {"count__gte": 5}. With gt, gte, lt, lte',
         },
         "order_by": {
             "type": "array",
             "items": name,
-            "maxItems": ORDERS,
+            "maxItems": MAX_ORDER_FIELDS,
             "description": "Names of metrics or groups, descending with a leading -; by the groups if left out",
         },
         "limit": {"type": "integer", "minimum": 1, "maximum": toolset.max_limit, "default": toolset.max_limit},
@@ -100,14 +101,17 @@ def aggregate_rows(toolset: "ModelToolset", ctx: Context, arguments: dict[str, A
     """Return the groups of the rows that the caller may see."""
     given = arguments.get
     limit = int(given("limit", toolset.max_limit))
-    with Reading(toolset, ctx) as reading:
-        asked = Aggregation(reading.scope, given("group_by") or (), given("metrics") or COUNT)
-        rows = searched(reading.scope, filtered(reading.scope, reading.rows, given("filters")), given("search"))
-        found = list(asked.apply(_plain(rows), given("having"), given("order_by"))[: limit + 1])
-    return {"groups": [asked.shown(row) for row in found[:limit]], "truncated": len(found) > limit}
+    with ReadQuery(toolset, ctx) as query:
+        aggregation = Aggregation(query.scope, given("group_by") or (), given("metrics") or COUNT_METRICS)
+        rows = apply_search(query.scope, apply_filters(query.scope, query.rows, given("filters")), given("search"))
+        group_rows = list(aggregation.apply(_make_groupable(rows), given("having"), given("order_by"))[: limit + 1])
+    return {
+        "groups": [aggregation.serialize_row(row) for row in group_rows[:limit]],
+        "truncated": len(group_rows) > limit,
+    }
 
 
-def _plain(rows: "QuerySet[Any, Any]") -> "QuerySet[Any, Any]":
+def _make_groupable(rows: "QuerySet[Any, Any]") -> "QuerySet[Any, Any]":
     """Return the same rows as a queryset that can be grouped.
 
     DISTINCT and annotations of a queryset would change its groups.

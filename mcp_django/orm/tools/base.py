@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import models
 
-from mcp_django.orm.queries.limits import bounded
-from mcp_django.orm.queries.visibility import Scope
-from mcp_django.orm.schema import Arguments, Result, Schema
+from mcp_django.orm.queries.limits import limit_statement_time
+from mcp_django.orm.queries.visibility import VisibilityScope
+from mcp_django.orm.schema import ModelToolOutput, ModelToolParameters, Schema
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.protocol.types import ToolAnnotations
 from mcp_django.server.calls.callables import is_async
@@ -18,20 +18,20 @@ from mcp_django.server.primitives.base import Tool
 if TYPE_CHECKING:
     from mcp_django.orm.toolset import ModelToolset
 
-READING = ToolAnnotations(read_only=True, destructive=False, idempotent=True, open_world=False)
-Run = Callable[["ModelToolset", Context, dict[str, Any]], Any]
+READ_ANNOTATIONS = ToolAnnotations(read_only=True, destructive=False, idempotent=True, open_world=False)
+ToolFunction = Callable[["ModelToolset", Context, dict[str, Any]], Any]
 
 
-def build_verb(
+def build_model_tool(
     toolset: "ModelToolset",
     name: str,
-    run: Run,
+    run: ToolFunction,
     *,
     description: str,
     arguments: "Callable[[ModelToolset], Schema]",
     result: "Callable[[ModelToolset], Schema] | None",
     action: str = "view",
-    annotations: ToolAnnotations = READING,
+    annotations: ToolAnnotations = READ_ANNOTATIONS,
     atomic: tuple[str, ...] | None = None,
 ) -> Tool:
     """Build a Tool of a function.
@@ -45,17 +45,17 @@ def build_verb(
     """
     where = f"{toolset.source}, {name}"
     hook = f"has_{action}_permission"
-    asked = toolset.overrides(hook)
+    is_hook_overridden = toolset.is_overridden(hook)
     tool_name = f"{toolset.prefix}{name}"
 
     def permit(ctx: Context) -> None:
-        if asked and not getattr(toolset, hook)(ctx):
+        if is_hook_overridden and not getattr(toolset, hook)(ctx):
             raise InvalidParams(f"Unknown tool: {tool_name}")
 
     if is_async(run):
 
         async def handle(ctx: Context, arguments: dict[str, Any]) -> Any:
-            if asked:
+            if is_hook_overridden:
                 await ctx.server.executor.run(permit, ctx)
             return await run(toolset, ctx, arguments)
 
@@ -72,17 +72,17 @@ def build_verb(
         name=name,
         title=None,
         description=description,
-        permission=None if asked else toolset.permission_name(action),
+        permission=None if is_hook_overridden else toolset.permission_name(action),
         handler=Handler(fn, {"ctx": Context}, atomic=atomic),
         source=where,
-        parameters=Arguments(lambda: arguments(toolset), where),
-        output=None if result is None else Result(lambda: result(toolset), where),
+        parameters=ModelToolParameters(lambda: arguments(toolset), where),
+        output=None if result is None else ModelToolOutput(lambda: result(toolset), where),
         annotations=annotations,
         metadata={"model": toolset.model._meta.label, "verb": name, "action": action},
     )
 
 
-class Reading:
+class ReadQuery:
     """Rows and scope of one reading call, with a time limit for its statements.
 
     Use it as a context manager around the statements.
@@ -91,17 +91,17 @@ class Reading:
     def __init__(self, toolset: "ModelToolset", ctx: Context) -> None:
         self.rows: models.QuerySet[Any, Any] = toolset.get_queryset(ctx)
         self.database = self.rows.db
-        self.scope = Scope(toolset, ctx, self.database)
-        self._bounds = bounded(ctx, self.database, toolset.query_timeout)
+        self.scope = VisibilityScope(toolset, ctx, self.database)
+        self._time_limit = limit_statement_time(ctx, self.database, toolset.query_timeout)
 
-    def __enter__(self) -> "Reading":
-        self._bounds.__enter__()
+    def __enter__(self) -> "ReadQuery":
+        self._time_limit.__enter__()
         return self
 
     def __exit__(self, *problem: Any) -> Any:
-        return self._bounds.__exit__(*problem)
+        return self._time_limit.__exit__(*problem)
 
 
-def named(model: type[models.Model], *, plural: bool = False) -> str:
+def get_verbose_name(model: type[models.Model], *, plural: bool = False) -> str:
     """Return the model's name for a description."""
     return str(model._meta.verbose_name_plural if plural else model._meta.verbose_name)

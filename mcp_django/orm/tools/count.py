@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING, Any
 
-from mcp_django.orm.queries.filters import filtered, searched
+from mcp_django.orm.queries.filters import apply_filters, apply_search
 from mcp_django.orm.schema import Schema, filters_schema, object_schema, search_schema
-from mcp_django.orm.tools.base import Reading, build_verb, named
+from mcp_django.orm.tools.base import ReadQuery, build_model_tool, get_verbose_name
 from mcp_django.server.context.context import Context
 from mcp_django.server.primitives.base import Tool
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 def build(toolset: "ModelToolset") -> Tool:
     """Build the tool that counts rows."""
-    return build_verb(
+    return build_model_tool(
         toolset,
         "count",
         count_rows,
-        description=f"Count {named(toolset.model, plural=True)}, filtered and searched as for list.",
+        description=f"Count {get_verbose_name(toolset.model, plural=True)}, filtered and searched as for list.",
         arguments=arguments_schema,
         result=result_schema,
     )
@@ -36,6 +36,6 @@ def result_schema(toolset: "ModelToolset") -> Schema:
 
 def count_rows(toolset: "ModelToolset", ctx: Context, arguments: dict[str, Any]) -> dict[str, Any]:
     """Count the matching rows that the caller may see."""
-    with Reading(toolset, ctx) as reading:
-        rows = filtered(reading.scope, reading.rows, arguments.get("filters"))
-        return {"count": searched(reading.scope, rows, arguments.get("search")).order_by().count()}
+    with ReadQuery(toolset, ctx) as query:
+        rows = apply_filters(query.scope, query.rows, arguments.get("filters"))
+        return {"count": apply_search(query.scope, rows, arguments.get("search")).order_by().count()}

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from mcp_django.orm.tools.base import build_verb, named
-from mcp_django.orm.writes.save import Create
+from mcp_django.orm.tools.base import build_model_tool, get_verbose_name
+from mcp_django.orm.writes.save import CreateOperation
 from mcp_django.orm.writes.schema import create_schema, saved_schema
 from mcp_django.protocol.types import ToolAnnotations
 from mcp_django.server.context.context import Context
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 def build(toolset: "ModelToolset") -> Tool:
     """Build the tool that adds a row."""
-    tool = build_verb(
+    tool = build_model_tool(
         toolset,
         "create",
         create_row,
-        description=f"Add one {named(toolset.model)}.",
+        description=f"Add one {get_verbose_name(toolset.model)}.",
         arguments=create_schema,
         result=lambda toolset: saved_schema(toolset, new=True),
         action="add",
@@ -36,4 +36,4 @@ def create_row(toolset: "ModelToolset", ctx: Context, arguments: dict[str, Any])
     Raises:
         ToolError: the row is invalid or the write is refused.
     """
-    return Create(toolset, ctx, arguments).answer()
+    return CreateOperation(toolset, ctx, arguments).run()

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from mcp_django.orm.tools.base import build_verb, named
-from mcp_django.orm.writes.delete import Delete
+from mcp_django.orm.tools.base import build_model_tool, get_verbose_name
+from mcp_django.orm.writes.delete import DeleteOperation
 from mcp_django.orm.writes.schema import delete_schema, deleted_schema
 from mcp_django.protocol.types import ToolAnnotations
 from mcp_django.server.context.context import Context
@@ -15,11 +15,12 @@ if TYPE_CHECKING:
 
 def build(toolset: "ModelToolset") -> Tool:
     """Build the tool that deletes a row."""
-    tool = build_verb(
+    tool = build_model_tool(
         toolset,
         "delete",
         delete_row,
-        description=f"Delete one {named(toolset.model)}. With dry_run it says what would be deleted with it.",
+        description=f"Delete one {get_verbose_name(toolset.model)}. With dry_run it says what would be deleted "
+        "with it.",
         arguments=delete_schema,
         result=deleted_schema,
         action="delete",
@@ -36,4 +37,4 @@ def delete_row(toolset: "ModelToolset", ctx: Context, arguments: dict[str, Any])
     Raises:
         ToolError: the deletion is refused.
     """
-    return Delete(toolset, ctx, arguments).answer()
+    return DeleteOperation(toolset, ctx, arguments).run()

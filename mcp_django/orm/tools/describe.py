@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from django.utils.text import capfirst
 
 from mcp_django.orm.fields.exposed_fields import ExposedField
-from mcp_django.orm.queries.pagination import default_order
-from mcp_django.orm.queries.visibility import Scope
+from mcp_django.orm.queries.pagination import get_default_order
+from mcp_django.orm.queries.visibility import VisibilityScope
 from mcp_django.orm.schema import Schema, object_schema
-from mcp_django.orm.tools.base import build_verb, named
-from mcp_django.server.composition.mounting import called
+from mcp_django.orm.tools.base import build_model_tool, get_verbose_name
+from mcp_django.server.composition.mounting import get_client_name
 from mcp_django.server.context.context import Context
 from mcp_django.server.primitives.base import Tool
 
@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 
 def build(toolset: "ModelToolset") -> Tool:
     """Build the tool that describes the model."""
-    return build_verb(
+    return build_model_tool(
         toolset,
         "describe",
         describe_model,
         description=(
-            f"Describe {named(toolset.model, plural=True)}: the fields, their choices, and how they can be filtered, "
+            f"Describe {get_verbose_name(toolset.model, plural=True)}: the fields, their choices, and how they "
+            "can be filtered, "
             "searched and ordered."
         ),
         arguments=lambda toolset: object_schema({}),
@@ -75,8 +76,8 @@ def result_schema(toolset: "ModelToolset") -> Schema:
 def describe_model(toolset: "ModelToolset", ctx: Context, arguments: dict[str, Any]) -> dict[str, Any]:
     """Return the description of the model for the caller; runs no SQL."""
     exposure, meta = toolset.exposure, toolset.model._meta
-    scope = Scope(toolset, ctx, "")
-    known = {**exposure.fields, **{name: item for name, item in exposure.filters.items() if name != "pk"}}
+    scope = VisibilityScope(toolset, ctx, "")
+    usable_fields = {**exposure.fields, **{name: item for name, item in exposure.filters.items() if name != "pk"}}
     pk = exposure.pk.codec
 
     return {
@@ -84,46 +85,48 @@ def describe_model(toolset: "ModelToolset", ctx: Context, arguments: dict[str, A
         "title": str(capfirst(meta.verbose_name_plural)),
         "description": toolset.description,
         "primary_key": "" if pk is None else pk.kind,
-        "fields": [_field(scope, item) for item in known.values() if scope.sees(item)],
-        "search": [item.name for item, _ in exposure.search if scope.sees(item)],
-        "ordering": default_order(scope),
+        "fields": [_describe_field(scope, item) for item in usable_fields.values() if scope.can_use(item)],
+        "search": [item.name for item, _ in exposure.search if scope.can_use(item)],
+        "ordering": get_default_order(scope),
         "page_size": toolset.page_size,
         "max_limit": toolset.max_limit,
-        "tools": [called(ctx, toolset.tool_name(name)) for name in toolset.tools if _may(toolset, name, ctx)],
+        "tools": [
+            get_client_name(ctx, toolset.tool_name(name)) for name in toolset.tools if _can_use_tool(toolset, name, ctx)
+        ],
     }
 
 
-def _may(toolset: "ModelToolset", verb: str, ctx: Context) -> bool:
+def _can_use_tool(toolset: "ModelToolset", verb: str, ctx: Context) -> bool:
     """Return True if the caller may use a tool.
 
     The description must not name hidden tools.
     """
-    tool, authorizer = toolset.verb(verb), ctx.server.authorizer
+    tool, authorizer = toolset.get_tool(verb), ctx.server.authorizer
     if not getattr(toolset, f"has_{tool.metadata['action']}_permission")(ctx):
         return False
-    return not authorizer.guards(tool) or authorizer.allows(ctx.principal, tool, later=True)
+    return not authorizer.is_restricted(tool) or authorizer.is_allowed(ctx.principal, tool, after_step_up=True)
 
 
-def _field(scope: Scope, item: ExposedField) -> Schema:
+def _describe_field(scope: VisibilityScope, item: ExposedField) -> Schema:
     exposure = scope.toolset.exposure
     if item.computed is not None:
         return {"name": item.name, "type": "computed", "description": item.computed.description, "shown": True}
     field = item.model_field
-    described: Schema = {
+    description: Schema = {
         "name": item.name,
         "type": "" if item.codec is None else item.codec.kind,
         "title": str(capfirst(getattr(field, "verbose_name", item.name))),
-        "nullable": item.nullable,
-        "many": item.many,
+        "nullable": item.is_nullable,
+        "many": item.is_to_many,
         "shown": item.name in exposure.fields,
         "lookups": list(item.codec.lookups) if item.codec is not None and item.name in exposure.filters else [],
         "orderable": item.name in exposure.ordering,
     }
 
     if text := str(getattr(field, "help_text", "") or ""):
-        described["description"] = text
+        description["description"] = text
     if choices := getattr(field, "flatchoices", None):
-        described["choices"] = [{"value": value, "label": str(label)} for value, label in choices]
-    if item.is_relation and item.target is not None and scope.may_view(item.target):
-        described["refers_to"] = item.target.model._meta.label
-    return described
+        description["choices"] = [{"value": value, "label": str(label)} for value, label in choices]
+    if item.is_relation and item.target is not None and scope.can_view(item.target):
+        description["refers_to"] = item.target.model._meta.label
+    return description

@@ -3,11 +3,11 @@
 from typing import TYPE_CHECKING, Any
 
 from mcp_django.orm.fields.exposed_fields import Purpose
-from mcp_django.orm.queries.serialize import plan_of, read, selected
+from mcp_django.orm.queries.serialize import get_plan, read_rows, select_columns
 from mcp_django.orm.schema import Schema, fields_schema, object_schema, value_schema
-from mcp_django.orm.tools.base import Reading, build_verb, named
-from mcp_django.orm.writes.etags import version_columns
-from mcp_django.orm.writes.result import completed
+from mcp_django.orm.tools.base import ReadQuery, build_model_tool, get_verbose_name
+from mcp_django.orm.writes.etags import build_version_expressions
+from mcp_django.orm.writes.result import complete_row
 from mcp_django.orm.writes.schema import full_row_schema
 from mcp_django.protocol.errors import NotFound
 from mcp_django.server.context.context import Context
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 def build(toolset: "ModelToolset") -> Tool:
     """Build the tool that gets one row."""
-    return build_verb(
+    return build_model_tool(
         toolset,
         "get",
         get_row,
-        description=f"Get one {named(toolset.model)} by its primary key.",
+        description=f"Get one {get_verbose_name(toolset.model)} by its primary key.",
         arguments=arguments_schema,
         result=result_schema,
     )
@@ -36,7 +36,10 @@ def arguments_schema(toolset: "ModelToolset") -> Schema:
 
 def pk_schema(toolset: "ModelToolset") -> Schema:
     """Return the schema of the primary key argument."""
-    return {**value_schema(toolset.exposure.pk), "description": f"The primary key of the {named(toolset.model)}"}
+    return {
+        **value_schema(toolset.exposure.pk),
+        "description": f"The primary key of the {get_verbose_name(toolset.model)}",
+    }
 
 
 def result_schema(toolset: "ModelToolset") -> Schema:
@@ -51,30 +54,32 @@ def get_row(toolset: "ModelToolset", ctx: Context, arguments: dict[str, Any]) ->
     Raises:
         NotFound: the row is missing or hidden from the caller.
     """
-    with Reading(toolset, ctx) as reading:
-        scope = reading.scope
+    with ReadQuery(toolset, ctx) as query:
+        scope = query.scope
         names = arguments.get("fields")
         if names is not None:
-            names = {scope.resolve(name, Purpose.READ).name for name in names}
+            names = {scope.resolve_field(name, Purpose.READ).name for name in names}
 
-        key = key_of(toolset, arguments["pk"])
-        if toolset.overrides("has_view_permission"):
-            obj = reading.rows.filter(pk=key).first()
+        key = parse_key(toolset, arguments["pk"])
+        if toolset.is_overridden("has_view_permission"):
+            obj = query.rows.filter(pk=key).first()
             if obj is None or not toolset.has_view_permission(ctx, obj):
-                raise absent(toolset, arguments["pk"])
+                raise build_not_found(toolset, arguments["pk"])
 
-        plan = plan_of(toolset, scope, names)
-        columns = version_columns(toolset)
-        rows = selected(scope, reading.rows, plan, columns).filter(pk=key)[:1]
-        items, values = read(scope, rows, plan, columns)
+        plan = get_plan(toolset, scope, names)
+        columns = build_version_expressions(toolset)
+        rows = select_columns(scope, query.rows, plan, columns).filter(pk=key)[:1]
+        items, values = read_rows(scope, rows, plan, columns)
         if not items:
-            raise absent(toolset, arguments["pk"])
+            raise build_not_found(toolset, arguments["pk"])
 
-        own = values[0][len(plan.columns) :]
-        return completed(toolset, ctx, items[0], values[0][0], own, using=reading.database, whole=names is None)
+        version_values = values[0][len(plan.columns) :]
+        return complete_row(
+            toolset, ctx, items[0], values[0][0], version_values, using=query.database, with_inlines=names is None
+        )
 
 
-def key_of(toolset: "ModelToolset", value: Any) -> Any:
+def parse_key(toolset: "ModelToolset", value: Any) -> Any:
     """Parse a primary key from JSON.
 
     Raises:
@@ -85,9 +90,9 @@ def key_of(toolset: "ModelToolset", value: Any) -> Any:
     try:
         return codec.decode(value)
     except ValueError:
-        raise absent(toolset, value) from None
+        raise build_not_found(toolset, value) from None
 
 
-def absent(toolset: "ModelToolset", value: Any) -> NotFound:
+def build_not_found(toolset: "ModelToolset", value: Any) -> NotFound:
     """Build the error for a missing or hidden row."""
-    return NotFound(f"There is no {named(toolset.model)} with the primary key {str(value)[:100]!r}")
+    return NotFound(f"There is no {get_verbose_name(toolset.model)} with the primary key {str(value)[:100]!r}")

@@ -16,11 +16,11 @@ from django.contrib.auth import get_user_model
 from django.utils.text import capfirst
 from django.utils.translation import override
 
-from mcp_django.orm.fields.datetimes import shown_moment
+from mcp_django.orm.fields.datetimes import format_datetime
 from mcp_django.orm.schema import Schema, object_schema
-from mcp_django.orm.tools.base import Reading, build_verb, named
-from mcp_django.orm.writes.admin_log import ADDITION, CHANGE, DELETION, log_entries
-from mcp_django.orm.writes.lookup import find
+from mcp_django.orm.tools.base import ReadQuery, build_model_tool, get_verbose_name
+from mcp_django.orm.writes.admin_log import ADDITION, CHANGE, DELETION, get_log_entry_model
+from mcp_django.orm.writes.lookup import find_rows
 from mcp_django.orm.writes.schema import pk_schema
 from mcp_django.protocol import jsonrpc
 from mcp_django.schema import DeclarationError
@@ -30,9 +30,9 @@ from mcp_django.server.primitives.base import Tool
 if TYPE_CHECKING:
     from mcp_django.orm.toolset import ModelToolset
 
-LOOKED_AT = 1000
+MAX_LOG_ENTRIES = 1000
 """Maximum number of log entries that one call reads."""
-_KINDS = {ADDITION: "added", CHANGE: "changed", DELETION: "deleted"}
+_KIND_NAMES = {ADDITION: "added", CHANGE: "changed", DELETION: "deleted"}
 
 
 def build(toolset: "ModelToolset") -> Tool:
@@ -41,16 +41,16 @@ def build(toolset: "ModelToolset") -> Tool:
     Raises:
         DeclarationError: the admin is not installed.
     """
-    if log_entries() is None:
+    if get_log_entry_model() is None:
         raise DeclarationError(
             f"{toolset.source}: the tool 'history' reads the admin's log; install django.contrib.admin"
         )
 
-    return build_verb(
+    return build_model_tool(
         toolset,
         "history",
-        history_of_row,
-        description=f"What was done to one {named(toolset.model)}, the latest first.",
+        read_history,
+        description=f"What was done to one {get_verbose_name(toolset.model)}, the latest first.",
         arguments=arguments_schema,
         result=result_schema,
     )
@@ -59,23 +59,29 @@ def build(toolset: "ModelToolset") -> Tool:
 def arguments_schema(toolset: "ModelToolset") -> Schema:
     """Return the input schema of `history`."""
     limit = {"type": "integer", "minimum": 1, "maximum": toolset.max_limit, "default": toolset.page_size}
-    offset = {"type": "integer", "minimum": 0, "maximum": LOOKED_AT, "default": 0, "description": "Entries to skip"}
+    offset = {
+        "type": "integer",
+        "minimum": 0,
+        "maximum": MAX_LOG_ENTRIES,
+        "default": 0,
+        "description": "Entries to skip",
+    }
     return object_schema({"pk": pk_schema(toolset), "limit": limit, "offset": offset}, ("pk",))
 
 
 def result_schema(toolset: "ModelToolset") -> Schema:
     """Return the output schema of `history`."""
     text: Schema = {"type": "string"}
-    kind = {"type": "string", "enum": list(_KINDS.values())}
+    kind = {"type": "string", "enum": list(_KIND_NAMES.values())}
     user = object_schema({"you": {"type": "boolean"}, "pk": {}, "label": text}, ("you",))
-    below = object_schema({"name": text, "kind": kind}, ("name", "kind"))
+    inline_schema = object_schema({"name": text, "kind": kind}, ("name", "kind"))
 
     entry = object_schema(
         {
             "time": {"type": "string", "format": "date-time"},
             "kind": kind,
             "fields": {"type": "array", "items": text, "description": "What was changed"},
-            "inlines": {"type": "array", "items": below, "description": "What was done to rows below it"},
+            "inlines": {"type": "array", "items": inline_schema, "description": "What was done to rows below it"},
             "action": {**text, "description": "The action that was run"},
             "by": user,
         },
@@ -84,106 +90,107 @@ def result_schema(toolset: "ModelToolset") -> Schema:
     return object_schema({"items": {"type": "array", "items": entry}, "more": {"type": "boolean"}}, ("items", "more"))
 
 
-def history_of_row(toolset: "ModelToolset", ctx: Context, arguments: dict[str, Any]) -> dict[str, Any]:
+def read_history(toolset: "ModelToolset", ctx: Context, arguments: dict[str, Any]) -> dict[str, Any]:
     """Return the entries.
 
     Raises:
         NotFound: the row is missing or hidden from the caller.
     """
     limit, offset = arguments.get("limit", toolset.page_size), arguments.get("offset", 0)
-    with Reading(toolset, ctx) as reading:
-        may = toolset.has_view_permission
-        (row,) = find(toolset, ctx, [arguments["pk"]], using=reading.database, may=may)
+    with ReadQuery(toolset, ctx) as query:
+        has_permission = toolset.has_view_permission
+        (row,) = find_rows(toolset, ctx, [arguments["pk"]], using=query.database, has_permission=has_permission)
 
         kinds = apps.get_model("contenttypes", "ContentType").objects
-        entries = log_entries().objects.filter(
+        entries = get_log_entry_model().objects.filter(
             content_type=kinds.get_for_model(row, for_concrete_model=False), object_id=str(row.pk)
         )
 
-        told = _Told(toolset, ctx)
-        items = list(told.each(entries.order_by("-action_time", "-pk")[:LOOKED_AT]))
+        serializer = _HistorySerializer(toolset, ctx)
+        items = list(serializer.serialize_entries(entries.order_by("-action_time", "-pk")[:MAX_LOG_ENTRIES]))
         page = items[offset : offset + limit]
-        told.name_users(page)
+        serializer.add_users(page)
     return {"items": [item for item, _ in page], "more": len(items) > offset + limit}
 
 
-class _Told:
+class _HistorySerializer:
     """Serializer of log entries for one caller."""
 
     def __init__(self, toolset: "ModelToolset", ctx: Context) -> None:
-        self._toolset, self._ctx = toolset, ctx
+        self._toolset = toolset
+        self._ctx = ctx
         self._fields: dict[str, str] = {}
 
         with override(None):
             for name, item in toolset.exposure.fields.items():
                 if item.model_field is not None and not item.hops:
-                    form_field = toolset.declared_fillable.form.base_fields.get(name)
+                    form_field = toolset.declared_writable_form.form.base_fields.get(name)
                     verbose = str(getattr(item.model_field, "verbose_name", name))
                     labels = {name, verbose, capfirst(verbose), str(getattr(form_field, "label", None) or name)}
                     self._fields |= dict.fromkeys(labels, name)
             self._inlines = {
                 str(inline.model._meta.verbose_name): inline.name
                 for inline in toolset.inline_toolsets
-                if inline.lets_view(ctx)
+                if inline.can_view(ctx)
             }
 
         self._actions = {options.title or name.replace("_", " ") for name, (_, options) in toolset.action_tools.items()}
 
-    def each(self, entries: Any) -> Iterator[tuple[dict[str, Any], Any]]:
+    def serialize_entries(self, entries: Any) -> Iterator[tuple[dict[str, Any], Any]]:
         """Yield serialized entries, each with its log entry."""
         for entry in entries:
-            item = self._item(entry)
+            item = self._serialize_entry(entry)
             if item is not None:
                 yield item, entry
 
-    def _item(self, entry: Any) -> dict[str, Any] | None:
+    def _serialize_entry(self, entry: Any) -> dict[str, Any] | None:
         item: dict[str, Any] = {
-            "time": shown_moment(entry.action_time),
-            "kind": _KINDS.get(entry.action_flag, "changed"),
+            "time": format_datetime(entry.action_time),
+            "kind": _KIND_NAMES.get(entry.action_flag, "changed"),
             "fields": [],
         }
         text = entry.change_message
         if text in self._actions:
             return {**item, "action": text}
 
-        parts, hidden = _parts(text), False
+        parts, has_hidden_parts = _parse_message(text), False
         inlines = []
         for part in parts or ():
-            for kind, what in part.items():
-                name = what.get("name")
+            for kind, details in part.items():
+                name = details.get("name")
                 if name is None:
-                    known = [self._fields[label] for label in what.get("fields", ()) if label in self._fields]
-                    hidden = hidden or len(known) < len(what.get("fields", ()))
+                    known = [self._fields[label] for label in details.get("fields", ()) if label in self._fields]
+                    has_hidden_parts = has_hidden_parts or len(known) < len(details.get("fields", ()))
                     item["fields"] += known
                 elif name in self._inlines:
                     inlines.append({"name": self._inlines[name], "kind": kind})
                 else:
-                    hidden = True
+                    has_hidden_parts = True
 
         if inlines:
             item["inlines"] = inlines
-        nothing = not item["fields"] and not inlines and (hidden or parts is None)
-        return None if nothing and entry.action_flag == CHANGE else item
+        is_empty = not item["fields"] and not inlines and (has_hidden_parts or parts is None)
+        return None if is_empty and entry.action_flag == CHANGE else item
 
-    def name_users(self, page: list[tuple[dict[str, Any], Any]]) -> None:
+    def add_users(self, page: list[tuple[dict[str, Any], Any]]) -> None:
         """Add the user to each item, with a name if the caller may see users."""
-        me = getattr(self._ctx.user, "pk", None)
-        target = self._toolset.beside(get_user_model())
+        caller_pk = getattr(self._ctx.user, "pk", None)
+        target = self._toolset.find_toolset(get_user_model())
 
         labels: dict[Any, Any] = {}
-        if target is not None and target.lets_view(self._ctx) and target.label_path is not None:
+        if target is not None and target.can_view(self._ctx) and target.label_path is not None:
             rows = target.get_queryset(self._ctx).filter(pk__in={entry.user_id for _, entry in page})
             labels = {row.pk: row for row in rows if target.has_view_permission(self._ctx, row)}
 
         for item, entry in page:
-            item["by"] = {"you": me is not None and entry.user_id == me}
+            item["by"] = {"you": caller_pk is not None and entry.user_id == caller_pk}
             if target is not None and entry.user_id in labels:
                 codec = target.exposure.pk.codec
-                item["by"]["pk"] = entry.user_id if codec is None else codec.shown(entry.user_id)
+                item["by"]["pk"] = entry.user_id if codec is None else codec.serialize(entry.user_id)
                 item["by"]["label"] = str(getattr(labels[entry.user_id], str(target.label_path)))
 
 
-def _parts(text: str) -> list[dict[str, Any]] | None:
+def _parse_message(text: str) -> list[dict[str, Any]] | None:
     """Parse a message in the structure of LogEntry; return None for free text."""
     try:
         parts = jsonrpc.loads(text.encode()) if text else []

@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING, Any
 
 from mcp_django.orm.fields.exposed_fields import Purpose
-from mcp_django.orm.queries.filters import filtered, searched
-from mcp_django.orm.queries.pagination import Order, digest_of
-from mcp_django.orm.queries.serialize import plan_of, read, selected
+from mcp_django.orm.queries.filters import apply_filters, apply_search
+from mcp_django.orm.queries.pagination import RowOrder, digest_query
+from mcp_django.orm.queries.serialize import get_plan, read_rows, select_columns
 from mcp_django.orm.schema import (
     Schema,
     fields_schema,
@@ -15,25 +15,25 @@ from mcp_django.orm.schema import (
     row_schema,
     search_schema,
 )
-from mcp_django.orm.tools.base import Reading, build_verb, named
+from mcp_django.orm.tools.base import ReadQuery, build_model_tool, get_verbose_name
 from mcp_django.server.context.context import Context
 from mcp_django.server.primitives.base import Tool
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet
 
-    from mcp_django.orm.queries.visibility import Scope
+    from mcp_django.orm.queries.visibility import VisibilityScope
     from mcp_django.orm.toolset import ModelToolset
 
 
 def build(toolset: "ModelToolset") -> Tool:
     """Build the tool that lists rows."""
-    return build_verb(
+    return build_model_tool(
         toolset,
         "list",
         list_rows,
         description=(
-            f"List {named(toolset.model, plural=True)}: filtered, searched and ordered, a page at a time. "
+            f"List {get_verbose_name(toolset.model, plural=True)}: filtered, searched and ordered, a page at a time. "
             "Go on with next_cursor, and the same other arguments."
         ),
         arguments=arguments_schema,
@@ -70,34 +70,40 @@ def list_rows(toolset: "ModelToolset", ctx: Context, arguments: dict[str, Any]) 
     """Return one page of rows."""
     given = arguments.get
     limit = int(given("limit", toolset.page_size))
-    with Reading(toolset, ctx) as reading:
-        scope = reading.scope
+    with ReadQuery(toolset, ctx) as query:
+        scope = query.scope
         names = given("fields")
         if names is not None:
-            names = {scope.resolve(name, Purpose.READ).name for name in names}
-        plan = plan_of(toolset, scope, names)
+            names = {scope.resolve_field(name, Purpose.READ).name for name in names}
+        plan = get_plan(toolset, scope, names)
 
-        order = Order(scope, given("order_by"))
-        question = digest_of({"filters": given("filters"), "search": given("search")})
+        order = RowOrder(scope, given("order_by"))
+        query_digest = digest_query({"filters": given("filters"), "search": given("search")})
         cursor = given("cursor")
-        after = None if cursor is None else order.read(question, cursor)
+        cursor_values = None if cursor is None else order.read_cursor(query_digest, cursor)
 
-        total = _fitting(scope, reading.rows, arguments).order_by().count() if given("with_total") else None
+        total = _apply_conditions(scope, query.rows, arguments).order_by().count() if given("with_total") else None
         columns = order.columns
-        if given("search") and toolset.overrides("get_search_results"):
+        if given("search") and toolset.is_overridden("get_search_results"):
             # The hook of the project expects model instances, so select columns afterwards.
-            rows = order.apply(_fitting(scope, reading.rows, arguments))
+            rows = order.apply(_apply_conditions(scope, query.rows, arguments))
         else:
-            rows = _fitting(scope, selected(scope, reading.rows, plan, columns, order=order), arguments)
+            rows = _apply_conditions(scope, select_columns(scope, query.rows, plan, columns, order=order), arguments)
 
-        if after is not None:
-            rows = rows.filter(order.after(after))
+        if cursor_values is not None:
+            rows = rows.filter(order.build_after_condition(cursor_values))
 
-        items, values = read(scope, rows[: limit + 1], plan, columns, limit=limit)
-        more = len(values) > limit
-        key = values[limit - 1][len(plan.columns) :] if more else ()
-        return {"items": items, "next_cursor": order.sign(question, key) if more else None, "total": total}
+        items, values = read_rows(scope, rows[: limit + 1], plan, columns, limit=limit)
+        has_more = len(values) > limit
+        key = values[limit - 1][len(plan.columns) :] if has_more else ()
+        return {
+            "items": items,
+            "next_cursor": order.sign_cursor(query_digest, key) if has_more else None,
+            "total": total,
+        }
 
 
-def _fitting(scope: "Scope", rows: "QuerySet[Any, Any]", arguments: dict[str, Any]) -> "QuerySet[Any, Any]":
-    return searched(scope, filtered(scope, rows, arguments.get("filters")), arguments.get("search"))
+def _apply_conditions(
+    scope: "VisibilityScope", rows: "QuerySet[Any, Any]", arguments: dict[str, Any]
+) -> "QuerySet[Any, Any]":
+    return apply_search(scope, apply_filters(scope, rows, arguments.get("filters")), arguments.get("search"))

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from mcp_django.orm.tools.base import build_verb, named
-from mcp_django.orm.writes.save import Update
+from mcp_django.orm.tools.base import build_model_tool, get_verbose_name
+from mcp_django.orm.writes.save import UpdateOperation
 from mcp_django.orm.writes.schema import saved_schema, update_schema
 from mcp_django.protocol.types import ToolAnnotations
 from mcp_django.server.context.context import Context
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 def build(toolset: "ModelToolset") -> Tool:
     """Build the tool that changes a row."""
-    tool = build_verb(
+    tool = build_model_tool(
         toolset,
         "update",
         update_row,
-        description=f"Change values of one {named(toolset.model)}; what is not named stays as it is.",
+        description=f"Change values of one {get_verbose_name(toolset.model)}; what is not named stays as it is.",
         arguments=update_schema,
         result=lambda toolset: saved_schema(toolset, new=False),
         action="change",
@@ -36,4 +36,4 @@ def update_row(toolset: "ModelToolset", ctx: Context, arguments: dict[str, Any])
     Raises:
         ToolError: the new values are invalid or the write is refused.
     """
-    return Update(toolset, ctx, arguments).answer()
+    return UpdateOperation(toolset, ctx, arguments).run()

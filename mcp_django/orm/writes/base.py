@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from django.db.models import Model
 
-from mcp_django.orm.writes.confirmation import confirmed
-from mcp_django.orm.writes.etags import version_of
-from mcp_django.orm.writes.idempotency import LONGEST, Repeat
-from mcp_django.orm.writes.transaction import perform
+from mcp_django.orm.writes.confirmation import require_confirmation
+from mcp_django.orm.writes.etags import get_row_version
+from mcp_django.orm.writes.idempotency import MAX_KEY_CHARACTERS, IdempotentWrite
+from mcp_django.orm.writes.transaction import run_write
 from mcp_django.protocol.errors import ToolError
 from mcp_django.server.context.context import Context
 
@@ -23,7 +23,7 @@ DRY_RUN = {
 IDEMPOTENCY_KEY = {
     "type": "string",
     "minLength": 1,
-    "maxLength": LONGEST,
+    "maxLength": MAX_KEY_CHARACTERS,
     "description": "A text of your own, new for each intended write. A repeated call with the same key is not done "
     "again: it gets the answer of the first",
 }
@@ -32,25 +32,27 @@ IF_MATCH = {
     "maxLength": 200,
     "description": "_version of the row as you have seen it; nothing is done if it has changed since",
 }
-CHANGED = "The rows changed before the confirmation, and nothing was done. Get them again"
+ROWS_CHANGED_MESSAGE = "The rows changed before the confirmation, and nothing was done. Get them again"
 
 
-class Write(ABC):
+class WriteOperation(ABC):
     """Base class of actions and of tools that write; `run()` executes the call."""
 
     name: str
     """Name of the tool or action, as in the toolset's `confirm`."""
 
     def __init__(self, toolset: "ModelToolset", ctx: Context, arguments: dict[str, Any]) -> None:
-        self.toolset, self.ctx, self.arguments = toolset, ctx, arguments
+        self.toolset = toolset
+        self.ctx = ctx
+        self.arguments = arguments
         self.using = toolset.db_for_write(ctx)
         self.dry_run = bool(arguments.get("dry_run"))
         self.atomic = True
         self.confirm = getattr(self, "name", None) in toolset.confirm
-        self._agreed: tuple[str, ...] | None = None
+        self._agreed_versions: tuple[str, ...] | None = None
 
     @abstractmethod
-    def question(self) -> tuple[str, Sequence[Model]]:
+    def build_question(self) -> tuple[str, Sequence[Model]]:
         """Build the question for the client's user, and return the rows that it is about.
 
         Raises:
@@ -58,39 +60,45 @@ class Write(ABC):
         """
 
     @abstractmethod
-    def work(self) -> dict[str, Any]:
+    def execute(self) -> dict[str, Any]:
         """Execute the write; called inside the transaction."""
 
-    def answer(self) -> Any:
+    def run(self) -> Any:
         """Run the call and return its result as JSON.
 
         Raises:
             ToolError: the write failed or was refused.
         """
-        repeat = self._repeat()
-        if repeat is not None and (earlier := repeat.earlier()) is not None:
-            return earlier
+        idempotent_write = self._build_idempotent_write()
+        if idempotent_write is not None and (stored_result := idempotent_write.find_result()) is not None:
+            return stored_result
 
         if not self.dry_run and self.confirm:
-            message, rows = self.question()
-            versions = tuple(version_of(self.toolset, row) for row in rows)
-            confirmed(self.toolset, self.ctx, self.name, message, versions)
-            self._agreed = versions
+            message, rows = self.build_question()
+            versions = tuple(get_row_version(self.toolset, row) for row in rows)
+            require_confirmation(self.toolset, self.ctx, self.name, message, versions)
+            self._agreed_versions = versions
 
-        return perform(self.work, using=self.using, dry_run=self.dry_run, repeat=repeat, atomic=self.atomic)
+        return run_write(
+            self.execute, using=self.using, dry_run=self.dry_run, idempotent_write=idempotent_write, atomic=self.atomic
+        )
 
-    def require_agreed(self, rows: Sequence[Model]) -> None:
+    def check_agreed_versions(self, rows: Sequence[Model]) -> None:
         """Check that the rows have not changed since the user confirmed the call.
 
         Raises:
             ToolError: at least one row has changed.
         """
-        if self._agreed is not None and self._agreed != tuple(version_of(self.toolset, row) for row in rows):
-            raise ToolError(CHANGED)
+        if self._agreed_versions is not None and self._agreed_versions != tuple(
+            get_row_version(self.toolset, row) for row in rows
+        ):
+            raise ToolError(ROWS_CHANGED_MESSAGE)
 
-    def _repeat(self) -> Repeat | None:
+    def _build_idempotent_write(self) -> IdempotentWrite | None:
         key = self.arguments.get("idempotency_key")
         if key is None or self.dry_run:
             return None
-        what = f"{self.toolset.model._meta.label} {self.name}"
-        return Repeat(self.ctx, key, what, {name: v for name, v in self.arguments.items() if name != "idempotency_key"})
+        operation = f"{self.toolset.model._meta.label} {self.name}"
+        return IdempotentWrite(
+            self.ctx, key, operation, {name: v for name, v in self.arguments.items() if name != "idempotency_key"}
+        )

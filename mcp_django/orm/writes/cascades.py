@@ -13,7 +13,7 @@ from django.db.models.deletion import Collector
 
 
 @dataclass(frozen=True, slots=True)
-class Consequences:
+class DeletionEffects:
     """Rows of other models that a deletion affects, counted by model.
 
     Rows of automatic many-to-many tables are not counted.
@@ -23,47 +23,47 @@ class Consequences:
     """Rows that are deleted too."""
     changed: Counter[type[Model]] = field(default_factory=Counter)
     """Rows that lose their reference (SET_NULL, SET_DEFAULT, SET)."""
-    keeping: Counter[type[Model]] = field(default_factory=Counter)
+    protecting: Counter[type[Model]] = field(default_factory=Counter)
     """Rows that forbid the deletion (PROTECT, RESTRICT)."""
-    loaded: dict[type[Model], Collection[Model]] = field(default_factory=dict)
+    loaded_rows: dict[type[Model], Collection[Model]] = field(default_factory=dict)
     """Deleted rows of the models that were requested as `load_models`."""
 
 
-def consequences(obj: Model, *, using: str, wanted: Container[type[Model]] = ()) -> Consequences:
+def collect_deletion_effects(obj: Model, *, using: str, load_models: Container[type[Model]] = ()) -> DeletionEffects:
     """Determine the effects of deleting `obj`.
 
     Rows of the models in `load_models` are loaded. Other rows are only counted where possible.
     """
-    found = Consequences()
-    collector = _Collector(using, wanted)
+    effects = DeletionEffects()
+    collector = _CountingCollector(using, load_models)
 
     try:
         collector.collect([obj])
     except ProtectedError as problem:
-        found.keeping.update(type(row) for row in problem.protected_objects)
+        effects.protecting.update(type(row) for row in problem.protected_objects)
     except RestrictedError as problem:
-        found.keeping.update(type(row) for row in problem.restricted_objects)
+        effects.protecting.update(type(row) for row in problem.restricted_objects)
 
     for model, rows in collector.data.items():
         others = [row for row in rows if row != obj and not _is_parent(row, obj)]
         if others and not model._meta.auto_created:
-            found.deleted[model] += len(others)
-            if model in wanted:
-                found.loaded[model] = others
+            effects.deleted[model] += len(others)
+            if model in load_models:
+                effects.loaded_rows[model] = others
     for queryset in collector.fast_deletes:
         if not queryset.model._meta.auto_created and (number := queryset.count()):
-            found.deleted[queryset.model] += number
+            effects.deleted[queryset.model] += number
     for (relation, _), updates in collector.field_updates.items():
         # If constraints cannot be deferred, a cascade first sets references to NULL in rows that it deletes. These
         # updates do not count.
         if relation.remote_field is not None and relation.remote_field.on_delete is not CASCADE:
-            number = _count(updates)
-            found.changed.update({relation.model: number} if number else {})
+            number = _count_rows(updates)
+            effects.changed.update({relation.model: number} if number else {})
 
-    return found
+    return effects
 
 
-def _count(updates: Any) -> int:
+def _count_rows(updates: Any) -> int:
     return sum(int(rows.count() if isinstance(rows, QuerySet) else len(rows)) for rows in updates)
 
 
@@ -72,14 +72,14 @@ def _is_parent(row: Model, obj: Model) -> bool:
     return isinstance(obj, type(row)) and row.pk == obj.pk
 
 
-class _Collector(Collector):
-    def __init__(self, using: str, wanted: Container[type[Model]]) -> None:
+class _CountingCollector(Collector):
+    def __init__(self, using: str, load_models: Container[type[Model]]) -> None:
         super().__init__(using=using)
         # Since Django 6.1, collect rows that the database deletes itself (DB_CASCADE). Earlier versions ignore this
         # flag.
         self.force_collection = True
-        self._wanted = wanted
+        self._load_models = load_models
 
     def can_fast_delete(self, objs: Any, from_field: Any = None) -> bool:
         model = objs if isinstance(objs, type) else getattr(objs, "model", None)
-        return model not in self._wanted and bool(super().can_fast_delete(objs, from_field))
+        return model not in self._load_models and bool(super().can_fast_delete(objs, from_field))

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from mcp_django.orm.inlines import ModelInline
     from mcp_django.orm.toolset import ModelToolset
 
-CONFIRMED = ("create", "update", "delete")
+CONFIRMABLE_TOOLS = ("create", "update", "delete")
 """Tools that can require confirmation, in addition to actions."""
 
 
-def check_writing(toolset: "ModelToolset") -> None:
+def check_write_options(toolset: "ModelToolset") -> None:
     """Check the options for writing.
 
     Raises:
@@ -45,33 +45,35 @@ def check_writing(toolset: "ModelToolset") -> None:
         raise DeclarationError(f"{where}: confirm is a list; write confirm = [{toolset.confirm!r}]")
 
 
-def check_confirm(toolset: "ModelToolset") -> None:
+def check_confirm_option(toolset: "ModelToolset") -> None:
     """Check that `confirm` contains only writing tools and actions of the toolset.
 
     Raises:
         DeclarationError: a name is unknown.
     """
     for name in toolset.confirm:
-        if name not in toolset.action_tools and not (name in CONFIRMED and name in toolset.tools):
+        if name not in toolset.action_tools and not (name in CONFIRMABLE_TOOLS and name in toolset.tools):
             raise DeclarationError(
                 f"{toolset.source}: confirm names {name!r}, which is neither an action nor a writing tool of it"
             )
 
 
-def inlines_of(toolset: "ModelToolset") -> "tuple[ModelInline, ...]":
+def bind_inlines(toolset: "ModelToolset") -> "tuple[ModelInline, ...]":
     """Create the inlines of a toolset.
 
     Raises:
         DeclarationError: an inline is invalid or its name is taken.
     """
-    found: dict[str, ModelInline] = {}
-    for kind in toolset.inlines:
-        if not (isinstance(kind, type) and hasattr(kind, "under")):
-            raise DeclarationError(f"{toolset.source}: inlines lists {kind!r}, which is not a ModelInline class")
-        inline = kind.under(toolset)
-        if inline.name in found or inline.name == "pk" or toolset.shows(inline.name):
+    inlines: dict[str, ModelInline] = {}
+    for inline_class in toolset.inlines:
+        if not (isinstance(inline_class, type) and hasattr(inline_class, "under")):
+            raise DeclarationError(
+                f"{toolset.source}: inlines lists {inline_class!r}, which is not a ModelInline class"
+            )
+        inline = inline_class.under(toolset)
+        if inline.name in inlines or inline.name == "pk" or toolset.has_field(inline.name):
             raise DeclarationError(
                 f"{toolset.source}: the name {inline.name!r} is taken in its rows; give the inline another name"
             )
-        found[inline.name] = inline
-    return tuple(found.values())
+        inlines[inline.name] = inline
+    return tuple(inlines.values())

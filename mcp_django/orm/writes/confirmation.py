@@ -13,12 +13,14 @@ from mcp_django.server.context.context import Context
 if TYPE_CHECKING:
     from mcp_django.orm.toolset import ModelToolset
 
-_TOLD = 200
+_MAX_VALUE_CHARACTERS = 200
 """Maximum length in characters of a value in the question."""
-_LINES = 30
+_MAX_LINES = 30
 
 
-def confirmed(toolset: "ModelToolset", ctx: Context, name: str, message: str, about: Iterable[str] = ()) -> None:
+def require_confirmation(
+    toolset: "ModelToolset", ctx: Context, name: str, message: str, versions: Iterable[str] = ()
+) -> None:
     """Request confirmation of a tool or an action from the client's user.
 
     Return if the user agrees. `versions` are the versions of the rows in question. If they change before the answer,
@@ -29,26 +31,26 @@ def confirmed(toolset: "ModelToolset", ctx: Context, name: str, message: str, ab
     """
     if toolset.confirm_fallback == "proceed" and not ctx.supports("elicitation.form"):
         return
-    key = "-".join(["confirm", name, *about])
+    key = "-".join(["confirm", name, *versions])
     answer = ctx.sync.elicit(message, None, key=key[:128])
     if answer.action != "accept":
         raise ToolError("The user did not agree, and nothing was changed")
 
 
-def in_line(value: Any) -> str:
+def format_on_one_line(value: Any) -> str:
     """Format a text or any JSON as one short line.
 
     A value can then not imitate other lines of a question.
     """
     text = " ".join((value if isinstance(value, str) else jsonrpc.dumps(value).decode()).split())
-    return text if len(text) <= _TOLD else f"{text[:_TOLD]}…"
+    return text if len(text) <= _MAX_VALUE_CHARACTERS else f"{text[:_MAX_VALUE_CHARACTERS]}…"
 
 
-def lines(values: Mapping[str, Any]) -> str:
+def format_values(values: Mapping[str, Any]) -> str:
     """Format a client's values for people, one line each."""
-    told = []
-    for name, value in list(values.items())[:_LINES]:
-        told.append(f"{name}: {in_line(value)}")
-    if len(values) > _LINES:
-        told.append(f"… and {len(values) - _LINES} more")
-    return "\n".join(told)
+    lines = []
+    for name, value in list(values.items())[:_MAX_LINES]:
+        lines.append(f"{name}: {format_on_one_line(value)}")
+    if len(values) > _MAX_LINES:
+        lines.append(f"… and {len(values) - _MAX_LINES} more")
+    return "\n".join(lines)

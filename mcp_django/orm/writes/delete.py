@@ -7,54 +7,57 @@ from typing import TYPE_CHECKING, Any
 from django.db.models import Model
 
 from mcp_django.orm.writes import admin_log
-from mcp_django.orm.writes.base import CHANGED, Write
-from mcp_django.orm.writes.cascades import Consequences, consequences
-from mcp_django.orm.writes.etags import require_version
-from mcp_django.orm.writes.lookup import find, label_of
+from mcp_django.orm.writes.base import ROWS_CHANGED_MESSAGE, WriteOperation
+from mcp_django.orm.writes.cascades import DeletionEffects, collect_deletion_effects
+from mcp_django.orm.writes.etags import check_version
+from mcp_django.orm.writes.lookup import find_rows, get_label
 from mcp_django.protocol.errors import ToolError
 from mcp_django.server.context.context import Context
 
 if TYPE_CHECKING:
     from mcp_django.orm.toolset import ModelToolset
 
-OTHERS = "other rows"
+HIDDEN_ROWS_NAME = "other rows"
 """Name for rows of models that the caller may not view."""
 
 
-class Delete(Write):
+class DeleteOperation(WriteOperation):
     """Deletion of a row."""
 
     name = "delete"
-    _foreseen: Consequences | None = None
+    _confirmed_effects: DeletionEffects | None = None
     """Effects of the deletion that the user confirmed."""
 
-    def question(self) -> tuple[str, Sequence[Model]]:
+    def build_question(self) -> tuple[str, Sequence[Model]]:
         """See WriteOperation."""
-        row = self._row(lock=False)
-        found = self._foreseen = self._consequences(row)
-        text = f"Delete {label_of(self.toolset, self.ctx, row)}?"
-        if also := _listed(self._names(found.deleted)):
-            text += f"\nDeleted with it: {also}"
-        if also := _listed(self._names(found.changed)):
-            text += f"\nLosing their reference to it: {also}"
+        row = self._find_row(lock=False)
+        effects = self._confirmed_effects = self._check_deletion(row)
+        text = f"Delete {get_label(self.toolset, self.ctx, row)}?"
+        if counts_text := _format_counts(self._count_by_name(effects.deleted)):
+            text += f"\nDeleted with it: {counts_text}"
+        if counts_text := _format_counts(self._count_by_name(effects.changed)):
+            text += f"\nLosing their reference to it: {counts_text}"
         return text, (row,)
 
-    def work(self) -> dict[str, Any]:
+    def execute(self) -> dict[str, Any]:
         """See WriteOperation."""
         toolset, ctx = self.toolset, self.ctx
-        row = self._row(lock=True)
-        self.require_agreed((row,))
-        found = self._consequences(row)
-        told = self._foreseen
-        if told is not None and (told.deleted, told.changed) != (found.deleted, found.changed):
-            raise ToolError(CHANGED)
+        row = self._find_row(lock=True)
+        self.check_agreed_versions((row,))
+        effects = self._check_deletion(row)
+        confirmed_effects = self._confirmed_effects
+        if confirmed_effects is not None and (confirmed_effects.deleted, confirmed_effects.changed) != (
+            effects.deleted,
+            effects.changed,
+        ):
+            raise ToolError(ROWS_CHANGED_MESSAGE)
 
         codec = toolset.exposure.pk.codec
         result = {
-            "pk": row.pk if codec is None else codec.shown(row.pk),
-            "label": label_of(toolset, ctx, row),
-            "deleted": dict(self._names(found.deleted)),
-            "changed": dict(self._names(found.changed)),
+            "pk": row.pk if codec is None else codec.serialize(row.pk),
+            "label": get_label(toolset, ctx, row),
+            "deleted": dict(self._count_by_name(effects.deleted)),
+            "changed": dict(self._count_by_name(effects.changed)),
             "dry_run": self.dry_run,
         }
 
@@ -63,76 +66,80 @@ class Delete(Write):
         toolset.delete_model(ctx, row)
         return result
 
-    def _row(self, *, lock: bool) -> Model:
+    def _find_row(self, *, lock: bool) -> Model:
         toolset, ctx = self.toolset, self.ctx
-        may = toolset.has_delete_permission
+        has_permission = toolset.has_delete_permission
         row: Model
-        (row,) = find(toolset, ctx, [self.arguments["pk"]], using=self.using, may=may, lock=lock)
-        require_version(toolset, row, self.arguments.get("if_match"))
+        (row,) = find_rows(
+            toolset, ctx, [self.arguments["pk"]], using=self.using, has_permission=has_permission, lock=lock
+        )
+        check_version(toolset, row, self.arguments.get("if_match"))
         return row
 
-    def _consequences(self, row: Model) -> Consequences:
-        return permitted(self.toolset, self.ctx, row, using=self.using)
+    def _check_deletion(self, row: Model) -> DeletionEffects:
+        return check_deletion(self.toolset, self.ctx, row, using=self.using)
 
-    def _names(self, counted: Mapping[type[Model], int]) -> Counter[str]:
-        return _names(self.toolset, self.ctx, counted)
+    def _count_by_name(self, counted: Mapping[type[Model], int]) -> Counter[str]:
+        return _count_by_name(self.toolset, self.ctx, counted)
 
 
-def permitted(toolset: "ModelToolset", ctx: Context, row: Model, *, using: str) -> Consequences:
+def check_deletion(toolset: "ModelToolset", ctx: Context, row: Model, *, using: str) -> DeletionEffects:
     """Check that a row can be deleted, and return the effects.
 
     Raises:
         ToolError: other rows protect it, or the caller may not delete or see rows that are deleted with it.
     """
-    found = consequences(row, using=using, wanted=_Exposed(toolset))
+    effects = collect_deletion_effects(row, using=using, load_models=_ExposedModels(toolset))
 
-    label = label_of(toolset, ctx, row)
-    if found.keeping:
+    label = get_label(toolset, ctx, row)
+    if effects.protecting:
         raise ToolError(
             f"{label} cannot be deleted, because rows that refer to it forbid it: "
-            f"{_listed(_names(toolset, ctx, found.keeping))}. Delete or move them first"
+            f"{_format_counts(_count_by_name(toolset, ctx, effects.protecting))}. Delete or move them first"
         )
 
-    for model, rows in found.loaded.items():
-        for other in _toolsets(toolset, model):
+    for model, rows in effects.loaded_rows.items():
+        for other in _find_responsible_toolsets(toolset, model):
             # The admin requires these permissions too.
-            seen = _sees(other, ctx, rows, using)
-            if not seen or not all(other.has_delete_permission(ctx, each) for each in rows):
+            is_visible = _can_see_rows(other, ctx, rows, using)
+            if not is_visible or not all(other.has_delete_permission(ctx, each) for each in rows):
                 names = {"rows that you may not delete": len(rows)}
-                if seen and other.lets_view(ctx):
+                if is_visible and other.can_view(ctx):
                     names = {f"{model._meta.verbose_name_plural} that you may not delete": len(rows)}
-                raise ToolError(f"{label} cannot be deleted, because more would be deleted with it: {_listed(names)}")
+                raise ToolError(
+                    f"{label} cannot be deleted, because more would be deleted with it: {_format_counts(names)}"
+                )
 
-    return found
+    return effects
 
 
-def _sees(toolset: "ModelToolset", ctx: Context, rows: Collection[Model], using: str) -> bool:
+def _can_see_rows(toolset: "ModelToolset", ctx: Context, rows: Collection[Model], using: str) -> bool:
     """Return True if the toolset shows all these rows to the caller."""
-    if not toolset.chooses_rows:
+    if not toolset.restricts_rows:
         return True
     return len(toolset.get_queryset(ctx).using(using).in_bulk([row.pk for row in rows])) == len(rows)
 
 
-def _toolsets(toolset: "ModelToolset", model: type[Model]) -> "list[ModelToolset]":
+def _find_responsible_toolsets(toolset: "ModelToolset", model: type[Model]) -> "list[ModelToolset]":
     """Return the toolsets that control deletion of a model's rows.
 
     These are the model's own toolset and inlines.
     """
-    own = toolset.beside(model)
+    own = toolset.find_toolset(model)
     inlines = [inline for inline in toolset.inline_toolsets if inline.model is model]
     return [*([] if own is None else [own]), *inlines]
 
 
-def _names(toolset: "ModelToolset", ctx: Context, counted: Mapping[type[Model], int]) -> Counter[str]:
+def _count_by_name(toolset: "ModelToolset", ctx: Context, counts_by_model: Mapping[type[Model], int]) -> Counter[str]:
     """Sum up counts by model name; models hidden from the caller share one name."""
     names = Counter[str]()
-    for model, number in counted.items():
-        seen = any(other.lets_view(ctx) for other in _toolsets(toolset, model))
-        names[str(model._meta.verbose_name_plural) if seen else OTHERS] += number
+    for model, number in counts_by_model.items():
+        is_visible = any(other.can_view(ctx) for other in _find_responsible_toolsets(toolset, model))
+        names[str(model._meta.verbose_name_plural) if is_visible else HIDDEN_ROWS_NAME] += number
     return names
 
 
-class _Exposed:
+class _ExposedModels:
     """Container of the models whose rows are subject to permission hooks."""
 
     def __init__(self, toolset: "ModelToolset") -> None:
@@ -140,8 +147,8 @@ class _Exposed:
         self._inlines = {inline.model for inline in toolset.inline_toolsets}
 
     def __contains__(self, model: object) -> bool:
-        return model in self._inlines or self._toolset.beside(model) is not None
+        return model in self._inlines or self._toolset.find_toolset(model) is not None
 
 
-def _listed(names: Mapping[str, int]) -> str:
+def _format_counts(names: Mapping[str, int]) -> str:
     return ", ".join(f"{name} ({number})" for name, number in names.items())

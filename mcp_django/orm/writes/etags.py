@@ -18,10 +18,10 @@ from mcp_django.schema import to_json
 if TYPE_CHECKING:
     from mcp_django.orm.toolset import ModelToolset
 
-VERSION = "_version"
+VERSION_KEY = "_version"
 """Key of the version in a row."""
 _SALT = "mcp_django.orm.version"
-_LENGTH = 24
+_VERSION_CHARACTERS = 24
 """Length in characters: 96 bits."""
 
 
@@ -30,12 +30,12 @@ def is_versioned(toolset: "ModelToolset") -> bool:
     return any(verb in toolset.tools for verb in ("update", "delete"))
 
 
-def version_columns(toolset: "ModelToolset") -> list[Any]:
+def build_version_expressions(toolset: "ModelToolset") -> list[Any]:
     """Return the extra columns of `read_rows` for the version, if rows have versions."""
-    return [F(name) for name in columns_of(toolset)] if is_versioned(toolset) else []
+    return [F(name) for name in get_version_columns(toolset)] if is_versioned(toolset) else []
 
 
-def columns_of(toolset: "ModelToolset") -> tuple[str, ...]:
+def get_version_columns(toolset: "ModelToolset") -> tuple[str, ...]:
     """Return the names of the columns that the version covers.
 
     The names are attributes of a row and arguments of `values_list`.
@@ -45,35 +45,35 @@ def columns_of(toolset: "ModelToolset") -> tuple[str, ...]:
     return tuple(
         item.model_field.attname
         for item in toolset.exposure.fields.values()
-        if not item.hops and not item.many and item.model_field is not None and item.model_field.concrete
+        if not item.hops and not item.is_to_many and item.model_field is not None and item.model_field.concrete
     )
 
 
-def version_of(toolset: "ModelToolset", row: Model) -> str:
+def get_row_version(toolset: "ModelToolset", row: Model) -> str:
     """Return the version of a row that was read from the database."""
-    return version(toolset, row.pk, [getattr(row, name) for name in columns_of(toolset)])
+    return compute_version(toolset, row.pk, [getattr(row, name) for name in get_version_columns(toolset)])
 
 
-def version(toolset: "ModelToolset", pk: Any, values: Sequence[Any]) -> str:
+def compute_version(toolset: "ModelToolset", pk: Any, values: Sequence[Any]) -> str:
     """Return the version for a primary key and the values of `get_version_columns`."""
-    what = [toolset.model._meta.label, *map(_plain, (pk, *values))]
-    return salted_hmac(_SALT, jsonrpc.dumps(what).decode(), algorithm="sha256").hexdigest()[:_LENGTH]
+    content = [toolset.model._meta.label, *map(_make_serializable, (pk, *values))]
+    return salted_hmac(_SALT, jsonrpc.dumps(content).decode(), algorithm="sha256").hexdigest()[:_VERSION_CHARACTERS]
 
 
-def require_version(toolset: "ModelToolset", row: Model, expected: str | None) -> None:
+def check_version(toolset: "ModelToolset", row: Model, expected: str | None) -> None:
     """Check that the row has the expected version.
 
     Raises:
         ToolError: the row has changed.
     """
-    if expected is not None and expected != version_of(toolset, row):
+    if expected is not None and expected != get_row_version(toolset, row):
         raise ToolError(
             "The row has changed since the version in if_match, and nothing was done. Get it again, and decide by its "
             "new values"
         )
 
 
-def _plain(value: Any) -> Any:
+def _make_serializable(value: Any) -> Any:
     if isinstance(value, memoryview):
         value = bytes(value)
     try:

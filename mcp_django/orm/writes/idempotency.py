@@ -23,98 +23,98 @@ from mcp_django.schema import to_json
 from mcp_django.server.client_requests.idempotency import OutcomeUnknown
 from mcp_django.server.context.context import Context
 
-KEPT = timedelta(days=1)
+KEY_LIFETIME = timedelta(days=1)
 """Lifetime of a key."""
-LONGEST = 200
+MAX_KEY_CHARACTERS = 200
 """Maximum length of a key in characters."""
-_UNKNOWN = (
+_UNKNOWN_OUTCOME_MESSAGE = (
     "A write under this idempotency_key is running or has failed, and it is not repeated. Check whether the write took "
     "effect"
 )
 
 
-class Repeat:
+class IdempotentWrite:
     """Write under an idempotency key of the client.
 
     The key is valid for one caller, server, set of captured URL arguments, and `operation` (a model and a tool).
     """
 
-    def __init__(self, ctx: Context, key: str, what: str, arguments: dict[str, Any]) -> None:
-        where = [ctx.server.alias, ctx.principal.key, {name: str(value) for name, value in ctx.kwargs.items()}]
-        self._name = _digest(["idempotency key", *where, what, key])
-        self._payload = _digest(to_json(arguments))
+    def __init__(self, ctx: Context, key: str, operation: str, arguments: dict[str, Any]) -> None:
+        key_scope = [ctx.server.alias, ctx.principal.key, {name: str(value) for name, value in ctx.url_kwargs.items()}]
+        self._key_hash = _digest(["idempotency key", *key_scope, operation, key])
+        self._arguments_hash = _digest(to_json(arguments))
         self._owner = ctx.principal.key
         self.using: str = OnceResult.objects.all().db
 
-    def earlier(self) -> Any:
+    def find_result(self) -> Any:
         """Return the stored result, or None for a new key.
 
         Raises:
             ToolError: the key was used with other arguments.
             OutcomeUnknown: an earlier write has no stored result.
         """
-        row = OnceResult.objects.filter(key_hash=self._name, expires__gt=timezone.now()).first()
+        row = OnceResult.objects.filter(key_hash=self._key_hash, expires__gt=timezone.now()).first()
         if row is None:
             return None
-        known = row.result or {}
-        if known.get("payload") != self._payload:
+        stored = row.result or {}
+        if stored.get("payload") != self._arguments_hash:
             raise ToolError("This idempotency_key was used with other arguments before; use a new key for a new write")
-        if "value" not in known:
-            raise OutcomeUnknown(_UNKNOWN)
-        return jsonrpc.loads(known["value"])
+        if "value" not in stored:
+            raise OutcomeUnknown(_UNKNOWN_OUTCOME_MESSAGE)
+        return jsonrpc.loads(stored["value"])
 
-    def first(self) -> Any:
+    def get_result(self) -> Any:
         """Return the stored result of a key that is taken.
 
         Raises:
             ToolError: as for `find_result`.
             OutcomeUnknown: the write has no stored result.
         """
-        answer = self.earlier()
+        answer = self.find_result()
         if answer is None:
-            raise OutcomeUnknown(_UNKNOWN)
+            raise OutcomeUnknown(_UNKNOWN_OUTCOME_MESSAGE)
         return answer
 
     def claim(self) -> bool:
         """Claim the key; return False if it is taken."""
         now = timezone.now()
         row = OnceResult(
-            key_hash=self._name,
-            owner=Session.owner_name(self._owner),
-            expires=now + KEPT,
-            result={"payload": self._payload},
+            key_hash=self._key_hash,
+            owner=Session.encode_owner(self._owner),
+            expires=now + KEY_LIFETIME,
+            result={"payload": self._arguments_hash},
         )
 
         try:
             with transaction.atomic(using=self.using):
-                OnceResult.objects.filter(key_hash=self._name, expires__lte=now).delete()
+                OnceResult.objects.filter(key_hash=self._key_hash, expires__lte=now).delete()
                 row.save(force_insert=True, using=self.using)
         except IntegrityError:
             return False
         return True
 
-    def settle(self, value: Any) -> None:
+    def store_result(self, value: Any) -> None:
         """Store the result."""
         # Stored as text, because JSON in PostgreSQL does not support NUL.
-        result = {"payload": self._payload, "value": jsonrpc.dumps(value).decode()}
-        OnceResult.objects.filter(key_hash=self._name).update(done_at=timezone.now(), result=result)
+        result = {"payload": self._arguments_hash, "value": jsonrpc.dumps(value).decode()}
+        OnceResult.objects.filter(key_hash=self._key_hash).update(done_at=timezone.now(), result=result)
 
     def release(self) -> None:
         """Release the key after a write that changed nothing."""
-        OnceResult.objects.filter(key_hash=self._name, done_at=None).delete()
+        OnceResult.objects.filter(key_hash=self._key_hash, done_at=None).delete()
 
 
-def within(repeat: Repeat, work: Callable[[], Any]) -> Any:
+def run_in_transaction(idempotent_write: IdempotentWrite, work: Callable[[], Any]) -> Any:
     """Claim the key, run the write and store its result in one transaction.
 
     The transaction is already open, on the database of the key.
     """
-    if not repeat.claim():
-        return repeat.first()
+    if not idempotent_write.claim():
+        return idempotent_write.get_result()
     value = to_json(work())
-    repeat.settle(value)
+    idempotent_write.store_result(value)
     return value
 
 
-def _digest(what: Any) -> str:
-    return hashlib.sha256(jsonrpc.dumps_sorted(what)).hexdigest()
+def _digest(content: Any) -> str:
+    return hashlib.sha256(jsonrpc.dumps_sorted(content)).hexdigest()

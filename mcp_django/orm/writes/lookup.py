@@ -7,7 +7,7 @@ from django.core.exceptions import ObjectDoesNotExist
 from django.db import connections
 from django.db.models import Model
 
-from mcp_django.orm.writes.confirmation import in_line
+from mcp_django.orm.writes.confirmation import format_on_one_line
 from mcp_django.protocol.errors import NotFound, ToolError
 from mcp_django.server.context.context import Context
 
@@ -15,8 +15,14 @@ if TYPE_CHECKING:
     from mcp_django.orm.toolset import ModelToolset
 
 
-def find(
-    toolset: "ModelToolset", ctx: Context, pks: list[Any], *, using: str, may: Callable[..., bool], lock: bool = False
+def find_rows(
+    toolset: "ModelToolset",
+    ctx: Context,
+    pks: list[Any],
+    *,
+    using: str,
+    has_permission: Callable[..., bool],
+    lock: bool = False,
 ) -> list[Any]:
     """Return the rows with these primary keys, in the same order.
 
@@ -28,42 +34,42 @@ def find(
         ToolError: the caller may see the row, but has no permission.
     """
     codec = toolset.exposure.pk.codec
-    wanted = []
+    keys = []
     for pk in pks:
         try:
-            wanted.append(pk if codec is None else codec.decode(pk))
+            keys.append(pk if codec is None else codec.decode(pk))
         except ValueError:
-            raise absent(toolset, pk) from None
+            raise build_not_found(toolset, pk) from None
 
     if lock:
-        hold(toolset, wanted, using=using)
+        lock_rows(toolset, keys, using=using)
 
-    found = {row.pk: row for row in toolset.get_queryset(ctx).using(using).filter(pk__in=wanted)}
+    rows_by_key = {row.pk: row for row in toolset.get_queryset(ctx).using(using).filter(pk__in=keys)}
     rows = []
-    for pk, value in zip(pks, wanted, strict=True):
-        row = found.get(value)
-        if row is None or not (may(ctx, row) or toolset.has_view_permission(ctx, row)):
-            raise absent(toolset, pk)
-        if not may(ctx, row):
-            raise ToolError(f"You may not do this to {label_of(toolset, ctx, row)}")
+    for pk, value in zip(pks, keys, strict=True):
+        row = rows_by_key.get(value)
+        if row is None or not (has_permission(ctx, row) or toolset.has_view_permission(ctx, row)):
+            raise build_not_found(toolset, pk)
+        if not has_permission(ctx, row):
+            raise ToolError(f"You may not do this to {get_label(toolset, ctx, row)}")
         rows.append(row)
     return rows
 
 
-def hold(toolset: "ModelToolset", pks: list[Any], *, using: str) -> None:
+def lock_rows(toolset: "ModelToolset", pks: list[Any], *, using: str) -> None:
     """Lock rows until the transaction ends, if the database supports it."""
     if connections[using].features.has_select_for_update:
         # Use a separate query: a project's queryset may contain joins and groups that cannot be locked.
-        held = toolset.model._base_manager.using(using).select_for_update().order_by("pk")
-        list(held.filter(pk__in=pks).values_list("pk"))
+        locked = toolset.model._base_manager.using(using).select_for_update().order_by("pk")
+        list(locked.filter(pk__in=pks).values_list("pk"))
 
 
-def absent(toolset: "ModelToolset", pk: Any) -> NotFound:
+def build_not_found(toolset: "ModelToolset", pk: Any) -> NotFound:
     """Build the error for a missing or hidden row."""
     return NotFound(f"There is no {toolset.model._meta.verbose_name} with the primary key {str(pk)[:100]!r}")
 
 
-def label_of(toolset: "ModelToolset", ctx: Context, row: Model) -> str:
+def get_label(toolset: "ModelToolset", ctx: Context, row: Model) -> str:
     """Return a row's label for people and models, made of shown values only."""
     path, value = toolset.label_path, None
     if path is not None and toolset.has_view_permission(ctx, row):
@@ -73,4 +79,4 @@ def label_of(toolset: "ModelToolset", ctx: Context, row: Model) -> str:
             value = None
 
     name = str(toolset.model._meta.verbose_name)
-    return f"{name} {row.pk}" if value in (None, "", row.pk) else f"{name} {in_line(str(value))} ({row.pk})"
+    return f"{name} {row.pk}" if value in (None, "", row.pk) else f"{name} {format_on_one_line(str(value))} ({row.pk})"

@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING, Any
 
 from mcp_django.orm.schema import Schema, object_schema, row_schema, value_schema
 from mcp_django.orm.writes.base import DRY_RUN, IDEMPOTENCY_KEY, IF_MATCH
-from mcp_django.orm.writes.etags import VERSION, is_versioned
+from mcp_django.orm.writes.etags import VERSION_KEY, is_versioned
 
 if TYPE_CHECKING:
     from mcp_django.orm.inlines import ModelInline
     from mcp_django.orm.toolset import ModelToolset
 
-_COUNTS = {"type": "object", "additionalProperties": {"type": "integer"}}
+_COUNTS_SCHEMA = {"type": "object", "additionalProperties": {"type": "integer"}}
 
 
 def create_schema(toolset: "ModelToolset") -> Schema:
@@ -58,11 +58,11 @@ def values_schema(toolset: "ModelToolset", *, new: bool) -> Schema:
 
     It is based on `form`, even if the form class depends on the call.
     """
-    fillable = toolset.declared_fillable
+    fillable = toolset.declared_writable_form
     pk = toolset.model._meta.pk.name
     properties = {name: value.schema for name, value in fillable.values.items() if new or name != pk}
     extra = fillable.values.keys() - fillable.fields.keys()
-    required = tuple(name for name, value in fillable.values.items() if value.required and (new or name in extra))
+    required = tuple(name for name, value in fillable.values.items() if value.is_required and (new or name in extra))
     text = "Values by field" if new else "The values to change, by field; others stay as they are"
     return {**object_schema(properties, required), "description": text}
 
@@ -73,10 +73,10 @@ def inlines_schema(toolset: "ModelToolset", *, new: bool) -> dict[str, Any]:
     if not inlines:
         return {}
     text = "Rows that belong to it, written in the same step"
-    return {"inlines": {**object_schema({i.name: _inline_schema(i, new) for i in inlines}), "description": text}}
+    return {"inlines": {**object_schema({i.name: _build_inline_schema(i, new) for i in inlines}), "description": text}}
 
 
-def _inline_schema(inline: "ModelInline", new: bool) -> Schema:
+def _build_inline_schema(inline: "ModelInline", new: bool) -> Schema:
     most = {"maxItems": inline.max_num}
     properties: Schema = {"add": {"type": "array", "items": values_schema(inline, new=True), **most}}
     if not new:
@@ -91,12 +91,12 @@ def saved_schema(toolset: "ModelToolset", *, new: bool) -> Schema:
     """Return the output schema of `create` and `update`."""
     row, definitions = full_row_schema(toolset)
     pk = value_schema(toolset.exposure.pk)
-    provisional = new and toolset.model._meta.auto_field is not None
-    if provisional:
-        row["properties"] = {**row["properties"], "pk": _or_null(pk)}
-        pk = {**_or_null(pk), "description": "null after a dry run: the number is not known before"}
+    is_pk_provisional = new and toolset.model._meta.auto_field is not None
+    if is_pk_provisional:
+        row["properties"] = {**row["properties"], "pk": _allow_null(pk)}
+        pk = {**_allow_null(pk), "description": "null after a dry run: the number is not known before"}
 
-    item = {**_or_null(row), "description": "The row as it is now; null if you may not see it"}
+    item = {**_allow_null(row), "description": "The row as it is now; null if you may not see it"}
     properties: Schema = {"pk": pk, "item": item, "dry_run": {"type": "boolean"}}
     required = ["pk", "item", "dry_run"]
     if not new:
@@ -104,7 +104,7 @@ def saved_schema(toolset: "ModelToolset", *, new: bool) -> Schema:
         required.append("changed")
 
     if toolset.inline_toolsets:
-        properties["inlines"] = {"type": "object", "additionalProperties": _COUNTS}
+        properties["inlines"] = {"type": "object", "additionalProperties": _COUNTS_SCHEMA}
     return object_schema(properties, tuple(required), definitions)
 
 
@@ -113,8 +113,8 @@ def deleted_schema(toolset: "ModelToolset") -> Schema:
     properties: Schema = {
         "pk": value_schema(toolset.exposure.pk),
         "label": {"type": "string"},
-        "deleted": {**_COUNTS, "description": "Rows deleted with it, by kind"},
-        "changed": {**_COUNTS, "description": "Rows that lost their reference to it, by kind"},
+        "deleted": {**_COUNTS_SCHEMA, "description": "Rows deleted with it, by kind"},
+        "changed": {**_COUNTS_SCHEMA, "description": "Rows that lost their reference to it, by kind"},
         "dry_run": {"type": "boolean"},
     }
     return object_schema(properties, ("pk", "label", "deleted", "changed", "dry_run"))
@@ -136,11 +136,11 @@ def full_row_schema(toolset: "ModelToolset") -> tuple[Schema, Schema]:
         )
 
     if is_versioned(toolset):
-        properties[VERSION] = {"type": "string", "description": "Give it as if_match to change this version only"}
+        properties[VERSION_KEY] = {"type": "string", "description": "Give it as if_match to change this version only"}
     return {**row, "properties": properties}, definitions
 
 
-def _or_null(schema: Schema) -> Schema:
+def _allow_null(schema: Schema) -> Schema:
     kinds = schema.get("type")
     if kinds is None:
         return {"anyOf": [schema, {"type": "null"}]} if schema else {}

@@ -9,22 +9,27 @@ from typing import Any
 from django.db import DataError, IntegrityError, OperationalError, connections, transaction
 from django.db.models import ProtectedError, RestrictedError
 
-from mcp_django.orm.writes.idempotency import Repeat, within
+from mcp_django.orm.writes.idempotency import IdempotentWrite, run_in_transaction
 from mcp_django.protocol.errors import ToolError
 from mcp_django.schema import to_json
 
 logger = logging.getLogger("mcp_django.orm")
 
-CONFLICT = (
+CONFLICT_MESSAGE = (
     "The database rejected the write: a value conflicts with another row or a rule of the table. Nothing was changed"
 )
-BUSY = "The database is busy with other writes, and nothing was changed. Try again in a moment"
-_GIVEN_UP = ("40001", "40P01", "55P03")
+BUSY_MESSAGE = "The database is busy with other writes, and nothing was changed. Try again in a moment"
+_RETRYABLE_SQLSTATES = ("40001", "40P01", "55P03")
 """PostgreSQL's serialization_failure, deadlock_detected and lock_not_available."""
 
 
-def perform(
-    work: Callable[[], Any], *, using: str, dry_run: bool = False, repeat: Repeat | None = None, atomic: bool = True
+def run_write(
+    work: Callable[[], Any],
+    *,
+    using: str,
+    dry_run: bool = False,
+    idempotent_write: IdempotentWrite | None = None,
+    atomic: bool = True,
 ) -> Any:
     """Run `work` in one transaction, and return its result as JSON.
 
@@ -38,32 +43,32 @@ def perform(
     """
     try:
         if dry_run:
-            return _tried(work, using)
-        if atomic and repeat is not None and repeat.using == using:
-            with _transaction(using):
-                return within(repeat, work)
+            return _run_dry(work, using)
+        if atomic and idempotent_write is not None and idempotent_write.using == using:
+            with _open_transaction(using):
+                return run_in_transaction(idempotent_write, work)
 
-        around = _transaction(using) if atomic else contextlib.nullcontext()
-        if repeat is not None:
-            return _apart(repeat, work, around, atomic)
+        transaction_context = _open_transaction(using) if atomic else contextlib.nullcontext()
+        if idempotent_write is not None:
+            return _run_outside_transaction(idempotent_write, work, transaction_context, atomic)
 
-        with around:
+        with transaction_context:
             return to_json(work())
     except (ProtectedError, RestrictedError):
         raise ToolError("Other rows refer to this row and forbid the write. Nothing was changed") from None
     except (IntegrityError, DataError) as problem:
         # The database's message names columns and values that clients may not see.
         logger.debug("Write rejected by the database", exc_info=problem)
-        raise ToolError(CONFLICT) from None
+        raise ToolError(CONFLICT_MESSAGE) from None
     except OperationalError as problem:
-        if not atomic or not _lost_its_turn(problem):
+        if not atomic or not _is_lock_conflict(problem):
             raise
         logger.warning("Write failed, because the database was busy: %s", problem)
-        raise ToolError(BUSY) from None
+        raise ToolError(BUSY_MESSAGE) from None
 
 
 @contextlib.contextmanager
-def _transaction(using: str) -> Iterator[None]:
+def _open_transaction(using: str) -> Iterator[None]:
     """Open a transaction that waits for the write lock at its start, on SQLite.
 
     It uses `transaction_mode` IMMEDIATE. Otherwise SQLite fails at once, ignoring the timeout, if another connection
@@ -83,15 +88,16 @@ def _transaction(using: str) -> Iterator[None]:
         connection.transaction_mode = mode
 
 
-def _lost_its_turn(problem: OperationalError) -> bool:
+def _is_lock_conflict(problem: OperationalError) -> bool:
     cause = problem.__cause__
     return (
-        getattr(cause, "sqlite_errorname", "").startswith("SQLITE_BUSY") or getattr(cause, "sqlstate", "") in _GIVEN_UP
+        getattr(cause, "sqlite_errorname", "").startswith("SQLITE_BUSY")
+        or getattr(cause, "sqlstate", "") in _RETRYABLE_SQLSTATES
     )
 
 
-def _tried(work: Callable[[], Any], using: str) -> Any:
-    with _transaction(using):
+def _run_dry(work: Callable[[], Any], using: str) -> Any:
+    with _open_transaction(using):
         value = to_json(work())
         if connections[using].vendor == "postgresql":
             # Check deferred constraints now, because a rolled back transaction never reaches the check at commit.
@@ -100,18 +106,23 @@ def _tried(work: Callable[[], Any], using: str) -> Any:
     return value
 
 
-def _apart(repeat: Repeat, work: Callable[[], Any], around: AbstractContextManager[Any], atomic: bool) -> Any:
+def _run_outside_transaction(
+    idempotent_write: IdempotentWrite,
+    work: Callable[[], Any],
+    transaction_context: AbstractContextManager[Any],
+    atomic: bool,
+) -> Any:
     """Run a write whose key is not part of a transaction with the written rows."""
-    if not repeat.claim():
-        return repeat.first()
-    may_be_done = not atomic
+    if not idempotent_write.claim():
+        return idempotent_write.get_result()
+    may_be_written = not atomic
     try:
-        with around:
+        with transaction_context:
             value = to_json(work())
-            may_be_done = True
+            may_be_written = True
     except BaseException:
-        if not may_be_done:
-            repeat.release()
+        if not may_be_written:
+            idempotent_write.release()
         raise
-    repeat.settle(value)
+    idempotent_write.store_result(value)
     return value

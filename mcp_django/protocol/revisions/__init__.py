@@ -17,31 +17,31 @@ from mcp_django.protocol.revisions.v2025_11_25 import V2025_11_25
 from mcp_django.protocol.revisions.v2026_07_28 import V2026_07_28
 
 __all__ = [
-    "ASSUMED",
-    "HANDSHAKE",
+    "ASSUMED_REVISION",
+    "HANDSHAKE_VERSIONS",
     "LATEST",
     "LATEST_HANDSHAKE",
     "REVISIONS",
-    "STATELESS",
+    "STATELESS_VERSIONS",
     "Era",
     "Revision",
-    "may_notify",
+    "can_notify",
     "negotiate",
 ]
 
 REVISIONS: dict[str, Revision] = {
     revision.version: revision for revision in (V2024_11_05, V2025_03_26, V2025_06_18, V2025_11_25, V2026_07_28)
 }
-HANDSHAKE: list[str] = [version for version, revision in REVISIONS.items() if revision.era is Era.HANDSHAKE]
-STATELESS: list[str] = [version for version, revision in REVISIONS.items() if revision.era is Era.STATELESS]
+HANDSHAKE_VERSIONS: list[str] = [version for version, revision in REVISIONS.items() if revision.era is Era.HANDSHAKE]
+STATELESS_VERSIONS: list[str] = [version for version, revision in REVISIONS.items() if revision.era is Era.STATELESS]
 
-LATEST_HANDSHAKE: Revision = REVISIONS[HANDSHAKE[-1]]
-LATEST: Revision = REVISIONS[STATELESS[-1]]
-ASSUMED: Revision = V2025_03_26
+LATEST_HANDSHAKE: Revision = REVISIONS[HANDSHAKE_VERSIONS[-1]]
+LATEST: Revision = REVISIONS[STATELESS_VERSIONS[-1]]
+ASSUMED_REVISION: Revision = V2025_03_26
 """Revision of a handshake-era HTTP request without a session and a version header."""
 
 
-def negotiate(wanted: Any, offered: Sequence[str] = HANDSHAKE) -> Revision:
+def negotiate(requested: Any, offered: Sequence[str] = HANDSHAKE_VERSIONS) -> Revision:
     """Negotiate the revision of ``initialize``.
 
     It is the requested one if offered, else the newest offered one. Only handshake-era revisions are negotiable, so
@@ -50,13 +50,13 @@ def negotiate(wanted: Any, offered: Sequence[str] = HANDSHAKE) -> Revision:
     Raises:
         ValueError: `offered` has no handshake-era revision.
     """
-    choices = [version for version in HANDSHAKE if version in offered]
+    choices = [version for version in HANDSHAKE_VERSIONS if version in offered]
     if not choices:
         raise ValueError("no revision of the handshake era is offered")
-    return REVISIONS[wanted if isinstance(wanted, str) and wanted in choices else choices[-1]]
+    return REVISIONS[requested if isinstance(requested, str) and requested in choices else choices[-1]]
 
 
-def may_notify(revision: Revision, method: str) -> bool:
+def can_notify(revision: Revision, method: str) -> bool:
     """Return True if a server may send this notification under `revision`.
 
     The revision must define it. A notification that no revision defines is custom, and allowed too.

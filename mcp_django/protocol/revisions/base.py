@@ -51,7 +51,7 @@ class Revision:
     """Notifications that the revision defines, in either direction."""
     client_notifications: frozenset[str]
     """Notifications that a client may send."""
-    asks: frozenset[str]
+    client_requests: frozenset[str]
     """Requests that a server may send, also as entries of ``inputRequests``."""
 
     implementation_fields: frozenset[str]
@@ -113,7 +113,7 @@ class Revision:
     """True if every result must have a ``resultType``."""
     cacheable: frozenset[str] = frozenset()
     """Methods whose complete results have ``ttlMs`` and ``cacheScope``."""
-    asks_inline: frozenset[str] = frozenset()
+    input_required_methods: frozenset[str] = frozenset()
     """Methods that may respond ``input_required``."""
     boolean_properties: bool = False
     """True if root ``properties`` of a tool's schema may be ``true`` or ``false``."""
@@ -123,7 +123,7 @@ class Revision:
     def __repr__(self) -> str:
         return f"<Revision {self.version}>"
 
-    def changed(
+    def with_changes(
         self,
         *,
         add: Mapping[str, Iterable[str]] | None = None,
@@ -142,7 +142,7 @@ class Revision:
 
     def shape_implementation(self, implementation: Wire) -> Wire:
         """Reduce ``serverInfo`` to the fields of this revision."""
-        return downgrade.keep(implementation, self.implementation_fields)
+        return downgrade.keep_fields(implementation, self.implementation_fields)
 
     def shape_capabilities(self, capabilities: Wire) -> Wire:
         """Remove server capabilities that this revision does not define.
@@ -156,7 +156,7 @@ class Revision:
         extensions = capabilities.get("extensions")
         if extensions and self.era is Era.HANDSHAKE and _TASKS_EXTENSION in extensions:
             rest = {key: value for key, value in extensions.items() if key != _TASKS_EXTENSION}
-            return downgrade.put(capabilities, "extensions", rest or None)
+            return downgrade.add_field(capabilities, "extensions", rest or None)
         return capabilities
 
     def shape_tool(self, tool: Wire) -> Wire:
@@ -164,40 +164,44 @@ class Revision:
 
         An output schema in an unsupported form is removed.
         """
-        shaped = downgrade.keep(tool, self.tool_fields)
+        shaped = downgrade.keep_fields(tool, self.tool_fields)
         annotations = shaped.get("annotations")
         if annotations is not None:
-            shaped = downgrade.put(shaped, "annotations", downgrade.keep(annotations, self.tool_annotation_fields))
+            shaped = downgrade.add_field(
+                shaped, "annotations", downgrade.keep_fields(annotations, self.tool_annotation_fields)
+            )
 
         output = shaped.get("outputSchema")
         if output is not None and self.structured == "object" and output.get("type") != "object":
-            shaped = downgrade.put(shaped, "outputSchema", None)
+            shaped = downgrade.add_field(shaped, "outputSchema", None)
 
         if self.boolean_properties:
             return shaped
         for key in ("inputSchema", "outputSchema"):
             schema = shaped.get(key)
             if schema is not None:
-                shaped = downgrade.put(shaped, key, downgrade.without_boolean_properties(schema))
+                shaped = downgrade.add_field(shaped, key, downgrade.without_boolean_properties(schema))
         return shaped
 
     def shape_prompt(self, prompt: Wire) -> Wire:
         """Reduce an entry of ``prompts/list``."""
-        shaped = downgrade.keep(prompt, self.prompt_fields)
+        shaped = downgrade.keep_fields(prompt, self.prompt_fields)
         arguments = shaped.get("arguments")
         if not arguments:
             return shaped
-        return downgrade.put(
-            shaped, "arguments", downgrade.each(arguments, lambda item: downgrade.keep(item, self.argument_fields))
+        return downgrade.add_field(
+            shaped,
+            "arguments",
+            downgrade.shape_each(arguments, lambda item: downgrade.keep_fields(item, self.argument_fields)),
         )
 
     def shape_resource(self, resource: Wire) -> Wire:
         """Reduce an entry of ``resources/list``."""
-        return self._annotated(downgrade.keep(resource, self.resource_fields))
+        return self._annotated(downgrade.keep_fields(resource, self.resource_fields))
 
     def shape_template(self, template: Wire) -> Wire:
         """Reduce an entry of ``resources/templates/list``."""
-        return self._annotated(downgrade.keep(template, self.template_fields))
+        return self._annotated(downgrade.keep_fields(template, self.template_fields))
 
     def shape_content(self, block: Wire) -> Wire:
         """Reduce a content block, and replace a block of an unsupported type.
@@ -214,17 +218,17 @@ class Revision:
             block = downgrade.replace_block(block)
             fields = self.content[block["type"]]
 
-        shaped = self._annotated(downgrade.keep(block, fields))
+        shaped = self._annotated(downgrade.keep_fields(block, fields))
         embedded = shaped.get("resource")
         if embedded is not None:
-            shaped = downgrade.put(shaped, "resource", downgrade.keep(embedded, self.contents_fields))
+            shaped = downgrade.add_field(shaped, "resource", downgrade.keep_fields(embedded, self.contents_fields))
         return shaped
 
     def shape_contents(self, contents: list[Wire]) -> list[Wire]:
         """Reduce the contents of a resource."""
         if self.verbatim:
             return contents
-        return downgrade.each(contents, lambda item: downgrade.keep(item, self.contents_fields))
+        return downgrade.shape_each(contents, lambda item: downgrade.keep_fields(item, self.contents_fields))
 
     def shape_result(self, result: Wire) -> Wire:
         """Remove the stateless era's members from any result, in the handshake era."""
@@ -235,7 +239,7 @@ class Revision:
         info = result.get("_meta")
         if info is not None and meta.SERVER_INFO in info:
             rest = {key: value for key, value in info.items() if key != meta.SERVER_INFO}
-            return downgrade.put(result, "_meta", rest or None)
+            return downgrade.add_field(result, "_meta", rest or None)
         return result
 
     def shape_call_result(self, result: Wire) -> Wire:
@@ -243,31 +247,31 @@ class Revision:
         if self.verbatim:
             return result
         shaped = self.shape_result(result)
-        content = downgrade.each(shaped["content"], self.shape_content)
+        content = downgrade.shape_each(shaped["content"], self.shape_content)
         if "structuredContent" in shaped:
             value = shaped["structuredContent"]
             if self.structured == "none" or (self.structured == "object" and not isinstance(value, dict)):
                 content = downgrade.with_text_of(content, value)
                 shaped = {key: kept for key, kept in shaped.items() if key != "structuredContent"}
-        return downgrade.put(shaped, "content", content)
+        return downgrade.add_field(shaped, "content", content)
 
     def shape_read_result(self, result: Wire) -> Wire:
         """Reduce a result of ``resources/read``."""
         if self.verbatim:
             return result
         shaped = self.shape_result(result)
-        return downgrade.put(shaped, "contents", self.shape_contents(shaped["contents"]))
+        return downgrade.add_field(shaped, "contents", self.shape_contents(shaped["contents"]))
 
     def shape_prompt_result(self, result: Wire) -> Wire:
         """Reduce a result of ``prompts/get``."""
         if self.verbatim:
             return result
         shaped = self.shape_result(result)
-        messages = downgrade.each(
+        messages = downgrade.shape_each(
             shaped["messages"],
-            lambda message: downgrade.put(message, "content", self.shape_content(message["content"])),
+            lambda message: downgrade.add_field(message, "content", self.shape_content(message["content"])),
         )
-        return downgrade.put(shaped, "messages", messages)
+        return downgrade.add_field(shaped, "messages", messages)
 
     def shape_sampling_message(self, message: Wire) -> list[Wire]:
         """Convert a message for the client's model, whose content is a list of blocks.
@@ -277,7 +281,7 @@ class Revision:
         Raises:
             ValueError: sampling in this revision does not support the type of a block.
         """
-        blocks = downgrade.each(message["content"], self._sampled)
+        blocks = downgrade.shape_each(message["content"], self._sampled)
         if self.sampling_lists:
             return [{**message, "content": blocks[0] if len(blocks) == 1 else blocks}]
         return [{"role": message["role"], "content": block} for block in blocks]
@@ -314,5 +318,5 @@ class Revision:
         annotations = item.get("annotations")
         if annotations is None:
             return item
-        kept = downgrade.keep(annotations, self.annotation_fields)
-        return downgrade.put(item, "annotations", kept or None)
+        kept = downgrade.keep_fields(annotations, self.annotation_fields)
+        return downgrade.add_field(item, "annotations", kept or None)

@@ -22,21 +22,21 @@ _FORM_FIELDS: dict[str, tuple[str, ...]] = {
 _ENUM_FIELDS = ("type", "title", "description", "enum", "enumNames")
 
 
-def keep(item: Wire, fields: Set[str]) -> Wire:
+def keep_fields(item: Wire, fields: Set[str]) -> Wire:
     """Return `item` with only `fields`."""
     if item.keys() <= fields:
         return item
     return {key: value for key, value in item.items() if key in fields}
 
 
-def put(item: Wire, key: str, value: Any) -> Wire:
+def add_field(item: Wire, key: str, value: Any) -> Wire:
     """Return `item` with `key` set to `value`, or without `key` for None."""
     if value is None:
         return {name: kept for name, kept in item.items() if name != key}
     return item if item.get(key) is value else {**item, key: value}
 
 
-def each(items: list[Wire], shape: Callable[[Wire], Wire]) -> list[Wire]:
+def shape_each(items: list[Wire], shape: Callable[[Wire], Wire]) -> list[Wire]:
     """Return `items`, each converted by `shape`."""
     changed, shaped = False, []
     for item in items:
@@ -79,12 +79,12 @@ def with_text_of(content: list[Wire], value: Any) -> list[Wire]:
     """
     said = [value, value["result"]] if isinstance(value, dict) and value.keys() == {"result"} else [value]
     for block in content:
-        if block["type"] == "text" and any(_says(block["text"], form) for form in said):
+        if block["type"] == "text" and any(_text_equals(block["text"], form) for form in said):
             return content
     return [*content, {"type": "text", "text": jsonrpc.dumps(value).decode()}]
 
 
-def _says(text: str, value: Any) -> bool:
+def _text_equals(text: str, value: Any) -> bool:
     if isinstance(value, str) and text == value:
         return True
     try:

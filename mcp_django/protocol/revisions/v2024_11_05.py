@@ -45,7 +45,7 @@ V2024_11_05 = Revision(
             "notifications/roots/list_changed",
         }
     ),
-    asks=frozenset({"ping", "roots/list", "sampling/createMessage"}),
+    client_requests=frozenset({"ping", "roots/list", "sampling/createMessage"}),
     implementation_fields=frozenset({"name", "version"}),
     tool_fields=frozenset({"name", "description", "inputSchema"}),
     tool_annotation_fields=frozenset(),

@@ -5,7 +5,7 @@ It also adds a message for progress.
 
 from mcp_django.protocol.revisions.v2024_11_05 import V2024_11_05
 
-V2025_03_26 = V2024_11_05.changed(
+V2025_03_26 = V2024_11_05.with_changes(
     version="2025-03-26",
     add={
         "tool_fields": {"annotations"},

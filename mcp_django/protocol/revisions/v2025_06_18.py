@@ -5,10 +5,10 @@ It also adds resource links and ``_meta`` on items, and removes batches.
 
 from mcp_django.protocol.revisions.v2025_03_26 import V2025_03_26
 
-V2025_06_18 = V2025_03_26.changed(
+V2025_06_18 = V2025_03_26.with_changes(
     version="2025-06-18",
     add={
-        "asks": {"elicitation/create"},
+        "client_requests": {"elicitation/create"},
         "implementation_fields": {"title"},
         "tool_fields": {"title", "outputSchema", "_meta"},
         "prompt_fields": {"title", "_meta"},

@@ -6,7 +6,7 @@ not supported, so neither their methods nor ``Tool.execution`` are listed.
 
 from mcp_django.protocol.revisions.v2025_06_18 import V2025_06_18
 
-V2025_11_25 = V2025_06_18.changed(
+V2025_11_25 = V2025_06_18.with_changes(
     version="2025-11-25",
     add={
         "notifications": {"notifications/elicitation/complete"},

@@ -6,7 +6,7 @@ Server requests become ``input_required`` results.
 from mcp_django.protocol.revisions.base import Era
 from mcp_django.protocol.revisions.v2025_11_25 import V2025_11_25
 
-V2026_07_28 = V2025_11_25.changed(
+V2026_07_28 = V2025_11_25.with_changes(
     version="2026-07-28",
     era=Era.STATELESS,
     add={
@@ -25,7 +25,7 @@ V2026_07_28 = V2025_11_25.changed(
             "notifications/progress",
             "notifications/roots/list_changed",
         },
-        "asks": {"ping"},
+        "client_requests": {"ping"},
     },
     resource_not_found=-32602,
     structured="any",
@@ -43,7 +43,7 @@ V2026_07_28 = V2025_11_25.changed(
             "resources/read",
         }
     ),
-    asks_inline=frozenset({"tools/call", "prompts/get", "resources/read"}),
+    input_required_methods=frozenset({"tools/call", "prompts/get", "resources/read"}),
     boolean_properties=True,
     verbatim=True,
 )

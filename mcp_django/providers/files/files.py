@@ -5,11 +5,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
-from mcp_django.providers.files.patterns import Selection
-from mcp_django.providers.files.sandbox import Rooted
-from mcp_django.providers.files.tree import FileTree, contents
-from mcp_django.providers.media_types import guessed
-from mcp_django.providers.metadata import MAX_SIZE, DeclaredFiles, declared, resource_at
+from mcp_django.providers.files.patterns import FileSelection
+from mcp_django.providers.files.sandbox import DirectorySandbox
+from mcp_django.providers.files.tree import FileTree, read_contents
+from mcp_django.providers.media_types import guess_media_type
+from mcp_django.providers.metadata import DEFAULT_MAX_BYTES, ProvidedFileOptions, build_static_resource, check_options
 from mcp_django.schema import DeclarationError
 from mcp_django.server.composition.provider import Provider
 from mcp_django.server.context.context import Context
@@ -32,29 +32,31 @@ class FileResource(Provider):
         *,
         name: str | None = None,
         mime_type: str | None = None,
-        max_size: int = MAX_SIZE,
-        **options: Unpack[DeclaredFiles],
+        max_size: int = DEFAULT_MAX_BYTES,
+        **options: Unpack[ProvidedFileOptions],
     ) -> None:
         """Validate the options. Raises DeclarationError for an invalid URI or option."""
-        where = Path(path).absolute()
-        self._files, self._name, self._max_size = Rooted(where.parent), where.name, max_size
+        absolute_path = Path(path).absolute()
+        self._sandbox = DirectorySandbox(absolute_path.parent)
+        self._name = absolute_path.name
+        self._max_size = max_size
         if not self._name:
             raise DeclarationError("FileResource: the path has no file name")
-        self._mime_type = mime_type or guessed(self._name)
-        self._resource = resource_at(
+        self._mime_type = mime_type or guess_media_type(self._name)
+        self._resource = build_static_resource(
             type(self),
             uri,
             self._read,
             name=name or self._name,
             mime_type=self._mime_type,
-            **declared(type(self), options),
+            **check_options(type(self), options),
         )
 
     async def resources(self, ctx: Context) -> Iterable[Resource]:
         return [self._resource]
 
     def _read(self) -> Any:
-        return contents(lambda: self._files.read([self._name], self._max_size), self._name, self._mime_type)
+        return read_contents(lambda: self._sandbox.read([self._name], self._max_size), self._name, self._mime_type)
 
 
 class DirectoryProvider(FileTree):
@@ -77,14 +79,14 @@ class DirectoryProvider(FileTree):
         recursive: bool = True,
         hidden: bool = False,
         list_limit: int = 1000,
-        max_size: int = MAX_SIZE,
+        max_size: int = DEFAULT_MAX_BYTES,
         watch: bool = True,
-        **options: Unpack[DeclaredFiles],
+        **options: Unpack[ProvidedFileOptions],
     ) -> None:
         """Validate the options. Raises DeclarationError."""
         super().__init__(
-            Rooted(root),
-            Selection(pattern, recursive=recursive, hidden=hidden),
+            DirectorySandbox(root),
+            FileSelection(pattern, recursive=recursive, hidden=hidden),
             uri_prefix=uri_prefix,
             list_limit=list_limit,
             max_size=max_size,

@@ -9,37 +9,37 @@ from typing import NamedTuple
 
 from mcp_django.schema import DeclarationError
 
-DEPTH = 32
+MAX_PATH_DEPTH = 32
 """Maximum number of names in a path."""
-LONGEST_NAME = 255
+MAX_NAME_BYTES = 255
 """Maximum bytes of one name, the limit of file systems."""
 
 
-class Entry(NamedTuple):
+class FileEntry(NamedTuple):
     """A file in a list."""
 
     path: str
     size: int | None = None
     """Size in bytes; None where it is expensive to get."""
-    changed: int | None = None
+    modified_ns: int | None = None
     """Modification time in nanoseconds; None where it is expensive to get."""
 
 
-class TooLarge(Exception):
+class ContentTooLarge(Exception):
     """The content exceeds the limit, which is the argument, in bytes."""
 
 
-def is_name(name: str) -> bool:
+def is_safe_name(name: str) -> bool:
     """Return True if this is a single name that leads nowhere else on any system."""
     if not name or name in (".", "..") or "/" in name or "\\" in name or "\0" in name:
         return False
     try:
-        return len(name.encode()) <= LONGEST_NAME
+        return len(name.encode()) <= MAX_NAME_BYTES
     except UnicodeEncodeError:
         return False  # Bytes that are not text, as decoded by os.fsdecode(); no URI can name them.
 
 
-class Selection:
+class FileSelection:
     """The paths selected by a pattern.
 
     `*` and `?` match within a name, `**` any number of directories. Without `recursive` only files of the root are
@@ -50,51 +50,54 @@ class Selection:
         patterns = (pattern,) if isinstance(pattern, str) else tuple(pattern)
         if not patterns or not all(text and not text.startswith("/") for text in patterns):
             raise DeclarationError(f"{pattern!r} is an invalid pattern of relative paths; write it like '**/*.md'")
-        self.recursive, self.hidden = recursive, hidden
-        self._expressions = tuple(_expression(text) for text in patterns)
+        self.recursive = recursive
+        self.hidden = hidden
+        self._expressions = tuple(_compile_pattern(text) for text in patterns)
 
-    def parts(self, path: str) -> list[str] | None:
+    def split_path(self, path: str) -> list[str] | None:
         """Split a path that may be served into its names; None for any other path."""
         parts = path.split("/")
-        if len(parts) > (DEPTH if self.recursive else 1) or not all(map(self.shows, parts)):
+        if len(parts) > (MAX_PATH_DEPTH if self.recursive else 1) or not all(map(self.is_name_served, parts)):
             return None
-        return parts if self.fits(path) else None
+        return parts if self.matches_pattern(path) else None
 
-    def shows(self, name: str) -> bool:
+    def is_name_served(self, name: str) -> bool:
         """Return True if this name may be part of a path."""
-        return is_name(name) and (self.hidden or not name.startswith("."))
+        return is_safe_name(name) and (self.hidden or not name.startswith("."))
 
-    def fits(self, path: str) -> bool:
+    def matches_pattern(self, path: str) -> bool:
         """Return True if the pattern matches the path."""
         return any(expression.fullmatch(path) for expression in self._expressions)
 
 
-def _expression(pattern: str) -> re.Pattern[str]:
+def _compile_pattern(pattern: str) -> re.Pattern[str]:
     *directories, last = pattern.split("/")
-    text = "".join("(?:[^/]+/)*" if part == "**" else f"{_name(part)}/" for part in directories)
+    text = "".join("(?:[^/]+/)*" if part == "**" else f"{_translate_name(part)}/" for part in directories)
     # Two in a row match the same as one, but the regular expression would try every division.
     text = re.sub(r"(?:\(\?:\[\^/\]\+/\)\*){2,}", "(?:[^/]+/)*", text)
-    return re.compile(text + ("(?:[^/]+/)*[^/]+" if last == "**" else _name(last)), re.DOTALL)
+    return re.compile(text + ("(?:[^/]+/)*[^/]+" if last == "**" else _translate_name(last)), re.DOTALL)
 
 
-def _name(pattern: str) -> str:
-    found, index = "", 0
+def _translate_name(pattern: str) -> str:
+    expression, index = "", 0
     while index < len(pattern):
         char, index = pattern[index], index + 1
         if char == "*":
-            found += "" if found.endswith("[^/]*") else "[^/]*"
+            expression += "" if expression.endswith("[^/]*") else "[^/]*"
         elif char == "?":
-            found += "[^/]"
+            expression += "[^/]"
         elif (
             char == "["
             and (end := pattern.find("]", index + 2 if pattern[index : index + 1] == "!" else index + 1)) > 0
         ):
-            chosen = pattern[index:end].replace("\\", "\\\\").replace("[", "\\[")
-            chosen = (
-                "^/" + chosen[1:] if chosen.startswith("!") else ("\\" + chosen if chosen.startswith("^") else chosen)
+            characters = pattern[index:end].replace("\\", "\\\\").replace("[", "\\[")
+            characters = (
+                "^/" + characters[1:]
+                if characters.startswith("!")
+                else ("\\" + characters if characters.startswith("^") else characters)
             )
-            found, index = f"{found}[{chosen}]", end + 1
+            expression, index = f"{expression}[{characters}]", end + 1
         else:
-            found += re.escape(char)
+            expression += re.escape(char)
 
-    return found
+    return expression

@@ -16,88 +16,89 @@ from pathlib import Path
 
 from django.core.exceptions import ImproperlyConfigured
 
-from mcp_django.providers.files.patterns import DEPTH, Entry, Selection, TooLarge
+from mcp_django.providers.files.patterns import MAX_PATH_DEPTH, ContentTooLarge, FileEntry, FileSelection
 
 logger = logging.getLogger("mcp_django.providers")
 
-CHUNK = 64 * 1024
-VISITED = 50_000
+READ_CHUNK_BYTES = 64 * 1024
+MAX_VISITED_NAMES = 50_000
 """Maximum number of names that one scan reads; further files are not listed."""
-_SAFE = os.open in os.supports_dir_fd and os.stat in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
-_DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
-_BENEATH = _DIRECTORY | getattr(os, "O_NOFOLLOW", 0)
+_HAS_OPENAT = os.open in os.supports_dir_fd and os.stat in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
+_ROOT_FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
+_DIRECTORY_FLAGS = _ROOT_FLAGS | getattr(os, "O_NOFOLLOW", 0)
 # Non-blocking, in case a pipe replaces the file after the check.
-_FILE = (
+_FILE_FLAGS = (
     os.O_RDONLY
     | getattr(os, "O_NOFOLLOW", 0)
     | getattr(os, "O_NONBLOCK", 0)
     | getattr(os, "O_NOCTTY", 0)
     | getattr(os, "O_CLOEXEC", 0)
 )
-_ABSENT = frozenset(
+_ABSENT_ERRORS = frozenset(
     {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.ENXIO}
     | {errno.ENAMETOOLONG, errno.EINVAL, errno.ESTALE}
 )
 """Errors that mean "not found" to a client: missing, not a file, or not readable."""
 
 
-class Rooted:
+class DirectorySandbox:
     """The files below `root`."""
 
-    def __init__(self, root: str | os.PathLike[str], below: Sequence[str] = ()) -> None:
+    def __init__(self, root: str | os.PathLike[str], subdirectories: Sequence[str] = ()) -> None:
         """Set the root and `subdirectories` below it, to which paths are relative.
 
         The subdirectories must not be links.
         """
-        if not _SAFE:
+        if not _HAS_OPENAT:
             raise ImproperlyConfigured("Directories cannot be served safely on this system, which has no openat()")
-        self._root, self._below = Path(root).absolute(), tuple(below)
+        self._root = Path(root).absolute()
+        self._subdirectories = tuple(subdirectories)
 
-    def read(self, parts: Sequence[str], most: int) -> bytes | None:
+    def read(self, parts: Sequence[str], max_bytes: int) -> bytes | None:
         """Return the content of a regular file; None if it is missing or not readable.
 
         Raises ContentTooLarge above `max_bytes` bytes, whatever size the file reports, and OSError for disk errors.
         """
         try:
-            return self._read(parts, most)
+            return self._read(parts, max_bytes)
         except OSError as problem:
             if problem.errno in (errno.EACCES, errno.EPERM):
                 logger.warning("A file below %s may not be read by this process: %s", self._root, "/".join(parts))
-            if problem.errno in _ABSENT:
+            if problem.errno in _ABSENT_ERRORS:
                 return None
             raise
 
-    def _read(self, parts: Sequence[str], most: int) -> bytes | None:
+    def _read(self, parts: Sequence[str], max_bytes: int) -> bytes | None:
         *directories, name = parts
-        at = self._open(directories)
+        directory_fd = self._open(directories)
         try:
             # Check the type first, because opening a device or a pipe may have effects.
-            if not stat.S_ISREG(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
+            if not stat.S_ISREG(os.stat(name, dir_fd=directory_fd, follow_symlinks=False).st_mode):
                 return None
-            fd = os.open(name, _FILE, dir_fd=at)
+            fd = os.open(name, _FILE_FLAGS, dir_fd=directory_fd)
         finally:
-            os.close(at)
+            os.close(directory_fd)
         with os.fdopen(fd, "rb", buffering=0) as file:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 return None
-            return capped(file.read, most)
+            return read_limited(file.read, max_bytes)
 
-    def scan(self, selection: Selection, most: int) -> list[Entry]:
+    def scan(self, selection: FileSelection, max_files: int) -> list[FileEntry]:
         """List the first `max_files` served files, sorted by path within each directory."""
-        look = _Look(selection, most)
+        directory_scan = _DirectoryScan(selection, max_files)
         try:
-            look.through(self._open(()), "")
+            directory_scan.scan_directory(self._open(()), "")
         except OSError as problem:
-            if problem.errno not in _ABSENT:
+            if problem.errno not in _ABSENT_ERRORS:
                 raise
             logger.warning("The directory %s cannot be listed: %s", self._root, problem.strerror)
-        return look.found
+        return directory_scan.entries
 
     def _open(self, directories: Sequence[str]) -> int:
-        fd = os.open(self._root, _DIRECTORY)
+        fd = os.open(self._root, _ROOT_FLAGS)
         try:
-            for name in (*self._below, *directories):
-                inner = os.open(name, _BENEATH, dir_fd=fd)
+            for name in (*self._subdirectories, *directories):
+                inner = os.open(name, _DIRECTORY_FLAGS, dir_fd=fd)
                 fd, outer = inner, fd
                 os.close(outer)
         except BaseException:
@@ -106,63 +107,65 @@ class Rooted:
         return fd
 
 
-class _Look:
+class _DirectoryScan:
     """A scan of directories for at most `max_files` files."""
 
-    def __init__(self, selection: Selection, most: int) -> None:
-        self._selection, self._most, self._left = selection, most, VISITED
-        self.found: list[Entry] = []
+    def __init__(self, selection: FileSelection, max_files: int) -> None:
+        self._selection = selection
+        self._max_files = max_files
+        self._remaining_names = MAX_VISITED_NAMES
+        self.entries: list[FileEntry] = []
 
     @property
-    def _is_over(self) -> bool:
-        return self._left <= 0 or len(self.found) >= self._most
+    def _is_complete(self) -> bool:
+        return self._remaining_names <= 0 or len(self.entries) >= self._max_files
 
-    def through(self, fd: int, prefix: str) -> None:
+    def scan_directory(self, fd: int, prefix: str) -> None:
         """Scan an open directory, and close it."""
         try:
-            directories = self._files(fd, prefix)
-            if self._selection.recursive and prefix.count("/") + 1 < DEPTH:
+            directories = self._collect_files(fd, prefix)
+            if self._selection.recursive and prefix.count("/") + 1 < MAX_PATH_DEPTH:
                 for name in directories:
-                    if not self._is_over:
+                    if not self._is_complete:
                         self._descend(fd, name, prefix)
         finally:
             os.close(fd)
 
-    def _files(self, fd: int, prefix: str) -> list[str]:
+    def _collect_files(self, fd: int, prefix: str) -> list[str]:
         """Add the files of a directory to the entries, and return its directories."""
         directories: list[str] = []
         with os.scandir(fd) as names:
-            entries = sorted(islice(names, self._left), key=lambda entry: entry.name)
+            entries = sorted(islice(names, self._remaining_names), key=lambda entry: entry.name)
 
-        self._left -= len(entries)
+        self._remaining_names -= len(entries)
         for entry in entries:
-            if not self._selection.shows(entry.name):
+            if not self._selection.is_name_served(entry.name):
                 continue
             if entry.is_dir(follow_symlinks=False):
                 directories.append(entry.name)
-            elif entry.is_file(follow_symlinks=False) and self._selection.fits(prefix + entry.name):
+            elif entry.is_file(follow_symlinks=False) and self._selection.matches_pattern(prefix + entry.name):
                 try:
-                    known = os.stat(entry.name, dir_fd=fd, follow_symlinks=False)
+                    file_stat = os.stat(entry.name, dir_fd=fd, follow_symlinks=False)
                 except FileNotFoundError:
                     continue
-                if len(self.found) < self._most:
-                    self.found.append(Entry(prefix + entry.name, known.st_size, known.st_mtime_ns))
+                if len(self.entries) < self._max_files:
+                    self.entries.append(FileEntry(prefix + entry.name, file_stat.st_size, file_stat.st_mtime_ns))
 
         return directories
 
     def _descend(self, fd: int, name: str, prefix: str) -> None:
         try:
-            self.through(os.open(name, _BENEATH, dir_fd=fd), f"{prefix}{name}/")
+            self.scan_directory(os.open(name, _DIRECTORY_FLAGS, dir_fd=fd), f"{prefix}{name}/")
         except OSError as problem:
-            if problem.errno not in _ABSENT:
+            if problem.errno not in _ABSENT_ERRORS:
                 raise  # Other errors mean that the directory was removed or is not readable.
 
 
-def capped(read: Callable[[int], bytes | None], most: int) -> bytes:
+def read_limited(read: Callable[[int], bytes | None], max_bytes: int) -> bytes:
     """Read all chunks of `read`. Raises ContentTooLarge above `max_bytes` bytes."""
-    found = bytearray()
-    while piece := read(min(CHUNK, most + 1 - len(found))):
-        found += piece
-        if len(found) > most:
-            raise TooLarge(most)
-    return bytes(found)
+    content = bytearray()
+    while piece := read(min(READ_CHUNK_BYTES, max_bytes + 1 - len(content))):
+        content += piece
+        if len(content) > max_bytes:
+            raise ContentTooLarge(max_bytes)
+    return bytes(content)

@@ -8,9 +8,9 @@ from typing import Any, Protocol, Unpack
 from urllib.parse import quote
 
 from mcp_django.protocol.errors import InternalError
-from mcp_django.providers.files.patterns import Entry, Selection, TooLarge
-from mcp_django.providers.media_types import contents_of, guessed
-from mcp_django.providers.metadata import DeclaredFiles, declared, reading, template_below
+from mcp_django.providers.files.patterns import ContentTooLarge, FileEntry, FileSelection
+from mcp_django.providers.media_types import build_contents, guess_media_type
+from mcp_django.providers.metadata import ProvidedFileOptions, build_path_template, build_read_handler, check_options
 from mcp_django.schema import DeclarationError
 from mcp_django.server.composition.provider import Provider
 from mcp_django.server.context.context import Context
@@ -18,19 +18,19 @@ from mcp_django.server.primitives.base import Completion, Resource, ResourceTemp
 
 logger = logging.getLogger("mcp_django.providers")
 
-SUGGESTED = 100
+MAX_COMPLETIONS = 100
 """Maximum values of one completion (server/utilities/completion)."""
 _PLAIN = "/!$&'()*+,;=:@~"
-UNREADABLE = "The resource could not be read"
+UNREADABLE_MESSAGE = "The resource could not be read"
 
 
-class Files(Protocol):
+class FileSource(Protocol):
     """Access to files. Both methods block."""
 
-    def read(self, parts: Sequence[str], most: int) -> bytes | None:
+    def read(self, parts: Sequence[str], max_bytes: int) -> bytes | None:
         """Return the content; None if the file is missing. Raises ContentTooLarge."""
 
-    def scan(self, selection: Selection, most: int) -> list[Entry]:
+    def scan(self, selection: FileSelection, max_files: int) -> list[FileEntry]:
         """List the first `max_files` served files."""
 
 
@@ -41,35 +41,38 @@ class FileTree(Provider):
 
     def __init__(
         self,
-        files: Files,
-        selection: Selection,
+        files: FileSource,
+        selection: FileSelection,
         *,
         uri_prefix: str,
         list_limit: int,
         max_size: int,
         watch: bool,
-        **options: Unpack[DeclaredFiles],
+        **options: Unpack[ProvidedFileOptions],
     ) -> None:
-        self._files, self._selection = files, selection
-        self._list_limit, self._max_size, self._watch = list_limit, max_size, watch
+        self._files = files
+        self._selection = selection
+        self._list_limit = list_limit
+        self._max_size = max_size
+        self._watch = watch
         for name, value in (("list_limit", list_limit), ("max_size", max_size)):
             if type(value) is not int or value < (0 if name == "list_limit" else 1):
                 raise DeclarationError(f"{type(self).__name__}: {name}={value!r} is too small or not an integer")
 
-        common = declared(type(self), options)
-        uri = template_below(type(self), uri_prefix)
+        common = check_options(type(self), options)
+        uri = build_path_template(type(self), uri_prefix)
         self.uri_prefix = uri_prefix
         self._template = ResourceTemplate(
             **{"title": None, "description": "A file, by its path.", **common},
             name=uri_prefix,
             template=uri,
             convert=lambda variables: variables,
-            handler=reading(self._read),
+            handler=build_read_handler(self._read),
             source=type(self).__name__,
         )
         # Title and description of the whole would be wrong for a single file.
         self._common = {name: value for name, value in common.items() if name not in ("title", "description")}
-        self._known: dict[str, tuple[Entry, Resource]] = {}
+        self._resource_cache: dict[str, tuple[FileEntry, Resource]] = {}
 
     @property
     def version(self) -> str:
@@ -80,13 +83,17 @@ class FileTree(Provider):
 
     async def resources(self, ctx: Context) -> Iterable[Resource]:
         entries = await ctx.server.executor.run(self._scan)
-        known, found = self._known, {}
+        cached, updated = self._resource_cache, {}
         for entry in entries:
-            same = known.get(entry.path)
-            found[entry.path] = same if same and same[0] == entry else (entry, self._resource(entry))
+            entry_and_resource = cached.get(entry.path)
+            updated[entry.path] = (
+                entry_and_resource
+                if entry_and_resource and entry_and_resource[0] == entry
+                else (entry, self._build_resource(entry))
+            )
         # Replace at once: under WSGI other threads have their own loops.
-        self._known = found
-        return [resource for _, resource in found.values()]
+        self._resource_cache = updated
+        return [resource for _, resource in updated.values()]
 
     async def templates(self, ctx: Context) -> Iterable[ResourceTemplate]:
         return [self._template]
@@ -97,7 +104,7 @@ class FileTree(Provider):
         if variables is None:
             return None
         path = str(variables["path"])
-        return None if self._selection.parts(path) is None else self._resource(Entry(path))
+        return None if self._selection.split_path(path) is None else self._build_resource(FileEntry(path))
 
     async def complete(
         self, target: str, argument: str, value: str, arguments: Mapping[str, str], ctx: Context
@@ -105,39 +112,39 @@ class FileTree(Provider):
         if target != self._template.key or argument != "path":
             return None
         paths = [entry.path for entry in await ctx.server.executor.run(self._scan)]
-        found = [path for path in paths if path.startswith(value)]
-        found += [path for path in paths if value.casefold() in path.casefold() and not path.startswith(value)]
-        return Completion(found[:SUGGESTED], total=len(found), has_more=len(found) > SUGGESTED)
+        matches = [path for path in paths if path.startswith(value)]
+        matches += [path for path in paths if value.casefold() in path.casefold() and not path.startswith(value)]
+        return Completion(matches[:MAX_COMPLETIONS], total=len(matches), has_more=len(matches) > MAX_COMPLETIONS)
 
-    def _scan(self) -> list[Entry]:
+    def _scan(self) -> list[FileEntry]:
         return self._files.scan(self._selection, self._list_limit) if self._list_limit else []
 
-    def _resource(self, entry: Entry) -> Resource:
+    def _build_resource(self, entry: FileEntry) -> Resource:
         return Resource(
             **self._common,
             uri=self.uri_prefix + quote(entry.path, safe=_PLAIN),
             name=entry.path,
-            mime_type=guessed(entry.path),
+            mime_type=guess_media_type(entry.path),
             size=entry.size,
-            handler=reading(functools.partial(self._read, entry.path)),
+            handler=build_read_handler(functools.partial(self._read, entry.path)),
             source=type(self).__name__,
         )
 
     def _read(self, path: str) -> Any:
-        parts = self._selection.parts(path)
-        return None if parts is None else contents(lambda: self._files.read(parts, self._max_size), path)
+        parts = self._selection.split_path(path)
+        return None if parts is None else read_contents(lambda: self._files.read(parts, self._max_size), path)
 
 
-def contents(read: Callable[[], bytes | None], name: str, mime_type: str | None = None) -> Any:
+def read_contents(read: Callable[[], bytes | None], name: str, mime_type: str | None = None) -> Any:
     """Read a file and return contents of a resource; None if the file is missing.
 
     Raises InternalError, with a text without local paths, if it is too large or cannot be read.
     """
     try:
         data = read()
-    except TooLarge as problem:
-        raise InternalError(f"The resource is larger than {problem} bytes, which is the limit") from None
+    except ContentTooLarge as error:
+        raise InternalError(f"The resource is larger than {error} bytes, which is the limit") from None
     except Exception:
         logger.exception("%s could not be read", name)
-        raise InternalError(UNREADABLE) from None
-    return None if data is None else contents_of(data, mime_type or guessed(name))
+        raise InternalError(UNREADABLE_MESSAGE) from None
+    return None if data is None else build_contents(data, mime_type or guess_media_type(name))

@@ -10,39 +10,40 @@ from collections.abc import Callable, Sequence
 
 from mcp_django.runtime.shutdown import Lifecycle
 from mcp_django.server.calls.call import Call
-from mcp_django.server.context.background import run_jobs
+from mcp_django.server.context.background import run_background_jobs
 from mcp_django.server.ports import Overloaded
 
-PATIENCE = 60.0
+ANSWER_TIMEOUT_SECONDS = 60.0
 """Maximum seconds to wait for the answer to be sent before the jobs run."""
 
 
-class Afterwards:
+class BackgroundJobRunner:
     """Background jobs of the calls of one `CallTask`.
 
     Created when the calls end, started when they are answered, and registered for shutdown until all jobs are done.
     """
 
     is_call = False
-    answered = True
+    is_answered = True
 
     def __init__(self, calls: Sequence[Call], lifecycle: Lifecycle) -> None:
         self.loop = asyncio.get_running_loop()
-        self._calls, self._lifecycle = calls, lifecycle
-        self._begun = asyncio.Event()
+        self._calls = calls
+        self._lifecycle = lifecycle
+        self._started = asyncio.Event()
         # In a clean context: each job has its own, and the call's context may refer to a thread that returns to the
         # pool.
         self.task: asyncio.Task[None] | None = self.loop.create_task(self._run(), context=contextvars.Context())
-        lifecycle.board(self)
+        lifecycle.register(self)
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Start the jobs, because the calls are answered. Thread-safe."""
         try:
-            self.loop.call_soon_threadsafe(self._begun.set)
+            self.loop.call_soon_threadsafe(self._started.set)
         except RuntimeError:
             pass  # the loop is closed
 
-    def shut_down(self) -> None:
+    def abort(self) -> None:
         """Cancel the jobs, because the process ends."""
         if self.task is not None:
             self.task.cancel()
@@ -50,49 +51,52 @@ class Afterwards:
     async def _run(self) -> None:
         try:
             try:
-                async with asyncio.timeout(PATIENCE):
-                    await self._begun.wait()
+                async with asyncio.timeout(ANSWER_TIMEOUT_SECONDS):
+                    await self._started.wait()
             except TimeoutError:
                 pass
-            await run_jobs(self._calls)
+            await run_background_jobs(self._calls)
         finally:
-            self._lifecycle.flights.discard(self)
+            self._lifecycle.active.discard(self)
 
 
-class CountedPlaces:
+class LimitedBackgroundSlots:
     """Limit on waiting background jobs in this process."""
 
-    def __init__(self, most: Callable[[], int]) -> None:
-        self._most, self._taken, self._lock = most, 0, threading.Lock()
+    def __init__(self, get_limit: Callable[[], int]) -> None:
+        self._get_limit = get_limit
+        self._acquired_count = 0
+        self._lock = threading.Lock()
 
-    def take(self) -> "CountedPlace":
+    def acquire(self) -> "LimitedBackgroundSlot":
         """Reserve a slot for a job.
 
         Raises:
             Overloaded: all slots are in use.
         """
         with self._lock:
-            if self._taken >= self._most():
+            if self._acquired_count >= self._get_limit():
                 raise Overloaded("Too many background jobs are waiting; try again later")
-            self._taken += 1
-        return CountedPlace(self)
+            self._acquired_count += 1
+        return LimitedBackgroundSlot(self)
 
-    def give_back(self) -> None:
+    def decrement(self) -> None:
         """Release a slot."""
         with self._lock:
-            self._taken -= 1
+            self._acquired_count -= 1
 
 
-class CountedPlace:
+class LimitedBackgroundSlot:
     """Slot of one background job."""
 
-    __slots__ = ("_places",)
+    __slots__ = ("_slots",)
 
-    def __init__(self, places: CountedPlaces) -> None:
-        self._places: CountedPlaces | None = places
+    def __init__(self, slots: LimitedBackgroundSlots) -> None:
+        self._slots: LimitedBackgroundSlots | None = slots
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Release the slot. Idempotent."""
-        places, self._places = self._places, None
-        if places is not None:
-            places.give_back()
+        slots = self._slots
+        self._slots = None
+        if slots is not None:
+            slots.decrement()

@@ -1,4 +1,4 @@
-"""Idempotency rows: steps of `ctx.once(durable=True)` and single-use states.
+"""Idempotency rows: steps of `ctx.run_once(durable=True)` and single-use states.
 
 Unique columns guarantee at most one winner among concurrent workers. Do not use these operations inside a transaction:
 a rollback would delete their rows.
@@ -16,25 +16,26 @@ from mcp_django.aio.clock import monotonic
 from mcp_django.models import OnceResult, SpentState
 from mcp_django.models.session import Session
 from mcp_django.protocol import jsonrpc
-from mcp_django.runtime.events.follower import run_apart
+from mcp_django.runtime.events.follower import run_on_own_thread
 from mcp_django.server.ports import Executor
 
 logger = logging.getLogger("mcp_django.server")
 
-PURGE_EVERY = 60.0
+PURGE_INTERVAL_SECONDS = 60.0
 """Minimum seconds between two deletions of expired rows."""
-SLICE = 200
+MAX_PURGED_ROWS = 200
 
 
-class DatabaseLedger:
+class DatabaseIdempotencyStore:
     """Implementation of `ports.IdempotencyStore` on OnceResult and SpentState.
 
     SQL runs through `executor`, on the thread of the call. Writes that must not block the call run through
     `background_executor`.
     """
 
-    def __init__(self, executor: Executor, *, aside: Executor | None = None) -> None:
-        self._executor, self._aside = executor, aside or executor
+    def __init__(self, executor: Executor, *, background_executor: Executor | None = None) -> None:
+        self._executor = executor
+        self._background_executor = background_executor or executor
         self._next_purge = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -43,44 +44,46 @@ class DatabaseLedger:
 
         The claim is kept for `ttl` seconds.
         """
-        row = OnceResult(key_hash=name, owner=Session.owner_name(owner), expires=_in(ttl))
+        row = OnceResult(key_hash=name, owner=Session.encode_owner(owner), expires=_expiry_after(ttl))
         return await self._executor.run(self._insert, row)
 
-    async def record(self, name: str, outcome: dict[str, Any]) -> None:
+    async def record_outcome(self, name: str, outcome: dict[str, Any]) -> None:
         """Write the outcome of a step, also if the caller is cancelled."""
         try:
-            await self._executor.run(_record, name, outcome)
+            await self._executor.run(_write_outcome, name, outcome)
         except asyncio.CancelledError:
-            self._record_later(name, outcome)
+            self._record_in_background(name, outcome)
             raise
 
-    def give_up(self, name: str) -> None:
+    def mark_unknown(self, name: str) -> None:
         """Record, without waiting, that the outcome of a step is unknown."""
-        self._record_later(name, {})
+        self._record_in_background(name, {})
 
-    async def outcome(self, name: str) -> dict[str, Any] | None:
+    async def get_outcome(self, name: str) -> dict[str, Any] | None:
         """Return the recorded outcome of a step; None if nothing is recorded yet."""
-        return await self._executor.run(_outcome, name)
+        return await self._executor.run(_read_outcome, name)
 
-    async def spend(self, digest: str, *, ttl: float) -> bool:
+    async def consume(self, digest: str, *, ttl: float) -> bool:
         """Consume a state valid for at most `ttl` seconds; False if it was used before."""
-        return await self._executor.run(self._insert, SpentState(digest=digest, expires=_in(ttl)))
+        return await self._executor.run(self._insert, SpentState(digest=digest, expires=_expiry_after(ttl)))
 
-    def _record_later(self, name: str, outcome: dict[str, Any]) -> None:
+    def _record_in_background(self, name: str, outcome: dict[str, Any]) -> None:
         # Not on the thread of the cancelled call: its current work may take long.
-        task = asyncio.get_running_loop().create_task(run_apart(self._aside, _record, name, outcome))
+        task = asyncio.get_running_loop().create_task(
+            run_on_own_thread(self._background_executor, _write_outcome, name, outcome)
+        )
         self._tasks.add(task)
-        task.add_done_callback(self._recorded)
+        task.add_done_callback(self._on_recorded)
 
-    def _recorded(self, task: "asyncio.Task[None]") -> None:
+    def _on_recorded(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             logger.error("Failed to record the outcome of an idempotent step", exc_info=task.exception())
 
     def _insert(self, row: OnceResult | SpentState) -> bool:
         if monotonic() >= self._next_purge:
-            self._next_purge = monotonic() + PURGE_EVERY
-            purge(most=SLICE)
+            self._next_purge = monotonic() + PURGE_INTERVAL_SECONDS
+            delete_expired(limit=MAX_PURGED_ROWS)
         using = type(row).objects.all().db
         try:
             with transaction.atomic(using=using):
@@ -90,22 +93,22 @@ class DatabaseLedger:
         return True
 
 
-def purge(*, most: int) -> int:
+def delete_expired(*, limit: int) -> int:
     """Delete expired steps and states, at most `limit` of each; return their number."""
     now, deleted = timezone.now(), 0
     for rows in (OnceResult.objects, SpentState.objects):
-        keys = list(rows.filter(expires__lte=now).order_by("expires").values_list("pk", flat=True)[:most])
+        keys = list(rows.filter(expires__lte=now).order_by("expires").values_list("pk", flat=True)[:limit])
         deleted += rows.filter(pk__in=keys).delete()[0] if keys else 0
     return deleted
 
 
-def _record(name: str, outcome: dict[str, Any]) -> None:
+def _write_outcome(name: str, outcome: dict[str, Any]) -> None:
     # As text, because PostgreSQL's JSON rejects NUL. A known outcome is never overwritten.
-    said = {key: jsonrpc.dumps(value).decode() for key, value in outcome.items()}
-    OnceResult.objects.filter(key_hash=name, done_at=None).update(done_at=timezone.now(), result=said)
+    encoded = {key: jsonrpc.dumps(value).decode() for key, value in outcome.items()}
+    OnceResult.objects.filter(key_hash=name, done_at=None).update(done_at=timezone.now(), result=encoded)
 
 
-def _outcome(name: str) -> dict[str, Any] | None:
+def _read_outcome(name: str) -> dict[str, Any] | None:
     row = OnceResult.objects.filter(key_hash=name).first()
     if row is None:
         return {}  # the row was purged, so the outcome is unknown
@@ -114,5 +117,5 @@ def _outcome(name: str) -> dict[str, Any] | None:
     return {key: jsonrpc.loads(value) for key, value in (row.result or {}).items()}
 
 
-def _in(seconds: float) -> Any:
+def _expiry_after(seconds: float) -> Any:
     return timezone.now() + timedelta(seconds=seconds)

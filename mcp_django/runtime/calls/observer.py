@@ -13,23 +13,23 @@ from typing import Any
 from django.dispatch import Signal
 
 from mcp_django.protocol.errors import InternalError, MCPError, ResourceNotFound
-from mcp_django.runtime.calls.tracing import CallSpan, Tracing
+from mcp_django.runtime.calls.tracing import CallSpan, CallTracer
 from mcp_django.server.calls.call import Call
 from mcp_django.server.calls.internal_errors import is_bug
-from mcp_django.server.calls.log_sanitizer import fields_of, session_of
+from mcp_django.server.calls.log_sanitizer import get_log_fields, get_session_label
 from mcp_django.server.calls.outcome import Outcome
-from mcp_django.server.ports import Attendance, Executor, Overloaded
+from mcp_django.server.ports import CallObservation, Executor, Overloaded
 from mcp_django.signals import call_finished, call_started
 
-calls = logging.getLogger("mcp_django.calls")
+call_logger = logging.getLogger("mcp_django.calls")
 logger = logging.getLogger("mcp_django.server")
 
-PATIENCE = 5.0
+RECEIVER_TIMEOUT_SECONDS = 5.0
 """Maximum seconds that a call waits for the receivers of a signal.
 
 They are cancelled afterwards.
 """
-LEVELS = {
+LOG_LEVELS = {
     Outcome.OK: logging.INFO,
     Outcome.TOOL_ERROR: logging.INFO,
     Outcome.INPUT_REQUIRED: logging.INFO,
@@ -40,140 +40,153 @@ LEVELS = {
     Outcome.BUG: logging.ERROR,
 }
 _OK, _INFO = Outcome.OK, logging.INFO
-_BARE = re.compile(r"[\w.,:/|@+~*%?…-]+")
-_WHAT = ("mcp_method", "mcp_name")
-_SAID = frozenset({*_WHAT, "mcp_outcome", "mcp_duration_ms"})
-_sending: set[asyncio.Task[None]] = set()
+_UNQUOTED = re.compile(r"[\w.,:/|@+~*%?…-]+")
+_TARGET_FIELDS = ("mcp_method", "mcp_name")
+_FORMATTED_FIELDS = frozenset({*_TARGET_FIELDS, "mcp_outcome", "mcp_duration_ms"})
+_running_tasks: set[asyncio.Task[None]] = set()
 """Strong references, because the loop keeps weak ones only."""
 
 
-class CallObserver:
+class SignalCallObserver:
     """Implementation of `ports.Observer`.
 
     `executor` runs synchronous receivers. `tracer` is None if tracing is unavailable.
     """
 
-    def __init__(self, executor: Executor, tracing: Tracing | None = None) -> None:
-        self._executor, self._tracing = executor, tracing
+    def __init__(self, executor: Executor, tracer: CallTracer | None = None) -> None:
+        self._executor = executor
+        self._tracer = tracer
 
-    def attend(self, call: Call) -> Attendance | None:
-        tracing = self._tracing
-        span = None if tracing is None else tracing.attend(call)
+    def observe(self, call: Call) -> CallObservation | None:
+        tracer = self._tracer
+        span = None if tracer is None else tracer.create_span(call)
         if span is None and not call_started.receivers and not call_finished.receivers:
             return None
-        return _Attendance(call, self._executor, span)
+        return _SignalObservation(call, self._executor, span)
 
-    def over(self, call: Call, outcome: Outcome, problem: MCPError | Overloaded | None) -> None:
+    def record_outcome(self, call: Call, outcome: Outcome, error: MCPError | Overloaded | None) -> None:
         """Log a call on `mcp_django.calls`; notifications are logged at DEBUG."""
-        level = _INFO if outcome is _OK else LEVELS[outcome]
-        if not calls.isEnabledFor(level):
+        level = _INFO if outcome is _OK else LOG_LEVELS[outcome]
+        if not call_logger.isEnabledFor(level):
             return
         if call.id is None:
             level = logging.DEBUG
 
-        fields = {**fields_of(call), **_ending(call, outcome, problem)}
-        what = " ".join(_quoted(fields[name]) for name in _WHAT if name in fields)
-        rest = " ".join(f"{name[4:]}={_quoted(str(value))}" for name, value in fields.items() if name not in _SAID)
-        calls.log(level, "%s: %s in %.1f ms, %s", what, outcome.value, fields["mcp_duration_ms"], rest, extra=fields)
+        fields = {**get_log_fields(call), **_outcome_fields(call, outcome, error)}
+        target = " ".join(_quote_if_needed(fields[name]) for name in _TARGET_FIELDS if name in fields)
+        details = " ".join(
+            f"{name[4:]}={_quote_if_needed(str(value))}"
+            for name, value in fields.items()
+            if name not in _FORMATTED_FIELDS
+        )
+        call_logger.log(
+            level, "%s: %s in %.1f ms, %s", target, outcome.value, fields["mcp_duration_ms"], details, extra=fields
+        )
 
 
-def code_of(call: Call, problem: MCPError | Overloaded | None) -> int | None:
+def get_error_code(call: Call, error: MCPError | Overloaded | None) -> int | None:
     """Return the code of the JSON-RPC error that the client received, or None."""
-    if isinstance(problem, ResourceNotFound):
+    if isinstance(error, ResourceNotFound):
         return call.revision.resource_not_found
-    if isinstance(problem, Overloaded):
+    if isinstance(error, Overloaded):
         return InternalError.code
-    return None if problem is None else problem.code
+    return None if error is None else error.code
 
 
-def _ending(call: Call, outcome: Outcome, problem: MCPError | Overloaded | None) -> dict[str, Any]:
-    found = {
-        "mcp_session": session_of(call),
+def _outcome_fields(call: Call, outcome: Outcome, error: MCPError | Overloaded | None) -> dict[str, Any]:
+    fields = {
+        "mcp_session": get_session_label(call),
         "mcp_revision": call.revision.version,
         "mcp_outcome": outcome.value,
         "mcp_duration_ms": round(call.duration * 1000, 3),
-        "mcp_error_code": code_of(call, problem),
-        "mcp_reference": call.fate.reference,
+        "mcp_error_code": get_error_code(call, error),
+        "mcp_reference": call.record.reference,
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
-def _quoted(label: str) -> str:
-    if _BARE.fullmatch(label):
+def _quote_if_needed(label: str) -> str:
+    if _UNQUOTED.fullmatch(label):
         return label
     quoted = label.replace('"', '\\"')
     return f'"{quoted}"'
 
 
-class _Attendance:
+class _SignalObservation:
     """Implementation of `ports.CallObservation`."""
 
-    __slots__ = ("_before", "_call", "_executor", "_span")
+    __slots__ = ("_call", "_executor", "_previous_task", "_span")
 
     def __init__(self, call: Call, executor: Executor, span: CallSpan | None) -> None:
-        self._call, self._executor, self._span = call, executor, span
-        self._before: asyncio.Task[None] | None = None
+        self._call = call
+        self._executor = executor
+        self._span = span
+        self._previous_task: asyncio.Task[None] | None = None
 
-    async def begin(self) -> None:
+    async def start(self) -> None:
         if self._span is not None:
-            _try(self._span.begin)
-        await self._send(call_started)
+            _call_safely(self._span.start)
+        await self._send_signal(call_started)
 
-    async def end(self, outcome: Outcome, problem: MCPError | Overloaded | None) -> None:
-        fate = self._call.fate
+    async def finish(self, outcome: Outcome, error: MCPError | Overloaded | None) -> None:
+        record = self._call.record
         try:
-            await self._send(
-                call_finished, outcome=outcome, duration=self._call.duration, reference=fate.reference, error=problem
+            await self._send_signal(
+                call_finished, outcome=outcome, duration=self._call.duration, reference=record.reference, error=error
             )
         finally:
             if self._span is not None:
-                _try(self._span.end, outcome, code_of(self._call, problem))
+                _call_safely(self._span.finish, outcome, get_error_code(self._call, error))
 
-    async def _send(self, signal: Signal, **told: Any) -> None:
+    async def _send_signal(self, signal: Signal, **arguments: Any) -> None:
         """Send a signal and wait for its receivers.
 
         Cancelling the call does not stop the sending.
         """
         if not signal.receivers:
             return
-        sending = asyncio.get_running_loop().create_task(self._deliver(signal, told, self._before))
-        self._before = sending
-        _sending.add(sending)
-        sending.add_done_callback(_sending.discard)
-        await asyncio.shield(sending)
+        task = asyncio.get_running_loop().create_task(self._deliver_signal(signal, arguments, self._previous_task))
+        self._previous_task = task
+        _running_tasks.add(task)
+        task.add_done_callback(_running_tasks.discard)
+        await asyncio.shield(task)
 
-    async def _deliver(self, signal: Signal, told: dict[str, Any], before: asyncio.Task[None] | None) -> None:
+    async def _deliver_signal(
+        self, signal: Signal, arguments: dict[str, Any], previous_task: asyncio.Task[None] | None
+    ) -> None:
         call = self._call
-        what = "call_started" if signal is call_started else "call_finished"
-        if before is not None:
-            await asyncio.wait([before])
+        signal_name = "call_started" if signal is call_started else "call_finished"
+        if previous_task is not None:
+            await asyncio.wait([previous_task])
 
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(RECEIVER_TIMEOUT_SECONDS):
                 # Run receivers on a separate thread: the thread of the call may still be busy with a cancelled call.
                 # Rows written in its transaction may be rolled back. Only a nested call shares the outer call's thread,
                 # because waiting for a second thread while holding one could deadlock.
                 #
                 # A finished call must be reported even if the thread queue is full; a rejected call stays rejected at
                 # once.
-                patient = signal is call_finished and told["outcome"] is not Outcome.OVERLOADED
-                lease = self._executor.enter(patient=patient)
+                unbounded = signal is call_finished and arguments["outcome"] is not Outcome.OVERLOADED
+                lease = self._executor.acquire_lease(unbounded=unbounded)
                 try:
-                    await signal.asend_robust(sender=call.server, call=call, **told)
+                    await signal.asend_robust(sender=call.server, call=call, **arguments)
                 finally:
                     lease.close()
         except TimeoutError:
-            logger.warning("Receivers of %s timed out after %g s and were cancelled", what, PATIENCE)
+            logger.warning(
+                "Receivers of %s timed out after %g s and were cancelled", signal_name, RECEIVER_TIMEOUT_SECONDS
+            )
         except Overloaded:
-            logger.warning("Signal %s was not sent for a call, because all threads are in use", what)
+            logger.warning("Signal %s was not sent for a call, because all threads are in use", signal_name)
         except BaseException as problem:
             if not is_bug(problem):
                 raise
-            logger.error("Signal %s could not be sent to all receivers", what, exc_info=problem)
+            logger.error("Signal %s could not be sent to all receivers", signal_name, exc_info=problem)
 
 
-def _try(act: Callable[..., None], *given: Any) -> None:
+def _call_safely(function: Callable[..., None], *args: Any) -> None:
     try:
-        act(*given)
+        function(*args)
     except Exception:
         logger.exception("Failed to trace a call")

@@ -19,112 +19,114 @@ from typing import Any
 from django.db import Error
 
 from mcp_django.protocol import jsonrpc
-from mcp_django.runtime.events.event_log import Draft, Event
-from mcp_django.runtime.events.follower import Following
-from mcp_django.runtime.events.publisher import Feeds
-from mcp_django.runtime.sealing import Stamp
+from mcp_django.runtime.events.event_log import Event, EventDraft
+from mcp_django.runtime.events.follower import TopicSubscription
+from mcp_django.runtime.events.publisher import EventPublisher
+from mcp_django.runtime.sealing import NameSigner
 from mcp_django.runtime.sessions.events import session_topic
-from mcp_django.server.calls.session import Session
+from mcp_django.server.calls.session import ServerSession
 from mcp_django.server.ports import Overloaded
 
 logger = logging.getLogger("mcp_django.sessions")
 
-REPLY = "reply"
+REPLY_KIND = "reply"
 """Kind of event that carries a reply."""
-SKEW = 60.0
+MAX_CLOCK_SKEW_SECONDS = 60.0
 """Maximum clock difference between two workers, in seconds."""
-PATIENCE = 1.0
+SUBSCRIBE_TIMEOUT_SECONDS = 1.0
 """Maximum seconds that a request waits for the subscription to forwarded replies."""
-MOST_REMEMBERED = 10_000
+MAX_REMEMBERED_IDS = 10_000
 """Maximum number of remembered ids that must not be forwarded (again)."""
 
-_NAME = struct.Struct(">I8s")
+_ID_FORMAT = struct.Struct(">I8s")
 """Binary form of an id: creation time in seconds and random bytes."""
 
 
-def _stop(following: "asyncio.Task[Following]") -> None:
-    if following.cancelled():
+def _stop_subscription(subscription: "asyncio.Task[TopicSubscription]") -> None:
+    if subscription.cancelled():
         return
-    problem = following.exception()
+    problem = subscription.exception()
     if problem is None:
-        following.result().stop()
+        subscription.result().stop()
     else:
         logger.warning("Failed to subscribe to replies that reach other processes", exc_info=problem)
 
 
-class LoggedReplies:
+class EventLogPendingRequests:
     """Implementation of `ports.PendingRequests` on the event log.
 
     `timeout` is the maximum number of seconds that a request waits for its reply.
     """
 
-    def __init__(self, feeds: Callable[[], Feeds], stamp: Stamp, *, wait: float) -> None:
-        self._feeds, self._stamp, self._wait = feeds, stamp, wait
-        self._settled: OrderedDict[tuple[Any, str], None] = OrderedDict()
+    def __init__(self, get_publisher: Callable[[], EventPublisher], signer: NameSigner, *, timeout: float) -> None:
+        self._get_publisher = get_publisher
+        self._signer = signer
+        self._timeout = timeout
+        self._handled_ids: OrderedDict[tuple[Any, str], None] = OrderedDict()
 
-    def new_id(self, session: Session) -> str:
+    def new_id(self, session: ServerSession) -> str:
         """Return a new request id, unique across processes."""
-        name = base64.urlsafe_b64encode(_NAME.pack(int(time()) & 0xFFFFFFFF, os.urandom(8))).decode("ascii")
-        id = self._stamp.mark(name, str(session.pk))
-        self._remember(session, id)
+        name = base64.urlsafe_b64encode(_ID_FORMAT.pack(int(time()) & 0xFFFFFFFF, os.urandom(8))).decode("ascii")
+        id = self._signer.sign(name, str(session.pk))
+        self._remember_id(session, id)
         return id
 
-    def is_genuine(self, session: Session, id: jsonrpc.Id) -> bool:
+    def is_valid_id(self, session: ServerSession, id: jsonrpc.Id) -> bool:
         """Return True if another process may have a pending request with this id."""
-        if (session.pk, id) in self._settled:
+        if (session.pk, id) in self._handled_ids:
             return False
-        name = self._stamp.read(id, str(session.pk))
+        name = self._signer.unsign(id, str(session.pk))
         if name is None:
             return False
-        asked, _ = _NAME.unpack(base64.urlsafe_b64decode(name))
-        return bool(-SKEW <= time() - asked <= self._wait + SKEW)
+        created, _ = _ID_FORMAT.unpack(base64.urlsafe_b64decode(name))
+        return bool(-MAX_CLOCK_SKEW_SECONDS <= time() - created <= self._timeout + MAX_CLOCK_SKEW_SECONDS)
 
     @asynccontextmanager
-    async def listening(self, session: Session) -> AsyncIterator[None]:
+    async def accept_forwarded(self, session: ServerSession) -> AsyncIterator[None]:
         """Deliver replies that reach other processes to `session.answer` inside the block."""
 
-        def hear(event: Event) -> None:
-            if event.kind == REPLY:
+        def on_event(event: Event) -> None:
+            if event.kind == REPLY_KIND:
                 said = event.payload
-                session.answer(jsonrpc.Response(said["id"], said.get("result"), said.get("error")))
+                session.receive_response(jsonrpc.Response(said["id"], said.get("result"), said.get("error")))
 
-        topic, feed = session_topic(session.pk), self._feeds().here()
-        following = asyncio.create_task(feed.follow(topic, hear))
+        topic, follower = session_topic(session.pk), self._get_publisher().get_follower()
+        subscription = asyncio.create_task(follower.subscribe(topic, on_event))
         try:
             # `asyncio.wait` keeps the task if the call is cancelled, so that the subscription can be stopped below.
-            await asyncio.wait([following], timeout=PATIENCE)
-            if not following.done():
+            await asyncio.wait([subscription], timeout=SUBSCRIBE_TIMEOUT_SECONDS)
+            if not subscription.done():
                 # No free thread to read the log; perhaps this request itself blocks one. Send the request anyway, and
                 # read the replies of the past from the log later.
-                following.cancel()
-                following = asyncio.create_task(feed.follow(topic, hear, after=0))
+                subscription.cancel()
+                subscription = asyncio.create_task(follower.subscribe(topic, on_event, after=0))
             yield
         finally:
-            following.cancel()
-            following.add_done_callback(_stop)
+            subscription.cancel()
+            subscription.add_done_callback(_stop_subscription)
 
-    async def forward(self, session: Session, response: jsonrpc.Response) -> None:
+    async def forward(self, session: ServerSession, response: jsonrpc.Response) -> None:
         """Publish a reply for the worker that sent the request, once for each id.
 
         Raises:
             Overloaded: the event log is unavailable.
         """
         assert isinstance(response.id, str)
-        self._remember(session, response.id)
-        said = {"id": response.id, "result": response.result}
+        self._remember_id(session, response.id)
+        payload = {"id": response.id, "result": response.result}
         if response.error is not None:
-            said = {"id": response.id, "error": response.error}
+            payload = {"id": response.id, "error": response.error}
 
         try:
-            await self._feeds().publish(Draft(session_topic(session.pk), REPLY, said))
+            await self._get_publisher().publish(EventDraft(session_topic(session.pk), REPLY_KIND, payload))
         except BaseException as problem:
-            self._settled.pop((session.pk, response.id), None)
+            self._handled_ids.pop((session.pk, response.id), None)
             if isinstance(problem, Error):
                 logger.warning("Failed to forward a client's reply", exc_info=True)
                 raise Overloaded("The reply could not be forwarded; send it again") from None
             raise
 
-    def _remember(self, session: Session, id: str) -> None:
-        self._settled[session.pk, id] = None
-        if len(self._settled) > MOST_REMEMBERED:
-            self._settled.popitem(last=False)
+    def _remember_id(self, session: ServerSession, id: str) -> None:
+        self._handled_ids[session.pk, id] = None
+        if len(self._handled_ids) > MAX_REMEMBERED_IDS:
+            self._handled_ids.popitem(last=False)

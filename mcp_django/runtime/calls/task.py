@@ -15,38 +15,38 @@ from typing import NamedTuple, Protocol, cast
 from mcp_django.protocol.errors import InternalError, MCPError
 from mcp_django.protocol.jsonrpc import Request
 from mcp_django.protocol.revisions import Era
-from mcp_django.runtime.calls.background import Afterwards
-from mcp_django.runtime.calls.concurrency import InFlight
-from mcp_django.runtime.shutdown import CLOSING, Lifecycle
-from mcp_django.runtime.streams.replay_buffer import Reader, Ring
-from mcp_django.runtime.threads.executor import is_inline
-from mcp_django.server.calls.message_queue import Outbox, Track
-from mcp_django.server.calls.pending import Work
-from mcp_django.server.calls.session import Session
-from mcp_django.server.context.background import run_jobs
-from mcp_django.server.eras.handshake import OPENING
+from mcp_django.runtime.calls.background import BackgroundJobRunner
+from mcp_django.runtime.calls.concurrency import ConcurrencyLimiter
+from mcp_django.runtime.shutdown import SHUTDOWN_MESSAGE, Lifecycle
+from mcp_django.runtime.streams.replay_buffer import ReplayBuffer, ReplayReader
+from mcp_django.runtime.threads.executor import is_async_to_sync_loop
+from mcp_django.server.calls.message_queue import MessageSink, Outbox
+from mcp_django.server.calls.pending import PendingResponse
+from mcp_django.server.calls.session import ServerSession
+from mcp_django.server.context.background import run_background_jobs
+from mcp_django.server.eras.handshake import INITIALIZE
 from mcp_django.server.ports import Overloaded
 
 logger = logging.getLogger("mcp_django.server")
 
-Decline = Callable[[Work, MCPError], bytes]
+ErrorEncoder = Callable[[PendingResponse, MCPError], bytes]
 
 
-class Rings(Protocol):
+class ReplayBufferFactory(Protocol):
     """Factory of resumable streams."""
 
-    def open(self, session: Session) -> Ring:
+    def open_stream(self, session: ServerSession) -> ReplayBuffer:
         """Open a stream with its first reader."""
 
 
-class Landing(NamedTuple):
+class CallResult(NamedTuple):
     """Result of a call: an answer, an error, or an empty body for a cancelled call."""
 
     body: bytes
-    problem: MCPError | Overloaded | None = None
+    error: MCPError | Overloaded | None = None
 
 
-class Flight:
+class CallTask:
     """Running call of a client.
 
     Call `start`, then `wait_for_output`. Then send the result, or read the message queue as a stream.
@@ -54,245 +54,253 @@ class Flight:
 
     is_call = True
     __slots__ = (
-        "_after",
-        "_alarm",
-        "_answered",
-        "_begun",
-        "_decline",
-        "_in_flight",
-        "_landing",
+        "_background_jobs",
+        "_can_stream",
+        "_encode_error",
+        "_get_replay_buffers",
+        "_has_started",
+        "_is_answered",
         "_lifecycle",
-        "_may_stream",
+        "_limiter",
         "_outbox",
+        "_output_ready",
         "_owner",
-        "_rings",
-        "_settled",
+        "_result",
+        "_timer",
         "_work",
         "call",
-        "gone",
+        "is_cancelled",
+        "is_disconnected",
+        "is_streaming",
         "loop",
-        "lost",
         "reader",
-        "streaming",
         "task",
     )
 
     def __init__(
         self,
-        work: Work,
-        in_flight: InFlight,
+        work: PendingResponse,
+        limiter: ConcurrencyLimiter,
         owner: str,
-        decline: Decline,
+        encode_error: ErrorEncoder,
         lifecycle: Lifecycle,
         *,
-        rings: Callable[[], Rings] | None = None,
+        get_replay_buffers: Callable[[], ReplayBufferFactory] | None = None,
     ) -> None:
         """Create the task of a call that is counted in `limiter` for `owner`.
 
         The task releases the count at its end. `encode_error` encodes an error. `get_replay_buffers` returns the
         factory of resumable streams, if sessions have them.
         """
-        self._decline, self._lifecycle = decline, lifecycle
-        self.call, self._work, self._may_stream = work.call, work, work.may_stream
+        self._encode_error = encode_error
+        self._lifecycle = lifecycle
+        self.call = work.call
+        self._work = work
+        self._can_stream = work.can_stream
 
-        self._begun = False
+        self._has_started = False
         self._outbox: Outbox = self.call.outbox
-        self._in_flight, self._owner, self._rings = in_flight, owner, rings
+        self._limiter = limiter
+        self._owner = owner
+        self._get_replay_buffers = get_replay_buffers
         self.task: asyncio.Task[None] | None = None
-        self.streaming = False
-        self.reader: Reader | None = None
+        self.is_streaming = False
+        self.reader: ReplayReader | None = None
         """Reader of a resumable stream; None if the client reads the message queue."""
 
-        self.lost = False
+        self.is_cancelled = False
         """True after a cancellation; no answer is sent."""
-        self.gone = False
+        self.is_disconnected = False
         """True after the client disconnected."""
 
-        self._answered = False
-        self._after: Afterwards | None = None
-        self._landing: Landing | None = None
-        self._settled: asyncio.Future[None] | None = None
-        self._alarm: asyncio.Handle | None = None
+        self._is_answered = False
+        self._background_jobs: BackgroundJobRunner | None = None
+        self._result: CallResult | None = None
+        self._output_ready: asyncio.Future[None] | None = None
+        self._timer: asyncio.Handle | None = None
 
-    def launch(self, context: contextvars.Context | None = None) -> None:
+    def start(self, context: contextvars.Context | None = None) -> None:
         """Start the call in `context`, or in a clean context by default.
 
         Python 3.12 runs the first step eagerly, and most calls finish in it. Python 3.11 runs it in this iteration of
         the loop.
         """
         call = self.call
-        if self._may_stream and not self.streaming:
-            self._outbox.opened = self._stream
+        if self._can_stream and not self.is_streaming:
+            self._outbox.on_first_message = self._switch_to_stream
 
         context = contextvars.Context() if context is None else context
         loop = self.loop = self._outbox.loop = asyncio.get_running_loop()  # a system call on 3.11, so called once
 
         in_flight = call.connection.in_flight
-        if in_flight is not None and not self._work.in_batch:
+        if in_flight is not None and not self._work.is_batch:
             in_flight[cast(Request, call.message).id] = self
-        self._lifecycle.board(self)
-        flying = self._fly()
+        self._lifecycle.register(self)
+        coroutine = self._run()
 
         try:
             if sys.version_info >= (3, 12):
-                self.task = asyncio.Task(flying, loop=loop, context=context, eager_start=True)
+                self.task = asyncio.Task(coroutine, loop=loop, context=context, eager_start=True)
             else:
-                self.task = asyncio.Task(flying, loop=loop, context=context)
+                self.task = asyncio.Task(coroutine, loop=loop, context=context)
         except BaseException:
-            if not self._begun:
-                flying.close()
+            if not self._has_started:
+                coroutine.close()
                 self._work.close()
-                self._leave()
+                self._unregister()
             raise
 
-    def share(self, track: Track, *, answers: bool) -> None:
+    def attach_sink(self, sink: MessageSink, *, includes_answer: bool) -> None:
         """Send all messages to an open sink, the answer too if `includes_answer`.
 
         Call it before `start`.
         """
-        self._outbox.hand_over(track)
-        self.streaming, self._answered = answers, True
+        self._outbox.redirect_to(sink)
+        self.is_streaming = includes_answer
+        self._is_answered = True
 
-    async def first(self, timeout: float, waiting: Callable[[], None] | None = None) -> Landing | None:
+    async def wait_for_output(self, timeout: float, on_wait: Callable[[], None] | None = None) -> CallResult | None:
         """Return the result if it arrives within `timeout` seconds; None for a stream.
 
         The timer and `on_wait` start only if the call is still running after its first step. Most calls are done by
         then, and a client cannot disconnect before the next iteration of the loop.
         """
-        if self._landing is None and self.streaming:
+        if self._result is None and self.is_streaming:
             # Messages were sent during the first, eager step; from now on the client may disconnect.
-            if waiting is not None:
-                waiting()
-        elif self._landing is None:
+            if on_wait is not None:
+                on_wait()
+        elif self._result is None:
             loop = self.loop
-            self._settled = loop.create_future()
-            self._alarm = loop.call_soon(self._wait, loop, timeout, waiting)
+            self._output_ready = loop.create_future()
+            self._timer = loop.call_soon(self._start_stream_timer, loop, timeout, on_wait)
             try:
-                await self._settled
+                await self._output_ready
             finally:
-                self._alarm.cancel()
-        return None if self.streaming else self._landing
+                self._timer.cancel()
+        return None if self.is_streaming else self._result
 
-    def _wait(self, loop: asyncio.AbstractEventLoop, timeout: float, waiting: Callable[[], None] | None) -> None:
-        if self._landing is None:
-            if self._may_stream:
-                self._alarm = loop.call_later(timeout, self._stream)
-            if waiting is not None:
-                waiting()
+    def _start_stream_timer(
+        self, loop: asyncio.AbstractEventLoop, timeout: float, on_wait: Callable[[], None] | None
+    ) -> None:
+        if self._result is None:
+            if self._can_stream:
+                self._timer = loop.call_later(timeout, self._switch_to_stream)
+            if on_wait is not None:
+                on_wait()
 
-    def _stream(self) -> None:
+    def _switch_to_stream(self) -> None:
         """Switch the reply to a stream."""
-        if self._landing is None and not self.streaming:
-            self.streaming = True
+        if self._result is None and not self.is_streaming:
+            self.is_streaming = True
             session = self.call.connection.session
-            if session is None or self._rings is None:
-                self._outbox.abandoned = self._abandoned
+            if session is None or self._get_replay_buffers is None:
+                self._outbox.on_abandoned = self._on_abandoned
             else:
-                ring = self._rings().open(session)
-                self.reader = ring.reader
-                self._outbox.hand_over(ring)
-        self._settle()
+                buffer = self._get_replay_buffers().open_stream(session)
+                self.reader = buffer.reader
+                self._outbox.redirect_to(buffer)
+        self._wake_waiter()
 
-    def _abandoned(self) -> None:
+    def _on_abandoned(self) -> None:
         logger.info("Client stopped reading the messages of its call; treating it as disconnected")
-        self.disconnected()
+        self.on_disconnect()
 
-    def _settle(self) -> None:
-        if self._settled is not None and not self._settled.done():
-            self._settled.set_result(None)
+    def _wake_waiter(self) -> None:
+        if self._output_ready is not None and not self._output_ready.done():
+            self._output_ready.set_result(None)
 
-    async def _fly(self) -> None:
-        self._begun = True
+    async def _run(self) -> None:
+        self._has_started = True
         call = self.call
 
         try:
-            landing = Landing(await self._work.run)
-        except (MCPError, Overloaded) as problem:
+            result = CallResult(await self._work.run)
+        except (MCPError, Overloaded) as error:
             # Nothing more is sent after a cancellation, whatever the error.
-            landing = Landing(b"", None if self.lost else problem)
+            result = CallResult(b"", None if self.is_cancelled else error)
         except asyncio.CancelledError:
-            if not self.lost:
-                self.lost = call.cancelled = True
-            landing = Landing(b"")
+            if not self.is_cancelled:
+                self.is_cancelled = call.cancelled = True
+            result = CallResult(b"")
         except BaseException:
             # The exception ends the loop's task; the waiting client must still get an answer.
-            self._land(Landing(b"", InternalError()))
+            self._set_result(CallResult(b"", InternalError()))
             raise
         finally:
-            for one in self._work.calls:
-                if one.fate.jobs is not None:
-                    await self._afterwards()
+            for work_call in self._work.calls:
+                if work_call.record.jobs is not None:
+                    await self._start_background_jobs()
                     break
-            self._leave()
+            self._unregister()
 
-        self._land(landing)
+        self._set_result(result)
 
-    async def _afterwards(self) -> None:
+    async def _start_background_jobs(self) -> None:
         """Run the background jobs under `async_to_sync`; otherwise schedule them."""
-        if is_inline():
-            await run_jobs(self._work.calls)
+        if is_async_to_sync_loop():
+            await run_background_jobs(self._work.calls)
             return
-        self._after = Afterwards(self._work.calls, self._lifecycle)
-        if self._answered:
-            self._after.begin()
+        self._background_jobs = BackgroundJobRunner(self._work.calls, self._lifecycle)
+        if self._is_answered:
+            self._background_jobs.start()
 
     @property
-    def answered(self) -> bool:
+    def is_answered(self) -> bool:
         """True after the transport has sent its whole response."""
-        return self._answered
+        return self._is_answered
 
-    @answered.setter
-    def answered(self, answered: bool) -> None:
+    @is_answered.setter
+    def is_answered(self, is_answered: bool) -> None:
         # Set from any thread.
-        self._answered = answered
-        if answered and self._after is not None:
-            self._after.begin()
+        self._is_answered = is_answered
+        if is_answered and self._background_jobs is not None:
+            self._background_jobs.start()
 
-    def _leave(self) -> None:
+    def _unregister(self) -> None:
         in_flight = self.call.connection.in_flight
-        if in_flight is not None and not self._work.in_batch:
+        if in_flight is not None and not self._work.is_batch:
             in_flight.pop(cast(Request, self.call.message).id, None)
         # Break the reference cycle: collecting it would cost more than the call.
-        self._outbox.opened = self._outbox.abandoned = None
-        self._in_flight.leave(self._owner, self._work.weight)
-        self._lifecycle.flights.discard(self)
+        self._outbox.on_first_message = self._outbox.on_abandoned = None
+        self._limiter.release(self._owner, self._work.call_count)
+        self._lifecycle.active.discard(self)
 
-    def _land(self, landing: Landing) -> None:
-        if self._landing is not None:
+    def _set_result(self, result: CallResult) -> None:
+        if self._result is not None:
             return  # the call was aborted, which was its answer
-        self._landing = landing
-        if self.streaming:
-            self._outbox.finish(self.answer(landing))
+        self._result = result
+        if self.is_streaming:
+            self._outbox.finish(self.encode_answer(result))
         else:
             # Tasks left by the handler may still send messages, and must not wait for a reader.
             self._outbox.finish()
-            self._settle()
+            self._wake_waiter()
 
-    def answer(self, landing: Landing) -> bytes | None:
+    def encode_answer(self, result: CallResult) -> bytes | None:
         """Return the encoded answer of a result; None for a cancelled call."""
-        problem = landing.problem
-        if isinstance(problem, Overloaded):
-            problem = InternalError(str(problem))
-        return (landing.body or None) if problem is None else self.decline(problem)
+        error = result.error
+        if isinstance(error, Overloaded):
+            error = InternalError(str(error))
+        return (result.body or None) if error is None else self.encode_error(error)
 
-    def decline(self, problem: MCPError) -> bytes:
+    def encode_error(self, error: MCPError) -> bytes:
         """Return an encoded error response."""
-        return self._decline(self._work, problem)
+        return self._encode_error(self._work, error)
 
-    def disconnected(self) -> None:
+    def on_disconnect(self) -> None:
         """Handle the client's disconnection.
 
         A stateless call is cancelled. A handshake call continues without a reader (basic/transports), and its stream
         buffers the messages. Without a resumable stream the client has no id to reconnect with.
         """
-        self.gone = self.answered = True
+        self.is_disconnected = self.is_answered = True
         if self.reader is not None:
-            self.reader.leave()
+            self.reader.close()
             return
-        self._outbox.cut()
+        self._outbox.abort()
         if self.call.revision.era is Era.STATELESS:
             self.cancel()
-        self._settle()
+        self._wake_waiter()
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
         """Return the loop that the call runs on."""
@@ -300,24 +308,24 @@ class Flight:
 
     def cancel(self) -> None:
         """Cancel the call; nothing more is sent."""
-        if self.call.method == OPENING:
+        if self.call.method == INITIALIZE:
             return  # must not be cancelled (basic/utilities/cancellation), and its session would remain open
-        if self.task is not None and not self.task.done() and not self.lost:
-            self._outbox.cut()
-            self._give_up(self.task)
-            if not self._begun:
-                self._land(Landing(b""))
+        if self.task is not None and not self.task.done() and not self.is_cancelled:
+            self._outbox.abort()
+            self._cancel_task(self.task)
+            if not self._has_started:
+                self._set_result(CallResult(b""))
 
-    def shut_down(self) -> None:
+    def abort(self) -> None:
         """Cancel the call because the process ends, and answer with an error."""
-        if self.task is not None and not self.task.done() and not self.lost:
-            self._land(Landing(b"", Overloaded(CLOSING)))
-            self._give_up(self.task)
+        if self.task is not None and not self.task.done() and not self.is_cancelled:
+            self._set_result(CallResult(b"", Overloaded(SHUTDOWN_MESSAGE)))
+            self._cancel_task(self.task)
 
-    def _give_up(self, task: asyncio.Task[None]) -> None:
-        self.lost = self.call.cancelled = True
+    def _cancel_task(self, task: asyncio.Task[None]) -> None:
+        self.is_cancelled = self.call.cancelled = True
         task.cancel()
-        if not self._begun:
+        if not self._has_started:
             # A task cancelled before its first step runs no code at all, not even its cleanup.
             self._work.close()
-            self._leave()
+            self._unregister()

@@ -14,50 +14,61 @@ from typing import Any
 try:
     from opentelemetry import context, propagate, trace
 except ImportError:
-    INSTALLED = False
+    IS_INSTALLED = False
 else:
-    INSTALLED = True
+    IS_INSTALLED = True
 
 from mcp_django.protocol.meta import BAGGAGE, TRACEPARENT, TRACESTATE
-from mcp_django.protocol.trace_context import carrier
+from mcp_django.protocol.trace_context import find_carrier
 from mcp_django.server.calls.call import Call
-from mcp_django.server.calls.log_sanitizer import call_id_of, label, principal_of, session_of, target_of
+from mcp_django.server.calls.log_sanitizer import (
+    get_call_id_label,
+    get_principal_label,
+    get_session_label,
+    get_target_label,
+    sanitize_label,
+)
 from mcp_django.server.calls.outcome import Outcome
 
-LOOK_EVERY = 1.0
+PROVIDER_CHECK_INTERVAL_SECONDS = 1.0
 """Seconds between two checks for a configured tracer provider."""
-FIELD_LENGTH = 512
+MAX_FIELD_CHARACTERS = 512
 """Maximum length of fields for propagators other than W3C's, in characters."""
-NAMES = {"tools/call": "gen_ai.tool.name", "prompts/get": "gen_ai.prompt.name", "resources/read": "mcp.resource.uri"}
+TARGET_ATTRIBUTES = {
+    "tools/call": "gen_ai.tool.name",
+    "prompts/get": "gen_ai.prompt.name",
+    "resources/read": "mcp.resource.uri",
+}
 UNKNOWN_METHOD = "_OTHER"
-_W3C = frozenset({TRACEPARENT, TRACESTATE, BAGGAGE})
-_FINE = frozenset({Outcome.OK, Outcome.INPUT_REQUIRED, Outcome.CANCELLED})
+_W3C_FIELDS = frozenset({TRACEPARENT, TRACESTATE, BAGGAGE})
+_SUCCESS_OUTCOMES = frozenset({Outcome.OK, Outcome.INPUT_REQUIRED, Outcome.CANCELLED})
 
 
-def find_tracing() -> Tracing | None:
+def create_tracer() -> CallTracer | None:
     """Return the tracer of calls, or None if OpenTelemetry is not installed."""
-    return Tracing() if INSTALLED else None
+    return CallTracer() if IS_INSTALLED else None
 
 
-class Tracing:
+class CallTracer:
     """Factory of call spans, active as soon as a tracer provider is set."""
 
     def __init__(self) -> None:
         self._tracer: trace.Tracer | None = None
-        self._next_look = 0.0
+        self._next_check = 0.0
 
-    def attend(self, call: Call) -> CallSpan | None:
+    def create_span(self, call: Call) -> CallSpan | None:
         """Return a span that is not started, or None without a tracer provider."""
         if self._tracer is None:
             # The check reads the process's environment, and the package may be installed for another reason.
-            now = call.started
-            if now < self._next_look:
+            now = call.started_at
+            if now < self._next_check:
                 return None
-            self._next_look = now + LOOK_EVERY
+            self._next_check = now + PROVIDER_CHECK_INTERVAL_SECONDS
             provider = trace.get_tracer_provider()
             if isinstance(provider, trace.ProxyTracerProvider):
                 return None
-            self._tracer, self._next_look = provider.get_tracer("mcp_django"), 0.0
+            self._tracer = provider.get_tracer("mcp_django")
+            self._next_check = 0.0
         return CallSpan(self._tracer, call)
 
 
@@ -68,35 +79,36 @@ class CallSpan:
     span.
     """
 
-    __slots__ = ("_call", "_named", "_outer", "_span", "_token", "_tracer")
+    __slots__ = ("_call", "_is_named", "_span", "_token", "_tracer", "_transport_context")
 
     def __init__(self, tracer: trace.Tracer, call: Call) -> None:
-        self._tracer, self._call = tracer, call
-        self._outer = context.get_current()
-        self._named = False
+        self._tracer = tracer
+        self._call = call
+        self._transport_context = context.get_current()
+        self._is_named = False
         self._span: trace.Span | None = None
         self._token: Token[context.Context] | None = None
 
-    def begin(self) -> None:
+    def start(self) -> None:
         call = self._call
-        parent, links = self._parent()
-        known = call.method in call.revision.methods
-        target = target_of(call) if call.method in ("tools/call", "prompts/get") else None
-        self._named = target is None or _is_registered(call)
+        parent, links = self._find_parent()
+        is_known = call.method in call.revision.methods
+        target = get_target_label(call) if call.method in ("tools/call", "prompts/get") else None
+        self._is_named = target is None or _is_registered(call)
         span = self._span = self._tracer.start_span(
-            " ".join(filter(None, (call.method if known else UNKNOWN_METHOD, target if self._named else None))),
+            " ".join(filter(None, (call.method if is_known else UNKNOWN_METHOD, target if self._is_named else None))),
             context=parent,
             kind=trace.SpanKind.SERVER,
             attributes=_attributes(call),
             links=links,
         )
 
-        own = span.get_span_context()
-        if own.is_valid:
-            call.fate.trace_id = trace.format_trace_id(own.trace_id)
+        span_context = span.get_span_context()
+        if span_context.is_valid:
+            call.record.trace_id = trace.format_trace_id(span_context.trace_id)
         self._token = context.attach(trace.set_span_in_context(span, parent))
 
-    def end(self, outcome: Outcome, code: int | None) -> None:
+    def finish(self, outcome: Outcome, code: int | None) -> None:
         """End the span, if it was started."""
         call, span = self._call, self._span
         if span is None or self._token is None:
@@ -104,51 +116,51 @@ class CallSpan:
 
         context.detach(self._token)
         span.set_attribute("mcp_django.outcome", outcome.value)
-        if not self._named and outcome is not Outcome.ERROR:
+        if not self._is_named and outcome is not Outcome.ERROR:
             # Only after the call is the target known to exist; the number of span names should be small.
-            span.update_name(f"{call.method} {target_of(call)}")
-        if call.fate.reference is not None:
-            span.set_attribute("mcp_django.reference", call.fate.reference)
+            span.update_name(f"{call.method} {get_target_label(call)}")
+        if call.record.reference is not None:
+            span.set_attribute("mcp_django.reference", call.record.reference)
         if code is not None:
             span.set_attribute("rpc.response.status_code", str(code))
-        if outcome not in _FINE:
+        if outcome not in _SUCCESS_OUTCOMES:
             span.set_attribute("error.type", "tool_error" if code is None else str(code))
             span.set_status(trace.StatusCode.ERROR)
         span.end()
 
-    def _parent(self) -> tuple[context.Context, list[trace.Link]]:
+    def _find_parent(self) -> tuple[context.Context, list[trace.Link]]:
         """Return the parent context and the links of the span.
 
         The parent is the client's span if `_meta` contains one; the transport's span is linked then. Otherwise the
         parent is the transport's span, or the one in its headers (semantic conventions, context propagation).
         """
-        call, headers = self._call, self._call.connection.own_headers
-        around = trace.get_current_span(self._outer).get_span_context()
-        base = self._outer
-        if headers is not None and not around.is_valid:
+        call, headers = self._call, self._call.connection.message_headers
+        transport_span = trace.get_current_span(self._transport_context).get_span_context()
+        base = self._transport_context
+        if headers is not None and not transport_span.is_valid:
 
-            def header(name: str) -> Any:
+            def get_header(name: str) -> Any:
                 value = headers.get(name.lower().encode())
                 return None if value is None else value.decode("latin-1")
 
-            base = propagate.extract(_carrier(carrier({}, headers), header), base)
-        parent = propagate.extract(_carrier(carrier(call.meta), call.meta.get), base)
-        if not around.is_valid or trace.get_current_span(parent).get_span_context() == around:
+            base = propagate.extract(_build_carrier(find_carrier({}, headers), get_header), base)
+        parent = propagate.extract(_build_carrier(find_carrier(call.meta), call.meta.get), base)
+        if not transport_span.is_valid or trace.get_current_span(parent).get_span_context() == transport_span:
             return parent, []
-        return parent, [trace.Link(around)]
+        return parent, [trace.Link(transport_span)]
 
 
-def _carrier(valid: Mapping[str, str], other: Callable[[str], Any]) -> dict[str, str]:
+def _build_carrier(valid: Mapping[str, str], get_field: Callable[[str], Any]) -> dict[str, str]:
     """Return the validated W3C fields and those of other propagators, such as `b3`.
 
     The latter must be short and printable, because propagators log unreadable values.
     """
-    found = dict(valid)
-    for name in propagate.get_global_textmap().fields - _W3C:
-        text = other(name)
-        if type(text) is str and len(text) <= FIELD_LENGTH and text.isascii() and text.isprintable():
-            found[name] = text
-    return found
+    fields = dict(valid)
+    for name in propagate.get_global_textmap().fields - _W3C_FIELDS:
+        value = get_field(name)
+        if type(value) is str and len(value) <= MAX_FIELD_CHARACTERS and value.isascii() and value.isprintable():
+            fields[name] = value
+    return fields
 
 
 def _is_registered(call: Call) -> bool:
@@ -157,16 +169,16 @@ def _is_registered(call: Call) -> bool:
 
 
 def _attributes(call: Call) -> dict[str, str]:
-    found = {
-        "mcp.method.name": label(call.method),
+    attributes = {
+        "mcp.method.name": sanitize_label(call.method),
         "mcp.protocol.version": call.revision.version,
-        "mcp.session.id": session_of(call),
-        "jsonrpc.request.id": call_id_of(call),
+        "mcp.session.id": get_session_label(call),
+        "jsonrpc.request.id": get_call_id_label(call),
         "gen_ai.operation.name": "execute_tool" if call.method == "tools/call" else None,
-        "mcp_django.principal": principal_of(call),
+        "mcp_django.principal": get_principal_label(call),
     }
-    if call.method in NAMES:
-        found[NAMES[call.method]] = target_of(call)
+    if call.method in TARGET_ATTRIBUTES:
+        attributes[TARGET_ATTRIBUTES[call.method]] = get_target_label(call)
     if call.connection.headers is not None:
-        found |= {"network.transport": "tcp", "network.protocol.name": "http"}
-    return {name: text for name, text in found.items() if text is not None}
+        attributes |= {"network.transport": "tcp", "network.protocol.name": "http"}
+    return {name: text for name, text in attributes.items() if text is not None}

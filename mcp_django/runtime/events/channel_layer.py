@@ -29,58 +29,58 @@ from mcp_django.runtime.events.event_log import Event
 
 logger = logging.getLogger("mcp_django.events")
 
-GROUP = "mcp_django.events"
-TYPE = "mcp_django.wake"
-WAKE_BYTES = 8 * 1024
+GROUP_PREFIX = "mcp_django.events"
+WAKE_TYPE = "mcp_django.wake"
+MAX_WAKE_BYTES = 8 * 1024
 """Maximum bytes of payload in a wake-up; larger payloads are read from the log."""
-MOST_UNSENT = 1000
+MAX_UNSENT_EVENTS = 1000
 """Maximum number of events waiting to be sent.
 
 Other processes detect the rest by the next wake-up or poll.
 """
-SEND_WITHIN = 2.0
-JOIN_EVERY = 30.0
+SEND_TIMEOUT_SECONDS = 2.0
+JOIN_INTERVAL_SECONDS = 30.0
 """Seconds between two joins of the group.
 
 Redis drops groups when it restarts, and when they expire.
 """
-RETRY = 1.0
-COMPLAIN_EVERY = 60.0
+RETRY_SECONDS = 1.0
+LOG_INTERVAL_SECONDS = 60.0
 
-Hear = Callable[[Sequence[Event], int], None]
+WakeHandler = Callable[[Sequence[Event], int], None]
 """Callback for the events of a wake-up and the number of the latest event."""
 
 
-class _Complaints:
+class _FailureLog:
     """Log of layer failures, limited to one record a minute."""
 
     def __init__(self) -> None:
-        self._next = 0.0
+        self._next_log_time = 0.0
 
-    def note(self, what: str) -> None:
+    def log(self, message: str) -> None:
         """Log the current exception, at most once a minute."""
         now = monotonic()
-        if now >= self._next:
-            self._next = now + COMPLAIN_EVERY
-            logger.warning("Channel layer failed: %s. Events are delayed until it works again", what, exc_info=True)
+        if now >= self._next_log_time:
+            self._next_log_time = now + LOG_INTERVAL_SECONDS
+            logger.warning("Channel layer failed: %s. Events are delayed until it works again", message, exc_info=True)
 
 
-_complaints = _Complaints()
+_failure_log = _FailureLog()
 
 
-def find_layer(alias: str | None) -> Any:
+def find_channel_layer(alias: str | None) -> Any:
     """Return the channel layer of an alias if it reaches other processes, else None."""
     if not alias:
         return None
     try:
         layer = get_channel_layer(alias)
     except Exception:
-        _complaints.note(f'cannot create CHANNEL_LAYERS["{alias}"]')
+        _failure_log.log(f'cannot create CHANNEL_LAYERS["{alias}"]')
         return None
     return None if isinstance(layer, InMemoryChannelLayer) else layer
 
 
-def group() -> str:
+def get_group_name() -> str:
     """Return the group that receives wake-ups of this project's event log.
 
     Projects may share a Redis, whose PubSub ignores databases, and often the prefix of channels_redis. An event number
@@ -89,18 +89,20 @@ def group() -> str:
     """
     settings = connections.databases[router.db_for_write(StreamEvent)]
     log = [str(settings.get(name) or "") for name in ("ENGINE", "HOST", "PORT", "NAME")]
-    return f"{GROUP}.{blake2b(dumps([secret_keys()[0], *log]), digest_size=12).hexdigest()}"
+    return f"{GROUP_PREFIX}.{blake2b(dumps([secret_keys()[0], *log]), digest_size=12).hexdigest()}"
 
 
-class Ear:
+class WakeSubscriber:
     """Receiver of wake-ups on one event loop."""
 
-    def __init__(self, layer: Any, hear: Hear) -> None:
-        self._layer, self._hear, self._group = layer, hear, group()
+    def __init__(self, layer: Any, handler: WakeHandler) -> None:
+        self._layer = layer
+        self._handler = handler
+        self._group = get_group_name()
         self.joined = asyncio.Event()
         """Event that is set as soon as wake-ups can arrive."""
 
-    async def listen(self) -> None:
+    async def run(self) -> None:
         """Receive wake-ups until cancelled; then leave the group."""
         channel: str | None = None
         joining: asyncio.Task[None] | None = None
@@ -110,151 +112,155 @@ class Ear:
                 try:
                     if channel is None:
                         channel = await self._layer.new_channel()
-                        joining = asyncio.create_task(self._stay_joined(channel))
+                        joining = asyncio.create_task(self._keep_joined(channel))
                     # No timeout: layers treat a cancelled `receive` as the end of the channel.
                     message = await self._layer.receive(channel)
                 except Exception:
-                    _complaints.note("cannot receive")
-                    await asyncio.sleep(RETRY)
+                    _failure_log.log("cannot receive")
+                    await asyncio.sleep(RETRY_SECONDS)
                 else:
-                    self._read(message)
+                    self._handle_message(message)
         finally:
             if joining is not None:
                 joining.cancel()
             if channel is not None:
-                await self._leave(channel)
+                await self._leave_group(channel)
 
-    async def _stay_joined(self, channel: str) -> None:
+    async def _keep_joined(self, channel: str) -> None:
         while True:
             try:
-                async with asyncio.timeout(SEND_WITHIN):
+                async with asyncio.timeout(SEND_TIMEOUT_SECONDS):
                     await self._layer.group_add(self._group, channel)
             except Exception:
-                _complaints.note("cannot join its group")
-                await asyncio.sleep(RETRY)
+                _failure_log.log("cannot join its group")
+                await asyncio.sleep(RETRY_SECONDS)
             else:
                 self.joined.set()
-                await asyncio.sleep(JOIN_EVERY)
+                await asyncio.sleep(JOIN_INTERVAL_SECONDS)
 
-    async def _leave(self, channel: str) -> None:
+    async def _leave_group(self, channel: str) -> None:
         try:
-            async with asyncio.timeout(SEND_WITHIN):
+            async with asyncio.timeout(SEND_TIMEOUT_SECONDS):
                 await self._layer.group_discard(self._group, channel)
         except Exception:
             logger.debug("Failed to leave the group of the channel layer", exc_info=True)
 
-    def _read(self, message: Any) -> None:
+    def _handle_message(self, message: Any) -> None:
         try:
             head = int(message["head"])
             events = [Event(int(seq), topic, kind, loads(payload)) for seq, topic, kind, payload in message["events"]]
         except (KeyError, TypeError, ValueError):
             return  # sent by a foreign or a newer release
-        self._hear(events, head)
+        self._handler(events, head)
 
 
-class Voice:
+class WakePublisher:
     """Sender of wake-ups on one event loop.
 
     Wake-ups are sent in order, one at a time, each with as many events as fit.
     """
 
-    def __init__(self, layer: Callable[[], Any], left: Callable[[Sequence[Event]], None] | None = None) -> None:
+    def __init__(
+        self, get_layer: Callable[[], Any], on_unsent: Callable[[Sequence[Event]], None] | None = None
+    ) -> None:
         """Create the sender.
 
         `get_layer` returns the channel layer, or None. `on_unsent` is called with the events that were not sent because
         the loop ended.
         """
-        self.layer, self._left = layer, left
-        self._unsent: deque[Event] = deque(maxlen=MOST_UNSENT)
+        self.get_layer = get_layer
+        self._on_unsent = on_unsent
+        self._unsent: deque[Event] = deque(maxlen=MAX_UNSENT_EVENTS)
         self._task: asyncio.Task[None] | None = None
         self.idle = threading.Event()
         self.idle.set()
 
-    def say(self, events: Sequence[Event]) -> None:
+    def publish(self, events: Sequence[Event]) -> None:
         """Send a wake-up for these events soon."""
         self._unsent.extend(events)
         if self._task is None:
             self.idle.clear()
             loop = asyncio.get_running_loop()
-            self._task = loop.create_task(self._send(), context=contextvars.Context())
+            self._task = loop.create_task(self._send_wakes(), context=contextvars.Context())
 
-    async def _send(self) -> None:
+    async def _send_wakes(self) -> None:
         try:
-            layer = self.layer()
+            layer = self.get_layer()
             while self._unsent and layer is not None:
-                message = self._next()
+                message = self._build_wake()
                 try:
-                    async with asyncio.timeout(SEND_WITHIN):
-                        await layer.group_send(group(), message)
+                    async with asyncio.timeout(SEND_TIMEOUT_SECONDS):
+                        await layer.group_send(get_group_name(), message)
                 except Exception:
-                    _complaints.note("cannot send a wake-up")
+                    _failure_log.log("cannot send a wake-up")
         except asyncio.CancelledError:
-            if self._left is not None and self._unsent:
-                self._left(tuple(self._unsent))
+            if self._on_unsent is not None and self._unsent:
+                self._on_unsent(tuple(self._unsent))
             raise
         finally:
             self._unsent.clear()
             self._task = None
             self.idle.set()
 
-    def _next(self) -> dict[str, Any]:
+    def _build_wake(self) -> dict[str, Any]:
         events: list[tuple[int, str, str, str]] = []
-        room, head = WAKE_BYTES, 0
+        remaining_bytes, head = MAX_WAKE_BYTES, 0
         while self._unsent:
             event = self._unsent[0]
             payload = dumps(event.payload).decode()
-            if len(payload) <= WAKE_BYTES:
-                room -= len(payload)
-                if room < 0:
+            if len(payload) <= MAX_WAKE_BYTES:
+                remaining_bytes -= len(payload)
+                if remaining_bytes < 0:
                     break
                 events.append((event.seq, event.topic, event.kind, payload))
             head = max(head, event.seq)
             self._unsent.popleft()
-        return {"type": TYPE, "head": head, "events": events}
+        return {"type": WAKE_TYPE, "head": head, "events": events}
 
 
-class Crier:
+class ThreadedWakePublisher:
     """Sender of wake-ups from code without a long-lived event loop.
 
     For requests under WSGI, Celery tasks and commands. It has a thread and a loop of its own, from its first use to the
     end of the process.
     """
 
-    def __init__(self, layer: Callable[[], Any]) -> None:
-        self._voice = Voice(layer)
+    def __init__(self, get_layer: Callable[[], Any]) -> None:
+        self._publisher = WakePublisher(get_layer)
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = 0
 
-    def say(self, events: Sequence[Event]) -> None:
+    def publish(self, events: Sequence[Event]) -> None:
         """Send a wake-up for these events soon. Thread-safe."""
         with self._lock:
             if self._loop is None or self._pid != os.getpid():
-                self._start()
+                self._start_thread()
             loop = self._loop
-            self._voice.idle.clear()
+            self._publisher.idle.clear()
         if loop is not None:
-            loop.call_soon_threadsafe(self._voice.say, events)
+            loop.call_soon_threadsafe(self._publisher.publish, events)
 
-    def finish(self, within: float = 1.0) -> None:
+    def close(self, timeout: float = 1.0) -> None:
         """Wait until all events are sent, at most `timeout` seconds, and stop the thread."""
         with self._lock:
-            loop, self._loop = self._loop, None
+            loop = self._loop
+            self._loop = None
         if loop is not None and self._pid == os.getpid():
-            self._voice.idle.wait(within)
+            self._publisher.idle.wait(timeout)
             loop.call_soon_threadsafe(loop.stop)
 
-    def _start(self) -> None:
+    def _start_thread(self) -> None:
         if self._pid != os.getpid():
             # After a fork the thread exists in the parent only.
-            self._voice = Voice(self._voice.layer)
+            self._publisher = WakePublisher(self._publisher.get_layer)
             self._pid = os.getpid()
-            atexit.register(self.finish)
+            atexit.register(self.close)
         self._loop = asyncio.new_event_loop()
-        threading.Thread(target=_run, args=(self._loop,), name="mcp-wakes", daemon=True).start()
+        threading.Thread(target=_run_loop, args=(self._loop,), name="mcp-wakes", daemon=True).start()
 
 
-def _run(loop: asyncio.AbstractEventLoop) -> None:
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
     try:
         loop.run_forever()

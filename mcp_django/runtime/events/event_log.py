@@ -11,9 +11,9 @@ from mcp_django.models import StreamEvent
 from mcp_django.models.stream_event import NewEvent
 from mcp_django.protocol.jsonrpc import dumps, loads
 
-ATTEMPTS = 10
+MAX_APPEND_ATTEMPTS = 10
 """Maximum number of attempts to append when the database aborts the transaction."""
-GIVEN_UP = {"40001", "40P01", 1205, 1213}
+RETRYABLE_ERROR_CODES = {"40001", "40P01", 1205, 1213}
 """Error codes of aborted transactions that can be retried.
 
 PostgreSQL's serialization failure and deadlock (SQLSTATE), MySQL's lock wait timeout and deadlock.
@@ -35,7 +35,7 @@ class Event(NamedTuple):
     """Decoded JSON."""
 
 
-class Draft(NamedTuple):
+class EventDraft(NamedTuple):
     """Event that is not in the log yet; `payload` is any JSON value."""
 
     topic: str
@@ -46,7 +46,7 @@ class Draft(NamedTuple):
 class EventLog:
     """Reader and writer of the log. Its methods block, so call them on a pool thread."""
 
-    def append(self, drafts: Sequence[Draft]) -> list[Event]:
+    def append(self, drafts: Sequence[EventDraft]) -> list[Event]:
         """Append events in order and return them with their consecutive numbers.
 
         Runs in a short transaction, or as part of the surrounding one. In the latter case all other writers wait for
@@ -57,47 +57,47 @@ class EventLog:
         """
         if not drafts:
             return []
-        new = [NewEvent(draft.topic, draft.kind, dumps(draft.payload).decode()) for draft in drafts]
-        first = self._append(new)
+        new_events = [NewEvent(draft.topic, draft.kind, dumps(draft.payload).decode()) for draft in drafts]
+        first = self._append_with_retry(new_events)
         return [Event(seq, *draft) for seq, draft in enumerate(drafts, first)]
 
-    def read(self, after: int, *, topic: str | None = None, most: int = 1000) -> list[Event]:
+    def read(self, after: int, *, topic: str | None = None, limit: int = 1000) -> list[Event]:
         """Return up to `limit` events above number `after`, optionally of one topic."""
         rows = StreamEvent.objects.filter(seq__gt=after)
         if topic is not None:
             rows = rows.filter(topic=topic)
-        found = rows.order_by("seq").values_list("seq", "topic", "kind", "payload")[:most]
-        return [Event(seq, name, kind, loads(payload)) for seq, name, kind, payload in found]
+        values = rows.order_by("seq").values_list("seq", "topic", "kind", "payload")[:limit]
+        return [Event(seq, name, kind, loads(payload)) for seq, name, kind, payload in values]
 
     def head(self) -> int:
         """Return the number of the latest event; 0 for an empty log."""
-        return StreamEvent.objects.all().head()
+        return StreamEvent.objects.all().get_last_number()
 
-    def blank(self, seqs: Sequence[int]) -> None:
+    def clear_payloads(self, seqs: Sequence[int]) -> None:
         """Clear the payloads of consumed events.
 
         The rows stay, because numbers have no gaps.
         """
         StreamEvent.objects.filter(seq__in=seqs).update(payload="null")
 
-    def purge(self, *, seconds: float, most: int = 1000) -> int:
+    def delete_old(self, *, max_age_seconds: float, limit: int = 1000) -> int:
         """Delete up to `limit` events older than `max_age_seconds`; return their number."""
-        return StreamEvent.objects.all().older(seconds=seconds, most=most).delete()[0]
+        return StreamEvent.objects.all().older_than(seconds=max_age_seconds, limit=limit).delete()[0]
 
-    def _append(self, new: Sequence[NewEvent]) -> int:
+    def _append_with_retry(self, new_events: Sequence[NewEvent]) -> int:
         rows, attempts = StreamEvent.objects.all(), 0
         while True:
             try:
-                return rows.append(new)
-            except OperationalError as problem:
+                return rows.append(new_events)
+            except OperationalError as error:
                 # Two concurrent appends conflict under an isolation level above READ COMMITTED.
                 attempts += 1
-                if attempts == ATTEMPTS or not _is_given_up(problem) or connections[rows.db].in_atomic_block:
+                if attempts == MAX_APPEND_ATTEMPTS or not _is_retryable(error) or connections[rows.db].in_atomic_block:
                     raise
             time.sleep(secrets.randbelow(2000 * attempts) / 1_000_000)
 
 
-def _is_given_up(problem: OperationalError) -> bool:
-    cause: Any = problem.__cause__
+def _is_retryable(error: OperationalError) -> bool:
+    cause: Any = error.__cause__
     codes = (getattr(cause, "sqlstate", None), getattr(cause, "pgcode", None), *getattr(cause, "args", ())[:1])
-    return any(isinstance(code, str | int) and code in GIVEN_UP for code in codes)
+    return any(isinstance(code, str | int) and code in RETRYABLE_ERROR_CODES for code in codes)

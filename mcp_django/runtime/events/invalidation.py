@@ -13,16 +13,16 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from mcp_django.runtime.events.event_log import Draft, Event
-from mcp_django.runtime.events.follower import Following, Sink
-from mcp_django.runtime.events.publisher import Feeds
-from mcp_django.runtime.threads.executor import is_inline
+from mcp_django.runtime.events.event_log import Event, EventDraft
+from mcp_django.runtime.events.follower import EventHandler, TopicSubscription
+from mcp_django.runtime.events.publisher import EventPublisher
+from mcp_django.runtime.threads.executor import is_async_to_sync_loop
 
 logger = logging.getLogger("mcp_django.events")
 
-LOOK_EVERY = 10.0
+CHECK_INTERVAL_SECONDS = 10.0
 """Seconds between two checks whether the subscription is still needed."""
-PATIENCE = 1.0
+SUBSCRIBE_TIMEOUT_SECONDS = 1.0
 """Maximum seconds that a request waits for the subscription to start.
 
 The request continues without it afterwards.
@@ -31,75 +31,89 @@ The request continues without it afterwards.
 Loop = asyncio.AbstractEventLoop
 
 
-class News:
+class InvalidationTopic:
     """Invalidation events of one topic.
 
     `handler` is called with the events of other processes. `is_needed` is called periodically; the subscription ends
     when it returns False.
     """
 
-    def __init__(self, feeds: Callable[[], Feeds], topic: str, *, hear: Sink, is_needed: Callable[[], bool]) -> None:
-        self._feeds, self._topic, self._hear, self._is_needed = feeds, topic, hear, is_needed
-        self._ears: weakref.WeakKeyDictionary[Loop, Following | asyncio.Task[None]] = weakref.WeakKeyDictionary()
-        self._entered: set[object] = set()
-        self.name = secrets.token_hex(6)
+    def __init__(
+        self,
+        get_publisher: Callable[[], EventPublisher],
+        topic: str,
+        *,
+        handler: EventHandler,
+        is_needed: Callable[[], bool],
+    ) -> None:
+        self._get_publisher = get_publisher
+        self._topic = topic
+        self._handler = handler
+        self._is_needed = is_needed
+        self._subscriptions: weakref.WeakKeyDictionary[Loop, TopicSubscription | asyncio.Task[None]] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._users: set[object] = set()
+        self.sender_id = secrets.token_hex(6)
         """Identifier of this process in events, used to ignore its own."""
 
     @asynccontextmanager
-    async def attended(self) -> AsyncIterator[None]:
+    async def keep_subscribed(self) -> AsyncIterator[None]:
         """Subscribe the running loop on entry; stay subscribed as long as needed."""
-        somebody = object()
-        self._entered.add(somebody)
+        user = object()
+        self._users.add(user)
         try:
-            await self._attend()
+            await self._ensure_subscribed()
             yield
         finally:
-            self._entered.discard(somebody)
+            self._users.discard(user)
 
-    async def _attend(self) -> None:
-        if is_inline():
+    async def _ensure_subscribed(self) -> None:
+        if is_async_to_sync_loop():
             return
         loop = asyncio.get_running_loop()
 
-        ear = self._ears.get(loop)
-        if isinstance(ear, Following):
+        subscription = self._subscriptions.get(loop)
+        if isinstance(subscription, TopicSubscription):
             return
-        if ear is None:
-            ear = self._ears[loop] = loop.create_task(self._follow(loop))
-        await asyncio.wait([ear], timeout=PATIENCE)
+        if subscription is None:
+            subscription = self._subscriptions[loop] = loop.create_task(self._subscribe(loop))
+        await asyncio.wait([subscription], timeout=SUBSCRIBE_TIMEOUT_SECONDS)
 
-    async def tell(self, kind: str, **said: Any) -> None:
+    async def publish(self, kind: str, **payload: Any) -> None:
         """Publish an event to the other processes.
 
         Raises:
             django.db.Error: the event cannot be written.
         """
-        await self._feeds().publish(self.draft(kind, **said))
+        await self._get_publisher().publish(self.create_draft(kind, **payload))
 
-    def draft(self, kind: str, **said: Any) -> Draft:
+    def create_draft(self, kind: str, **payload: Any) -> EventDraft:
         """Return an event for the other processes, which this process ignores."""
-        return Draft(self._topic, kind, {**said, "by": self.name})
+        return EventDraft(self._topic, kind, {**payload, "by": self.sender_id})
 
-    async def _follow(self, loop: Loop) -> None:
+    async def _subscribe(self, loop: Loop) -> None:
         try:
-            self._ears[loop] = await self._feeds().here().follow(self._topic, self._heard)
+            self._subscriptions[loop] = (
+                await self._get_publisher().get_follower().subscribe(self._topic, self._on_event)
+            )
         except Exception:
-            self._ears.pop(loop, None)
+            self._subscriptions.pop(loop, None)
             logger.warning("Failed to subscribe to invalidation topic %s", self._topic, exc_info=True)
         except BaseException:
-            self._ears.pop(loop, None)
+            self._subscriptions.pop(loop, None)
             raise
         else:
-            loop.call_later(LOOK_EVERY, self._look, loop)
+            loop.call_later(CHECK_INTERVAL_SECONDS, self._check_needed, loop)
 
-    def _heard(self, event: Event) -> None:
-        if event.payload.get("by") != self.name:
-            self._hear(event)
+    def _on_event(self, event: Event) -> None:
+        if event.payload.get("by") != self.sender_id:
+            self._handler(event)
 
-    def _look(self, loop: Loop) -> None:
-        if self._is_needed() or self._entered:
-            loop.call_later(LOOK_EVERY, self._look, loop)
+    def _check_needed(self, loop: Loop) -> None:
+        if self._is_needed() or self._users:
+            loop.call_later(CHECK_INTERVAL_SECONDS, self._check_needed, loop)
             return
-        ear = self._ears.pop(loop, None)
-        if isinstance(ear, Following):
-            ear.stop()
+        subscription = self._subscriptions.pop(loop, None)
+        if isinstance(subscription, TopicSubscription):
+            subscription.stop()

@@ -14,175 +14,198 @@ from collections.abc import Awaitable, Callable, Collection
 from hashlib import blake2b
 from typing import Any
 
-from mcp_django.runtime.events.event_log import Draft, Event
-from mcp_django.runtime.events.follower import run_apart
+from mcp_django.runtime.events.event_log import Event, EventDraft
+from mcp_django.runtime.events.follower import run_on_own_thread
 from mcp_django.server.composition.provider import Provider
 from mcp_django.server.ports import Executor
 from mcp_django.server.server import Server
 
 logger = logging.getLogger("mcp_django.events")
 
-CHANGES = "changes:"
+CHANGES_TOPIC_PREFIX = "changes:"
 """Prefix of the change topics of servers."""
-KINDS = {"tools": ("tools",), "resources": ("resources", "templates"), "prompts": ("prompts",)}
+LIST_COLLECTIONS = {"tools": ("tools",), "resources": ("resources", "templates"), "prompts": ("prompts",)}
 """Kinds of lists, and the registry's collections of each kind."""
-COMPLAIN_EVERY = 60.0
+LOG_INTERVAL_SECONDS = 60.0
 """Minimum seconds between two log records of failures."""
-SPREAD = 2000
+MAX_JITTER_MILLISECONDS = 2000
 """Maximum random delay in milliseconds between processes that publish a change."""
 
-Publish = Callable[..., Awaitable[Any]]
+PublishFunction = Callable[..., Awaitable[Any]]
 
 
-class _Seen:
+class _ServerSnapshot:
     """Lists of a server at the time of the last check."""
 
-    __slots__ = ("collections", "provided", "version")
+    __slots__ = ("collections", "provider_versions", "registry_version")
 
     def __init__(self, server: Server) -> None:
-        self.version = server.registry.version
-        self.collections = _collections(server)
-        self.provided: list[str | None] | None = None
+        self.registry_version = server.registry.version
+        self.collections = _get_collections(server)
+        self.provider_versions: list[str | None] | None = None
 
 
-class ListWatch:
+class ListChangeDetector:
     """Change detector of one follower."""
 
     def __init__(
         self,
-        publish: Publish,
+        publish: PublishFunction,
         *,
-        server: Callable[[str], Server],
-        executor: Callable[[], Executor],
-        forget_rights: Callable[[], None],
-        settled_after: float,
+        get_server: Callable[[str], Server],
+        get_executor: Callable[[], Executor],
+        clear_permission_caches: Callable[[], None],
+        settle_seconds: float,
     ) -> None:
         """Create the detector.
 
         `get_server` returns the server of an alias. Permission caches of all processes expire within `settle_seconds`.
         """
-        self._publish, self._server, self._executor = publish, server, executor
-        self._forget_rights, self._settled_after = forget_rights, settled_after
-        self._seen: dict[str, _Seen] = {}
-        self._heard: dict[str, str] = {}
+        self._publish = publish
+        self._get_server = get_server
+        self._get_executor = get_executor
+        self._clear_permission_caches = clear_permission_caches
+        self._settle_seconds = settle_seconds
+        self._snapshots: dict[str, _ServerSnapshot] = {}
+        self._published_versions: dict[str, str] = {}
         """Alias → provider versions that a process has published."""
-        self._settling: dict[tuple[str, str, Any], asyncio.TimerHandle] = {}
+        self._settle_timers: dict[tuple[str, str, Any], asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._reading: set[str] = set()
-        self._quiet_until = 0.0
+        self._checking: set[str] = set()
+        self._next_log_time = 0.0
 
-    def look(self, topics: Collection[str]) -> None:
+    def check(self, topics: Collection[str]) -> None:
         """Check the servers of the subscribed topics for changes. Call it on the loop."""
-        aliases = {topic.removeprefix(CHANGES) for topic in topics if topic.startswith(CHANGES)}
-        for alias in self._seen.keys() - aliases:
-            del self._seen[alias]
+        aliases = {
+            topic.removeprefix(CHANGES_TOPIC_PREFIX) for topic in topics if topic.startswith(CHANGES_TOPIC_PREFIX)
+        }
+        for alias in self._snapshots.keys() - aliases:
+            del self._snapshots[alias]
         for alias in aliases:
             try:
-                self._look_at(alias, self._server(alias))
+                self._check_server(alias, self._get_server(alias))
             except Exception:
-                self._complain("Failed to check the lists of server %r for changes", alias)
+                self._log_failure("Failed to check the lists of server %r for changes", alias)
 
-    def hear(self, event: Event) -> None:
+    def on_list_changed(self, event: Event) -> None:
         """Process a `list_changed` event. Call it on the loop."""
-        alias, said = event.topic.removeprefix(CHANGES), event.payload
-        version, rights = said.get("version"), said.get("rights")
+        alias, payload = event.topic.removeprefix(CHANGES_TOPIC_PREFIX), event.payload
+        version, permission_state = payload.get("version"), payload.get("rights")
         if version is not None:
-            self._heard[alias] = version
+            self._published_versions[alias] = version
 
-        if rights is None:
+        if permission_state is None:
             return
-        key = alias, said["kind"], said.get("user")
-        alarm = self._settling.pop(key, None)
-        if alarm is not None:
-            alarm.cancel()
+        key = alias, payload["kind"], payload.get("user")
+        timer = self._settle_timers.pop(key, None)
+        if timer is not None:
+            timer.cancel()
 
-        if rights == "changed":
-            self._forget_rights()
-            later = self._settled_after + secrets.randbelow(SPREAD) / 1000
+        if permission_state == "changed":
+            self._clear_permission_caches()
+            delay = self._settle_seconds + secrets.randbelow(MAX_JITTER_MILLISECONDS) / 1000
             loop = asyncio.get_running_loop()
-            self._settling[key] = loop.call_later(later, self._settle, key, context=contextvars.Context())
+            self._settle_timers[key] = loop.call_later(delay, self._publish_settled, key, context=contextvars.Context())
 
     def close(self) -> None:
         """Cancel the timers and discard the snapshots, because the follower stops."""
-        for alarm in self._settling.values():
-            alarm.cancel()
-        self._settling.clear()
-        self._seen.clear()
+        for timer in self._settle_timers.values():
+            timer.cancel()
+        self._settle_timers.clear()
+        self._snapshots.clear()
 
-    def _settle(self, key: tuple[str, str, Any]) -> None:
+    def _publish_settled(self, key: tuple[str, str, Any]) -> None:
         alias, kind, user = key
-        del self._settling[key]
-        said = {"kind": kind, "rights": "settled"}
-        self._begin(self._say(alias, said if user is None else {**said, "user": user}))
+        del self._settle_timers[key]
+        payload = {"kind": kind, "rights": "settled"}
+        self._spawn(self._publish_changes(alias, payload if user is None else {**payload, "user": user}))
 
-    def _look_at(self, alias: str, server: Server) -> None:
-        seen = self._seen.get(alias)
-        if seen is None:
-            seen = self._seen[alias] = _Seen(server)
-        elif seen.version != server.registry.version:
-            before, seen.version, seen.collections = seen.collections, server.registry.version, _collections(server)
-            changed = [kind for kind in KINDS if before[kind] != seen.collections[kind]]
-            self._begin(self._say(alias, *({"kind": kind} for kind in changed)))
-        if alias not in self._reading and any(provider.is_watched for provider in server.providers):
-            self._reading.add(alias)
-            self._begin(self._look_at_providers(alias, server, seen))
+    def _check_server(self, alias: str, server: Server) -> None:
+        snapshot = self._snapshots.get(alias)
+        if snapshot is None:
+            snapshot = self._snapshots[alias] = _ServerSnapshot(server)
+        elif snapshot.registry_version != server.registry.version:
+            before, snapshot.registry_version, snapshot.collections = (
+                snapshot.collections,
+                server.registry.version,
+                _get_collections(server),
+            )
+            changed = [kind for kind in LIST_COLLECTIONS if before[kind] != snapshot.collections[kind]]
+            self._spawn(self._publish_changes(alias, *({"kind": kind} for kind in changed)))
+        if alias not in self._checking and any(provider.has_version for provider in server.providers):
+            self._checking.add(alias)
+            self._spawn(self._check_providers(alias, server, snapshot))
 
-    async def _look_at_providers(self, alias: str, server: Server, seen: _Seen) -> None:
-        watched = [provider for provider in server.providers if provider.is_watched]
+    async def _check_providers(self, alias: str, server: Server, snapshot: _ServerSnapshot) -> None:
+        watched = [provider for provider in server.providers if provider.has_version]
         try:
             for provider in watched:
-                provider.look()
+                provider.refresh()
             # Reading a version may query the database.
-            found = await run_apart(self._executor(), _versions, watched)
+            current_versions = await run_on_own_thread(self._get_executor(), _read_versions, watched)
         finally:
-            self._reading.discard(alias)
+            self._checking.discard(alias)
 
-        known = seen.provided
-        are_others = known is not None and len(known) != len(found)
-        before: list[str | None] = [None] * len(found) if known is None or are_others else known
+        known_versions = snapshot.provider_versions
+        is_count_changed = known_versions is not None and len(known_versions) != len(current_versions)
+        previous_versions: list[str | None] = (
+            [None] * len(current_versions) if known_versions is None or is_count_changed else known_versions
+        )
         # An unknown version counts as unchanged.
-        seen.provided = [old if new is None else new for old, new in zip(before, found, strict=True)]
-        version = _word(seen.provided)
-        pairs = zip(watched, before, seen.provided, strict=True)
+        snapshot.provider_versions = [
+            old if new is None else new for old, new in zip(previous_versions, current_versions, strict=True)
+        ]
+        version = _hash_versions(snapshot.provider_versions)
+        pairs = zip(watched, previous_versions, snapshot.provider_versions, strict=True)
         changed = {
-            name for one, old, new in pairs if are_others or (old is not None and old != new) for name in one.offers
+            name
+            for watched_provider, old, new in pairs
+            if is_count_changed or (old is not None and old != new)
+            for name in watched_provider.offers
         }
 
-        if changed and self._heard.get(alias) != version:
-            await self._say(alias, *({"kind": kind, "version": version} for kind in KINDS if kind in changed))
+        if changed and self._published_versions.get(alias) != version:
+            await self._publish_changes(
+                alias, *({"kind": kind, "version": version} for kind in LIST_COLLECTIONS if kind in changed)
+            )
 
-    async def _say(self, alias: str, *payloads: dict[str, Any]) -> None:
-        await self._publish(*(Draft(f"{CHANGES}{alias}", "list_changed", payload) for payload in payloads))
+    async def _publish_changes(self, alias: str, *payloads: dict[str, Any]) -> None:
+        await self._publish(
+            *(EventDraft(f"{CHANGES_TOPIC_PREFIX}{alias}", "list_changed", payload) for payload in payloads)
+        )
 
-    def _begin(self, work: Any) -> None:
-        task = asyncio.get_running_loop().create_task(self._guarded(work), context=contextvars.Context())
+    def _spawn(self, coroutine: Any) -> None:
+        task = asyncio.get_running_loop().create_task(self._run_logged(coroutine), context=contextvars.Context())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _guarded(self, work: Awaitable[None]) -> None:
+    async def _run_logged(self, coroutine: Awaitable[None]) -> None:
         try:
-            await work
+            await coroutine
         except Exception:
-            self._complain("Failed to detect or publish a list change")
+            self._log_failure("Failed to detect or publish a list change")
 
-    def _complain(self, what: str, *about: str) -> None:
+    def _log_failure(self, message: str, *args: str) -> None:
         """Log the current exception, at most once a minute."""
         now = asyncio.get_running_loop().time()
-        if now >= self._quiet_until:
-            self._quiet_until = now + COMPLAIN_EVERY
-            logger.exception(what, *about)
+        if now >= self._next_log_time:
+            self._next_log_time = now + LOG_INTERVAL_SECONDS
+            logger.exception(message, *args)
 
 
-def _collections(server: Server) -> dict[str, tuple[Any, ...]]:
+def _get_collections(server: Server) -> dict[str, tuple[Any, ...]]:
     registry = server.registry
-    return {kind: tuple(item for name in names for item in getattr(registry, name)) for kind, names in KINDS.items()}
+    return {
+        kind: tuple(item for name in names for item in getattr(registry, name))
+        for kind, names in LIST_COLLECTIONS.items()
+    }
 
 
-def _versions(providers: list[Provider]) -> list[str | None]:
+def _read_versions(providers: list[Provider]) -> list[str | None]:
     """Return the versions in a form that is equal in all processes."""
     return [None if (version := provider.version) is None else repr(version) for provider in providers]
 
 
-def _word(versions: list[str | None]) -> str:
+def _hash_versions(versions: list[str | None]) -> str:
     """Return a digest of all versions."""
     return blake2b(repr(versions).encode(), digest_size=8).hexdigest()

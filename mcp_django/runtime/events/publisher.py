@@ -17,48 +17,49 @@ from django.db.transaction import Atomic
 from mcp_django.aio.clock import monotonic
 from mcp_django.models import StreamEvent
 from mcp_django.protocol.jsonrpc import dumps
-from mcp_django.runtime.events.channel_layer import Crier, Voice
-from mcp_django.runtime.events.event_log import Draft, Event, EventLog
-from mcp_django.runtime.events.follower import Feed, Watch, run_apart
+from mcp_django.runtime.events.channel_layer import ThreadedWakePublisher, WakePublisher
+from mcp_django.runtime.events.event_log import Event, EventDraft, EventLog
+from mcp_django.runtime.events.follower import ChangeDetector, LogFollower, run_on_own_thread
 from mcp_django.server.ports import Executor
 
 logger = logging.getLogger("mcp_django.events")
 
 Loop = asyncio.AbstractEventLoop
-PURGE_EVERY = 60.0
+PURGE_INTERVAL_SECONDS = 60.0
 """Minimum seconds between two deletions of old events in one process."""
-PURGE_AFTER = 1000
+MAX_EVENTS_BETWEEN_PURGES = 1000
 """Number of appended events after which old events are deleted earlier."""
-LOOK_BACK = 16
+MAX_HOOKS_SEARCHED = 16
 """Number of recent transaction hooks that are searched for an existing batch.
 
 If none has one, another batch is created.
 """
-CHANGES = frozenset({"updated", "list_changed"})
+IDEMPOTENT_KINDS = frozenset({"updated", "list_changed"})
 """Kinds of events that can be deduplicated."""
 
 
-class _Batch:
+class _TransactionBatch:
     """Events that one transaction, or one of its savepoints, publishes on commit."""
 
-    __slots__ = ("_drafts", "_said", "block", "publish")
+    __slots__ = ("_drafts", "_seen_keys", "block", "publish")
 
-    def __init__(self, publish: Callable[[Sequence[Draft]], Any], block: Atomic | None) -> None:
+    def __init__(self, publish: Callable[[Sequence[EventDraft]], Any], block: Atomic | None) -> None:
         """Create an empty batch; `block` is the outermost atomic block that commits."""
-        self.publish, self.block = publish, block
-        self._drafts: list[Draft] = []
-        self._said: set[tuple[str, str, bytes]] = set()
+        self.publish = publish
+        self.block = block
+        self._drafts: list[EventDraft] = []
+        self._seen_keys: set[tuple[str, str, bytes]] = set()
 
-    def add(self, drafts: Sequence[Draft]) -> None:
+    def add(self, drafts: Sequence[EventDraft]) -> None:
         for draft in drafts:
-            if draft.kind in CHANGES:
+            if draft.kind in IDEMPOTENT_KINDS:
                 key = draft.topic, draft.kind, dumps(draft.payload)
-                if key in self._said:
+                if key in self._seen_keys:
                     continue
-                self._said.add(key)
+                self._seen_keys.add(key)
             self._drafts.append(draft)
 
-    def commit(self) -> None:
+    def on_commit(self) -> None:
         """Publish the events after the commit."""
         self.publish(self._drafts)
 
@@ -72,7 +73,7 @@ def _committing_block(alias: str) -> Atomic | None:
     return next((block for block in blocks if not getattr(block, "_from_testcase", False)), None)
 
 
-class Feeds:
+class EventPublisher:
     """Publisher of events and owner of the followers, one for each event loop.
 
     Each process has one instance.
@@ -81,10 +82,10 @@ class Feeds:
     def __init__(
         self,
         *,
-        executor: Callable[[], Executor],
-        layer: Callable[[], Any],
-        keep: Callable[[], float],
-        watch: Callable[["Feeds"], Watch] | None = None,
+        get_executor: Callable[[], Executor],
+        get_layer: Callable[[], Any],
+        get_retention_seconds: Callable[[], float],
+        create_detector: Callable[["EventPublisher"], ChangeDetector] | None = None,
     ) -> None:
         """Create the publisher of a process.
 
@@ -93,33 +94,39 @@ class Feeds:
         `get_retention_seconds` returns the seconds that events are kept. `create_detector` returns a detector of list
         changes for a follower.
         """
-        self._executor, self._layer, self._keep, self._watch = executor, layer, keep, watch
-        self._appended, self._next_purge = 0, 0.0
+        self._get_executor = get_executor
+        self._get_layer = get_layer
+        self._get_retention_seconds = get_retention_seconds
+        self._create_detector = create_detector
+        self._appended_count = 0
+        self._next_purge = 0.0
         self._log = EventLog()
-        self._begin()
-        _all.add(self)
+        self._reset()
+        _publishers.add(self)
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         """Create the state of a process.
 
         Repeated in a forked child, which inherits locks that are never released.
         """
-        self._crier = Crier(self._layer)
+        self._threaded_wake_publisher = ThreadedWakePublisher(self._get_layer)
         self._lock = threading.Lock()
-        self._feeds: weakref.WeakKeyDictionary[Loop, Feed] = weakref.WeakKeyDictionary()
+        self._followers: weakref.WeakKeyDictionary[Loop, LogFollower] = weakref.WeakKeyDictionary()
 
-    def here(self) -> Feed:
+    def get_follower(self) -> LogFollower:
         """Return the follower of the running loop."""
         loop = asyncio.get_running_loop()
         with self._lock:
-            feed = self._feeds.get(loop)
-            if feed is None:
-                voice = Voice(self._layer, left=self._crier.say)
-                watch = None if self._watch is None else self._watch(self)
-                feed = self._feeds[loop] = Feed(self._log, self._executor, self._layer, voice, watch)
-            return feed
+            follower = self._followers.get(loop)
+            if follower is None:
+                wake_publisher = WakePublisher(self._get_layer, on_unsent=self._threaded_wake_publisher.publish)
+                detector = None if self._create_detector is None else self._create_detector(self)
+                follower = self._followers[loop] = LogFollower(
+                    self._log, self._get_executor, self._get_layer, wake_publisher, detector
+                )
+            return follower
 
-    async def publish(self, *drafts: Draft) -> list[Event]:
+    async def publish(self, *drafts: EventDraft) -> list[Event]:
         """Append events, notify followers in all processes, and return the events.
 
         The events are in the log on return, and are written even if the caller is cancelled. They are not part of the
@@ -129,9 +136,9 @@ class Feeds:
         Raises:
             django.db.Error: the events cannot be written.
         """
-        return await run_apart(self._executor(), self._publish, drafts)
+        return await run_on_own_thread(self._get_executor(), self._publish, drafts)
 
-    def publish_on_commit(self, *drafts: Draft, using: str | None = None) -> None:
+    def publish_on_commit(self, *drafts: EventDraft, using: str | None = None) -> None:
         """Publish events from sync code when the current transaction commits.
 
         Without a transaction they are published at once. All events of a transaction are appended together, and
@@ -140,95 +147,96 @@ class Feeds:
         """
         alias = router.db_for_write(StreamEvent) if using is None else using
         block = _committing_block(alias)
-        batch = None if block is None else self._open_batch(alias, block)
+        batch = None if block is None else self._find_batch(alias, block)
         if batch is not None:
             batch.add(drafts)
 
             return
-        batch = _Batch(self._publish, block)
+        batch = _TransactionBatch(self._publish, block)
         batch.add(drafts)
         try:
-            transaction.on_commit(batch.commit, using=alias, robust=True)
+            transaction.on_commit(batch.on_commit, using=alias, robust=True)
         except transaction.TransactionManagementError:
             # Autocommit is off, so a commit cannot be detected: followers find the events at their next poll.
             self._log.append(drafts)
 
-    def close(self, loop: Loop, *, wait: float = 1.0) -> None:
+    def close_follower(self, loop: Loop, *, timeout: float = 1.0) -> None:
         """Stop the follower of a loop within `timeout` seconds. Call it on another thread."""
         with self._lock:
-            feed = self._feeds.get(loop)
-        if feed is not None and feed.active and loop.is_running():
+            follower = self._followers.get(loop)
+        if follower is not None and follower.is_active and loop.is_running():
             try:
-                asyncio.run_coroutine_threadsafe(feed.close(), loop).result(wait)
+                asyncio.run_coroutine_threadsafe(follower.close(), loop).result(timeout)
             except TimeoutError:
                 pass
 
-    def _open_batch(self, alias: str, block: Atomic) -> "_Batch | None":
+    def _find_batch(self, alias: str, block: Atomic) -> "_TransactionBatch | None":
         """Return the batch of the current transaction and savepoints, or None."""
         connection = connections[alias]
         savepoints = set(connection.savepoint_ids)
-        for known, hook, *_ in reversed(connection.run_on_commit[-LOOK_BACK:]):
+        for hook_savepoints, hook, *_ in reversed(connection.run_on_commit[-MAX_HOOKS_SEARCHED:]):
             batch = getattr(hook, "__self__", None)
             # Compare the block, because hooks of earlier blocks remain in a TestCase.
             if (
-                type(batch) is _Batch
+                type(batch) is _TransactionBatch
                 and batch.block is block
-                and known == savepoints
+                and hook_savepoints == savepoints
                 and batch.publish == self._publish
             ):
                 return batch
         return None
 
-    def _publish(self, drafts: Sequence[Draft]) -> list[Event]:
+    def _publish(self, drafts: Sequence[EventDraft]) -> list[Event]:
         events = self._log.append(drafts)
         alias = router.db_for_write(StreamEvent)
         if _committing_block(alias) is not None:
             # a lambda instead of a partial: Django logs the name of the function
-            transaction.on_commit(lambda: self._tell(events), using=alias, robust=True)
+            transaction.on_commit(lambda: self._notify_followers(events), using=alias, robust=True)
         else:
-            self._tell(events)
+            self._notify_followers(events)
             self._purge(len(events))
         return events
 
     def _purge(self, appended: int) -> None:
         """Delete more events than were appended since the last deletion, when it is due."""
-        self._appended += appended
+        self._appended_count += appended
         now = monotonic()
-        if now < self._next_purge and self._appended < PURGE_AFTER:
+        if now < self._next_purge and self._appended_count < MAX_EVENTS_BETWEEN_PURGES:
             return
-        self._appended, self._next_purge = 0, now + PURGE_EVERY
+        self._appended_count = 0
+        self._next_purge = now + PURGE_INTERVAL_SECONDS
         try:
-            self._log.purge(seconds=self._keep(), most=2 * PURGE_AFTER)
+            self._log.delete_old(max_age_seconds=self._get_retention_seconds(), limit=2 * MAX_EVENTS_BETWEEN_PURGES)
         except Error:
             logger.warning("Failed to delete old events; retrying later", exc_info=True)
 
-    def _tell(self, events: Sequence[Event]) -> None:
+    def _notify_followers(self, events: Sequence[Event]) -> None:
         if not events:
             return
         with self._lock:
-            feeds = [(loop, feed) for loop, feed in self._feeds.items() if feed.active]
+            followers = [(loop, follower) for loop, follower in self._followers.items() if follower.is_active]
 
-        say = self._crier.say if self._layer() is not None else None
-        for loop, feed in feeds:
+        publish_wake = self._threaded_wake_publisher.publish if self._get_layer() is not None else None
+        for loop, follower in followers:
             try:
-                loop.call_soon_threadsafe(feed.take, events)
-                if say is not None:
-                    loop.call_soon_threadsafe(feed.voice.say, events)
+                loop.call_soon_threadsafe(follower.receive, events)
+                if publish_wake is not None:
+                    loop.call_soon_threadsafe(follower.wake_publisher.publish, events)
             except RuntimeError:
                 continue  # the loop was closed just now
             # One follower is enough to wake the other processes.
-            say = None
-        if say is not None:
-            say(events)
+            publish_wake = None
+        if publish_wake is not None:
+            publish_wake(events)
 
 
-_all: "weakref.WeakSet[Feeds]" = weakref.WeakSet()
+_publishers: "weakref.WeakSet[EventPublisher]" = weakref.WeakSet()
 
 
-def _after_fork() -> None:
-    for feeds in _all:
-        feeds._begin()
+def _reset_after_fork() -> None:
+    for publisher in _publishers:
+        publisher._reset()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(after_in_child=_reset_after_fork)

@@ -14,18 +14,18 @@ from django.utils import timezone
 
 from mcp_django.models import StreamEvent
 from mcp_django.protocol import jsonrpc
-from mcp_django.runtime.events.event_log import Draft
-from mcp_django.runtime.events.invalidation import LOOK_EVERY
-from mcp_django.runtime.events.publisher import Feeds
+from mcp_django.runtime.events.event_log import EventDraft
+from mcp_django.runtime.events.invalidation import CHECK_INTERVAL_SECONDS
+from mcp_django.runtime.events.publisher import EventPublisher
 from mcp_django.server.ports import Overloaded
 
-TOPIC = "activity"
-KIND = "open"
-BELIEVED = 2.5 * LOOK_EVERY
+ACTIVITY_TOPIC = "activity"
+ACTIVITY_KIND = "open"
+REPORT_TTL_SECONDS = 2.5 * CHECK_INTERVAL_SECONDS
 """Seconds after which a report expires."""
 
 
-class Activity(NamedTuple):
+class SessionActivity(NamedTuple):
     """Activity of one session."""
 
     calls: int = 0
@@ -34,38 +34,45 @@ class Activity(NamedTuple):
     """Number of open streams that do not belong to a call."""
 
 
-class Reports:
+class ActivityReporter:
     """Activity reporter of one process, which `sender_id` identifies."""
 
-    def __init__(self, feeds: Callable[[], Feeds], name: str) -> None:
-        self._feeds, self._name = feeds, name
-        self._said = False
+    def __init__(self, get_publisher: Callable[[], EventPublisher], sender_id: str) -> None:
+        self._get_publisher = get_publisher
+        self._sender_id = sender_id
+        self._has_reported = False
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def say(self, found: Mapping[Any, Activity]) -> None:
+    def report(self, activities: Mapping[Any, SessionActivity]) -> None:
         """Publish the activity in a background task; an empty report is sent once."""
-        if found or self._said:
-            self._said = bool(found)
-            task = asyncio.get_running_loop().create_task(self._publish(dict(found)))
+        if activities or self._has_reported:
+            self._has_reported = bool(activities)
+            task = asyncio.get_running_loop().create_task(self._publish(dict(activities)))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _publish(self, found: dict[Any, Activity]) -> None:
-        sessions = {str(pk): [*activity] for pk, activity in found.items()}
+    async def _publish(self, activities: dict[Any, SessionActivity]) -> None:
+        sessions = {str(pk): [*activity] for pk, activity in activities.items()}
         try:
-            await self._feeds().publish(Draft(TOPIC, KIND, {"by": self._name, "sessions": sessions}))
+            await self._get_publisher().publish(
+                EventDraft(ACTIVITY_TOPIC, ACTIVITY_KIND, {"by": self._sender_id, "sessions": sessions})
+            )
         except (Error, Overloaded):
             pass  # the next report follows soon, and the event log records its own failures
 
 
-def reported() -> dict[int, Activity]:
+def get_reported_activity() -> dict[int, SessionActivity]:
     """Return the last reported activity by session primary key. Blocks."""
-    since = timezone.now() - timedelta(seconds=BELIEVED)
-    said = StreamEvent.objects.filter(topic=TOPIC, created__gt=since).order_by("seq").values_list("payload", flat=True)
-    latest = {report["by"]: report["sessions"] for report in map(jsonrpc.loads, said)}
-    total: dict[int, Activity] = {}
+    since = timezone.now() - timedelta(seconds=REPORT_TTL_SECONDS)
+    payloads = (
+        StreamEvent.objects.filter(topic=ACTIVITY_TOPIC, created__gt=since)
+        .order_by("seq")
+        .values_list("payload", flat=True)
+    )
+    latest = {report["by"]: report["sessions"] for report in map(jsonrpc.loads, payloads)}
+    total: dict[int, SessionActivity] = {}
     for sessions in latest.values():
         for pk, (calls, streams) in sessions.items():
-            before = total.get(int(pk), Activity())
-            total[int(pk)] = Activity(before.calls + calls, before.streams + streams)
+            previous = total.get(int(pk), SessionActivity())
+            total[int(pk)] = SessionActivity(previous.calls + calls, previous.streams + streams)
     return total

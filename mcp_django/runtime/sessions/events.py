@@ -8,12 +8,12 @@ from typing import Any
 
 from mcp_django.models import EndReason
 from mcp_django.models import Session as SessionRow
-from mcp_django.runtime.events.event_log import Draft
-from mcp_django.runtime.events.follower import Sink
-from mcp_django.runtime.events.invalidation import News
-from mcp_django.runtime.events.publisher import Feeds
+from mcp_django.runtime.events.event_log import EventDraft
+from mcp_django.runtime.events.follower import EventHandler
+from mcp_django.runtime.events.invalidation import InvalidationTopic
+from mcp_django.runtime.events.publisher import EventPublisher
 
-TOPIC = "sessions"
+SESSIONS_TOPIC = "sessions"
 ENDED, RENEWED, CANCEL = "ended", "renewed", "cancel"
 
 
@@ -22,7 +22,7 @@ def session_topic(pk: Any) -> str:
     return f"session:{pk}"
 
 
-def call_topics(pk: Any) -> str:
+def call_topic_prefix(pk: Any) -> str:
     """Return the prefix of the topics of a session's call streams.
 
     These streams were left by their clients and are stored in the log.
@@ -30,20 +30,22 @@ def call_topics(pk: Any) -> str:
     return f"stream:{pk}:"
 
 
-def announce_end(feeds: Feeds, row: SessionRow) -> None:
+def publish_session_end(publisher: EventPublisher, row: SessionRow) -> None:
     """Publish the end of a session to every process on commit. Thread-safe."""
     if row.end_reason == EndReason.IDLE:
         return  # expired sessions are idle, so they have no open calls or cache entries
     reason = row.end_reason
-    feeds.publish_on_commit(
-        Draft(session_topic(row.pk), ENDED, {"reason": reason}),
-        Draft(TOPIC, ENDED, {"session": row.pk, "reason": reason}),
+    publisher.publish_on_commit(
+        EventDraft(session_topic(row.pk), ENDED, {"reason": reason}),
+        EventDraft(SESSIONS_TOPIC, ENDED, {"session": row.pk, "reason": reason}),
         using=row._state.db,
     )
 
 
-class SessionNews(News):
+class SessionInvalidation(InvalidationTopic):
     """Invalidation events for one session store."""
 
-    def __init__(self, feeds: Callable[[], Feeds], hear: Sink, is_needed: Callable[[], bool]) -> None:
-        super().__init__(feeds, TOPIC, hear=hear, is_needed=is_needed)
+    def __init__(
+        self, get_publisher: Callable[[], EventPublisher], handler: EventHandler, is_needed: Callable[[], bool]
+    ) -> None:
+        super().__init__(get_publisher, SESSIONS_TOPIC, handler=handler, is_needed=is_needed)

@@ -7,31 +7,33 @@ from django.utils import timezone
 
 from mcp_django.models import Session
 
-EVERY = 60.0
+EXPIRY_INTERVAL_SECONDS = 60.0
 """Seconds between two runs."""
-SLICE, SLICES = 200, 5
-AFTER = SLICE * SLICES // 2
+MAX_BATCH_ROWS, MAX_BATCHES = 200, 5
+MAX_OPENED_BETWEEN_RUNS = MAX_BATCH_ROWS * MAX_BATCHES // 2
 """Number of opened sessions that triggers an early run: half of its capacity."""
-KEEP_ENDED = timedelta(days=1)
+ENDED_RETENTION = timedelta(days=1)
 """Time for which ended sessions are kept for the admin."""
-MOST_ENDED = 10_000
+MAX_ENDED_SESSIONS = 10_000
 """Maximum number of ended sessions to keep, to limit the database size."""
 
 
-def reap(busy: Collection[str], *, idle: float, touch_every: float) -> None:
+def expire_sessions(busy_hashes: Collection[str], *, max_idle_seconds: float, touch_interval: float) -> None:
     """End expired sessions and delete old ones, at most a thousand of each.
 
     `busy_hashes` are the key hashes of sessions in use.
     """
-    if busy:
-        Session.objects.filter(key_hash__in=busy).touch(every=touch_every)
+    if busy_hashes:
+        Session.objects.filter(key_hash__in=busy_hashes).touch(min_interval=touch_interval)
 
-    keep = timezone.now() - KEEP_ENDED
+    ended_before = timezone.now() - ENDED_RETENTION
     ended = Session.objects.ended().order_by("-terminated_at").values_list("terminated_at", flat=True)
-    keep = max([keep, *filter(None, ended[MOST_ENDED - 1 : MOST_ENDED])])
+    ended_before = max([ended_before, *filter(None, ended[MAX_ENDED_SESSIONS - 1 : MAX_ENDED_SESSIONS])])
 
-    for _slice in range(SLICES):
-        reaped = Session.objects.reap(idle=idle, spare=busy, most=SLICE)
-        purged = Session.objects.ended(before=keep).purge(most=SLICE)
-        if max(reaped, purged) < SLICE:
+    for _slice in range(MAX_BATCHES):
+        expired_count = Session.objects.end_expired(
+            idle=max_idle_seconds, busy_hashes=busy_hashes, limit=MAX_BATCH_ROWS
+        )
+        deleted_count = Session.objects.ended(before=ended_before).purge(limit=MAX_BATCH_ROWS)
+        if max(expired_count, deleted_count) < MAX_BATCH_ROWS:
             break

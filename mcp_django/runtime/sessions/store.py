@@ -24,31 +24,31 @@ from mcp_django.aio.clock import monotonic
 from mcp_django.conf import get_settings
 from mcp_django.conf.options import Limits
 from mcp_django.models import Session as SessionRow
-from mcp_django.models.session import Cap, SlotContention, TooManySessions
+from mcp_django.models.session import SessionLimit, SlotContention, TooManySessions
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.protocol.revisions import REVISIONS, Revision
 from mcp_django.runtime.events.event_log import Event
-from mcp_django.runtime.events.publisher import Feeds
+from mcp_django.runtime.events.publisher import EventPublisher
 from mcp_django.runtime.sessions import expiry
-from mcp_django.runtime.sessions.activity import Activity, Reports
-from mcp_django.runtime.sessions.cache_entry import Known
-from mcp_django.runtime.sessions.events import CANCEL, ENDED, RENEWED, SessionNews
-from mcp_django.server.calls.session import Session
+from mcp_django.runtime.sessions.activity import ActivityReporter, SessionActivity
+from mcp_django.runtime.sessions.cache_entry import CachedSession
+from mcp_django.runtime.sessions.events import CANCEL, ENDED, RENEWED, SessionInvalidation
+from mcp_django.server.calls.session import ServerSession
 from mcp_django.server.ports import Executor, Overloaded
 from mcp_django.signals import session_closed, session_opened
 
 logger = logging.getLogger("mcp_django.sessions")
 
-TRUST = 10.0
+TRUST_SECONDS = 10.0
 """Seconds for which a row is trusted after it was read."""
-TOUCH_EVERY = 60.0
+TOUCH_INTERVAL_SECONDS = 60.0
 """Minimum seconds between two writes of `last_seen`."""
-CANCELS = 64
+MAX_CANCELS_PER_MINUTE = 64
 """Maximum forwarded cancellations per minute and session, to protect the log."""
-MOST_KNOWN = 10_000
+MAX_CACHED_SESSIONS = 10_000
 """Maximum number of cached sessions; busy sessions are kept in addition."""
-KEY_LENGTH = 128
+MAX_KEY_CHARACTERS = 128
 """Maximum length of an accepted id in characters.
 
 The keys of sessions have 32 characters; clients choose the ids of requests.
@@ -57,7 +57,7 @@ LOCAL_OWNER = "local"
 """Key of the local principal: many clients, therefore without a session quota."""
 
 
-class DatabaseSessions:
+class DatabaseSessionStore:
     """Implementation of `ports.SessionStore` on the Session model.
 
     SQL runs through `executor`. `server` restricts the store to the sessions of one alias. `get_publisher` returns the
@@ -65,58 +65,69 @@ class DatabaseSessions:
     """
 
     def __init__(
-        self, executor: Executor, *, server: str | None = None, feeds: Callable[[], Feeds] | None = None
+        self,
+        executor: Executor,
+        *,
+        server: str | None = None,
+        get_publisher: Callable[[], EventPublisher] | None = None,
     ) -> None:
-        self._executor, self._server = executor, server
-        self._news = None if feeds is None else SessionNews(feeds, self._hear, self._look_around)
-        self._reports = None if feeds is None or self._news is None else Reports(feeds, self._news.name)
-        self._known: dict[str, Known] = {}
-        self._keys: dict[Any, str] = {}
+        self._executor = executor
+        self._server = server
+        self._invalidation = (
+            None if get_publisher is None else SessionInvalidation(get_publisher, self._on_event, self._report_activity)
+        )
+        self._reporter = (
+            None
+            if get_publisher is None or self._invalidation is None
+            else ActivityReporter(get_publisher, self._invalidation.sender_id)
+        )
+        self._entries: dict[str, CachedSession] = {}
+        self._keys_by_pk: dict[Any, str] = {}
         """Session keys by the primary keys of the cached rows."""
         self._lock = threading.Lock()
-        self._endings = 0
-        self._next_reap = 0.0
-        self._opened = 0
-        self._touch_every = TOUCH_EVERY
+        self._ended_count = 0
+        self._next_expiry = 0.0
+        self._opened_count = 0
+        self._touch_interval = TOUCH_INTERVAL_SECONDS
         self._tasks: set[asyncio.Task[None]] = set()
         session_closed.connect(self._on_closed, sender=SessionRow)
 
-    def peek(self, key: str, owner: str) -> Session | None:
+    def peek(self, key: str, owner: str) -> ServerSession | None:
         """Return the cached session of this owner if it is fresh, without I/O.
 
         Returns None before `initialized`: another worker may receive that notification, and until then requests to the
         client are forbidden here.
         """
-        known = self._known.get(key)
-        if known is None or known.fresh_until <= monotonic():
+        entry = self._entries.get(key)
+        if entry is None or entry.fresh_until <= monotonic():
             return None
-        session = known.session
+        session = entry.session
         return session if session.owner == owner else None
 
-    async def load(self, key: str, owner: str) -> Session | None:
+    async def load(self, key: str, owner: str) -> ServerSession | None:
         """Return the session, or None if it is unknown, foreign, ended or expired."""
-        if len(key) > KEY_LENGTH:
+        if len(key) > MAX_KEY_CHARACTERS:
             return None
-        limits, key_hash = self._limits(), SessionRow.hash(key)
-        async with self._attending():  # before the row is read, so that no end is missed
+        limits, key_hash = self._get_limits(), SessionRow.hash(key)
+        async with self._keep_subscribed():  # before the row is read, so that no end is missed
             return await self._load(key, key_hash, owner, limits)
 
-    async def _load(self, key: str, key_hash: str, owner: str, limits: Limits) -> Session | None:
-        owner_name = SessionRow.owner_name(owner)
+    async def _load(self, key: str, key_hash: str, owner: str, limits: Limits) -> ServerSession | None:
+        owner_name = SessionRow.encode_owner(owner)
         while True:
-            known, endings = self._known.get(key), self._endings
-            mine = known is not None and known.session.owner == owner
-            writes = known.writes if known is not None else 0
+            entry, ended_count = self._entries.get(key), self._ended_count
+            is_owned = entry is not None and entry.session.owner == owner
+            write_count = entry.write_count if entry is not None else 0
 
-            busy = known is not None and mine and known.session.is_busy
-            row = await self._executor.run(self._find, key_hash, owner_name, limits, busy=busy)
+            is_busy = entry is not None and is_owned and entry.session.is_busy
+            row = await self._executor.run(self._find_row, key_hash, owner_name, limits, is_busy=is_busy)
             if row is None:
-                if mine and known is not None:
-                    self._forget(known.session.pk)
+                if is_owned and entry is not None:
+                    self._discard(entry.session.pk)
                 return None
             # The session may have ended after its row was read; then it must not be cached as live.
-            if endings == self._endings:
-                return self._remember(row, key, owner, writes)
+            if ended_count == self._ended_count:
+                return self._cache_row(row, key, owner, write_count)
 
     async def open(
         self,
@@ -127,186 +138,193 @@ class DatabaseSessions:
         capabilities: dict[str, Any],
         server: str,
         user_id: Any = None,
-    ) -> Session:
+    ) -> ServerSession:
         """Open a session; above its quota the owner loses the longest idle session.
 
         Raises:
             Overloaded: the server has reached `MCP["LIMITS"]["SESSIONS"]`.
             InvalidParams: `client_info` and `capabilities` are too large.
         """
-        limits, now = self._limits(), timezone.now()
-        if len(jsonrpc.dumps([client_info, capabilities])) > limits.client_bytes:
-            raise InvalidParams(f"clientInfo and capabilities exceed the limit of {limits.client_bytes} bytes together")
+        limits, now = self._get_limits(), timezone.now()
+        if len(jsonrpc.dumps([client_info, capabilities])) > limits.max_client_info:
+            raise InvalidParams(
+                f"clientInfo and capabilities exceed the limit of {limits.max_client_info} bytes together"
+            )
 
         row = SessionRow(
             server=server,
             revision=revision.version,
-            client_info=_storable(client_info),
-            client_capabilities=_storable(capabilities),
-            owner=SessionRow.owner_name(owner),
+            client_info=_remove_nul(client_info),
+            client_capabilities=_remove_nul(capabilities),
+            owner=SessionRow.encode_owner(owner),
             user_id=user_id,
             created=now,
             last_seen=now,
             expires=now + timedelta(seconds=limits.session_lifetime),
         )
 
-        key = row.mint()
-        self._opened += 1
-        due = monotonic() >= self._next_reap or self._opened >= expiry.AFTER
-        if due:
-            self._next_reap, self._opened = monotonic() + expiry.EVERY, 0
+        key = row.generate_key()
+        self._opened_count += 1
+        is_expiry_due = monotonic() >= self._next_expiry or self._opened_count >= expiry.MAX_OPENED_BETWEEN_RUNS
+        if is_expiry_due:
+            self._next_expiry = monotonic() + expiry.EXPIRY_INTERVAL_SECONDS
+            self._opened_count = 0
         quota = None if owner == LOCAL_OWNER else limits.sessions_per_owner
 
-        async with self._attending():
-            await self._executor.run(self._insert, row, limits, quota=quota, reap=due)
-            session = self._remember(row, key, owner, 0, opened_here=True)
+        async with self._keep_subscribed():
+            await self._executor.run(self._insert_row, row, limits, quota=quota, run_expiry=is_expiry_due)
+            session = self._cache_row(row, key, owner, 0, is_opened_in_process=True)
         if session is None:
             raise LookupError(f"Cannot open a session: {revision!r} is missing in REVISIONS")
         return session
 
-    async def save(self, session: Session) -> None:
+    async def save(self, session: ServerSession) -> None:
         """Write the changed log level and `initialized`; notify other processes."""
-        known = self._known.get(session.key)
+        entry = self._entries.get(session.key)
         level = session.log_level
         changes: dict[str, Any] = {"initialized": True} if session.initialized else {}
-        if known is None or known.log_level != level:
+        if entry is None or entry.log_level != level:
             changes["log_level"] = level or ""
 
         if not changes:
             return
 
-        if known is not None:
-            known.writes += 1
-        async with self._attending():  # other processes may trust the row from now on
-            await self._executor.run(_update, SessionRow.hash(session.key), changes)
-            if known is not None:
-                known.writes += 1
-                known.log_level = level
+        if entry is not None:
+            entry.write_count += 1
+        async with self._keep_subscribed():  # other processes may trust the row from now on
+            await self._executor.run(_update_row, SessionRow.hash(session.key), changes)
+            if entry is not None:
+                entry.write_count += 1
+                entry.log_level = level
                 if session.initialized:
-                    known.fresh_until = max(known.fresh_until, monotonic() + TRUST)
-                    self._watch(known)
+                    entry.fresh_until = max(entry.fresh_until, monotonic() + TRUST_SECONDS)
+                    self._start_touch_timer(entry)
         # An uninitialized session is not trusted by any process, and is usually cached only where it was opened.
-        if "log_level" in changes or known is None or not known.opened_here:
-            await self._tell(RENEWED, session)
+        if "log_level" in changes or entry is None or not entry.is_opened_in_process:
+            await self._publish_event(RENEWED, session)
 
-    async def end(self, session: Session, reason: str) -> None:
+    async def end(self, session: ServerSession, reason: str) -> None:
         """End the session here at once, in the database and in other processes.
 
         Running calls are cancelled.
         """
-        self._forget(session.pk)
+        self._discard(session.pk)
         session.cancel_all()
-        await self._executor.run(_end, SessionRow.hash(session.key), reason)
+        await self._executor.run(_end_row, SessionRow.hash(session.key), reason)
 
-    async def cancel(self, session: Session, id: jsonrpc.Id) -> None:
+    async def cancel(self, session: ServerSession, id: jsonrpc.Id) -> None:
         """Cancel the call with this id here, or forward it to other processes."""
-        known = self._known.get(session.key)
-        if session.cancel(id) or known is None or (isinstance(id, str) and len(id) > KEY_LENGTH):
+        entry = self._entries.get(session.key)
+        if session.cancel(id) or entry is None or (isinstance(id, str) and len(id) > MAX_KEY_CHARACTERS):
             return
 
-        since, told = known.cancels
+        since, count = entry.forwarded_cancels
         if monotonic() - since >= 60:
-            since, told = monotonic(), 0
-        known.cancels = since, told + 1
-        if told < CANCELS:
-            await self._tell(CANCEL, session, id=id)
+            since, count = monotonic(), 0
+        entry.forwarded_cancels = since, count + 1
+        if count < MAX_CANCELS_PER_MINUTE:
+            await self._publish_event(CANCEL, session, id=id)
 
-    def _attending(self) -> AbstractAsyncContextManager[None]:
-        return nullcontext() if self._news is None else self._news.attended()
+    def _keep_subscribed(self) -> AbstractAsyncContextManager[None]:
+        return nullcontext() if self._invalidation is None else self._invalidation.keep_subscribed()
 
-    async def _tell(self, kind: str, session: Session, **more: Any) -> None:
-        if self._news is not None:
+    async def _publish_event(self, kind: str, session: ServerSession, **more: Any) -> None:
+        if self._invalidation is not None:
             try:
-                await self._news.tell(kind, session=session.pk, **more)
+                await self._invalidation.publish(kind, session=session.pk, **more)
             except (Error, Overloaded):
                 logger.warning("Failed to notify other processes about a session", exc_info=True)
 
-    def _hear(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:
         """Process an event about a session from this or another process."""
-        said = event.payload
+        payload = event.payload
         if event.kind == ENDED:
-            self._forget(said["session"])
+            self._discard(payload["session"])
             return
-        known = self._known.get(self._keys.get(said["session"], ""))
-        if known is None:
+        entry = self._entries.get(self._keys_by_pk.get(payload["session"], ""))
+        if entry is None:
             return
         if event.kind == CANCEL:
-            known.session.cancel(said["id"])
+            entry.session.cancel(payload["id"])
         elif event.kind == RENEWED:
-            known.fresh_until = 0.0
-            if known.session.is_busy:
-                self._in_background(self._renew(known.session))
+            entry.fresh_until = 0.0
+            if entry.session.is_busy:
+                self._spawn(self._reload(entry.session))
 
-    async def _renew(self, session: Session) -> None:
+    async def _reload(self, session: ServerSession) -> None:
         with suppress(Error, Overloaded):  # the next request of the session reads the row
             await self.load(session.key, session.owner)
 
-    def _look_around(self) -> bool:
+    def _report_activity(self) -> bool:
         """Report busy sessions; return True if the subscription is still needed."""
         now = monotonic()
         with self._lock:
-            known = list(self._known.values())
-        busy = {one.session.pk: one.session for one in known if one.session.is_busy}
-        if self._reports is not None:
-            self._reports.say({pk: Activity(len(one.in_flight), one.streams) for pk, one in busy.items()})
-        return bool(busy) or any(one.fresh_until > now for one in known)
+            entries = list(self._entries.values())
+        busy_sessions = {entry.session.pk: entry.session for entry in entries if entry.session.is_busy}
+        if self._reporter is not None:
+            self._reporter.report(
+                {pk: SessionActivity(len(entry.in_flight), entry.open_streams) for pk, entry in busy_sessions.items()}
+            )
+        return bool(busy_sessions) or any(entry.fresh_until > now for entry in entries)
 
-    def touch(self, session: Session) -> None:
+    def touch(self, session: ServerSession) -> None:
         """Record the use of a session; writes at most once a minute, in a background task."""
         now = monotonic()
-        if now - session.touched >= self._touch_every:
-            session.touched = now
-            self._in_background(self._write_touch(session))
+        if now - session.touched_at >= self._touch_interval:
+            session.touched_at = now
+            self._spawn(self._write_touch(session))
 
-    def _in_background(self, work: Coroutine[Any, Any, Any]) -> None:
+    def _spawn(self, coroutine: Coroutine[Any, Any, Any]) -> None:
         # In a clean context: the caller's may refer to a thread that ends with its request.
-        task = asyncio.get_running_loop().create_task(work, context=contextvars.Context())
+        task = asyncio.get_running_loop().create_task(coroutine, context=contextvars.Context())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _write_touch(self, session: Session) -> None:
+    async def _write_touch(self, session: ServerSession) -> None:
         key_hash = SessionRow.hash(session.key)
         try:
-            alive = await self._executor.run(_touch, key_hash, self._touch_every)
+            is_live = await self._executor.run(_touch_row, key_hash, self._touch_interval)
         except (Error, Overloaded):
             logger.warning("Failed to write last_seen of a session", exc_info=True)
-            alive = True
-        if not alive:
-            self._forget(session.pk)
+            is_live = True
+        if not is_live:
+            self._discard(session.pk)
 
-    def _watch(self, known: Known) -> None:
+    def _start_touch_timer(self, entry: CachedSession) -> None:
         """Keep a session alive during a long call or an idle stream."""
         loop = asyncio.get_running_loop()
-        if known.loop is not loop and not known.session.is_busy:
+        if entry.loop is not loop and not entry.session.is_busy:
             # Under WSGI each request has its own loop, and a timer ends with its loop.
-            known.loop, known.alarm = loop, None
-        if known.alarm is None:
+            entry.loop, entry.touch_timer = loop, None
+        if entry.touch_timer is None:
             # A weak reference frees an ended session at once instead of when its timer fires.
-            alarm = loop.call_later(self._touch_every, self._look, weakref.ref(known), context=contextvars.Context())
-            known.alarm = alarm
+            timer = loop.call_later(
+                self._touch_interval, self._on_touch_timer, weakref.ref(entry), context=contextvars.Context()
+            )
+            entry.touch_timer = timer
 
-    def _look(self, remembered: "weakref.ref[Known]") -> None:
-        known = remembered()
-        if known is None:
+    def _on_touch_timer(self, reference: "weakref.ref[CachedSession]") -> None:
+        entry = reference()
+        if entry is None:
             return
-        known.alarm = None
-        session = known.session
-        if self._known.get(session.key) is not known:
+        entry.touch_timer = None
+        session = entry.session
+        if self._entries.get(session.key) is not entry:
             return
         if session.is_busy:
             self.touch(session)
         # A trusted session can start a call without reading the row, which would start the timer.
-        if session.is_busy or known.fresh_until > monotonic():
-            self._watch(known)
+        if session.is_busy or entry.fresh_until > monotonic():
+            self._start_touch_timer(entry)
 
-    def _limits(self) -> Limits:
+    def _get_limits(self) -> Limits:
         limits = get_settings().limits
-        self._touch_every = min(TOUCH_EVERY, limits.session_idle / 4)
+        self._touch_interval = min(TOUCH_INTERVAL_SECONDS, limits.session_idle / 4)
         return limits
 
-    def _remember(
-        self, row: SessionRow, key: str, owner: str, writes: int, *, opened_here: bool = False
-    ) -> Session | None:
+    def _cache_row(
+        self, row: SessionRow, key: str, owner: str, write_count: int, *, is_opened_in_process: bool = False
+    ) -> ServerSession | None:
         """Cache the session of a row; return None if its revision is unsupported."""
         revision = REVISIONS.get(row.revision)
         if revision is None:
@@ -314,9 +332,9 @@ class DatabaseSessions:
 
         level = row.log_level or None
         with self._lock:
-            known = self._known.pop(key, None)
-            if known is None:
-                session = Session(
+            entry = self._entries.pop(key, None)
+            if entry is None:
+                session = ServerSession(
                     key=key,
                     owner=owner,
                     revision=revision,
@@ -326,89 +344,96 @@ class DatabaseSessions:
                     pk=row.pk,
                     user_id=row.user_id,
                 )
-                known = Known(session, row.key_hash, opened_here=opened_here)
-            elif known.writes == writes:
-                known.session.log_level = known.log_level = level
+                entry = CachedSession(session, row.key_hash, is_opened_in_process=is_opened_in_process)
+            elif entry.write_count == write_count:
+                entry.session.log_level = entry.log_level = level
             # Reinsert at the end, so that this entry is evicted last.
-            self._known[key], self._keys[row.pk] = known, key
-            self._drop_surplus()
+            self._entries[key] = entry
+            self._keys_by_pk[row.pk] = key
+            self._evict_surplus()
 
-        session = known.session
+        session = entry.session
         session.initialized = session.initialized or row.initialized
-        session.touched = monotonic() - (timezone.now() - row.last_seen).total_seconds()
-        known.fresh_until = monotonic() + TRUST if session.initialized else 0.0
-        self._watch(known)
+        session.touched_at = monotonic() - (timezone.now() - row.last_seen).total_seconds()
+        entry.fresh_until = monotonic() + TRUST_SECONDS if session.initialized else 0.0
+        self._start_touch_timer(entry)
         return session
 
-    def _drop_surplus(self) -> None:
-        surplus = len(self._known) - MOST_KNOWN
+    def _evict_surplus(self) -> None:
+        surplus = len(self._entries) - MAX_CACHED_SESSIONS
         if surplus > 0:
-            oldest = itertools.islice(self._known.values(), 64)
-            for known in [known for known in oldest if not known.session.is_busy][:surplus]:
-                del self._known[known.session.key], self._keys[known.session.pk]
-                known.session.leave()
+            oldest = itertools.islice(self._entries.values(), 64)
+            for entry in [entry for entry in oldest if not entry.session.is_busy][:surplus]:
+                del self._entries[entry.session.key], self._keys_by_pk[entry.session.pk]
+                entry.session.discard()
 
     def _on_closed(self, *, session: SessionRow, **kwargs: Any) -> None:
         """Process a session end in this process: admin, quota, expiry. Thread-safe."""
-        self._forget(session.pk)
+        self._discard(session.pk)
 
-    def _forget(self, pk: Any) -> None:
+    def _discard(self, pk: Any) -> None:
         """Discard an ended session from the cache and cancel its running calls."""
         with self._lock:
-            self._endings += 1
-            key = self._keys.pop(pk, None)
-            known = None if key is None else self._known.pop(key, None)
-        if known is not None:
-            known.session.cancel_all()
-            known.session.leave()
+            self._ended_count += 1
+            key = self._keys_by_pk.pop(pk, None)
+            entry = None if key is None else self._entries.pop(key, None)
+        if entry is not None:
+            entry.session.cancel_all()
+            entry.session.discard()
 
-    def _busy(self) -> list[str]:
+    def _get_busy_hashes(self) -> list[str]:
         with self._lock:
-            return [known.hash for known in self._known.values() if known.session.is_busy]
+            return [entry.key_hash for entry in self._entries.values() if entry.session.is_busy]
 
-    def _find(self, key_hash: str, owner: str, limits: Limits, *, busy: bool) -> SessionRow | None:
+    def _find_row(self, key_hash: str, owner: str, limits: Limits, *, is_busy: bool) -> SessionRow | None:
         row = SessionRow.objects.filter(key_hash=key_hash).first()
         if row is None or row.owner != owner or (self._server is not None and row.server != self._server):
             return None
-        if not row.is_live(idle=limits.session_idle) and not (busy and row.terminated_at is None):
+        if not row.is_live(idle=limits.session_idle) and not (is_busy and row.terminated_at is None):
             return None
         # Under WSGI no task outlives its request, so `touch` alone is not sufficient.
-        if row.last_seen <= timezone.now() - timedelta(seconds=self._touch_every):
-            SessionRow.objects.filter(pk=row.pk).touch(every=self._touch_every)
+        if row.last_seen <= timezone.now() - timedelta(seconds=self._touch_interval):
+            SessionRow.objects.filter(pk=row.pk).touch(min_interval=self._touch_interval)
         return row
 
-    def _insert(self, row: SessionRow, limits: Limits, *, quota: int | None, reap: bool) -> None:
-        busy = self._busy()
-        if reap:
-            expiry.reap(busy, idle=limits.session_idle, touch_every=self._touch_every)
+    def _insert_row(self, row: SessionRow, limits: Limits, *, quota: int | None, run_expiry: bool) -> None:
+        busy_hashes = self._get_busy_hashes()
+        if run_expiry:
+            expiry.expire_sessions(
+                busy_hashes, max_idle_seconds=limits.session_idle, touch_interval=self._touch_interval
+            )
             SessionRow.objects.recount(row.server, idle=limits.session_idle)
         try:
-            SessionRow.objects.admit(row, quota=quota, cap=Cap(limits.sessions, limits.session_idle), spare=busy)
+            SessionRow.objects.admit(
+                row, quota=quota, limit=SessionLimit(limits.sessions, limits.session_idle), busy_hashes=busy_hashes
+            )
         except TooManySessions:
-            raise Overloaded("Too many sessions are open; try again later", retry_after=expiry.EVERY) from None
+            raise Overloaded(
+                "Too many sessions are open; try again later", retry_after=expiry.EXPIRY_INTERVAL_SECONDS
+            ) from None
         except SlotContention:
             raise Overloaded("Too many sessions are being opened at once; try again", retry_after=1.0) from None
         session_opened.send_robust(sender=SessionRow, session=row)
 
 
-def _update(key_hash: str, changes: dict[str, Any]) -> None:
+def _update_row(key_hash: str, changes: dict[str, Any]) -> None:
     SessionRow.objects.filter(key_hash=key_hash, terminated_at=None).update(**changes)
 
 
-def _end(key_hash: str, reason: str) -> None:
+def _end_row(key_hash: str, reason: str) -> None:
     SessionRow.objects.filter(key_hash=key_hash).end(reason)
 
 
-def _touch(key_hash: str, every: float) -> bool:
+def _touch_row(key_hash: str, interval: float) -> bool:
     """Touch the row; return False if no live row exists."""
     row = SessionRow.objects.filter(key_hash=key_hash, terminated_at=None)
-    return bool(row.touch(every=every)) or row.exists()
+    return bool(row.touch(min_interval=interval)) or row.exists()
 
 
-def _storable(value: Any) -> Any:
+def _remove_nul(value: Any) -> Any:
     """Return a JSON value without NUL characters, which PostgreSQL rejects in text."""
     if isinstance(value, str):
         return value.replace("\0", "\N{REPLACEMENT CHARACTER}")
     if isinstance(value, dict):
-        return {_storable(key): _storable(item) for key, item in value.items()}
-    return [_storable(item) for item in value] if isinstance(value, list) else value
+        return {_remove_nul(key): _remove_nul(item) for key, item in value.items()}
+    return [_remove_nul(item) for item in value] if isinstance(value, list) else value

@@ -8,16 +8,16 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from mcp_django.runtime.sealing import Stamp
+from mcp_django.runtime.sealing import NameSigner
 
-OWN = "s"
+SESSION_STREAM = "s"
 """Name of a session's own stream, which uses the numbers of the event log.
 
 The names of call streams are longer.
 """
-_NAME = re.compile(r"([A-Za-z0-9_-]{1,32})\.(0|[1-9][0-9]{0,18})")
+_EVENT_NAME = re.compile(r"([A-Za-z0-9_-]{1,32})\.(0|[1-9][0-9]{0,18})")
 
-Ids = Callable[[int], bytes]
+EventIdFactory = Callable[[int], bytes]
 """Function that returns the id of an event number, for one stream of one session."""
 
 
@@ -25,22 +25,22 @@ class EventId(NamedTuple):
     """Verified event id: stream name and number."""
 
     stream: str
-    n: int
+    number: int
 
 
-class EventIds:
+class EventIdCodec:
     """Encoder and parser of event ids."""
 
-    def __init__(self, stamp: Stamp) -> None:
-        self._stamp = stamp
+    def __init__(self, signer: NameSigner) -> None:
+        self._signer = signer
 
-    def of(self, session: str, stream: str) -> Ids:
+    def create_factory(self, session: str, stream: str) -> EventIdFactory:
         """Return a function that creates the ids of one stream of a session."""
-        mark = self._stamp.mark
-        return lambda n: mark(f"{stream}.{n}", session).encode()
+        sign = self._signer.sign
+        return lambda n: sign(f"{stream}.{n}", session).encode()
 
-    def read(self, session: str, id: bytes) -> EventId | None:
+    def parse(self, session: str, id: bytes) -> EventId | None:
         """Return the content of an id; None unless it was created for this session."""
-        name = self._stamp.read(id.decode("latin-1"), session)
-        found = None if name is None else _NAME.fullmatch(name)
-        return None if found is None else EventId(found[1], int(found[2]))
+        name = self._signer.unsign(id.decode("latin-1"), session)
+        match = None if name is None else _EVENT_NAME.fullmatch(name)
+        return None if match is None else EventId(match[1], int(match[2]))

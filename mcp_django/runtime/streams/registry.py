@@ -7,31 +7,33 @@ from collections.abc import Callable
 from typing import Any
 
 from mcp_django.models import Session as SessionRow
-from mcp_django.runtime.events.publisher import Feeds
+from mcp_django.runtime.events.publisher import EventPublisher
 from mcp_django.runtime.shutdown import Lifecycle
 from mcp_django.runtime.streams.relay import CallStreams
-from mcp_django.runtime.streams.replay_buffer import Bounds
+from mcp_django.runtime.streams.replay_buffer import ReplayLimits
 from mcp_django.signals import session_closed
 
 
-class ProcessStreams:
+class CallStreamRegistry:
     """Registry of call streams; each process has one instance.
 
     A stream belongs to the loop of its call. Other loops treat it like a stream of another process.
     """
 
-    def __init__(self, feeds: Feeds, lifecycle: Lifecycle, bounds: Callable[[], Bounds]) -> None:
-        self._feeds, self._lifecycle, self._bounds = feeds, lifecycle, bounds
+    def __init__(self, publisher: EventPublisher, lifecycle: Lifecycle, get_limits: Callable[[], ReplayLimits]) -> None:
+        self._publisher = publisher
+        self._lifecycle = lifecycle
+        self._get_limits = get_limits
         self._lock = threading.Lock()
         self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, CallStreams] = weakref.WeakKeyDictionary()
         session_closed.connect(self._on_closed, sender=SessionRow)
 
-    def here(self) -> CallStreams:
+    def get_loop_streams(self) -> CallStreams:
         """Return the call streams of the running loop."""
         loop = asyncio.get_running_loop()
         streams = self._loops.get(loop)
         if streams is None:
-            streams = CallStreams(self._feeds, self._bounds, self._lifecycle.at_end)
+            streams = CallStreams(self._publisher, self._get_limits, self._lifecycle.add_cleanup)
             with self._lock:
                 self._loops[loop] = streams
         return streams
@@ -41,8 +43,8 @@ class ProcessStreams:
         with self._lock:
             loops = list(self._loops.items())
         for loop, streams in loops:
-            if streams.has(session.pk):
+            if streams.has_session(session.pk):
                 try:
-                    loop.call_soon_threadsafe(streams.end, session.pk)
+                    loop.call_soon_threadsafe(streams.end_session, session.pk)
                 except RuntimeError:
                     continue  # the loop was closed, and its streams ended with it

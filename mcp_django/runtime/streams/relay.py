@@ -12,30 +12,36 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
-from mcp_django.runtime.events.event_log import Draft, Event
-from mcp_django.runtime.events.follower import Following
-from mcp_django.runtime.events.publisher import Feeds
-from mcp_django.runtime.streams.remote_reader import CONTROL, Gone, RemoteReader, topic_of
-from mcp_django.runtime.streams.replay_buffer import RING_BYTES, Bounds, Reader, Ring, Said
-from mcp_django.runtime.streams.replay_store import Rings
-from mcp_django.server.calls.session import Session
+from mcp_django.runtime.events.event_log import Event, EventDraft
+from mcp_django.runtime.events.follower import TopicSubscription
+from mcp_django.runtime.events.publisher import EventPublisher
+from mcp_django.runtime.streams.remote_reader import CONTROL_TOPIC, RemoteReader, StreamGoneError, build_stream_topic
+from mcp_django.runtime.streams.replay_buffer import (
+    MAX_BUFFER_BYTES,
+    NumberedMessage,
+    ReplayBuffer,
+    ReplayLimits,
+    ReplayReader,
+)
+from mcp_django.runtime.streams.replay_store import ReplayStore
+from mcp_django.server.calls.session import ServerSession
 
 logger = logging.getLogger("mcp_django.events")
 
-LAST_READ = 1.0
+FINAL_READ_SECONDS = 1.0
 """Seconds at shutdown for clients to read the ends of their streams."""
-LOOKS = 20
-RELAY_SILENCE = 3600.0
-REPEATED_BYTES = 4 * RING_BYTES
+MAX_FINAL_READ_CHECKS = 20
+RELAY_READ_TIMEOUT_SECONDS = 3600.0
+MAX_REPEATED_BYTES = 4 * MAX_BUFFER_BYTES
 """Maximum bytes of a stream that are logged repeatedly.
 
 A client causes this by requesting the same messages again at another worker. Further requests are rejected.
 """
-ROW_BYTES = 256
+ROW_OVERHEAD_BYTES = 256
 """Approximate bytes of a log row in addition to its message."""
 
 
-class Endable(Protocol):
+class EndableStream(Protocol):
     """Open stream that can be ended."""
 
     def end(self) -> None:
@@ -45,73 +51,77 @@ class Endable(Protocol):
 class CallStreams:
     """Call streams of one event loop, and the other open streams of its sessions."""
 
-    def __init__(self, feeds: Feeds, bounds: Callable[[], Bounds], at_end: Callable[[Any], None]) -> None:
+    def __init__(
+        self, publisher: EventPublisher, get_limits: Callable[[], ReplayLimits], add_cleanup: Callable[[Any], None]
+    ) -> None:
         """Create an empty registry; `add_cleanup` registers a shutdown callback."""
-        self._feeds, self._bounds, self._at_end = feeds, bounds, at_end
-        self.rings = Rings(bounds, on_empty=self._part)
-        self.own: dict[Any, set[Endable]] = {}
+        self._publisher = publisher
+        self._get_limits = get_limits
+        self._add_cleanup = add_cleanup
+        self.store = ReplayStore(get_limits, on_empty=self._unsubscribe)
+        self.session_streams: dict[Any, set[EndableStream]] = {}
         """Open streams that belong to no call here, by session primary key."""
-        self._attended = False
-        self._following: Following | None = None
-        self._joining: asyncio.Task[None] | None = None
+        self._has_cleanup = False
+        self._subscription: TopicSubscription | None = None
+        self._subscribing: asyncio.Task[None] | None = None
         self._relays: set[asyncio.Task[None]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def open(self, session: Session) -> Ring:
+    def open_stream(self, session: ServerSession) -> ReplayBuffer:
         """Open a stream of a session with its first reader."""
-        if self._following is None and self._joining is None:
-            self._join()
-        return self.rings.open(session)
+        if self._subscription is None and self._subscribing is None:
+            self._start_subscribing()
+        return self.store.open_stream(session)
 
-    async def resume(self, session: Session, token: str, after: int) -> "Reader | RemoteReader":
+    async def resume(self, session: ServerSession, token: str, after: int) -> "ReplayReader | RemoteReader":
         """Return a reader of a session's stream after message `after`.
 
         Raises:
             StreamGoneError: the stream, or some of these messages, are gone.
         """
-        ring = self.rings.find(session.pk, token)
+        buffer = self.store.find(session.pk, token)
 
-        if ring is not None:
-            reader = ring.attach(after)
+        if buffer is not None:
+            reader = buffer.attach(after)
             if reader is None:
-                raise Gone
+                raise StreamGoneError
             return reader
 
-        remote = RemoteReader(self._feeds, self._spawn, self._bounds().events)
+        remote = RemoteReader(self._publisher, self._spawn, self._get_limits().max_events)
         await remote.open(session.pk, token, after)
         return remote
 
-    def has(self, session: Any) -> bool:
+    def has_session(self, session: Any) -> bool:
         """Return True if the session has a stream here. Thread-safe."""
-        return session in self.own or self.rings.has(session)
+        return session in self.session_streams or self.store.has_session(session)
 
-    def end(self, session: Any) -> None:
+    def end_session(self, session: Any) -> None:
         """End all streams of an ended session."""
-        self.rings.end(session)
-        for stream in list(self.own.get(session, ())):
+        self.store.end_session(session)
+        for stream in list(self.session_streams.get(session, ())):
             stream.end()
 
-    def keep(self, session: Any, stream: Endable) -> Callable[[], None]:
+    def add_session_stream(self, session: Any, stream: EndableStream) -> Callable[[], None]:
         """Register a stream that belongs to no call; return a function that removes it."""
-        self.own.setdefault(session, set()).add(stream)
+        self.session_streams.setdefault(session, set()).add(stream)
 
-        def gone() -> None:
-            streams = self.own.get(session, set())
+        def remove() -> None:
+            streams = self.session_streams.get(session, set())
             streams.discard(stream)
             if not streams:
-                self.own.pop(session, None)
+                self.session_streams.pop(session, None)
 
-        return gone
+        return remove
 
-    def _join(self) -> None:
-        if not self._attended:
-            self._attended = True
-            self._at_end(self._keep_for_others)
-        self._joining = self._spawn(self._follow())
+    def _start_subscribing(self) -> None:
+        if not self._has_cleanup:
+            self._has_cleanup = True
+            self._add_cleanup(self._store_undelivered)
+        self._subscribing = self._spawn(self._subscribe())
 
-    async def _follow(self) -> None:
+    async def _subscribe(self) -> None:
         try:
-            following = await self._feeds.here().follow(CONTROL, self._on_event)
+            subscription = await self._publisher.get_follower().subscribe(CONTROL_TOPIC, self._on_event)
         except Exception:
             logger.warning(
                 "Failed to subscribe to stream requests; clients cannot resume streams of this process elsewhere",
@@ -119,88 +129,95 @@ class CallStreams:
             )
             return
         finally:
-            self._joining = None
+            self._subscribing = None
 
-        if len(self.rings):
-            self._following = following
+        if len(self.store):
+            self._subscription = subscription
         else:
-            following.stop()
+            subscription.stop()
 
-    def _part(self) -> None:
-        following, self._following = self._following, None
-        if following is not None:
-            following.stop()
+    def _unsubscribe(self) -> None:
+        subscription = self._subscription
+        self._subscription = None
+        if subscription is not None:
+            subscription.stop()
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work, context=contextvars.Context())
+    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(coroutine, context=contextvars.Context())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     def _on_event(self, event: Event) -> None:
-        wanted = event.payload
-        ring = self.rings.find(wanted["session"], wanted["stream"])
-        if ring is None:
+        request = event.payload
+        buffer = self.store.find(request["session"], request["stream"])
+        if buffer is None:
             return
-        reader, name = ring.reader, wanted["reader"]
+        reader, name = buffer.reader, request["reader"]
 
-        current = reader is not None and reader.relayed == name
+        is_current = reader is not None and reader.relay_name == name
         if event.kind == "detach":
-            if current:
-                ring.replace()
+            if is_current:
+                buffer.detach_reader()
         elif event.kind == "attach":
-            relay = self._spawn(self._confirm(ring, name) if current else self._relay(ring, name, wanted["after"]))
+            relay = self._spawn(
+                self._confirm_relay(buffer, name) if is_current else self._relay(buffer, name, request["after"])
+            )
             self._relays.add(relay)
             relay.add_done_callback(self._relays.discard)
 
-    async def _confirm(self, ring: Ring, name: str) -> None:
+    async def _confirm_relay(self, buffer: ReplayBuffer, name: str) -> None:
         try:
-            await self._feeds.publish(Draft(topic_of(ring.session, ring.token, name), "attached"))
+            await self._publisher.publish(
+                EventDraft(build_stream_topic(buffer.session_pk, buffer.token, name), "attached")
+            )
         except Exception:
             logger.warning("Failed to confirm a running call to another worker", exc_info=True)
 
-    async def _relay(self, ring: Ring, name: str, after: int) -> None:
-        topic, reader = topic_of(ring.session, ring.token, name), None
-        if ring.repeated <= REPEATED_BYTES:
-            reader = ring.attach(after, relayed=name)
+    async def _relay(self, buffer: ReplayBuffer, name: str, after: int) -> None:
+        topic, reader = build_stream_topic(buffer.session_pk, buffer.token, name), None
+        if buffer.repeated_bytes <= MAX_REPEATED_BYTES:
+            reader = buffer.attach(after, relay_name=name)
 
         try:
             if reader is None:
-                await self._feeds.publish(Draft(topic, "dropped"))
+                await self._publisher.publish(EventDraft(topic, "dropped"))
                 return
-            await self._feeds.publish(Draft(topic, "attached"))
-            while (said := await reader.read(RELAY_SILENCE)) is not None:
-                if said:
-                    ring.repeated += sum(ROW_BYTES + len(message) for n, message in said if n <= ring.written)
-                    ring.written = max(ring.written, said[-1].n)
-                    await self._feeds.publish(*_drafts(topic, said))
-            await self._feeds.publish(_end(topic, reader))
+            await self._publisher.publish(EventDraft(topic, "attached"))
+            while (messages := await reader.read(RELAY_READ_TIMEOUT_SECONDS)) is not None:
+                if messages:
+                    buffer.repeated_bytes += sum(
+                        ROW_OVERHEAD_BYTES + len(message) for n, message in messages if n <= buffer.last_logged_number
+                    )
+                    buffer.last_logged_number = max(buffer.last_logged_number, messages[-1].number)
+                    await self._publisher.publish(*_message_drafts(topic, messages))
+            await self._publisher.publish(_end_draft(topic, reader))
         except Exception:
             logger.warning("Failed to relay the messages of a call to another worker", exc_info=True)
             if reader is not None:
-                reader.leave()
+                reader.close()
 
-    async def _keep_for_others(self) -> None:
+    async def _store_undelivered(self) -> None:
         """Write undelivered messages to the log, because the process ends."""
-        for _ in range(LOOKS):
-            if not self._relays and not any(ring.reader is not None for ring in self.rings.unheard()):
+        for _ in range(MAX_FINAL_READ_CHECKS):
+            if not self._relays and not any(buffer.reader is not None for buffer in self.store.find_undelivered()):
                 break
-            await asyncio.sleep(LAST_READ / LOOKS)
+            await asyncio.sleep(FINAL_READ_SECONDS / MAX_FINAL_READ_CHECKS)
 
-        for ring in self.rings.unheard():
-            topic = topic_of(ring.session, ring.token)
-            said = ring.since(ring.first - 1)
-            drafts = [Draft(topic, "kept", {"first": ring.first}), *_drafts(topic, said)]
-            await self._feeds.publish(*drafts, Draft(topic, "end"))
-            self.rings.drop(ring)
+        for buffer in self.store.find_undelivered():
+            topic = build_stream_topic(buffer.session_pk, buffer.token)
+            messages = buffer.get_messages_after(buffer.first_number - 1)
+            drafts = [EventDraft(topic, "kept", {"first": buffer.first_number}), *_message_drafts(topic, messages)]
+            await self._publisher.publish(*drafts, EventDraft(topic, "end"))
+            self.store.discard(buffer)
 
 
-def _drafts(topic: str, said: list[Said]) -> list[Draft]:
+def _message_drafts(topic: str, messages: list[NumberedMessage]) -> list[EventDraft]:
     # As text, so that a message is sent unchanged to the byte.
-    return [Draft(topic, "message", {"n": n, "text": message.decode()}) for n, message in said]
+    return [EventDraft(topic, "message", {"n": n, "text": message.decode()}) for n, message in messages]
 
 
-def _end(topic: str, reader: Reader) -> Draft:
+def _end_draft(topic: str, reader: ReplayReader) -> EventDraft:
     if reader.retry is not None:
-        return Draft(topic, "released", {"retry": reader.retry})
-    return Draft(topic, "end")
+        return EventDraft(topic, "released", {"retry": reader.retry})
+    return EventDraft(topic, "end")

@@ -6,49 +6,53 @@ import secrets
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from mcp_django.runtime.events.event_log import Draft, Event
-from mcp_django.runtime.events.follower import Following
-from mcp_django.runtime.events.publisher import Feeds
-from mcp_django.runtime.streams.replay_buffer import Said
+from mcp_django.runtime.events.event_log import Event, EventDraft
+from mcp_django.runtime.events.follower import TopicSubscription
+from mcp_django.runtime.events.publisher import EventPublisher
+from mcp_django.runtime.streams.replay_buffer import NumberedMessage
 
 logger = logging.getLogger("mcp_django.events")
 
-CONTROL = "streams"
+CONTROL_TOPIC = "streams"
 """Topic of `attach` and `detach` events, for all processes with call streams."""
-ASK_EVERY, ASKS = 1.0, 6
+ATTACH_INTERVAL_SECONDS, MAX_ATTACH_REQUESTS = 1.0, 6
 """Seconds between two `attach` requests, and their maximum number.
 
 Without an answer the call has ended with its worker. Without wake-ups an answer takes two polls of the log, a second
 each, and longer on an overloaded machine.
 """
-SILENCES = 3
+MAX_SILENT_READS = 3
 """Number of silent reads after which the worker of a call counts as ended.
 
 Each lasts as long as a stream may be silent. After each earlier one a request checks that the call still runs.
 """
 
 
-class Gone(Exception):
+class StreamGoneError(Exception):
     """Error: the stream, or the messages that the client missed, are gone."""
 
 
 class RemoteReader:
     """Reader of a call stream that another worker has, or had."""
 
-    def __init__(self, feeds: Feeds, spawn: Callable[[Coroutine[Any, Any, None]], object], most: int) -> None:
-        self._feeds, self._spawn, self._most = feeds, spawn, most
+    def __init__(
+        self, publisher: EventPublisher, spawn: Callable[[Coroutine[Any, Any, None]], object], max_waiting: int
+    ) -> None:
+        self._publisher = publisher
+        self._spawn = spawn
+        self._max_waiting = max_waiting
         self.position = 0
         self.retry: float | None = None
-        self._last = 0
-        self._waiting: list[Said] = []
-        self._over = False
-        self._ended = False
+        self._last_number = 0
+        self._waiting: list[NumberedMessage] = []
+        self._is_ended = False
+        self._is_stream_ended = False
         """True if the worker of the call has ended the stream."""
-        self._asks: Draft | None = None
-        self._followings: list[Following] = []
-        self._accepted = self._refused = False
-        self._news = asyncio.Event()
-        self._silences = 0
+        self._attach_draft: EventDraft | None = None
+        self._subscriptions: list[TopicSubscription] = []
+        self._is_accepted = self._is_refused = False
+        self._changed = asyncio.Event()
+        self._silent_reads = 0
 
     async def open(self, session: Any, token: str, after: int) -> None:
         """Find the worker, or the log entries, of a stream.
@@ -56,115 +60,125 @@ class RemoteReader:
         Raises:
             StreamGoneError: the stream does not exist, or lacks messages after `after`.
         """
-        self.position = self._last = after
-        feed, name = self._feeds.here(), secrets.token_urlsafe(9)
+        self.position = self._last_number = after
+        follower, name = self._publisher.get_follower(), secrets.token_urlsafe(9)
         try:
-            self._followings.append(await feed.follow(topic_of(session, token), self._on_event, after=0))
+            self._subscriptions.append(
+                await follower.subscribe(build_stream_topic(session, token), self._on_event, after=0)
+            )
             if not self._is_decided():
-                self._followings.append(await feed.follow(topic_of(session, token, name), self._on_event))
-                wanted = {"session": session, "stream": token, "after": after, "reader": name}
-                self._asks = Draft(CONTROL, "attach", wanted)
-                await self._ask(self._asks)
+                self._subscriptions.append(
+                    await follower.subscribe(build_stream_topic(session, token, name), self._on_event)
+                )
+                request = {"session": session, "stream": token, "after": after, "reader": name}
+                self._attach_draft = EventDraft(CONTROL_TOPIC, "attach", request)
+                await self._request_attach(self._attach_draft)
 
-            if not self._accepted:
-                raise Gone
+            if not self._is_accepted:
+                raise StreamGoneError
         except BaseException:
-            self.leave()
+            self.close()
             raise
 
-    async def _ask(self, draft: Draft) -> None:
-        for _ in range(ASKS):
-            await self._feeds.publish(draft)
+    async def _request_attach(self, draft: EventDraft) -> None:
+        for _ in range(MAX_ATTACH_REQUESTS):
+            await self._publisher.publish(draft)
             try:
-                async with asyncio.timeout(ASK_EVERY):
+                async with asyncio.timeout(ATTACH_INTERVAL_SECONDS):
                     while not self._is_decided():
-                        self._news.clear()
-                        await self._news.wait()
+                        self._changed.clear()
+                        await self._changed.wait()
                     return
             except TimeoutError:
                 continue
 
     def _is_decided(self) -> bool:
-        return self._accepted or self._refused
+        return self._is_accepted or self._is_refused
 
-    async def read(self, patience: float) -> list[Said] | None:
+    async def read(self, timeout: float) -> list[NumberedMessage] | None:
         """Return waiting messages; an empty list after `timeout` seconds, None at the end."""
-        if not self._waiting and not self._over:
-            self._news.clear()
+        if not self._waiting and not self._is_ended:
+            self._changed.clear()
             try:
-                async with asyncio.timeout(patience):
-                    await self._news.wait()
+                async with asyncio.timeout(timeout):
+                    await self._changed.wait()
             except TimeoutError:
-                self._doubt()
+                self._on_silence()
 
         if not self._waiting:
-            return None if self._over else []
-        said, self._waiting = self._waiting, []
-        self.position = said[-1].n
-        return said
+            return None if self._is_ended else []
+        messages = self._waiting
+        self._waiting = []
+        self.position = messages[-1].number
+        return messages
 
-    def _doubt(self) -> None:
+    def _on_silence(self) -> None:
         """Check that the worker of the call is alive.
 
         After several silent reads end the stream, so that the client reconnects.
         """
-        self._silences += 1
-        if self._silences >= SILENCES:
-            self._over = True
-        elif self._asks is not None:
-            self._spawn(self._tell(self._asks))
+        self._silent_reads += 1
+        if self._silent_reads >= MAX_SILENT_READS:
+            self._is_ended = True
+        elif self._attach_draft is not None:
+            self._spawn(self._publish(self._attach_draft))
 
-    def leave(self) -> None:
+    def close(self) -> None:
         """Close the reader and detach it from the worker of the call."""
-        followings, self._followings = self._followings, []
-        for following in followings:
-            following.stop()
-        asked, self._asks = self._asks, None
-        if asked is not None and not self._ended:
+        subscriptions = self._subscriptions
+        self._subscriptions = []
+        for subscription in subscriptions:
+            subscription.stop()
+        attach_draft = self._attach_draft
+        self._attach_draft = None
+        if attach_draft is not None and not self._is_stream_ended:
             # Also after a failed start: the worker would continue to write, and count the messages as delivered.
-            self._spawn(self._tell(asked._replace(kind="detach")))
+            self._spawn(self._publish(attach_draft._replace(kind="detach")))
         self.end()
 
     def end(self) -> None:
         """End the stream after the waiting messages."""
-        self._over = True
-        self._news.set()
+        self._is_ended = True
+        self._changed.set()
 
-    async def _tell(self, draft: Draft) -> None:
+    async def _publish(self, draft: EventDraft) -> None:
         try:
-            await self._feeds.publish(draft)
+            await self._publisher.publish(draft)
         except Exception:
             logger.warning("Failed to send a request to the worker of a call", exc_info=True)
 
     def _on_event(self, event: Event) -> None:
-        self._silences = 0
+        self._silent_reads = 0
 
         match event.kind:
             case "attached":
-                self._accepted = True
+                self._is_accepted = True
             case "kept":
                 # Written by a process that has ended; it may have answered before.
-                fits = event.payload["first"] - 1 <= self.position
-                self._accepted, self._refused = self._accepted or fits, self._refused or not fits
+                is_complete = event.payload["first"] - 1 <= self.position
+                self._is_accepted = self._is_accepted or is_complete
+                self._is_refused = self._is_refused or not is_complete
             case "dropped":
-                self._refused = self._ended = True
+                self._is_refused = self._is_stream_ended = True
             case "message":
-                self._take(event.payload["n"], event.payload["text"].encode())
+                self._add_message(event.payload["n"], event.payload["text"].encode())
             case "released":
-                self.retry, self._over, self._ended = event.payload["retry"], True, True
+                self.retry = event.payload["retry"]
+                self._is_ended = True
+                self._is_stream_ended = True
             case "end":
-                self._over = self._ended = True
+                self._is_ended = self._is_stream_ended = True
 
-        self._news.set()
+        self._changed.set()
 
-    def _take(self, n: int, message: bytes) -> None:
-        if self._accepted and not self._over and n == self._last + 1:
-            self._last = n
-            self._waiting.append(Said(n, message))
-            if len(self._waiting) >= self._most:
-                self._over = True  # too many unread messages; the client can resume for the rest
+    def _add_message(self, number: int, message: bytes) -> None:
+        if self._is_accepted and not self._is_ended and number == self._last_number + 1:
+            self._last_number = number
+            self._waiting.append(NumberedMessage(number, message))
+            if len(self._waiting) >= self._max_waiting:
+                self._is_ended = True  # too many unread messages; the client can resume for the rest
 
 
-def topic_of(session: Any, token: str, reader: str | None = None) -> str:
+def build_stream_topic(session: Any, token: str, reader: str | None = None) -> str:
     """Return the topic of a call's stream, for one reader or for any later one."""
     return f"stream:{session}:{token}" if reader is None else f"stream:{session}:{token}:{reader}"

@@ -14,44 +14,46 @@ from mcp_django.protocol.jsonrpc import compact
 
 logger = logging.getLogger("mcp_django.server")
 
-RING_BYTES = 4 * 1024 * 1024
+MAX_BUFFER_BYTES = 4 * 1024 * 1024
 """Maximum bytes of messages in one buffer; the last message is always kept."""
-HEARD_TTL = 60.0
+DELIVERED_TTL_SECONDS = 60.0
 """Seconds to keep a completely sent stream: sent bytes may not have arrived."""
 
 
-class Bounds(NamedTuple):
+class ReplayLimits(NamedTuple):
     """Limits of replay buffers."""
 
-    events: int = 1000
+    max_events: int = 1000
     """Maximum number of buffered messages."""
-    unsent: int = 64
+    max_unsent: int = 64
     """Maximum number of unread messages; the call waits while its reader has more.
 
     A call without a reader does not wait.
     """
-    patience: float = 60.0
+    send_timeout: float = 60.0
     """Maximum seconds that a call waits for its reader, which is then disconnected."""
     ttl: float = 600.0
     """Seconds to keep an incompletely read stream after its call."""
 
 
-class Said(NamedTuple):
+class NumberedMessage(NamedTuple):
     """Message of a stream with its number."""
 
-    n: int
+    number: int
     message: bytes
 
 
-class Reader:
+class ReplayReader:
     """Position of one client on a stream."""
 
-    __slots__ = ("_ring", "_waiter", "over", "position", "relayed", "retry", "waiting")
+    __slots__ = ("_buffer", "_waiter", "is_ended", "position", "relay_name", "retry", "waiting")
 
-    def __init__(self, ring: "Ring", after: int, relayed: str | None) -> None:
-        self._ring, self.position, self.relayed = ring, after, relayed
-        self.waiting: list[Said] = []
-        self.over = False
+    def __init__(self, buffer: "ReplayBuffer", after: int, relay_name: str | None) -> None:
+        self._buffer = buffer
+        self.position = after
+        self.relay_name = relay_name
+        self.waiting: list[NumberedMessage] = []
+        self.is_ended = False
         """True if no messages follow the waiting ones."""
         self.retry: float | None = None
         """Seconds after which the client should reconnect, if the server disconnected it."""
@@ -60,37 +62,38 @@ class Reader:
     @property
     def token(self) -> str:
         """Name of the stream."""
-        return self._ring.token
+        return self._buffer.token
 
-    async def read(self, patience: float) -> list[Said] | None:
+    async def read(self, timeout: float) -> list[NumberedMessage] | None:
         """Return waiting messages; an empty list after `timeout` seconds, None at the end."""
-        if not self.waiting and not self.over:
+        if not self.waiting and not self.is_ended:
             loop = asyncio.get_running_loop()
             waiter = self._waiter = loop.create_future()
-            alarm = loop.call_later(patience, self.wake)
+            timer = loop.call_later(timeout, self.wake)
             try:
                 await waiter
             finally:
-                alarm.cancel()
+                timer.cancel()
                 self._waiter = None
 
         if not self.waiting:
-            if not self.over:
+            if not self.is_ended:
                 return []
-            self._ring.heard_by(self)
+            self._buffer.on_reader_finished(self)
             return None
 
-        said, self.waiting = self.waiting, []
-        self.position = said[-1].n
-        self._ring.make_room()
-        return said
+        messages = self.waiting
+        self.waiting = []
+        self.position = messages[-1].number
+        self._buffer.wake_writers()
+        return messages
 
-    def leave(self) -> None:
+    def close(self) -> None:
         """Close the reader; the stream continues to buffer messages."""
         self.waiting.clear()
-        self.over = True
+        self.is_ended = True
         self.wake()
-        self._ring.part(self)
+        self._buffer.remove_reader(self)
 
     def wake(self) -> None:
         waiter = self._waiter
@@ -98,50 +101,54 @@ class Reader:
             waiter.set_result(None)
 
 
-class Ring:
+class ReplayBuffer:
     """Messages of one call's stream, numbered from 1."""
 
     __slots__ = (
-        "_bounds",
-        "_finished",
+        "_is_finished",
+        "_limits",
         "_messages",
         "_on_end",
         "_size",
         "_writers",
-        "cut_off",
-        "first",
-        "heard",
-        "last",
+        "first_number",
+        "is_aborted",
+        "is_delivered",
+        "last_logged_number",
+        "last_number",
         "reader",
-        "repeated",
-        "session",
+        "repeated_bytes",
+        "session_pk",
         "token",
-        "written",
     )
 
-    def __init__(self, session: Any, token: str, bounds: Bounds, on_end: Callable[["Ring"], None]) -> None:
+    def __init__(
+        self, session_pk: Any, token: str, limits: ReplayLimits, on_end: Callable[["ReplayBuffer"], None]
+    ) -> None:
         """Create an empty buffer of a session, given by primary key.
 
         `on_end` is called when the call ends, and when a kept stream has been sent completely.
         """
-        self.session, self.token = session, token
-        self._bounds = bounds
-        self._on_end: Callable[[Ring], None] | None = on_end
+        self.session_pk = session_pk
+        self.token = token
+        self._limits = limits
+        self._on_end: Callable[[ReplayBuffer], None] | None = on_end
 
         self._messages: deque[bytes] = deque()
         self._size = 0
-        self.first, self.last = 1, 0
+        self.first_number = 1
+        self.last_number = 0
         """Numbers of the first and the last buffered message."""
 
         self._writers: list[asyncio.Future[None]] = []
-        self._finished = False
-        self.heard = False
+        self._is_finished = False
+        self.is_delivered = False
         """True after a reader has received everything up to the end."""
-        self.cut_off = False
+        self.is_aborted = False
         """True if the call ended without an answer."""
 
-        self.reader: Reader | None = None
-        self.written = self.repeated = 0
+        self.reader: ReplayReader | None = None
+        self.last_logged_number = self.repeated_bytes = 0
         """Number of the last logged message, and bytes that were logged repeatedly."""
 
     @property
@@ -152,24 +159,24 @@ class Ring:
     @property
     def ttl(self) -> float:
         """Seconds for which the buffer is kept after its call."""
-        return HEARD_TTL if self.heard else self._bounds.ttl
+        return DELIVERED_TTL_SECONDS if self.is_delivered else self._limits.ttl
 
     async def put(self, message: bytes) -> None:
         """Add a message; wait while the reader has too many unread ones."""
         while self._is_full():
             loop = asyncio.get_running_loop()
-            room = loop.create_future()
-            self._writers.append(room)
-            alarm = loop.call_later(self._bounds.patience, self._abandon, self.reader)
+            waiter = loop.create_future()
+            self._writers.append(waiter)
+            timer = loop.call_later(self._limits.send_timeout, self._on_send_timeout, self.reader)
             try:
-                await room
+                await waiter
             finally:
-                alarm.cancel()
+                timer.cancel()
         self.put_nowait(message)
 
     def _is_full(self) -> bool:
         reader = self.reader
-        return reader is not None and len(reader.waiting) >= self._bounds.unsent and not self._finished
+        return reader is not None and len(reader.waiting) >= self._limits.max_unsent and not self._is_finished
 
     def has_room(self) -> bool:
         """Return True if a message can be added without waiting.
@@ -177,130 +184,143 @@ class Ring:
         Without a reader it must not displace buffered messages, either.
         """
         if self.reader is None:
-            return len(self._messages) < self._bounds.events // 2
+            return len(self._messages) < self._limits.max_events // 2
         return not self._is_full()
 
     def put_nowait(self, message: bytes) -> None:
         """Add a message without waiting."""
-        if self._finished:
+        if self._is_finished:
             return
         message = compact(message)
-        self.last += 1
-        messages, bounds = self._messages, self._bounds
+        self.last_number += 1
+        messages, limits = self._messages, self._limits
         messages.append(message)
         self._size += len(message)
-        while len(messages) > 1 and (len(messages) > bounds.events or self._size > RING_BYTES):
+        while len(messages) > 1 and (len(messages) > limits.max_events or self._size > MAX_BUFFER_BYTES):
             self._size -= len(messages.popleft())
-            self.first += 1
+            self.first_number += 1
 
         reader = self.reader
         if reader is not None:
-            reader.waiting.append(Said(self.last, message))
+            reader.waiting.append(NumberedMessage(self.last_number, message))
             reader.wake()
 
     def finish(self, message: bytes | None = None) -> None:
         """Add the last message, if any, and end the stream."""
         if message is not None:
             self.put_nowait(message)
-        if not self._finished:
-            self._finish()
+        if not self._is_finished:
+            self._set_finished()
 
-    def take_back(self, message: bytes) -> None:
+    def put_cancellation(self, message: bytes) -> None:
         """Add a cancellation like any other message: an aborted stream has no reader."""
         self.put_nowait(message)
 
-    def cut(self) -> None:
+    def abort(self) -> None:
         """Abort the stream of a cancelled call and discard all messages."""
         self._messages.clear()
-        self._size, self.first = 0, self.last + 1
+        self._size = 0
+        self.first_number = self.last_number + 1
         reader = self.reader
         if reader is not None:
             reader.waiting.clear()
-        if not self._finished:
-            self.cut_off = True
-            self._finish()
+        if not self._is_finished:
+            self.is_aborted = True
+            self._set_finished()
 
-    def _finish(self) -> None:
-        self._finished = True
+    def _set_finished(self) -> None:
+        self._is_finished = True
         reader = self.reader
         if reader is not None:
-            reader.over = True
+            reader.is_ended = True
             reader.wake()
-        self.make_room()
-        self._tell()
+        self.wake_writers()
+        self._notify_end()
 
-    def _tell(self) -> None:
+    def _notify_end(self) -> None:
         if self._on_end is not None:
             self._on_end(self)
 
-    def forget(self) -> None:
+    def clear_end_callback(self) -> None:
         """Remove the end callback, because the store discards the buffer."""
         self._on_end = None
 
-    def attach(self, after: int, *, relayed: str | None = None) -> Reader | None:
+    def attach(self, after: int, *, relay_name: str | None = None) -> ReplayReader | None:
         """Return a reader of the messages after `after`, in place of the current reader.
 
         Return None if some of them have been discarded. `relay_name` identifies a client that reads through another
         worker.
         """
-        if not self.first - 1 <= after <= self.last:
+        if not self.first_number - 1 <= after <= self.last_number:
             return None
 
-        self.replace()
-        reader = Reader(self, after, relayed)
-        skip = after - self.first + 1
-        reader.waiting = [Said(self.first + k, m) for k, m in enumerate(self._messages) if k >= skip]
+        self.detach_reader()
+        reader = ReplayReader(self, after, relay_name)
+        skip = after - self.first_number + 1
+        reader.waiting = [
+            NumberedMessage(self.first_number + index, message)
+            for index, message in enumerate(self._messages)
+            if index >= skip
+        ]
 
-        if self._finished:
-            reader.over = True
-        self.reader, self.heard = reader, False
+        if self._is_finished:
+            reader.is_ended = True
+        self.reader = reader
+        self.is_delivered = False
         return reader
 
-    def replace(self) -> None:
+    def detach_reader(self) -> None:
         """Disconnect the current reader at once."""
-        reader, self.reader = self.reader, None
+        reader = self.reader
+        self.reader = None
         if reader is not None:
             reader.waiting.clear()
-            reader.over = True
+            reader.is_ended = True
             reader.wake()
-        self.make_room()
+        self.wake_writers()
 
-    def release(self, retry: float | None) -> bool:
+    def disconnect_reader(self, retry: float | None) -> bool:
         """Disconnect the reader after the waiting messages; return False without a reader."""
-        reader, self.reader = self.reader, None
+        reader = self.reader
+        self.reader = None
         if reader is None:
             return False
-        reader.retry, reader.over = retry, True
+        reader.retry, reader.is_ended = retry, True
         reader.wake()
-        self.make_room()
+        self.wake_writers()
         return True
 
-    def heard_by(self, reader: Reader) -> None:
+    def on_reader_finished(self, reader: ReplayReader) -> None:
         """Record that a reader has reached its end."""
         if self.reader is reader:
             self.reader = None
-            if self._finished:
-                self.heard = True
-                self._tell()
+            if self._is_finished:
+                self.is_delivered = True
+                self._notify_end()
 
-    def part(self, reader: Reader) -> None:
+    def remove_reader(self, reader: ReplayReader) -> None:
         """Remove a closed reader."""
         if self.reader is reader:
             self.reader = None
-            self.make_room()
+            self.wake_writers()
 
-    def make_room(self) -> None:
+    def wake_writers(self) -> None:
         """Wake the writers that wait for the reader."""
-        writers, self._writers = self._writers, []
-        for room in writers:
-            if not room.done():
-                room.set_result(None)
+        writers = self._writers
+        self._writers = []
+        for waiter in writers:
+            if not waiter.done():
+                waiter.set_result(None)
 
-    def _abandon(self, reader: Reader | None) -> None:
+    def _on_send_timeout(self, reader: ReplayReader | None) -> None:
         if reader is not None and self.reader is reader:
             logger.info("Client stopped reading the messages of its call; treating it as disconnected")
-            self.replace()
+            self.detach_reader()
 
-    def since(self, after: int) -> list[Said]:
+    def get_messages_after(self, after: int) -> list[NumberedMessage]:
         """Return the buffered messages after number `after`."""
-        return [Said(n, message) for n, message in enumerate(self._messages, self.first) if n > after]
+        return [
+            NumberedMessage(number, message)
+            for number, message in enumerate(self._messages, self.first_number)
+            if number > after
+        ]

@@ -7,119 +7,128 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from mcp_django.aio.clock import monotonic
-from mcp_django.runtime.streams.replay_buffer import Bounds, Ring
-from mcp_django.server.calls.session import Session
+from mcp_django.runtime.streams.replay_buffer import ReplayBuffer, ReplayLimits
+from mcp_django.server.calls.session import ServerSession
 
-KEPT, KEPT_BYTES = 1000, 64 * 1024 * 1024
+MAX_KEPT_STREAMS, MAX_KEPT_BYTES = 1000, 64 * 1024 * 1024
 """Maximum number and bytes of streams kept per event loop after their calls."""
-KEPT_EACH = 64
+MAX_KEPT_STREAMS_PER_SESSION = 64
 """Maximum number of kept streams per session, so that it cannot displace others."""
 
 
-class Rings:
+class ReplayStore:
     """Replay buffers of one event loop, by session and token."""
 
-    def __init__(self, bounds: Callable[[], Bounds], on_empty: Callable[[], None]) -> None:
+    def __init__(self, get_limits: Callable[[], ReplayLimits], on_empty: Callable[[], None]) -> None:
         """Create an empty store; `on_empty` is called when the last buffer is discarded."""
-        self._bounds, self._on_empty = bounds, on_empty
-        self._rings: dict[tuple[Any, str], Ring] = {}
+        self._get_limits = get_limits
+        self._on_empty = on_empty
+        self._buffers: dict[tuple[Any, str], ReplayBuffer] = {}
         # Buffers of finished calls, in order of expiry.
-        self._unheard: OrderedDict[Ring, _Kept] = OrderedDict()
-        self._heard: OrderedDict[Ring, _Kept] = OrderedDict()
-        self._of_session: dict[Any, list[Ring]] = {}
+        self._undelivered: OrderedDict[ReplayBuffer, _RetainedBuffer] = OrderedDict()
+        self._delivered: OrderedDict[ReplayBuffer, _RetainedBuffer] = OrderedDict()
+        self._kept_by_session: dict[Any, list[ReplayBuffer]] = {}
         self._size = 0
-        self._alarm: asyncio.TimerHandle | None = None
-        self._alarm_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due = 0.0
 
     def __len__(self) -> int:
-        return len(self._rings)
+        return len(self._buffers)
 
-    def open(self, session: Session) -> Ring:
+    def open_stream(self, session: ServerSession) -> ReplayBuffer:
         """Open a stream of a session with its first reader."""
         token = secrets.token_urlsafe(9)
-        ring = self._rings[session.pk, token] = Ring(session.pk, token, self._bounds(), self._keep)
-        ring.attach(0)
-        return ring
+        buffer = self._buffers[session.pk, token] = ReplayBuffer(
+            session.pk, token, self._get_limits(), self._keep_finished
+        )
+        buffer.attach(0)
+        return buffer
 
-    def find(self, session: Any, token: str) -> Ring | None:
+    def find(self, session_pk: Any, token: str) -> ReplayBuffer | None:
         """Return the buffer of a session, given by primary key, or None."""
-        return self._rings.get((session, token))
+        return self._buffers.get((session_pk, token))
 
-    def has(self, session: Any) -> bool:
+    def has_session(self, session_pk: Any) -> bool:
         """Return True if the session has a buffer here. Thread-safe."""
-        return any(key[0] == session for key in list(self._rings))
+        return any(key[0] == session_pk for key in list(self._buffers))
 
-    def unheard(self) -> list[Ring]:
+    def find_undelivered(self) -> list[ReplayBuffer]:
         """Return the buffers of finished calls that were not sent completely."""
-        return [ring for ring in (*self._unheard, *self._heard) if not ring.heard]
+        return [buffer for buffer in (*self._undelivered, *self._delivered) if not buffer.is_delivered]
 
-    def end(self, session: Any) -> None:
+    def end_session(self, session_pk: Any) -> None:
         """Abort and discard the buffers of an ended session."""
-        for ring in [ring for ring in self._rings.values() if ring.session == session]:
-            ring.cut()
-            ring.replace()
-            self.drop(ring)
+        for buffer in [buffer for buffer in self._buffers.values() if buffer.session_pk == session_pk]:
+            buffer.abort()
+            buffer.detach_reader()
+            self.discard(buffer)
 
-    def drop(self, ring: Ring) -> None:
+    def discard(self, buffer: ReplayBuffer) -> None:
         """Discard a buffer; a current reader may continue."""
-        self._unshelve(ring)
-        ring.forget()
-        if self._rings.pop((ring.session, ring.token), None) is not None and not self._rings:
+        self._remove_kept(buffer)
+        buffer.clear_end_callback()
+        if self._buffers.pop((buffer.session_pk, buffer.token), None) is not None and not self._buffers:
             self._on_empty()
 
-    def _unshelve(self, ring: Ring) -> None:
-        for kept in (self._unheard, self._heard):
-            if ring in kept:
-                self._size -= kept.pop(ring).size
-                mine = self._of_session[ring.session]
-                mine.remove(ring)
-                if not mine:
-                    del self._of_session[ring.session]
+    def _remove_kept(self, buffer: ReplayBuffer) -> None:
+        for retained in (self._undelivered, self._delivered):
+            if buffer in retained:
+                self._size -= retained.pop(buffer).size
+                session_buffers = self._kept_by_session[buffer.session_pk]
+                session_buffers.remove(buffer)
+                if not session_buffers:
+                    del self._kept_by_session[buffer.session_pk]
 
-    def _keep(self, ring: Ring) -> None:
+    def _keep_finished(self, buffer: ReplayBuffer) -> None:
         """Keep the buffer of a finished call, or update it after complete delivery."""
-        if ring.cut_off:
-            self.drop(ring)
+        if buffer.is_aborted:
+            self.discard(buffer)
             return
 
-        self._unshelve(ring)
-        mine = self._of_session.setdefault(ring.session, [])
-        mine.append(ring)
-        if len(mine) > KEPT_EACH:
-            self.drop(mine[0])
+        self._remove_kept(buffer)
+        session_buffers = self._kept_by_session.setdefault(buffer.session_pk, [])
+        session_buffers.append(buffer)
+        if len(session_buffers) > MAX_KEPT_STREAMS_PER_SESSION:
+            self.discard(session_buffers[0])
 
-        kept = self._heard if ring.heard else self._unheard
-        kept[ring] = _Kept(monotonic() + ring.ttl, ring.size)
-        self._size += ring.size
+        retained = self._delivered if buffer.is_delivered else self._undelivered
+        retained[buffer] = _RetainedBuffer(monotonic() + buffer.ttl, buffer.size)
+        self._size += buffer.size
         self._sweep()
 
     def _sweep(self) -> None:
         """Discard expired buffers, then the oldest above the limits, delivered ones first."""
         now = monotonic()
-        for kept in (self._heard, self._unheard):
-            while kept:
-                ring, (until, _) = next(iter(kept.items()))
-                if until > now and self._size <= KEPT_BYTES and len(self._heard) + len(self._unheard) <= KEPT:
+        for retained in (self._delivered, self._undelivered):
+            while retained:
+                buffer, (expires, _) = next(iter(retained.items()))
+                if (
+                    expires > now
+                    and self._size <= MAX_KEPT_BYTES
+                    and len(self._delivered) + len(self._undelivered) <= MAX_KEPT_STREAMS
+                ):
                     break
-                self.drop(ring)
+                self.discard(buffer)
 
-        ends = [next(iter(kept.values())).until for kept in (self._heard, self._unheard) if kept]
-        if not ends:
+        expiry_times = [
+            next(iter(retained.values())).expires for retained in (self._delivered, self._undelivered) if retained
+        ]
+        if not expiry_times:
             return
-        due = max(min(ends), now + 1.0)
-        if self._alarm is not None and self._alarm_at > due + 1.0:
+        due = max(min(expiry_times), now + 1.0)
+        if self._timer is not None and self._timer_due > due + 1.0:
             # Delivered buffers expire earlier than the ones kept before.
-            self._alarm.cancel()
-            self._alarm = None
-        if self._alarm is None:
-            self._alarm = asyncio.get_running_loop().call_later(due - now, self._on_alarm)
-            self._alarm_at = due
+            self._timer.cancel()
+            self._timer = None
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(due - now, self._on_timer)
+            self._timer_due = due
 
-    def _on_alarm(self) -> None:
-        self._alarm = None
+    def _on_timer(self) -> None:
+        self._timer = None
         self._sweep()
 
 
-class _Kept(NamedTuple):
-    until: float
+class _RetainedBuffer(NamedTuple):
+    expires: float
     size: int

@@ -8,36 +8,47 @@ processes: the newest. An opening stream writes an event that ends an earlier on
 import asyncio
 import secrets
 
-from mcp_django.runtime.events.event_log import Draft, Event, EventLog
-from mcp_django.runtime.events.follower import Following, run_apart
-from mcp_django.runtime.events.publisher import Feeds
-from mcp_django.runtime.streams.replay_buffer import Said
-from mcp_django.runtime.subscriptions import SessionView, View
+from mcp_django.runtime.events.event_log import Event, EventDraft, EventLog
+from mcp_django.runtime.events.follower import TopicSubscription, run_on_own_thread
+from mcp_django.runtime.events.publisher import EventPublisher
+from mcp_django.runtime.streams.replay_buffer import NumberedMessage
+from mcp_django.runtime.subscriptions import SessionEventSource, SessionEventStream
 from mcp_django.server.calls.call import Connection
-from mcp_django.server.calls.session import Session
+from mcp_django.server.calls.session import ServerSession
 from mcp_django.server.ports import Executor
 
 
-class Missed(Exception):
+class EventsExpiredError(Exception):
     """Error: the events that the client missed have been deleted from the log."""
 
 
-class OwnStream:
+class SessionStream:
     """Reader of a session's own stream."""
 
-    def __init__(self, session: Session, *, feeds: Feeds, view: SessionView, executor: Executor, most: int) -> None:
+    def __init__(
+        self,
+        session: ServerSession,
+        *,
+        publisher: EventPublisher,
+        source: SessionEventSource,
+        executor: Executor,
+        max_waiting: int,
+    ) -> None:
         """Create a reader that ends with `max_waiting` unread messages."""
-        self._session, self._feeds, self._view, self._most = session, feeds, view, most
+        self._session = session
+        self._publisher = publisher
+        self._source = source
+        self._max_waiting = max_waiting
         self._executor = executor
         self.retry: float | None = None
-        self.was_full = False
+        self.has_overflowed = False
         """True if the stream ended because of too many unread messages; the log has more."""
-        self._read = 0
-        self._waiting: list[Said] = []
-        self._over = False
-        self._handle: View | None = None
-        self._following: Following | None = None
-        self._news = asyncio.Event()
+        self._read_number = 0
+        self._waiting: list[NumberedMessage] = []
+        self._is_ended = False
+        self._event_stream: SessionEventStream | None = None
+        self._subscription: TopicSubscription | None = None
+        self._changed = asyncio.Event()
 
     async def open(self, after: int | None, connection: Connection) -> None:
         """Open the stream after event `after`, by default now.
@@ -47,84 +58,89 @@ class OwnStream:
         Raises:
             EventsExpiredError: the log no longer has all events after `after`.
         """
-        if after is not None and not await run_apart(self._executor, _is_kept, after):
-            raise Missed
+        if after is not None and not await run_on_own_thread(self._executor, _is_complete_after, after):
+            raise EventsExpiredError
 
         topic = f"session:{self._session.pk}"
         name = secrets.token_urlsafe(9)
-        (opened,) = await self._feeds.publish(Draft(topic, "opened", {"reader": name}))
-        self._read = opened.seq if after is None else after
+        (opened_event,) = await self._publisher.publish(EventDraft(topic, "opened", {"reader": name}))
+        self._read_number = opened_event.seq if after is None else after
 
         try:
-            self._following = await self._feeds.here().follow(topic, self._on_event, after=opened.seq)
-            self._handle = await self._view.open(
-                self._session, self._read, self._sink, connection=connection, fresh=after is None
+            self._subscription = await self._publisher.get_follower().subscribe(
+                topic, self._on_event, after=opened_event.seq
+            )
+            self._event_stream = await self._source.open(
+                self._session, self._read_number, self._on_message, connection=connection, is_new=after is None
             )
         except BaseException:
-            self.leave()
+            self.close()
             raise
 
     @property
     def position(self) -> int:
         """Number up to which all events have been read."""
-        if self._waiting or self._over or self._handle is None:
-            return self._read
-        return max(self._read, self._handle.position)
+        if self._waiting or self._is_ended or self._event_stream is None:
+            return self._read_number
+        return max(self._read_number, self._event_stream.position)
 
-    async def read(self, patience: float) -> list[Said] | None:
+    async def read(self, timeout: float) -> list[NumberedMessage] | None:
         """Return waiting messages; an empty list after `timeout` seconds, None at the end."""
-        if not self._waiting and not self._over:
-            self._news.clear()
+        if not self._waiting and not self._is_ended:
+            self._changed.clear()
             try:
-                async with asyncio.timeout(patience):
-                    await self._news.wait()
+                async with asyncio.timeout(timeout):
+                    await self._changed.wait()
             except TimeoutError:
                 pass
         if not self._waiting:
-            return None if self._over else []
-        said, self._waiting = self._waiting, []
-        self._read = said[-1].n
-        return said
+            return None if self._is_ended else []
+        messages = self._waiting
+        self._waiting = []
+        self._read_number = messages[-1].number
+        return messages
 
     def end(self) -> None:
         """End the stream after the waiting messages."""
         self._stop()
-        self._over = True
-        self._news.set()
+        self._is_ended = True
+        self._changed.set()
 
-    def leave(self) -> None:
+    def close(self) -> None:
         """End the stream and discard the waiting messages."""
         self._waiting.clear()
         self.end()
 
     def _stop(self) -> None:
-        handle, self._handle = self._handle, None
-        if handle is not None:
+        event_stream = self._event_stream
+        self._event_stream = None
+        if event_stream is not None:
             if not self._waiting:
-                self._read = max(self._read, handle.position)
-            handle.stop()
-        following, self._following = self._following, None
-        if following is not None:
-            following.stop()
+                self._read_number = max(self._read_number, event_stream.position)
+            event_stream.stop()
+        subscription = self._subscription
+        self._subscription = None
+        if subscription is not None:
+            subscription.stop()
 
     def _on_event(self, event: Event) -> None:
         if event.kind in ("opened", "ended"):
             self.end()
 
-    def _sink(self, seq: int, message: bytes) -> None:
-        if self._over:
+    def _on_message(self, number: int, message: bytes) -> None:
+        if self._is_ended:
             return
-        self._waiting.append(Said(seq, message))
-        self._news.set()
-        if len(self._waiting) >= self._most:
-            self.was_full = True
+        self._waiting.append(NumberedMessage(number, message))
+        self._changed.set()
+        if len(self._waiting) >= self._max_waiting:
+            self.has_overflowed = True
             self.end()
 
 
-def _is_kept(after: int) -> bool:
+def _is_complete_after(after: int) -> bool:
     """Return True if the log has all events after this number.
 
     Numbers have no gaps, so checking the next event is sufficient.
     """
     log = EventLog()
-    return log.head() <= after or [event.seq for event in log.read(after, most=1)] == [after + 1]
+    return log.head() <= after or [event.seq for event in log.read(after, limit=1)] == [after + 1]

@@ -21,30 +21,30 @@ from typing import Any, Protocol
 from django.db import Error
 
 from mcp_django.aio.clock import monotonic
-from mcp_django.runtime.events.event_log import Draft, Event, EventLog
-from mcp_django.runtime.events.follower import Following, run_apart
-from mcp_django.runtime.events.publisher import Feeds
+from mcp_django.runtime.events.event_log import Event, EventDraft, EventLog
+from mcp_django.runtime.events.follower import TopicSubscription, run_on_own_thread
+from mcp_django.runtime.events.publisher import EventPublisher
 from mcp_django.server.ports import Executor, Overloaded
 
 logger = logging.getLogger("mcp_django.events")
 
-POST, WITHDRAWN = "post", "withdrawn"
-ANSWER_WITHIN = 5.0
+POST_KIND, WITHDRAWN_KIND = "post", "withdrawn"
+ANSWER_TIMEOUT_SECONDS = 5.0
 """Maximum seconds for another worker to answer, before the stream counts as gone.
 
 Without wake-ups an answer takes two polls of the log, a second each.
 """
-DOUBTED_FOR = 5.0
+UNREACHABLE_TTL_SECONDS = 5.0
 """Seconds for which messages to a stream of an unresponsive worker are rejected."""
-MOST_REMEMBERED = 10_000
+MAX_REMEMBERED_STREAMS = 10_000
 """Maximum number of streams that are remembered as gone."""
-LOOK_EVERY = 30.0
+CHECK_INTERVAL_SECONDS = 30.0
 """Seconds between two checks whether the subscription is still needed."""
-UNBLANKED, UNBLANKED_ROWS = 256 * 1024, 500
+MAX_UNCLEARED_BYTES, MAX_UNCLEARED_ROWS = 256 * 1024, 500
 """Maximum bytes and rows of delivered messages that remain in the log."""
 
 
-class Fate(enum.StrEnum):
+class DeliveryStatus(enum.StrEnum):
     """Delivery status of a message."""
 
     TAKEN = "taken"
@@ -56,253 +56,266 @@ class Fate(enum.StrEnum):
     """The client must read more of its stream before sending."""
 
 
-class Inlet(Protocol):
+class MessageReceiver(Protocol):
     """Receiving side of a stream."""
 
-    async def take(self, body: bytes, scopes: frozenset[str]) -> Fate:
+    async def receive(self, body: bytes, scopes: frozenset[str]) -> DeliveryStatus:
         """Receive a message from a sender with these scopes; never block or raise."""
 
 
-class Posts:
+class SSEMessageRouter:
     """Router of one event loop: its streams, and POSTs for any stream."""
 
-    def __init__(self, feeds: Feeds, executor: Executor) -> None:
+    def __init__(self, publisher: EventPublisher, executor: Executor) -> None:
         """Create the router; `executor` has the threads of the event log."""
-        self._feeds, self._executor = feeds, executor
-        self.name = secrets.token_urlsafe(9)
+        self._publisher = publisher
+        self._executor = executor
+        self.loop_id = secrets.token_urlsafe(9)
 
-        self._streams: dict[str, Inlet] = {}
-        self._asked: dict[int, asyncio.Future[Fate]] = {}
-        self._taking: dict[tuple[str, int], asyncio.Task[None]] = {}
+        self._streams: dict[str, MessageReceiver] = {}
+        self._pending: dict[int, asyncio.Future[DeliveryStatus]] = {}
+        self._deliveries: dict[tuple[str, int], asyncio.Task[None]] = {}
         self._numbers = itertools.count()
         self._gone: OrderedDict[str, float] = OrderedDict()
         """Stream → monotonic time until which it counts as gone."""
 
-        self._answers: list[Draft] = []
-        self._answering: asyncio.Task[None] | None = None
-        self._following: Following | None = None
-        self._joining: asyncio.Task[None] | None = None
+        self._answers: list[EventDraft] = []
+        self._publishing: asyncio.Task[None] | None = None
+        self._subscription: TopicSubscription | None = None
+        self._subscribing: asyncio.Task[None] | None = None
 
-        self._used = 0.0
-        self._spent: list[int] = []
-        self._spent_bytes = 0
+        self._last_used = 0.0
+        self._uncleared: list[int] = []
+        self._uncleared_bytes = 0
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    async def add(self, inlet: Inlet) -> str:
+    async def add(self, receiver: MessageReceiver) -> str:
         """Register a stream and return its name, which is valid on every worker.
 
         Raises:
             Overloaded: the event log is unavailable.
         """
         try:
-            async with asyncio.timeout(ANSWER_WITHIN):
-                await self._attend()
-        except (Error, TimeoutError) as problem:
-            raise _down(problem) from None
-        name = f"{self.name}.{secrets.token_urlsafe(12)}"
-        self._streams[name] = inlet
+            async with asyncio.timeout(ANSWER_TIMEOUT_SECONDS):
+                await self._ensure_subscribed()
+        except (Error, TimeoutError) as error:
+            raise _build_overloaded(error) from None
+        name = f"{self.loop_id}.{secrets.token_urlsafe(12)}"
+        self._streams[name] = receiver
         return name
 
-    def discard(self, name: str) -> None:
+    def remove(self, name: str) -> None:
         """Remove an ended stream."""
         self._streams.pop(name, None)
 
-    async def post(self, stream: str, body: bytes, scopes: frozenset[str]) -> Fate:
+    async def post(self, stream: str, body: bytes, scopes: frozenset[str]) -> DeliveryStatus:
         """Deliver a UTF-8 message to a stream that was added on any worker.
 
         Raises:
             Overloaded: the event log is unavailable.
         """
-        inlet = self._streams.get(stream)
-        if inlet is not None:
-            return await inlet.take(body, scopes)
-        whose = stream.partition(".")[0]
-        if whose == self.name or self._gone.get(stream, 0.0) > monotonic():
-            return Fate.GONE
-        return await self._forward(whose, stream, body, scopes)
+        receiver = self._streams.get(stream)
+        if receiver is not None:
+            return await receiver.receive(body, scopes)
+        owner = stream.partition(".")[0]
+        if owner == self.loop_id or self._gone.get(stream, 0.0) > monotonic():
+            return DeliveryStatus.GONE
+        return await self._forward(owner, stream, body, scopes)
 
-    async def _forward(self, whose: str, stream: str, body: bytes, scopes: frozenset[str]) -> Fate:
+    async def _forward(self, owner: str, stream: str, body: bytes, scopes: frozenset[str]) -> DeliveryStatus:
         number, answer = next(self._numbers), asyncio.get_running_loop().create_future()
-        said = {"stream": stream, "from": self.name, "n": number, "scopes": sorted(scopes), "text": body.decode()}
-        writing: asyncio.Task[list[Event]] | None = None
-        self._asked[number] = answer
+        payload = {"stream": stream, "from": self.loop_id, "n": number, "scopes": sorted(scopes), "text": body.decode()}
+        publish_task: asyncio.Task[list[Event]] | None = None
+        self._pending[number] = answer
 
         try:
-            async with asyncio.timeout(ANSWER_WITHIN) as patience:
-                await self._attend()
+            async with asyncio.timeout(ANSWER_TIMEOUT_SECONDS) as deadline:
+                await self._ensure_subscribed()
                 # Shield the write from cancellation: its events must be known to be withdrawn.
-                writing = self._spawn(self._feeds.publish(Draft(_topic(whose), POST, said)))
-                await asyncio.shield(writing)
+                publish_task = self._spawn(self._publisher.publish(EventDraft(_loop_topic(owner), POST_KIND, payload)))
+                await asyncio.shield(publish_task)
                 # Restart the timeout: a large message takes long to write, independently of the other worker.
-                patience.reschedule(asyncio.get_running_loop().time() + ANSWER_WITHIN)
-                fate: Fate = await answer
-        except Error as problem:
-            raise _down(problem) from None
-        except TimeoutError as problem:
-            if writing is None:
-                raise _down(problem) from None
-            written = writing.done()
-            self._spawn(self._withdraw(whose, number, writing, len(body)))
-            if not written:
-                raise _down(problem) from None
-            self._remember(stream, monotonic() + DOUBTED_FOR)
-            return Fate.GONE
+                deadline.reschedule(asyncio.get_running_loop().time() + ANSWER_TIMEOUT_SECONDS)
+                status: DeliveryStatus = await answer
+        except Error as error:
+            raise _build_overloaded(error) from None
+        except TimeoutError as error:
+            if publish_task is None:
+                raise _build_overloaded(error) from None
+            is_written = publish_task.done()
+            self._spawn(self._withdraw(owner, number, publish_task, len(body)))
+            if not is_written:
+                raise _build_overloaded(error) from None
+            self._remember_gone(stream, monotonic() + UNREACHABLE_TTL_SECONDS)
+            return DeliveryStatus.GONE
         finally:
-            del self._asked[number]
+            del self._pending[number]
 
-        self._blank(writing.result(), len(body))
-        if fate is Fate.GONE:
-            self._remember(stream, float("inf"))
-        return fate
+        self._schedule_clear(publish_task.result(), len(body))
+        if status is DeliveryStatus.GONE:
+            self._remember_gone(stream, float("inf"))
+        return status
 
-    async def _withdraw(self, whose: str, number: int, writing: "asyncio.Task[list[Event]]", size: int) -> None:
+    async def _withdraw(self, owner: str, number: int, publish_task: "asyncio.Task[list[Event]]", size: int) -> None:
         """Withdraw a message after a timeout, so that a slow worker does not process it."""
         try:
-            written = await writing
-            await self._feeds.publish(Draft(_topic(whose), WITHDRAWN, {"from": self.name, "n": number}))
+            events = await publish_task
+            await self._publisher.publish(
+                EventDraft(_loop_topic(owner), WITHDRAWN_KIND, {"from": self.loop_id, "n": number})
+            )
         except Error:
             return  # the message is not in the log
-        self._blank(written, size)
+        self._schedule_clear(events, size)
 
-    def _remember(self, stream: str, until: float) -> None:
-        self._gone[stream] = until
-        if len(self._gone) > MOST_REMEMBERED:
+    def _remember_gone(self, stream: str, expires: float) -> None:
+        self._gone[stream] = expires
+        if len(self._gone) > MAX_REMEMBERED_STREAMS:
             self._gone.popitem(last=False)
 
-    def _blank(self, written: list[Event], size: int) -> None:
+    def _schedule_clear(self, events: list[Event], size: int) -> None:
         """Clear the payloads of delivered messages in batches.
 
         The rows must stay, because numbers have no gaps, but a message may have megabytes.
         """
-        self._spent += [event.seq for event in written]
-        self._spent_bytes += size
-        if self._spent_bytes >= UNBLANKED or len(self._spent) >= UNBLANKED_ROWS:
-            spent, self._spent, self._spent_bytes = self._spent, [], 0
-            self._spawn(self._take_out(spent))
+        self._uncleared += [event.seq for event in events]
+        self._uncleared_bytes += size
+        if self._uncleared_bytes >= MAX_UNCLEARED_BYTES or len(self._uncleared) >= MAX_UNCLEARED_ROWS:
+            numbers = self._uncleared
+            self._uncleared = []
+            self._uncleared_bytes = 0
+            self._spawn(self._clear_payloads(numbers))
 
-    async def _take_out(self, spent: list[int]) -> None:
+    async def _clear_payloads(self, numbers: list[int]) -> None:
         try:
-            await run_apart(self._executor, EventLog().blank, spent)
+            await run_on_own_thread(self._executor, EventLog().clear_payloads, numbers)
         except Error:
             logger.warning(
                 "Failed to clear delivered messages; they stay in the event log until they expire", exc_info=True
             )
 
-    async def _attend(self) -> None:
+    async def _ensure_subscribed(self) -> None:
         """Ensure that this loop's topic is subscribed.
 
         Raises:
             django.db.Error: the event log is unavailable.
         """
-        self._used = monotonic()
-        if self._following is not None and self._feeds.here().active:
+        self._last_used = monotonic()
+        if self._subscription is not None and self._publisher.get_follower().is_active:
             return
-        if self._joining is None:
-            self._joining = self._spawn(self._join())
-        await asyncio.shield(self._joining)
+        if self._subscribing is None:
+            self._subscribing = self._spawn(self._subscribe())
+        await asyncio.shield(self._subscribing)
 
-    async def _join(self) -> None:
-        earlier, self._following = self._following, None
-        if earlier is not None:
-            earlier.stop()  # its follower has stopped
+    async def _subscribe(self) -> None:
+        previous = self._subscription
+        self._subscription = None
+        if previous is not None:
+            previous.stop()  # its follower has stopped
         try:
-            self._following = await self._feeds.here().follow(_topic(self.name), self._hear)
+            self._subscription = await self._publisher.get_follower().subscribe(
+                _loop_topic(self.loop_id), self._on_event
+            )
         finally:
-            self._joining = None
-        if earlier is None:
-            self._look_later()
+            self._subscribing = None
+        if previous is None:
+            self._schedule_check()
 
-    def _look_later(self) -> None:
-        asyncio.get_running_loop().call_later(LOOK_EVERY, self._look, context=contextvars.Context())
+    def _schedule_check(self) -> None:
+        asyncio.get_running_loop().call_later(CHECK_INTERVAL_SECONDS, self._check_needed, context=contextvars.Context())
 
-    def _look(self) -> None:
-        if self._streams or self._asked or monotonic() - self._used < LOOK_EVERY:
-            self._look_later()
+    def _check_needed(self) -> None:
+        if self._streams or self._pending or monotonic() - self._last_used < CHECK_INTERVAL_SECONDS:
+            self._schedule_check()
             return
-        following, self._following = self._following, None
-        if following is not None:
-            following.stop()
+        subscription = self._subscription
+        self._subscription = None
+        if subscription is not None:
+            subscription.stop()
 
-    def _hear(self, event: Event) -> None:
-        said = event.payload
-        if said is None:
+    def _on_event(self, event: Event) -> None:
+        payload = event.payload
+        if payload is None:
             return  # cleared, so the sender no longer waits for an answer
 
-        if event.kind == POST:
-            key = said["from"], said["n"]
-            self._taking[key] = self._spawn(self._take(key, said))
-        elif event.kind == WITHDRAWN:
-            taking = self._taking.pop((said["from"], said["n"]), None)
-            if taking is not None:
-                taking.cancel()
+        if event.kind == POST_KIND:
+            key = payload["from"], payload["n"]
+            self._deliveries[key] = self._spawn(self._deliver(key, payload))
+        elif event.kind == WITHDRAWN_KIND:
+            delivery = self._deliveries.pop((payload["from"], payload["n"]), None)
+            if delivery is not None:
+                delivery.cancel()
         else:
-            answer = self._asked.get(said["n"])
+            answer = self._pending.get(payload["n"])
             if answer is not None and not answer.done():
-                answer.set_result(Fate(event.kind))
+                answer.set_result(DeliveryStatus(event.kind))
 
-    async def _take(self, key: tuple[str, int], said: dict[str, Any]) -> None:
+    async def _deliver(self, key: tuple[str, int], payload: dict[str, Any]) -> None:
         try:
-            inlet = self._streams.get(said["stream"])
-            fate = Fate.GONE
-            if inlet is not None:
-                fate = await inlet.take(said["text"].encode(), frozenset(said["scopes"]))
-            self._answers.append(Draft(_topic(key[0]), fate, {"n": key[1]}))
-            if self._answering is None:
-                self._answering = self._spawn(self._answer())
+            receiver = self._streams.get(payload["stream"])
+            status = DeliveryStatus.GONE
+            if receiver is not None:
+                status = await receiver.receive(payload["text"].encode(), frozenset(payload["scopes"]))
+            self._answers.append(EventDraft(_loop_topic(key[0]), status, {"n": key[1]}))
+            if self._publishing is None:
+                self._publishing = self._spawn(self._publish_answers())
         finally:
-            self._taking.pop(key, None)
+            self._deliveries.pop(key, None)
 
-    async def _answer(self) -> None:
+    async def _publish_answers(self) -> None:
         """Publish the waiting answers in batches, one after the other."""
         try:
             while self._answers:
-                answers, self._answers = self._answers, []
+                answers = self._answers
+                self._answers = []
                 try:
-                    await self._feeds.publish(*answers)
+                    await self._publisher.publish(*answers)
                 except Error:
                     logger.warning("Failed to publish the delivery status of messages", exc_info=True)
         finally:
-            self._answering = None
+            self._publishing = None
 
-    def _spawn(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+    def _spawn(self, coroutine: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
         # In a clean context: an event's context is that of its publisher.
-        task = asyncio.get_running_loop().create_task(work, context=contextvars.Context())
+        task = asyncio.get_running_loop().create_task(coroutine, context=contextvars.Context())
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._on_task_done)
         return task
 
-    def _ended(self, task: "asyncio.Task[Any]") -> None:
+    def _on_task_done(self, task: "asyncio.Task[Any]") -> None:
         self._tasks.discard(task)
-        problem = None if task.cancelled() else task.exception()
-        if problem is not None and not isinstance(problem, Error):
-            logger.error("Failed to process a message for a stream", exc_info=problem)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, Error):
+            logger.error("Failed to process a message for a stream", exc_info=error)
 
 
-class ProcessPosts:
+class SSEMessageRouters:
     """Routers of a process, one for each event loop.
 
     A stream belongs to the loop that serves it. Other loops treat it like a stream of another process.
     """
 
-    def __init__(self, feeds: Feeds, executor: Executor) -> None:
-        self._feeds, self._executor = feeds, executor
+    def __init__(self, publisher: EventPublisher, executor: Executor) -> None:
+        self._publisher = publisher
+        self._executor = executor
         self._lock = threading.Lock()
-        self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Posts] = weakref.WeakKeyDictionary()
+        self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, SSEMessageRouter] = (
+            weakref.WeakKeyDictionary()
+        )
 
-    def here(self) -> Posts:
+    def get_loop_router(self) -> SSEMessageRouter:
         """Return the router of the running loop."""
         loop = asyncio.get_running_loop()
         with self._lock:
-            found = self._loops.get(loop)
-            if found is None:
-                found = self._loops[loop] = Posts(self._feeds, self._executor)
-        return found
+            router = self._loops.get(loop)
+            if router is None:
+                router = self._loops[loop] = SSEMessageRouter(self._publisher, self._executor)
+        return router
 
 
-def _topic(whose: str) -> str:
-    return f"posts:{whose}"
+def _loop_topic(owner: str) -> str:
+    return f"posts:{owner}"
 
 
-def _down(problem: BaseException) -> Overloaded:
-    logger.warning("Failed to forward a message to the stream of another worker", exc_info=problem)
+def _build_overloaded(error: BaseException) -> Overloaded:
+    logger.warning("Failed to forward a message to the stream of another worker", exc_info=error)
     return Overloaded("The event log is unavailable; try again later")

@@ -7,14 +7,15 @@ However many functions wait for users, the pool can run its full number of threa
 import contextlib
 from collections.abc import Iterator
 
-from mcp_django.runtime.threads.pool import Lane, LanePool, end, here
+from mcp_django.runtime.threads.pool import PoolThread, ThreadPool, clean_thread, thread_state
 
 
-class Parking:
+class BlockingWait:
     """Blocking wait of one pool thread. Use it on that thread only."""
 
-    def __init__(self, pool: LanePool, lane: Lane) -> None:
-        self._pool, self._lane = pool, lane
+    def __init__(self, pool: ThreadPool, thread: PoolThread) -> None:
+        self._pool = pool
+        self._thread = thread
 
     @contextlib.contextmanager
     def wait(self) -> Iterator[None]:
@@ -23,28 +24,28 @@ class Parking:
         Raises:
             Overloaded: too many threads are waiting.
         """
-        self._pool.park(self._lane)
-        end(drop=True)
-        here.parking = self
+        self._pool.begin_wait(self._thread)
+        clean_thread(close_all=True)
+        thread_state.blocking_wait = self
         try:
             yield
         finally:
-            here.parking = None
-            self._pool.unpark(self._lane)
+            thread_state.blocking_wait = None
+            self._pool.end_wait(self._thread)
 
     @contextlib.contextmanager
-    def interrupted(self) -> Iterator[None]:
+    def suspend(self) -> Iterator[None]:
         """Wrap work that must be done in the middle of the wait."""
-        here.parking = None
-        self._pool.unpark(self._lane)
+        thread_state.blocking_wait = None
+        self._pool.end_wait(self._thread)
         try:
             yield
         finally:
-            end(drop=True)
-            self._pool.park(self._lane, again=True)
-            here.parking = self
+            clean_thread(close_all=True)
+            self._pool.begin_wait(self._thread, is_reentry=True)
+            thread_state.blocking_wait = self
 
 
-def current() -> Parking | None:
+def get_current_wait() -> BlockingWait | None:
     """Return the blocking wait of the current thread, or None."""
-    return getattr(here, "parking", None)
+    return getattr(thread_state, "blocking_wait", None)

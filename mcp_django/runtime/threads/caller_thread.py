@@ -12,53 +12,53 @@ import threading
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from mcp_django.runtime.threads.pool import here
-from mcp_django.runtime.threads.sql_cancellation import Gate
+from mcp_django.runtime.threads.pool import thread_state
+from mcp_django.runtime.threads.sql_cancellation import StatementGuard
 
 logger = logging.getLogger("mcp_django.lanes")
 
 
-class Visit:
+class CallerThread:
     """Use of the caller's thread by one function.
 
     The thread calls `enter` and `exit`, the event loop calls `close`.
     """
 
-    __slots__ = ("_gate", "_guarded", "_lock", "_over")
+    __slots__ = ("_guard", "_is_finished", "_is_guarded", "_lock")
 
     def __init__(self) -> None:
-        self._gate = Gate()
+        self._guard = StatementGuard()
         self._lock = threading.Lock()
-        self._guarded = self._over = False
+        self._is_guarded = self._is_finished = False
 
-    def begin(self) -> None:
+    def enter(self) -> None:
         """Guard the connections of this thread, unless they are in use elsewhere.
 
         A surrounding `CallerThread` has its own guard.
         """
-        opened = connections.all(initialized_only=True)
-        if getattr(here, "gate", None) is not None or any(map(_is_taken, opened)):
+        open_connections = connections.all(initialized_only=True)
+        if getattr(thread_state, "guard", None) is not None or any(map(_is_in_use, open_connections)):
             return
-        self._guarded = True
-        here.gate = self._gate
-        for connection in opened:
+        self._is_guarded = True
+        thread_state.guard = self._guard
+        for connection in open_connections:
             if connection.connection is not None:
-                self._gate.watch(connection)
+                self._guard.attach(connection)
 
-    def end(self) -> None:
+    def exit(self) -> None:
         """Restore the thread; with closed connections after a cancellation."""
         with self._lock:
-            self._over = True
-        if not self._guarded:
+            self._is_finished = True
+        if not self._is_guarded:
             return
 
-        gate, here.gate = self._gate, None
-        gate.settle()
-        if gate.shut:
+        guard, thread_state.guard = self._guard, None
+        guard.wait_for_cancellation()
+        if guard.is_closed:
             logger.info("SQL of a finished call was cancelled and its connections were closed")
-        for connection in gate.connections.values():
+        for connection in guard.connections.values():
             try:
-                if gate.shut:
+                if guard.is_closed:
                     # Django keeps the last error of a transaction, and with it the frames of the finished call.
                     vars(connection)["rollback_exc"] = None  # not in the type stubs
                     connection.close()
@@ -66,16 +66,16 @@ class Visit:
                 # No caller is left to receive the error; Django has dropped the connection.
                 logger.exception("Failed to close connection %r; dropping it", connection.alias)
             finally:
-                gate.unwatch(connection)
+                guard.detach(connection)
 
     def close(self) -> None:
         """Cancel the SQL of the function if it still runs, because no caller waits for it."""
         with self._lock:
-            if not self._over:
-                self._gate.stop()
+            if not self._is_finished:
+                self._guard.cancel()
 
 
-def _is_taken(connection: BaseDatabaseWrapper) -> bool:
+def _is_in_use(connection: BaseDatabaseWrapper) -> bool:
     """Return True if the connection is in a transaction or shared between threads."""
     if connection.in_atomic_block or connection.allow_thread_sharing:
         return True

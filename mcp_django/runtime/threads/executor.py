@@ -20,16 +20,16 @@ from asgiref.sync import AsyncToSync, SyncToAsync, ThreadSensitiveContext, sync_
 from django.db import connections
 from django.db.models import QuerySet
 
-from mcp_django.runtime.threads import blocking_wait as parking
-from mcp_django.runtime.threads.caller_thread import Visit
-from mcp_django.runtime.threads.lease import Lease, presentable
-from mcp_django.runtime.threads.pool import LanePool
+from mcp_django.runtime.threads import blocking_wait
+from mcp_django.runtime.threads.caller_thread import CallerThread
+from mcp_django.runtime.threads.lease import ThreadLease, wrap_for_asyncio
+from mcp_django.runtime.threads.pool import ThreadPool
 from mcp_django.runtime.threads.transactions import CallTransaction
 
 T = TypeVar("T")
 
 
-class LaneExecutor:
+class LeasingExecutor:
     """Executor of blocking work with a thread pool per event loop.
 
     Each pool has at most `max_threads` threads. At most `max_queued` calls wait for a thread, and at most `max_blocked`
@@ -40,34 +40,38 @@ class LaneExecutor:
     def __init__(
         self,
         *,
-        lanes: int = 16,
-        queue: int = 256,
-        parked: int = 256,
-        interrupt: bool = True,
+        max_threads: int = 16,
+        max_queued: int = 256,
+        max_blocked: int = 256,
+        interrupts_sql: bool = True,
         name: str = "mcp-lane",
     ) -> None:
-        self.lanes, self.queue, self.parked, self.interrupt, self.name = lanes, queue, parked, interrupt, name
-        self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LanePool] = weakref.WeakKeyDictionary()
+        self.max_threads = max_threads
+        self.max_queued = max_queued
+        self.max_blocked = max_blocked
+        self.interrupts_sql = interrupts_sql
+        self.name = name
+        self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, ThreadPool] = weakref.WeakKeyDictionary()
         self._lock = threading.Lock()
 
-    def enter(self, *, patient: bool = False) -> "CallLease | BorrowedLease":
+    def acquire_lease(self, *, unbounded: bool = False) -> "CallLease | NullLease":
         """Acquire a lease, which runs thread-sensitive work of the context on one thread.
 
         Such work is the async ORM and `sync_to_async`. The thread is leased at the first use. Close the lease when the
         call ends, in the same context. A nested call shares the lease of the outer call. An `unbounded` lease never
         raises Overloaded.
         """
-        if is_inline() or _current() is not None:
-            return _BORROWED
-        lease = CallLease(self._pool)
-        if patient:
-            lease.patient = True
+        if is_async_to_sync_loop() or _get_current_lease() is not None:
+            return _NULL_LEASE
+        lease = CallLease(self._get_pool)
+        if unbounded:
+            lease.unbounded = True
         return lease
 
     @contextlib.contextmanager
-    def context(self) -> "Iterator[CallLease | BorrowedLease]":
+    def context(self) -> "Iterator[CallLease | NullLease]":
         """Acquire a lease for a block and close it afterwards."""
-        lease = self.enter()
+        lease = self.acquire_lease()
         try:
             yield lease
         finally:
@@ -83,29 +87,33 @@ class LaneExecutor:
         Raises:
             Overloaded: the queue is full.
         """
-        if self.interrupt and is_inline():
-            visit = Visit()
+        if self.interrupts_sql and is_async_to_sync_loop():
+            caller_thread = CallerThread()
             try:
-                return cast(T, await _visit(visit, fn, args, kwargs))
+                return cast(T, await _run_on_calling_thread(caller_thread, fn, args, kwargs))
             finally:
-                visit.close()
+                caller_thread.close()
 
-        lease = _BORROWED if is_inline() or _current() is not None else CallLease(self._pool, single=True)
+        lease = (
+            _NULL_LEASE
+            if is_async_to_sync_loop() or _get_current_lease() is not None
+            else CallLease(self._get_pool, is_single=True)
+        )
         try:
-            return cast(T, await _hop(lease.finish, fn, args, kwargs))
+            return cast(T, await _run_on_leased_thread(lease.close_on_thread, fn, args, kwargs))
         finally:
             lease.close()
 
-    def rest(self) -> None:
+    def release_thread(self) -> None:
         """Release the current call's thread during a wait; the next use leases another.
 
         A plain function keeps its thread and uses `blocking_wait` instead.
         """
-        lease = _current()
+        lease = _get_current_lease()
         if lease is not None:
-            lease.rest()
+            lease.release_thread()
 
-    def parking(self) -> AbstractContextManager[None]:
+    def blocking_wait(self) -> AbstractContextManager[None]:
         """Mark a blocking wait of a plain function, whose place in the pool becomes free.
 
         The thread itself is kept. Inside a transaction the place is kept, too.
@@ -113,18 +121,18 @@ class LaneExecutor:
         Raises:
             Overloaded: too many threads are waiting.
         """
-        lease = _current()
-        lane = None if lease is None or parking.current() is not None else lease.lane_here()
-        if lease is None or lane is None or lease.pool is None or self.asking_is_unsafe():
+        lease = _get_current_lease()
+        thread = None if lease is None or blocking_wait.get_current_wait() is not None else lease.find_calling_thread()
+        if lease is None or thread is None or lease.pool is None or self.is_in_transaction():
             return contextlib.nullcontext()
-        return parking.Parking(lease.pool, lane).wait()
+        return blocking_wait.BlockingWait(lease.pool, thread).wait()
 
-    async def attend(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
+    async def run_during_wait(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
         """Run a function as `run` does, on the thread of a plain function in a wait.
 
         The thread takes a place in the pool for that time.
         """
-        return await self.run(_attending, fn, args, kwargs)
+        return await self.run(_run_in_resumed_wait, fn, args, kwargs)
 
     def atomic(self, databases: Sequence[str]) -> CallTransaction:
         """Return an `async with` transaction of the call on each database.
@@ -134,12 +142,12 @@ class LaneExecutor:
         Raises:
             RuntimeError: outside of a call, because the block would have no single thread.
         """
-        lease = None if is_inline() else _current()
-        if lease is None and not is_inline():
+        lease = None if is_async_to_sync_loop() else _get_current_lease()
+        if lease is None and not is_async_to_sync_loop():
             raise RuntimeError("atomic() was used outside of a call; acquire a lease first")
         return CallTransaction(self.run, lease, databases)
 
-    def asking_is_unsafe(self) -> bool:
+    def is_in_transaction(self) -> bool:
         """Return True if the caller is in a transaction.
 
         A request to a user would hold it open. In a handler's thread it checks the connections of that thread; on the
@@ -149,18 +157,18 @@ class LaneExecutor:
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            opened = connections.all(initialized_only=True)
+            open_connections = connections.all(initialized_only=True)
         else:
-            lease = _current()
-            opened = [] if lease is None else lease.connections()
+            lease = _get_current_lease()
+            open_connections = [] if lease is None else lease.get_connections()
 
         return any(
             not getattr(block, "_from_testcase", False)
-            for connection in opened
+            for connection in open_connections
             for block in tuple(connection.atomic_blocks)
         )
 
-    def close(self, loop: asyncio.AbstractEventLoop | None = None, *, wait: float = 1.0) -> None:
+    def close(self, loop: asyncio.AbstractEventLoop | None = None, *, timeout: float = 1.0) -> None:
         """Stop the threads of a loop, or of all loops.
 
         Idle threads are stopped now, within `timeout` seconds each, busy ones after their work.
@@ -169,15 +177,19 @@ class LaneExecutor:
             loops = list(self._pools) if loop is None else [loop]
             pools = [self._pools.pop(loop) for loop in loops if loop in self._pools]
         for pool in pools:
-            pool.close(wait)
+            pool.close(timeout)
 
-    def _pool(self) -> LanePool:
+    def _get_pool(self) -> ThreadPool:
         loop = asyncio.get_running_loop()
         with self._lock:
             pool = self._pools.get(loop)
             if pool is None:
-                pool = self._pools[loop] = LanePool(
-                    self.lanes, self.queue, parked=self.parked, interrupt=self.interrupt, name=self.name
+                pool = self._pools[loop] = ThreadPool(
+                    self.max_threads,
+                    self.max_queued,
+                    max_blocked=self.max_blocked,
+                    interrupts_sql=self.interrupts_sql,
+                    name=self.name,
                 )
             return pool
 
@@ -189,7 +201,7 @@ class _CallContext(ThreadSensitiveContext):
     a surrounding `async_to_sync`. A call in a context of its own has none; elsewhere it is the correct executor.
     """
 
-    def __init__(self, lease: Lease) -> None:
+    def __init__(self, lease: ThreadLease) -> None:
         super().__init__()
         self.lease = lease
 
@@ -205,26 +217,28 @@ class _CallContext(ThreadSensitiveContext):
         return True
 
 
-class CallLease(Lease):
+class CallLease(ThreadLease):
     """Lease of one call, referenced by the call's context until it is closed."""
 
-    def __init__(self, find_pool: Callable[[], LanePool], single: bool = False) -> None:
-        self._find_pool, self._single = find_pool, single
+    def __init__(self, find_pool: Callable[[], ThreadPool], is_single: bool = False) -> None:
+        self._find_pool = find_pool
+        self._is_single = is_single
         context = _CallContext(self)
-        self._token: Token[ThreadSensitiveContext] | None = _VARIABLE.set(context)
+        self._token: Token[ThreadSensitiveContext] | None = _CONTEXT_VARIABLE.set(context)
 
     def close(self) -> None:
         """Close the lease; the thread returns to the pool when it is idle."""
         super().close()
-        token, self._token = self._token, None
+        token = self._token
+        self._token = None
         if token is not None:
             try:
-                _VARIABLE.reset(token)
+                _CONTEXT_VARIABLE.reset(token)
             except ValueError:
                 pass  # closed by the garbage collector in another context; the variable's context is gone
 
 
-class BorrowedLease:
+class NullLease:
     """Lease without a thread: for the caller's thread, or inside another call."""
 
     __slots__ = ()
@@ -232,21 +246,21 @@ class BorrowedLease:
     def close(self) -> None:
         """Release nothing, because no thread was leased."""
 
-    finish = close
+    close_on_thread = close
 
 
-_BORROWED: Final = BorrowedLease()
-_VARIABLE: Final = SyncToAsync.thread_sensitive_context
+_NULL_LEASE: Final = NullLease()
+_CONTEXT_VARIABLE: Final = SyncToAsync.thread_sensitive_context
 
 
-def _current() -> Lease | None:
-    context = _VARIABLE.get(None)
-    if type(context) is not _CallContext or context.lease.closed:
+def _get_current_lease() -> ThreadLease | None:
+    context = _CONTEXT_VARIABLE.get(None)
+    if type(context) is not _CallContext or context.lease.is_closed:
         return None
     return context.lease
 
 
-def is_inline() -> bool:
+def is_async_to_sync_loop() -> bool:
     """Return True if the running loop belongs to `async_to_sync`.
 
     Such a loop ends with the code that waits for it.
@@ -255,27 +269,31 @@ def is_inline() -> bool:
     return bool(loops) and asyncio.get_running_loop() in loops
 
 
-def _work(finish: Callable[[], None], fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _run_function(
+    finish: Callable[[], None], fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     try:
         value = fn(*args, **kwargs)
         # Evaluate the queryset here: the ORM rejects it on the event loop.
         return list(value) if isinstance(value, QuerySet) else value
     except (StopIteration, SystemExit, GeneratorExit) as problem:
-        raise presentable(problem) from problem
+        raise wrap_for_asyncio(problem) from problem
     finally:
         finish()
 
 
-def _attending(fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
-    wait = parking.current()
-    with contextlib.nullcontext() if wait is None else wait.interrupted():
+def _run_in_resumed_wait(fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
+    wait = blocking_wait.get_current_wait()
+    with contextlib.nullcontext() if wait is None else wait.suspend():
         return fn(*args, **kwargs)
 
 
-def _work_on_a_visit(visit: Visit, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    visit.begin()
-    return _work(visit.end, fn, args, kwargs)
+def _run_on_caller_thread(
+    caller_thread: CallerThread, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    caller_thread.enter()
+    return _run_function(caller_thread.exit, fn, args, kwargs)
 
 
-_hop = sync_to_async(_work, thread_sensitive=True)
-_visit = sync_to_async(_work_on_a_visit, thread_sensitive=True)
+_run_on_leased_thread = sync_to_async(_run_function, thread_sensitive=True)
+_run_on_calling_thread = sync_to_async(_run_on_caller_thread, thread_sensitive=True)

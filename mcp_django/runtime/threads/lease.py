@@ -13,104 +13,108 @@ from typing import Any
 from asgiref.sync import SyncToAsync
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from mcp_django.runtime.threads.pool import Lane, LanePool, begin, end, here
+from mcp_django.runtime.threads.pool import PoolThread, ThreadPool, clean_thread, prepare_thread, thread_state
 
 logger = logging.getLogger("mcp_django.lanes")
 
 
-class Stay:
+class ThreadAssignment:
     """Assignment of a thread to a lease, until its submitted jobs are done."""
 
-    __slots__ = ("_done", "_pool", "_put", "dropped", "lane")
+    __slots__ = ("_done_count", "_pool", "_submitted_count", "is_cancelled", "thread")
 
-    def __init__(self, pool: LanePool, lane: Lane) -> None:
-        self._pool, self.lane = pool, lane
-        self._put = self._done = 0
-        self.dropped = False
+    def __init__(self, pool: ThreadPool, thread: PoolThread) -> None:
+        self._pool = pool
+        self.thread = thread
+        self._submitted_count = self._done_count = 0
+        self.is_cancelled = False
         """True if the caller no longer waits for the remaining jobs."""
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         """True while jobs without a result exist."""
-        return self._put != self._done
+        return self._submitted_count != self._done_count
 
-    def put(self, job: "_Job") -> None:
+    def submit(self, job: "_ThreadJob") -> None:
         """Queue a job. Call it with the pool's lock."""
-        job.stay = self
-        self._put += 1
-        self.lane.put(job.run)
+        job.assignment = self
+        self._submitted_count += 1
+        self.thread.put(job.run)
 
-    def done(self) -> None:
+    def mark_done(self) -> None:
         """Count a finished job, before its result becomes visible."""
-        self._done += 1
+        self._done_count += 1
 
-    def drop(self) -> None:
+    def cancel(self) -> None:
         """Cancel the running SQL; connections are closed when the thread is done.
 
         Call it with the pool's lock.
         """
-        self.dropped = True
-        if self._pool.interrupt and self.busy:
-            self.lane.gate.stop()
+        self.is_cancelled = True
+        if self._pool.interrupts_sql and self.is_busy:
+            self.thread.guard.cancel()
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Clean the thread and return it to the pool, as its last job."""
         with self._pool.lock:
             # A caller that finds it busy has cancelled it by now; the flag does not change any more.
-            dropped = self.dropped
-        gate = self.lane.gate
-        gate.settle()
-        if gate.shut:
+            is_cancelled = self.is_cancelled
+        guard = self.thread.guard
+        guard.wait_for_cancellation()
+        if guard.is_closed:
             logger.info("SQL of a finished call was cancelled and its connections were closed")
-        end(dropped)
-        gate.open()
+        clean_thread(is_cancelled)
+        guard.reopen()
         # asgiref stores the loop in the thread: this would keep the loop alive, and with it the pool.
         vars(SyncToAsync.threadlocal).clear()
-        self._pool.release(self.lane)
+        self._pool.release(self.thread)
 
 
-class Lease(Executor):
+class ThreadLease(Executor):
     """Claim of one call to a thread, as a single-thread executor for asgiref.
 
     An `is_single` lease belongs to a plain function, which owns its thread until it returns.
     """
 
     # Class-level defaults, because most calls never set them, and each call creates a lease.
-    closed: bool = False
+    is_closed: bool = False
     """True after the call has ended."""
-    patient: bool = False
+    unbounded: bool = False
     """True if the lease may wait in the queue beyond its limit."""
-    stay: Stay | None = None
+    assignment: ThreadAssignment | None = None
     """Assignment of the current thread."""
-    _pool: LanePool | None = None
-    _pending: "list[_Job] | None" = None
-    _rested: tuple[Stay, ...] = ()
+    _pool: ThreadPool | None = None
+    _pending: "list[_ThreadJob] | None" = None
+    _released_assignments: tuple[ThreadAssignment, ...] = ()
     """Assignments that ended with a wait; tasks of the call may still run there."""
 
-    def __init__(self, find_pool: Callable[[], LanePool], single: bool = False) -> None:
-        self._find_pool, self._single = find_pool, single
+    def __init__(self, find_pool: Callable[[], ThreadPool], is_single: bool = False) -> None:
+        self._find_pool = find_pool
+        self._is_single = is_single
 
     @property
-    def pool(self) -> LanePool | None:
+    def pool(self) -> ThreadPool | None:
         """Pool of the threads; None before the first use."""
         return self._pool
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         """True while jobs run or wait on the current thread."""
-        stay = self.stay
-        return stay is not None and stay.busy
+        assignment = self.assignment
+        return assignment is not None and assignment.is_busy
 
-    def connections(self) -> list[BaseDatabaseWrapper]:
+    def get_connections(self) -> list[BaseDatabaseWrapper]:
         """Return the connections of the current thread, for inspection only."""
-        stay = self.stay
-        return [] if stay is None else list(stay.lane.gate.connections.values())
+        assignment = self.assignment
+        return [] if assignment is None else list(assignment.thread.guard.connections.values())
 
-    def lane_here(self) -> Lane | None:
+    def find_calling_thread(self) -> PoolThread | None:
         """Return the calling pool thread if it belongs to the call, else None."""
-        gate = getattr(here, "gate", None)
-        stays = self._rested if self.stay is None else (self.stay, *self._rested)
-        return next((stay.lane for stay in stays if stay.lane.gate is gate), None)
+        guard = getattr(thread_state, "guard", None)
+        assignments = (
+            self._released_assignments if self.assignment is None else (self.assignment, *self._released_assignments)
+        )
+        return next((assignment.thread for assignment in assignments if assignment.thread.guard is guard), None)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
         """Run `fn` on the call's thread.
@@ -123,56 +127,58 @@ class Lease(Executor):
         if pool is None:
             pool = self._pool = self._find_pool()
 
-        job = _Job(fn, args, kwargs)
+        job = _ThreadJob(fn, args, kwargs)
         with pool.lock:
-            if self.closed:
+            if self.is_closed:
                 raise RuntimeError(
                     "The call that started this task has ended; a task cannot use the thread of a finished call"
                 )
-            if self._single and (self.stay is not None or self._pending is not None):
+            if self._is_single and (self.assignment is not None or self._pending is not None):
                 # The thread may be waiting for this very job, which would be a deadlock.
                 raise RuntimeError(
                     "A plain function waited for async code without asgiref's async_to_sync; use async_to_sync"
                 )
 
-            if self.stay is not None:
-                self.stay.put(job)
+            if self.assignment is not None:
+                self.assignment.submit(job)
             elif self._pending is not None:
                 self._pending.append(job)
             else:
                 self._pending = [job]
                 try:
-                    lane = pool.take(self)
+                    thread = pool.acquire(self)
                 except BaseException:
                     self._pending = None
                     raise
-                if lane is not None:
-                    self.grant(lane)
+                if thread is not None:
+                    self.assign(thread)
         return job.future
 
-    def grant(self, lane: Lane) -> bool:
+    def assign(self, thread: PoolThread) -> bool:
         """Use a thread; return False if no jobs are left. Call it with the pool's lock."""
-        jobs, self._pending = [job for job in self._pending or () if not job.future.cancelled()], None
+        jobs = [job for job in self._pending or () if not job.future.cancelled()]
+        self._pending = None
         if not jobs or self._pool is None:
             return False
-        stay = self.stay = Stay(self._pool, lane)
-        lane.put(begin)
+        assignment = self.assignment = ThreadAssignment(self._pool, thread)
+        thread.put(prepare_thread)
         for job in jobs:
-            stay.put(job)
+            assignment.submit(job)
         return True
 
-    def rest(self) -> None:
+    def release_thread(self) -> None:
         """Release the thread during a wait; the next use leases another one."""
-        if self._single or self._pool is None:
+        if self._is_single or self._pool is None:
             return
         with self._pool.lock:
-            stay, self.stay = self.stay, None
-            if stay is not None and stay.busy:
-                self._rested = (*self._rested, stay)
-        if stay is not None:
-            stay.lane.put(stay.leave)
+            assignment = self.assignment
+            self.assignment = None
+            if assignment is not None and assignment.is_busy:
+                self._released_assignments = (*self._released_assignments, assignment)
+        if assignment is not None:
+            assignment.thread.put(assignment.release)
 
-    def part(self, *, drop: bool) -> None:
+    def detach(self, *, cancel: bool) -> None:
         """Detach the thread in the middle of a call; the next use leases another one.
 
         Running jobs are cancelled, or left alone even when the call ends.
@@ -180,23 +186,25 @@ class Lease(Executor):
         if self._pool is None:
             return
         with self._pool.lock:
-            stay, self.stay = self.stay, None
-            if stay is not None and drop:
-                stay.drop()
-        if stay is not None:
-            stay.lane.put(stay.leave)
+            assignment = self.assignment
+            self.assignment = None
+            if assignment is not None and cancel:
+                assignment.cancel()
+        if assignment is not None:
+            assignment.thread.put(assignment.release)
 
-    def finish(self) -> None:
+    def close_on_thread(self) -> None:
         """Close the lease on its own thread, as the last action for the call.
 
         The thread is clean and free on return.
         """
         if self._pool is not None:
             with self._pool.lock:
-                self.closed = True
-                stay, self.stay = self.stay, None
-            if stay is not None:
-                stay.leave()
+                self.is_closed = True
+                assignment = self.assignment
+                self.assignment = None
+            if assignment is not None:
+                assignment.release()
 
     def close(self) -> None:
         """Close the lease at the end of the call.
@@ -205,66 +213,71 @@ class Lease(Executor):
         """
         pool = self._pool
         if pool is None:
-            self.closed = True
+            self.is_closed = True
             return
 
         with pool.lock:
-            self.closed = True
-            jobs, self._pending = self._pending, None
+            self.is_closed = True
+            jobs = self._pending
+            self._pending = None
             if jobs is not None:
                 pool.waiting.remove(self)
-            stay, self.stay = self.stay, None
-            rested, self._rested = self._rested, ()
-            if pool.interrupt:
-                for left in rested if stay is None else (*rested, stay):
-                    if left.busy:
-                        left.drop()
+            assignment = self.assignment
+            self.assignment = None
+            released_assignments = self._released_assignments
+            self._released_assignments = ()
+            if pool.interrupts_sql:
+                for unfinished in released_assignments if assignment is None else (*released_assignments, assignment):
+                    if unfinished.is_busy:
+                        unfinished.cancel()
 
         for job in jobs or ():
             job.future.cancel()
-        if stay is not None:
-            stay.lane.put(stay.leave)
+        if assignment is not None:
+            assignment.thread.put(assignment.release)
 
 
-class _Job:
+class _ThreadJob:
     """Function with the future of its result."""
 
-    __slots__ = ("_args", "_fn", "_kwargs", "future", "stay")
+    __slots__ = ("_args", "_fn", "_kwargs", "assignment", "future")
 
     def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self._fn, self._args, self._kwargs = fn, args, kwargs
+        self._fn = fn
+        self._args = args
+        self._kwargs = kwargs
         self.future: Future[Any] = Future()
-        self.stay: Stay
+        self.assignment: ThreadAssignment
 
     def run(self) -> None:
-        future, stay = self.future, self.stay
-        if stay.dropped:
+        future, assignment = self.future, self.assignment
+        if assignment.is_cancelled:
             future.cancel()
         if not future.set_running_or_notify_cancel():
-            stay.done()
+            assignment.mark_done()
             return
 
         try:
             result = self._fn(*self._args, **self._kwargs)
-        except BaseException as problem:
-            stay.done()
+        except BaseException as error:
+            assignment.mark_done()
             # An error caused by cancellation is reported as such: the call of the waiting task has ended.
-            future.set_exception(CancelledError() if stay.dropped else presentable(problem))
+            future.set_exception(CancelledError() if assignment.is_cancelled else wrap_for_asyncio(error))
             # The traceback refers to this frame, which must not refer to the future that holds the traceback.
             del future, self
         else:
-            stay.done()
+            assignment.mark_done()
             future.set_result(result)
 
 
-def presentable(problem: BaseException) -> BaseException:
+def wrap_for_asyncio(error: BaseException) -> BaseException:
     """Return an exception that asyncio can raise in the waiting task.
 
     StopIteration would block that task forever. SystemExit and KeyboardInterrupt end the event loop; they come from the
     pool thread itself, because signals go to the main thread.
     """
-    if isinstance(problem, StopIteration | SystemExit | KeyboardInterrupt | GeneratorExit):
-        stand_in = RuntimeError(f"The function that was run raised {type(problem).__name__}")
-        stand_in.__cause__ = problem
-        return stand_in
-    return problem
+    if isinstance(error, StopIteration | SystemExit | KeyboardInterrupt | GeneratorExit):
+        replacement = RuntimeError(f"The function that was run raised {type(error).__name__}")
+        replacement.__cause__ = error
+        return replacement
+    return error

@@ -17,72 +17,72 @@ from django.db import connections, reset_queries
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
-from mcp_django.runtime.threads.sql_cancellation import Gate
+from mcp_django.runtime.threads.sql_cancellation import StatementGuard
 from mcp_django.server.ports import Overloaded
 
 if TYPE_CHECKING:
-    from mcp_django.runtime.threads.lease import Lease
+    from mcp_django.runtime.threads.lease import ThreadLease
 
 logger = logging.getLogger("mcp_django.lanes")
 
-Work = Callable[[], None]
-here = threading.local()
+QueuedFunction = Callable[[], None]
+thread_state = threading.local()
 """State of the current thread.
 
 `gate`: the `StatementGuard` of its database connections, if any; `parking`: its current `BlockingWait`.
 """
 
 
-def _remember(*, connection: BaseDatabaseWrapper, **_: Any) -> None:
-    gate = getattr(here, "gate", None)
-    if gate is not None:
-        gate.watch(connection)
+def _guard_connection(*, connection: BaseDatabaseWrapper, **_: Any) -> None:
+    guard = getattr(thread_state, "guard", None)
+    if guard is not None:
+        guard.attach(connection)
 
 
-connection_created.connect(_remember, dispatch_uid="mcp_django.runtime.threads.pool")
+connection_created.connect(_guard_connection, dispatch_uid="mcp_django.runtime.threads.pool")
 
 
-class Lane:
+class PoolThread:
     """Pool thread, started at once.
 
     It ends when it is stopped or garbage collected, and never keeps the process alive.
     """
 
-    __slots__ = ("__weakref__", "_work", "gate", "thread")
+    __slots__ = ("__weakref__", "_queue", "guard", "thread")
 
-    def __init__(self, name: str) -> None:
-        self._work: SimpleQueue[Work | None] = SimpleQueue()
-        self.gate = Gate()
+    def __init__(self, thread_name: str) -> None:
+        self._queue: SimpleQueue[QueuedFunction | None] = SimpleQueue()
+        self.guard = StatementGuard()
         # The thread refers to the queue only: a reference to this object would prevent its collection.
-        self.thread = threading.Thread(target=_serve, args=(self._work, self.gate), name=name, daemon=True)
+        self.thread = threading.Thread(target=_run_queue, args=(self._queue, self.guard), name=thread_name, daemon=True)
         self.thread.start()
-        weakref.finalize(self, self._work.put, None).atexit = False
+        weakref.finalize(self, self._queue.put, None).atexit = False
 
-    def put(self, work: Work) -> None:
+    def put(self, function: QueuedFunction) -> None:
         """Queue a function; functions run in order."""
-        self._work.put(work)
+        self._queue.put(function)
 
     def stop(self) -> None:
         """End the thread after the queued functions."""
-        self._work.put(None)
+        self._queue.put(None)
 
 
-def _serve(queue: "SimpleQueue[Work | None]", gate: Gate) -> None:
-    here.gate = gate
-    while (work := queue.get()) is not None:
-        work()
+def _run_queue(queue: "SimpleQueue[QueuedFunction | None]", guard: StatementGuard) -> None:
+    thread_state.guard = guard
+    while (function := queue.get()) is not None:
+        function()
         # Drop the reference, so that nothing is kept alive while the thread waits.
-        del work
+        del function
     connections.close_all()
 
 
-def begin() -> None:
+def prepare_thread() -> None:
     """Prepare the current thread for a call, as `request_started` does."""
     reset_queries()
-    end()
+    clean_thread()
 
 
-def end(drop: bool = False) -> None:
+def clean_thread(close_all: bool = False) -> None:
     """Clean the current thread after a call, as `request_finished` does.
 
     Connections inside a transaction are closed; with `close_all` every connection is.
@@ -93,21 +93,21 @@ def end(drop: bool = False) -> None:
 
         driver = connection.connection
         try:
-            _settle(connection, drop)
+            _clean_connection(connection, close_all)
         except Exception:
             # The error concerns neither the finished call nor the next one, so log it only.
             logger.exception("Failed to close connection %r; dropping it", connection.alias)
             if driver is not None:
                 with contextlib.suppress(Exception):
                     driver.close()
-            _forget(connection)
+            _reset_wrapper(connection)
 
 
-def _settle(connection: BaseDatabaseWrapper, drop: bool) -> None:
-    if not drop and not connection.in_atomic_block:
+def _clean_connection(connection: BaseDatabaseWrapper, close_all: bool) -> None:
+    if not close_all and not connection.in_atomic_block:
         connection.close_if_unusable_or_obsolete()
         return
-    if not drop:
+    if not close_all:
         logger.warning(
             "Call ended inside a transaction on %r; rolling back. Leave atomic() in the function that entered it",
             connection.alias,
@@ -115,15 +115,15 @@ def _settle(connection: BaseDatabaseWrapper, drop: bool) -> None:
     # Otherwise close() would keep the wrapper in its broken transaction.
     connection.in_atomic_block = False
     connection.close()
-    _forget(connection)
+    _reset_wrapper(connection)
 
 
-def _forget(connection: BaseDatabaseWrapper) -> None:
+def _reset_wrapper(connection: BaseDatabaseWrapper) -> None:
     """Reset the wrapper of a closed connection; connect() resets the other attributes."""
     connection.connection, connection.in_atomic_block, connection.atomic_blocks = None, False, []
 
 
-class LanePool:
+class ThreadPool:
     """Pool of at most `max_threads` threads and a queue of leases that wait for one.
 
     Threads are started on demand. Leases are served in order. At most `max_queued` leases wait, plus unbounded ones.
@@ -134,21 +134,30 @@ class LanePool:
     """
 
     def __init__(
-        self, size: int, queue: int, *, parked: int = 256, interrupt: bool = True, name: str = "mcp-lane"
+        self,
+        max_threads: int,
+        max_queued: int,
+        *,
+        max_blocked: int = 256,
+        interrupts_sql: bool = True,
+        name: str = "mcp-lane",
     ) -> None:
         """Create the pool; threads are named `name` with a number."""
-        self.size, self.queue, self.interrupt, self.name = size, queue, interrupt, name
+        self.max_threads = max_threads
+        self.max_queued = max_queued
+        self.interrupts_sql = interrupts_sql
+        self.name = name
         self.lock = threading.Lock()
-        self.free: list[Lane] = []
-        self.busy: set[Lane] = set()
-        self.waiting: deque[Lease] = deque()
-        self.most_parked = parked
-        self.parked: set[Lane] = set()
+        self.free: list[PoolThread] = []
+        self.busy: set[PoolThread] = set()
+        self.waiting: deque[ThreadLease] = deque()
+        self.max_blocked = max_blocked
+        self.blocked: set[PoolThread] = set()
         """Threads in a blocking wait, and threads that are waiting to return."""
-        self.returning: deque[tuple[Lane, threading.Event]] = deque()
-        self.closed = False
+        self.returning: deque[tuple[PoolThread, threading.Event]] = deque()
+        self.is_closed = False
 
-    def take(self, lease: "Lease") -> Lane | None:
+    def acquire(self, lease: "ThreadLease") -> PoolThread | None:
         """Return a thread, or None if `lease` is queued until it is assigned one.
 
         Call it with the lock.
@@ -156,96 +165,97 @@ class LanePool:
         Raises:
             Overloaded: the queue is full.
         """
-        if self.closed:
+        if self.is_closed:
             raise RuntimeError("The thread pool is closed; this server is shutting down")
 
         if self.free:
             # The most recently used thread, because its connections are open.
-            lane = self.free.pop()
-        elif len(self.busy) < self.size:
-            lane = Lane(f"{self.name}-{len(self.busy)}")
-        elif lease.patient or len(self.waiting) < self.queue:
+            thread = self.free.pop()
+        elif len(self.busy) < self.max_threads:
+            thread = PoolThread(f"{self.name}-{len(self.busy)}")
+        elif lease.unbounded or len(self.waiting) < self.max_queued:
             self.waiting.append(lease)
             return None
         else:
             raise Overloaded("All threads for blocking work are in use; try again later")
-        self.busy.add(lane)
-        return lane
+        self.busy.add(thread)
+        return thread
 
-    def release(self, lane: Lane) -> None:
+    def release(self, thread: PoolThread) -> None:
         """Return a clean, idle thread to the pool, or assign it to a waiting lease."""
         with self.lock:
             if self.returning:
-                self.busy.discard(lane)
-                lane.stop()
-                self._admit()
+                self.busy.discard(thread)
+                thread.stop()
+                self._readmit()
                 return
 
             while self.waiting:
-                if self.waiting.popleft().grant(lane):
+                if self.waiting.popleft().assign(thread):
                     return
 
-            self.busy.discard(lane)
-            if self.closed:
-                lane.stop()
+            self.busy.discard(thread)
+            if self.is_closed:
+                thread.stop()
             else:
-                self.free.append(lane)
+                self.free.append(thread)
 
-    def park(self, lane: Lane, *, again: bool = False) -> None:
+    def begin_wait(self, thread: PoolThread, *, is_reentry: bool = False) -> None:
         """Free the place of a busy thread that starts a blocking wait.
 
         Raises:
             Overloaded: too many threads are waiting, unless the thread interrupted its wait (`is_reentry`).
         """
         with self.lock:
-            if len(self.parked) >= self.most_parked and not again:
+            if len(self.blocked) >= self.max_blocked and not is_reentry:
                 raise Overloaded("Too many threads are waiting for clients; try again later")
 
-            self.parked.add(lane)
-            self.busy.discard(lane)
+            self.blocked.add(thread)
+            self.busy.discard(thread)
             if self.returning:
-                self._admit()
+                self._readmit()
                 return
 
-            spare: Lane | None = None
+            spare_thread: PoolThread | None = None
             while self.waiting:
-                spare = spare or Lane(f"{self.name}-{len(self.busy)}")
-                if self.waiting.popleft().grant(spare):
-                    self.busy.add(spare)
+                spare_thread = spare_thread or PoolThread(f"{self.name}-{len(self.busy)}")
+                if self.waiting.popleft().assign(spare_thread):
+                    self.busy.add(spare_thread)
                     return
-            if spare is not None:
-                self.free.append(spare)
+            if spare_thread is not None:
+                self.free.append(spare_thread)
 
-    def unpark(self, lane: Lane) -> None:
+    def end_wait(self, thread: PoolThread) -> None:
         """End the wait of the calling thread; block until a place is free."""
         with self.lock:
-            back = threading.Event()
-            self.returning.append((lane, back))
-            if self.closed or len(self.busy) + len(self.free) < self.size:
-                self._admit()
+            readmitted = threading.Event()
+            self.returning.append((thread, readmitted))
+            if self.is_closed or len(self.busy) + len(self.free) < self.max_threads:
+                self._readmit()
             elif self.free:
                 # The thread that was idle longest.
                 self.free.pop(0).stop()
-                self._admit()
-        back.wait()
+                self._readmit()
+        readmitted.wait()
 
-    def _admit(self) -> None:
-        lane, back = self.returning.popleft()
-        self.parked.discard(lane)
-        self.busy.add(lane)
-        back.set()
+    def _readmit(self) -> None:
+        thread, readmitted = self.returning.popleft()
+        self.blocked.discard(thread)
+        self.busy.add(thread)
+        readmitted.set()
 
-    def close(self, wait: float) -> None:
+    def close(self, timeout: float) -> None:
         """Stop idle threads now and busy ones after their work.
 
         Waits at most `timeout` seconds for each idle thread.
         """
         with self.lock:
-            self.closed = True
+            self.is_closed = True
             while self.returning:
-                self._admit()
-            idle, self.free = self.free, []
-        for lane in idle:
-            lane.stop()
-        for lane in idle:
-            lane.thread.join(wait)
+                self._readmit()
+            idle = self.free
+            self.free = []
+        for thread in idle:
+            thread.stop()
+        for thread in idle:
+            thread.thread.join(timeout)

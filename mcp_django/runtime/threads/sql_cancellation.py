@@ -27,35 +27,35 @@ from django.db.utils import OperationalError
 
 logger = logging.getLogger("mcp_django.lanes")
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.01, 0.08
+MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.01, 0.08
 """Minimum and maximum seconds between two attempts; the pause doubles each time.
 
 The first attempt may come before the statement reaches the database, which then has nothing to cancel.
 """
-CANCEL_TIMEOUT = 2.0
+CANCEL_TIMEOUT_SECONDS = 2.0
 """Maximum seconds for a database server to accept a cancellation."""
-_ACTIVE: Final = 1
+_ACTIVE_TRANSACTION_STATUS: Final = 1
 """Value of `info.transaction_status` in psycopg and psycopg2 while a command runs.
 
 It is libpq's PQTRANS_ACTIVE.
 """
 
 
-class CallOver(OperationalError):
+class CallEndedError(OperationalError):
     """Error of a statement that was rejected because its call has ended.
 
     A database error, so that `atomic()` and other cleanup code handle it correctly.
     """
 
 
-class Gate:
+class StatementGuard:
     """Guard between a thread and its database connections.
 
     It is open while a call uses the thread, and closed when the call ends before the thread is done. A pool thread has
     a permanent guard; each use of a caller's thread has its own.
     """
 
-    __slots__ = ("_interrupter", "_lock", "_over", "connections", "shut")
+    __slots__ = ("_interrupt_thread", "_lock", "_stop_event", "connections", "is_closed")
 
     def __init__(self) -> None:
         self.connections: dict[str, BaseDatabaseWrapper] = {}
@@ -63,22 +63,22 @@ class Gate:
 
         Other threads may inspect them, but never use them.
         """
-        self.shut = False
+        self.is_closed = False
         self._lock = threading.Lock()
-        self._over = threading.Event()
-        self._interrupter: threading.Thread | None = None
+        self._stop_event = threading.Event()
+        self._interrupt_thread: threading.Thread | None = None
 
-    def watch(self, connection: BaseDatabaseWrapper) -> None:
+    def attach(self, connection: BaseDatabaseWrapper) -> None:
         """Guard a connection that the thread has just opened."""
-        if self.connections.get(connection.alias) is connection or not _is_own(connection):
+        if self.connections.get(connection.alias) is connection or not _is_thread_connection(connection):
             return  # guarded already, or a copy for another purpose
         self.connections[connection.alias] = connection
         # Insert it first, as outermost wrapper; `with connection.execute_wrapper()` removes the last one.
         connection.execute_wrappers.insert(0, self)
         close: Callable[[], None] = getattr(connection, "_close")  # noqa: B009 - not in the type stubs
-        vars(connection)["_close"] = functools.partial(self._close, connection, close)
+        vars(connection)["_close"] = functools.partial(self._close_connection, connection, close)
 
-    def unwatch(self, connection: BaseDatabaseWrapper) -> None:
+    def detach(self, connection: BaseDatabaseWrapper) -> None:
         """Stop guarding a connection, after a call on the caller's thread."""
         connection.execute_wrappers.remove(self)
         del vars(connection)["_close"]
@@ -89,65 +89,65 @@ class Gate:
         Raises:
             CallEndedError: the guard is closed.
         """
-        if self.shut:
+        if self.is_closed:
             connection = context["connection"]
             # Code that ignores the error must not commit the first half of the transaction.
             connection.needs_rollback = connection.in_atomic_block
-            raise CallOver("The statement was not run: its call has ended")
+            raise CallEndedError("The statement was not run: its call has ended")
         return execute(sql, params, many, context)
 
-    def stop(self) -> None:
+    def cancel(self) -> None:
         """Close the guard and cancel running statements until `wait_for_cancellation`.
 
         Returns at once.
         """
-        self.shut = True
-        if not any(_is_open(connection) for connection in list(self.connections.values())):
+        self.is_closed = True
+        if not any(_can_interrupt(connection) for connection in list(self.connections.values())):
             return  # no statement is running, and new ones are rejected
-        self._over.clear()
-        interrupter = threading.Thread(target=self._interrupt, name="mcp-interrupt", daemon=True)
+        self._stop_event.clear()
+        interrupt_thread = threading.Thread(target=self._interrupt_until_stopped, name="mcp-interrupt", daemon=True)
         try:
-            interrupter.start()
+            interrupt_thread.start()
         except RuntimeError as problem:
             logger.warning("Failed to start the cancellation of SQL; it runs to its end: %s", problem)
         else:
-            self._interrupter = interrupter
+            self._interrupt_thread = interrupt_thread
 
-    def settle(self) -> None:
+    def wait_for_cancellation(self) -> None:
         """Wait until no further cancellation can occur.
 
         Call it on the guarded thread after the call.
         """
-        if self._interrupter is not None:
-            self._over.set()
-            self._interrupter.join()
-            self._interrupter = None
+        if self._interrupt_thread is not None:
+            self._stop_event.set()
+            self._interrupt_thread.join()
+            self._interrupt_thread = None
 
-    def open(self) -> None:
+    def reopen(self) -> None:
         """Allow the statements of the next call."""
-        self.shut = False
+        self.is_closed = False
 
-    def _interrupt(self) -> None:
-        pause = FIRST_PAUSE
+    def _interrupt_until_stopped(self) -> None:
+        pause = MIN_PAUSE_SECONDS
         while True:
             with self._lock:
-                if self._over.is_set():
+                if self._stop_event.is_set():
                     return
                 for connection in list(self.connections.values()):
-                    _interrupt(connection)
-            if self._over.wait(pause):
+                    _interrupt_connection(connection)
+            if self._stop_event.wait(pause):
                 return
-            pause = min(2 * pause, LONGEST_PAUSE)
+            pause = min(2 * pause, MAX_PAUSE_SECONDS)
 
-    def _close(self, connection: BaseDatabaseWrapper, close: Callable[[], None]) -> None:
+    def _close_connection(self, connection: BaseDatabaseWrapper, close: Callable[[], None]) -> None:
         """Replacement of a connection's `_close`, which every way of closing it calls."""
         with self._lock:
-            if self.shut and connection.connection is not None:
-                _close_for_good(connection.connection)
+            if self.is_closed and connection.connection is not None:
+                _close_permanently(connection.connection)
             close()
 
 
-def _close_for_good(raw: Any) -> None:
+def _close_permanently(raw: Any) -> None:
     # psycopg's own close() returns a live connection to a pool with `close_returns` (`psycopg/connection.py`).
     libpq = getattr(raw, "pgconn", None)
     if libpq is None:
@@ -156,15 +156,15 @@ def _close_for_good(raw: Any) -> None:
         libpq.finish()
 
 
-def _is_own(connection: BaseDatabaseWrapper) -> bool:
+def _is_thread_connection(connection: BaseDatabaseWrapper) -> bool:
     return any(own is connection for own in connections.all(initialized_only=True))
 
 
-def _is_open(connection: BaseDatabaseWrapper) -> bool:
+def _can_interrupt(connection: BaseDatabaseWrapper) -> bool:
     return connection.connection is not None and connection.vendor in ("postgresql", "sqlite")
 
 
-def _interrupt(connection: BaseDatabaseWrapper) -> None:
+def _interrupt_connection(connection: BaseDatabaseWrapper) -> None:
     """Cancel the running statement of a connection, if its engine can.
 
     Harmless when idle.
@@ -176,9 +176,9 @@ def _interrupt(connection: BaseDatabaseWrapper) -> None:
     try:
         if connection.vendor == "sqlite":
             raw.interrupt()
-        elif connection.vendor == "postgresql" and raw.info.transaction_status == _ACTIVE:
+        elif connection.vendor == "postgresql" and raw.info.transaction_status == _ACTIVE_TRANSACTION_STATUS:
             if hasattr(raw, "cancel_safe"):
-                raw.cancel_safe(timeout=CANCEL_TIMEOUT)
+                raw.cancel_safe(timeout=CANCEL_TIMEOUT_SECONDS)
             else:  # psycopg2, and psycopg before 3.2
                 raw.cancel()
     except Exception as problem:

@@ -12,12 +12,12 @@ from typing import Any
 
 from django.db import transaction
 
-from mcp_django.runtime.threads.lease import Lease, Stay
+from mcp_django.runtime.threads.lease import ThreadAssignment, ThreadLease
 
-Run = Callable[..., Awaitable[Any]]
+RunFunction = Callable[..., Awaitable[Any]]
 
 
-class _RolledBack(Exception):
+class _RollbackRequested(Exception):
     """Exception passed to the atomic blocks to roll them back."""
 
 
@@ -29,62 +29,65 @@ class CallTransaction:
     `on_commit` hooks.
     """
 
-    def __init__(self, run: Run, lease: Lease | None, databases: Sequence[str]) -> None:
-        self._run, self._lease, self._databases = run, lease, databases
+    def __init__(self, run: RunFunction, lease: ThreadLease | None, databases: Sequence[str]) -> None:
+        self._run = run
+        self._lease = lease
+        self._databases = databases
         self._blocks: contextlib.ExitStack | None = None
-        self._stay: Stay | None = None
+        self._assignment: ThreadAssignment | None = None
         # The first to acquire it decides: the thread that starts the commit, or the loop where the call was cancelled.
-        self._decision = threading.Lock()
+        self._commit_lock = threading.Lock()
 
     async def __aenter__(self) -> None:
         try:
-            await self._run(self._begin)
+            await self._run(self._enter_blocks)
         except BaseException:
             await self._roll_back()
             raise
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is not None:
             await self._roll_back()
             return
 
         lease = self._lease
-        if lease is not None and lease.stay is not self._stay:
+        if lease is not None and lease.assignment is not self._assignment:
             raise RuntimeError("This transaction is lost: work inside it was cancelled together with its thread")
 
         try:
             await self._run(self._commit)
-        except BaseException as problem:
-            if self._decision.acquire(blocking=False):
+        except BaseException as error:
+            if self._commit_lock.acquire(blocking=False):
                 await self._roll_back()
-            elif lease is not None and isinstance(problem, asyncio.CancelledError):
-                lease.part(drop=False)
+            elif lease is not None and isinstance(error, asyncio.CancelledError):
+                lease.detach(cancel=False)
             raise
 
     async def _roll_back(self) -> None:
         lease = self._lease
-        if lease is not None and lease.busy:
-            lease.part(drop=True)
-        elif self._blocks is not None and (lease is None or lease.stay is self._stay):
-            await self._run(self._undo)
+        if lease is not None and lease.is_busy:
+            lease.detach(cancel=True)
+        elif self._blocks is not None and (lease is None or lease.assignment is self._assignment):
+            await self._run(self._roll_back_blocks)
 
-    def _begin(self) -> None:
+    def _enter_blocks(self) -> None:
         with contextlib.ExitStack() as entering:
             for alias in self._databases:
                 entering.enter_context(transaction.atomic(using=alias))
             self._blocks = entering.pop_all()
-        self._stay = None if self._lease is None else self._lease.stay
+        self._assignment = None if self._lease is None else self._lease.assignment
 
     def _commit(self) -> None:
-        if self._decision.acquire(blocking=False):
-            self._leave(None)
+        if self._commit_lock.acquire(blocking=False):
+            self._exit_blocks(None)
 
-    def _undo(self) -> None:
-        self._leave(_RolledBack())
+    def _roll_back_blocks(self) -> None:
+        self._exit_blocks(_RollbackRequested())
 
-    def _leave(self, problem: _RolledBack | None) -> None:
-        blocks, self._blocks = self._blocks, None
+    def _exit_blocks(self, error: _RollbackRequested | None) -> None:
+        blocks = self._blocks
+        self._blocks = None
         if blocks is not None:
-            blocks.__exit__(None if problem is None else type(problem), problem, None)
+            blocks.__exit__(None if error is None else type(error), error, None)

@@ -20,7 +20,7 @@ MISSING: Any = inspect.Parameter.empty
 
 
 @dataclass(frozen=True, slots=True)
-class Argument:
+class CallableParameter:
     """A parameter of a callable."""
 
     name: str
@@ -29,38 +29,38 @@ class Argument:
     default: Any = MISSING
 
     @property
-    def required(self) -> bool:
+    def is_required(self) -> bool:
         """True if a caller must give a value."""
         return self.default is MISSING
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class CallableSignature:
     """The parameters and the result of a callable."""
 
     name: str
     """Name for messages."""
-    arguments: dict[str, Argument]
-    takes_any: bool
+    parameters: dict[str, CallableParameter]
+    takes_kwargs: bool
     """True if the callable has `**kwargs`."""
     returns: Any
     """Resolved return annotation, or `MISSING`."""
 
 
-def unwrap(fn: Callable[..., Any]) -> Callable[..., Any]:
+def unwrap_partial(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function inside partials, for its name and docstring."""
     while isinstance(fn, functools.partial | functools.partialmethod):
         fn = fn.func
     return fn
 
 
-def name_of(fn: Callable[..., Any]) -> str:
+def get_callable_name(fn: Callable[..., Any]) -> str:
     """Return the name of a callable for messages."""
-    inner = unwrap(fn)
+    inner = unwrap_partial(fn)
     return str(getattr(inner, "__qualname__", None) or type(inner).__qualname__).replace("<locals>.", "")
 
 
-def shape_of(fn: Callable[..., Any], *, skip: Container[str] = ()) -> Shape:
+def inspect_callable(fn: Callable[..., Any], *, skip: Container[str] = ()) -> CallableSignature:
     """Inspect the signature of a callable.
 
     Parameters bound by a partial are left out, so that callers cannot override them.
@@ -68,11 +68,11 @@ def shape_of(fn: Callable[..., Any], *, skip: Container[str] = ()) -> Shape:
     Raises:
         DeclarationError: for positional-only parameters, `*args`, and annotations that cannot be resolved.
     """
-    name = name_of(fn)
-    signature = _signature(fn, name)
-    namespace = _namespace(fn)
-    bound = _bound_names(fn)
-    arguments: dict[str, Argument] = {}
+    name = get_callable_name(fn)
+    signature = _get_signature(fn, name)
+    namespace = _build_namespace(fn)
+    bound = _find_bound_names(fn)
+    arguments: dict[str, CallableParameter] = {}
     takes_any = False
 
     for parameter in signature.parameters.values():
@@ -94,32 +94,32 @@ def shape_of(fn: Callable[..., Any], *, skip: Container[str] = ()) -> Shape:
         annotation: Any = Any
         if parameter.annotation is not MISSING and parameter.name not in skip:
             annotation = _resolve(parameter.annotation, namespace, f"{name}(): parameter '{parameter.name}'")
-        arguments[parameter.name] = Argument(parameter.name, annotation, parameter.default)
-    return Shape(name, arguments, takes_any, _returns(signature, namespace, name))
+        arguments[parameter.name] = CallableParameter(parameter.name, annotation, parameter.default)
+    return CallableSignature(name, arguments, takes_any, _resolve_return(signature, namespace, name))
 
 
-def returns_of(fn: Callable[..., Any]) -> Any:
+def get_return_annotation(fn: Callable[..., Any]) -> Any:
     """Return the resolved return annotation of a callable, or `MISSING`."""
-    name = name_of(fn)
-    return _returns(_signature(fn, name), _namespace(fn), name)
+    name = get_callable_name(fn)
+    return _resolve_return(_get_signature(fn, name), _build_namespace(fn), name)
 
 
-def _returns(signature: inspect.Signature, namespace: Mapping[str, Any], name: str) -> Any:
+def _resolve_return(signature: inspect.Signature, namespace: Mapping[str, Any], name: str) -> Any:
     if signature.return_annotation is MISSING:
         return MISSING
     return _resolve(signature.return_annotation, namespace, f"{name}(): the return value")
 
 
-def _signature(fn: Callable[..., Any], name: str) -> inspect.Signature:
+def _get_signature(fn: Callable[..., Any], name: str) -> inspect.Signature:
     try:
         return inspect.signature(fn)
     except NameError as error:
-        raise DeclarationError(_unresolvable(f"{name}()", error)) from error
+        raise DeclarationError(_describe_unresolvable(f"{name}()", error)) from error
     except (TypeError, ValueError) as error:
         raise DeclarationError(f"{name} has no readable signature; wrap it in a function with one") from error
 
 
-def _bound_names(fn: Callable[..., Any]) -> set[str]:
+def _find_bound_names(fn: Callable[..., Any]) -> set[str]:
     names: set[str] = set()
     while isinstance(fn, functools.partial):
         names |= fn.keywords.keys()
@@ -127,12 +127,12 @@ def _bound_names(fn: Callable[..., Any]) -> set[str]:
     return names
 
 
-def _namespace(fn: Callable[..., Any]) -> dict[str, Any]:
+def _build_namespace(fn: Callable[..., Any]) -> dict[str, Any]:
     """Return the names for the annotations of a callable.
 
     They come from its module, its closure and its type parameters.
     """
-    inner: Any = unwrap(fn)
+    inner: Any = unwrap_partial(fn)
     if inspect.isclass(inner):
         inner = inner.__init__
     elif not inspect.isroutine(inner):
@@ -160,12 +160,12 @@ def _resolve(annotation: Any, namespace: Mapping[str, Any], where: str) -> Any:
     try:
         return typing.get_type_hints(holder, dict(namespace), include_extras=True)["it"]
     except (NameError, AttributeError, SyntaxError, TypeError) as error:
-        raise DeclarationError(_unresolvable(where, error, annotation)) from error
+        raise DeclarationError(_describe_unresolvable(where, error, annotation)) from error
 
 
-def _unresolvable(where: str, error: Exception, annotation: Any = None) -> str:
-    what = "an annotation" if annotation is None else f"the annotation {annotation!r}"
+def _describe_unresolvable(where: str, error: Exception, annotation: Any = None) -> str:
+    subject = "an annotation" if annotation is None else f"the annotation {annotation!r}"
     return (
-        f"{where}: {what} cannot be resolved ({error}); import the type at module level, "
+        f"{where}: {subject} cannot be resolved ({error}); import the type at module level, "
         "outside 'if TYPE_CHECKING:', and define it outside functions"
     )

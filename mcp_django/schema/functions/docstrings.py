@@ -12,7 +12,7 @@ from typing import Any
 
 from docstring_parser import DocstringStyle, ParseError, parse
 
-from mcp_django.schema.functions.callables import unwrap
+from mcp_django.schema.functions.callables import unwrap_partial
 
 _SPHINX = re.compile(r"^\s*:(param|parameter|arg|argument|type|return|returns|rtype|raise|raises)\b.*:", re.M)
 _NUMPY = re.compile(r"^[A-Z][A-Za-z ]+\n-{3,}\s*$", re.M)
@@ -22,7 +22,7 @@ _GOOGLE = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Description:
+class DocstringDescription:
     """The description of a docstring."""
 
     summary: str = ""
@@ -31,25 +31,25 @@ class Description:
     """Parameter name to its description on one line."""
 
 
-def describe(fn: Callable[..., Any]) -> Description:
+def describe_callable(fn: Callable[..., Any]) -> DocstringDescription:
     """Parse the docstring of a function, method, partial, class or callable object."""
-    return parse_docstring(_docstring(fn))
+    return parse_docstring(_get_docstring(fn))
 
 
-def parse_docstring(text: str) -> Description:
+def parse_docstring(text: str) -> DocstringDescription:
     """Split a docstring into a summary and parameter descriptions.
 
     A docstring with a syntax error becomes the summary.
     """
     text = inspect.cleandoc(text)
-    style = _style(text)
+    style = _detect_style(text)
     if style is None:
-        return Description(summary=text)
+        return DocstringDescription(summary=text)
 
     try:
         parsed = parse(text, style=style)
     except ParseError:
-        return Description(summary=text)
+        return DocstringDescription(summary=text)
 
     parameters = {
         name.strip().lstrip("*"): " ".join(param.description.split())
@@ -57,10 +57,10 @@ def parse_docstring(text: str) -> Description:
         if param.description
         for name in param.arg_name.split(",")
     }
-    return Description(summary=(parsed.description or "").strip(), parameters=parameters)
+    return DocstringDescription(summary=(parsed.description or "").strip(), parameters=parameters)
 
 
-def _style(text: str) -> DocstringStyle | None:
+def _detect_style(text: str) -> DocstringStyle | None:
     if _NUMPY.search(text):
         return DocstringStyle.NUMPYDOC
     if _GOOGLE.search(text):
@@ -70,8 +70,8 @@ def _style(text: str) -> DocstringStyle | None:
     return None
 
 
-def _docstring(fn: Callable[..., Any]) -> str:
-    inner = unwrap(fn)
+def _get_docstring(fn: Callable[..., Any]) -> str:
+    inner = unwrap_partial(fn)
     text = inspect.getdoc(inner)
     if text is None and not inspect.isroutine(inner) and not inspect.isclass(inner):
         text = inspect.getdoc(type(inner).__call__)

@@ -10,23 +10,23 @@ from functools import cached_property
 from math import log
 from typing import Any
 
-from mcp_django.schema.validation.subschemas import inner_schemas, positions
+from mcp_django.schema.validation.subschemas import iter_children, iter_subschemas
 
 Schema = dict[str, Any]
 
-UNBOUNDED = 64
-_EXPLAINED = 500
+UNLIMITED_DEPTH = 64
+_MAX_EXPLAINED_ALTERNATIVES = 500
 """Maximum number of alternatives examined for one explanation."""
 _SAME_VALUE = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"})
 
 
-class Structure:
+class SchemaGraph:
     """A schema as a graph: its subschemas and the targets of its references."""
 
     def __init__(self, schema: Schema) -> None:
         self.root = schema
         self._targets: dict[str, Schema] = {}
-        for position in positions(schema):
+        for position in iter_subschemas(schema):
             steps = (step.replace("~", "~0").replace("/", "~1") for step in position.pointer)
             self._targets["/".join(("#", *steps))] = position.schema
             for keyword in ("$anchor", "$dynamicAnchor"):
@@ -34,68 +34,71 @@ class Structure:
             for keyword in ("$id", "id"):
                 self._targets.setdefault(str(position.schema.get(keyword)), position.schema)
 
-    def repetition(self) -> float:
+    def max_schemas_per_value(self) -> float:
         """Return the maximum number of schemas applied to one value, infinite for a loop."""
         weights: dict[int, float] = {}
-        waiting = [(position.schema, False) for position in positions(self.root)]
-        while waiting:
-            node, weighed = waiting.pop()
-            if weighed:
-                weights[id(node)] = 1 + sum(weights[id(inner)] for inner in self._same_value(node))
+        pending = [(position.schema, False) for position in iter_subschemas(self.root)]
+        while pending:
+            node, is_weighed = pending.pop()
+            if is_weighed:
+                weights[id(node)] = 1 + sum(weights[id(inner)] for inner in self._find_same_value_schemas(node))
             elif id(node) not in weights:
                 # A schema visited again before it is weighed applies to the same value without end.
                 weights[id(node)] = float("inf")
-                waiting.append((node, True))
-                waiting.extend((inner, False) for inner in self._same_value(node))
+                pending.append((node, True))
+                pending.extend((inner, False) for inner in self._find_same_value_schemas(node))
         return max(weights.values())
 
-    def returning(self, *keywords: str) -> Iterator[list[Schema]]:
+    def find_recursive_choices(self, *keywords: str) -> Iterator[list[Schema]]:
         """Yield the recursive alternatives of each choice under `keywords`, if several.
 
         An alternative is recursive if it leads back to its choice.
         """
-        for position in positions(self.root):
+        for position in iter_subschemas(self.root):
             for keyword in keywords:
                 choice = position.schema.get(keyword)
                 if isinstance(choice, list) and len(choice) > 1:
                     alternatives = [inner for inner in choice if isinstance(inner, dict)]
-                    here = self._circles[id(position.schema)]
-                    back = [inner for inner in alternatives if self._circles[id(inner)] == here]
-                    if len(back) > 1:
-                        yield back
+                    cycle = self._cycles[id(position.schema)]
+                    recursive = [inner for inner in alternatives if self._cycles[id(inner)] == cycle]
+                    if len(recursive) > 1:
+                        yield recursive
 
-    def explained_depth(self) -> int:
+    def max_explained_depth(self) -> int:
         """Return the number of levels of a value that can be explained in bounded time."""
-        fan = max((len(back) for back in self.returning("anyOf", "oneOf", "allOf")), default=1)
-        return UNBOUNDED if fan < 2 else max(2, int(log(_EXPLAINED, fan)))
+        fan = max((len(back) for back in self.find_recursive_choices("anyOf", "oneOf", "allOf")), default=1)
+        return UNLIMITED_DEPTH if fan < 2 else max(2, int(log(_MAX_EXPLAINED_ALTERNATIVES, fan)))
 
-    def type_of(self, schema: Schema) -> Any:
+    def get_type(self, schema: Schema) -> Any:
         """Return the `type` of a schema, following a reference."""
-        return (self._referred(schema) or schema).get("type")
+        return (self._resolve_reference(schema) or schema).get("type")
 
-    def _same_value(self, node: Schema) -> Iterator[Schema]:
+    def _find_same_value_schemas(self, node: Schema) -> Iterator[Schema]:
         """Yield the schemas that apply to the same value next."""
-        referred = self._referred(node)
+        referred = self._resolve_reference(node)
         if referred is not None:
             yield referred
-        for keyword, _, inner in inner_schemas(node):
+        for keyword, _, inner in iter_children(node):
             if keyword in _SAME_VALUE:
                 yield inner
 
     @cached_property
-    def _circles(self) -> dict[int, int]:
+    def _cycles(self) -> dict[int, int]:
         """Schema id to the cycle of references that contains it.
 
         Two schemas lead to each other if they have the same cycle.
         """
-        onward = {id(place.schema): [id(i) for i in self._onward(place.schema)] for place in positions(self.root)}
+        onward = {
+            id(place.schema): [id(i) for i in self._find_successors(place.schema)]
+            for place in iter_subschemas(self.root)
+        }
         backward: dict[int, list[int]] = {node: [] for node in onward}
         for node, inner in onward.items():
             for target in inner:
                 backward[target].append(node)
 
         circles: dict[int, int] = {}
-        for start in reversed(_finished(onward)):
+        for start in reversed(_order_by_finish(onward)):
             waiting = [start]
             while waiting:
                 node = waiting.pop()
@@ -104,21 +107,21 @@ class Structure:
                     waiting.extend(backward[node])
         return circles
 
-    def _onward(self, node: Schema) -> Iterator[Schema]:
+    def _find_successors(self, node: Schema) -> Iterator[Schema]:
         """Yield the schemas that apply to a value or its parts next, without definitions."""
-        referred = self._referred(node)
+        referred = self._resolve_reference(node)
         if referred is not None:
             yield referred
-        for keyword, _, inner in inner_schemas(node):
+        for keyword, _, inner in iter_children(node):
             if keyword not in ("$defs", "definitions"):
                 yield inner
 
-    def _referred(self, node: Schema) -> Schema | None:
+    def _resolve_reference(self, node: Schema) -> Schema | None:
         reference = node.get("$ref", node.get("$dynamicRef"))
         return self._targets.get(reference) if isinstance(reference, str) else None
 
 
-def _finished(onward: dict[int, list[int]]) -> list[int]:
+def _order_by_finish(onward: dict[int, list[int]]) -> list[int]:
     """Return the nodes of a graph in finishing order (Kosaraju's first pass)."""
     order: list[int] = []
     seen: set[int] = set()

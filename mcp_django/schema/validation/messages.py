@@ -11,28 +11,28 @@ from typing import Any
 from jsonschema_rs import ValidationError
 from jsonschema_rs import ValidationErrorKind as Kind
 
-LINE = 200
+MAX_PROBLEM_LENGTH = 200
 """Maximum length of the text for one problem, in characters."""
-_BY_ABSENCE = (Kind.Required, Kind.MinItems, Kind.MinProperties, Kind.Contains)
-_ECHO = 60
-_CHOICES = 12
+_ABSENCE_KINDS = (Kind.Required, Kind.MinItems, Kind.MinProperties, Kind.Contains)
+_MAX_ECHO_LENGTH = 60
+_MAX_CHOICES = 12
 _NAMES = {"null": "null", "array": "a list", "object": "an object", "string": "a string", "number": "a number"}
 _NAMES |= {"integer": "an integer", "boolean": "true or false"}
 
 
-def explain(
-    error: ValidationError, schema: Any, noun: str, cut: Container[tuple[str | int, ...]] = ()
+def describe_error(
+    error: ValidationError, schema: Any, noun: str, cut_paths: Container[tuple[str | int, ...]] = ()
 ) -> Iterator[str]:
     """Describe the problems of one validation error, each in a short text.
 
     `schema` is the checked schema, and `noun` names a property of its root. The value was truncated at the paths in
     `cut`, so missing parts there are ignored.
     """
-    for path, text in _rules(error, schema, noun, cut):
-        yield shorten(f"{path}: {text}" if path else text)
+    for path, text in _describe_rules(error, schema, noun, cut_paths):
+        yield truncate(f"{path}: {text}" if path else text)
 
 
-def place(path: Sequence[str | int]) -> str:
+def format_path(path: Sequence[str | int]) -> str:
     """Format a path inside a value as `filter.limits[2]`."""
     text = ""
     for step in path:
@@ -40,84 +40,84 @@ def place(path: Sequence[str | int]) -> str:
     return text
 
 
-def echo(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Format a value as JSON, shortened."""
     if isinstance(value, str):
         # Shorten first, because quoting a long text takes time that the caller controls.
-        value = value if len(value) <= _ECHO else f"{value[:_ECHO]}..."
+        value = value if len(value) <= _MAX_ECHO_LENGTH else f"{value[:_MAX_ECHO_LENGTH]}..."
     elif isinstance(value, list | dict):
         return "the list" if isinstance(value, list) else "the object"
     elif isinstance(value, int) and value.bit_length() > 1000:
         # Python refuses to format integers of several thousand digits.
         return "the integer"
-    return shorten(json.dumps(value, ensure_ascii=False, default=str), _ECHO + 5)
+    return truncate(json.dumps(value, ensure_ascii=False, default=str), _MAX_ECHO_LENGTH + 5)
 
 
-def shorten(text: str, limit: int = LINE) -> str:
+def truncate(text: str, limit: int = MAX_PROBLEM_LENGTH) -> str:
     """Truncate a text to `limit` characters."""
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
-def unknown(name: str, known: Iterable[str], noun: str) -> str:
+def describe_unknown(name: str, known: Iterable[str], noun: str) -> str:
     """Describe an unknown name, with the most similar known name."""
-    name = shorten(name, _ECHO)
+    name = truncate(name, _MAX_ECHO_LENGTH)
     close = difflib.get_close_matches(name, list(known), n=1)
     return f"unknown {noun} '{name}'" + (f"; did you mean '{close[0]}'?" if close else "")
 
 
-def missing(name: str, noun: str) -> str:
+def describe_missing(name: str, noun: str) -> str:
     """Describe a missing required name."""
-    return f"missing {noun} '{shorten(name, _ECHO)}'"
+    return f"missing {noun} '{truncate(name, _MAX_ECHO_LENGTH)}'"
 
 
-def choices(values: Sequence[Any]) -> str:
+def format_choices(values: Sequence[Any]) -> str:
     """Format the values to choose from, up to a limit."""
-    listed = ", ".join(echo(value) for value in values[:_CHOICES])
-    return listed if len(values) <= _CHOICES else f"{listed} and {len(values) - _CHOICES} more"
+    listed = ", ".join(format_value(value) for value in values[:_MAX_CHOICES])
+    return listed if len(values) <= _MAX_CHOICES else f"{listed} and {len(values) - _MAX_CHOICES} more"
 
 
-def _rules(
-    error: ValidationError, schema: Any, noun: str, cut: Container[tuple[str | int, ...]]
+def _describe_rules(
+    error: ValidationError, schema: Any, noun: str, cut_paths: Container[tuple[str | int, ...]]
 ) -> Iterator[tuple[str, str]]:
-    if isinstance(error.kind, _BY_ABSENCE) and tuple(error.instance_path) in cut:
+    if isinstance(error.kind, _ABSENCE_KINDS) and tuple(error.instance_path) in cut_paths:
         return
 
-    kind, value, path = error.kind, error.instance, place(error.instance_path)
+    kind, value, path = error.kind, error.instance, format_path(error.instance_path)
     whole = path or f"{noun}s"
     noun = "key" if path else noun
 
     match kind:
         case Kind.Required():
-            yield path, missing(kind.property, noun)
+            yield path, describe_missing(kind.property, noun)
         case Kind.AdditionalProperties() | Kind.UnevaluatedProperties():
-            known = _known(schema, error.schema_path)
-            for name in kind.unexpected[:_CHOICES]:
-                yield path, unknown(name, known, noun)
+            known = _find_known_names(schema, error.schema_path)
+            for name in kind.unexpected[:_MAX_CHOICES]:
+                yield path, describe_unknown(name, known, noun)
         case Kind.Type():
-            yield whole, _wrong_type(value, kind.types)
+            yield whole, _describe_wrong_type(value, kind.types)
         case Kind.AnyOf() | Kind.OneOfNotValid():
-            if (allowed := _constants(error, kind.context)) is not None:
-                yield whole, f"{echo(value)} is not one of {choices(allowed)}"
+            if (allowed := _find_allowed_constants(error, kind.context)) is not None:
+                yield whole, f"{format_value(value)} is not one of {format_choices(allowed)}"
                 return
-            meant = _meant(error, kind.context)
-            if not meant:
+            closest = _find_closest_errors(error, kind.context)
+            if not closest:
                 types = [name for branch in kind.context for name in _root_types(error, branch)]
-                yield whole, _wrong_type(value, dict.fromkeys(types))
-            for inner in meant:
-                yield from _rules(inner, schema, noun, cut)
+                yield whole, _describe_wrong_type(value, dict.fromkeys(types))
+            for inner in closest:
+                yield from _describe_rules(inner, schema, noun, cut_paths)
         case Kind.PropertyNames():
-            yield whole, f"a key breaks its rule: {shorten(kind.error.message)}"
+            yield whole, f"a key breaks its rule: {truncate(kind.error.message)}"
         case _:
-            yield whole, _simple(kind, value) or shorten(error.message)
+            yield whole, _describe_simple(kind, value) or truncate(error.message)
 
 
-def _meant(whole: ValidationError, branches: list[list[ValidationError]]) -> list[ValidationError]:
+def _find_closest_errors(whole: ValidationError, branches: list[list[ValidationError]]) -> list[ValidationError]:
     """Return the errors of the alternative with a fitting type and the fewest errors."""
     fitting = [branch for branch in branches if not _root_types(whole, branch)]
     return min(fitting, key=_distance, default=[])
 
 
-def _constants(whole: ValidationError, branches: list[list[ValidationError]]) -> list[Any] | None:
+def _find_allowed_constants(whole: ValidationError, branches: list[list[ValidationError]]) -> list[Any] | None:
     """Return the allowed values if each alternative is a constant or null, else None."""
     allowed: list[Any] = []
     for branch in branches:
@@ -143,7 +143,7 @@ def _root_types(whole: ValidationError, branch: list[ValidationError]) -> list[s
     return [name for kind in at_root if isinstance(kind, Kind.Type) for name in kind.types]
 
 
-def _known(schema: Any, schema_path: Sequence[str | int]) -> list[str]:
+def _find_known_names(schema: Any, schema_path: Sequence[str | int]) -> list[str]:
     """Return the property names next to the keyword at `schema_path`."""
     for step in schema_path[:-1]:
         try:
@@ -154,12 +154,12 @@ def _known(schema: Any, schema_path: Sequence[str | int]) -> list[str]:
     return list(properties) if isinstance(properties, dict) else []
 
 
-def _wrong_type(value: Any, types: Iterable[str]) -> str:
-    given = "is" if value is None or isinstance(value, bool | list | dict) else f"{echo(value)} is"
-    return f"{given} {_kind_of(value)}; give {_either(types)}"
+def _describe_wrong_type(value: Any, types: Iterable[str]) -> str:
+    given = "is" if value is None or isinstance(value, bool | list | dict) else f"{format_value(value)} is"
+    return f"{given} {_describe_type(value)}; give {_format_types(types)}"
 
 
-def _kind_of(value: Any) -> str:
+def _describe_type(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return "null" if value is None else "a boolean"
     for kind, name in ((str, "a string"), (int, "an integer"), (float, "a number"), (list, "a list")):
@@ -168,27 +168,27 @@ def _kind_of(value: Any) -> str:
     return "an object"
 
 
-def _either(types: Iterable[str]) -> str:
+def _format_types(types: Iterable[str]) -> str:
     names = [_NAMES.get(name, name) for name in sorted(types, key="null".__eq__)]
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
 
 
-def _simple(kind: Kind, value: Any) -> str | None:
+def _describe_simple(kind: Kind, value: Any) -> str | None:  # noqa: C901 - a flat table of cases
     match kind:
         case Kind.Enum():
-            return f"{echo(value)} is not one of {choices(kind.options)}"
+            return f"{format_value(value)} is not one of {format_choices(kind.options)}"
         case Kind.Constant():
-            return f"{echo(value)} is not {echo(kind.expected_value)}, the only value allowed"
+            return f"{format_value(value)} is not {format_value(kind.expected_value)}, the only value allowed"
         case Kind.Maximum():
-            return f"{echo(value)} is greater than the maximum of {kind.limit}"
+            return f"{format_value(value)} is greater than the maximum of {kind.limit}"
         case Kind.Minimum():
-            return f"{echo(value)} is less than the minimum of {kind.limit}"
+            return f"{format_value(value)} is less than the minimum of {kind.limit}"
         case Kind.ExclusiveMaximum():
-            return f"{echo(value)} must be less than {kind.limit}"
+            return f"{format_value(value)} must be less than {kind.limit}"
         case Kind.ExclusiveMinimum():
-            return f"{echo(value)} must be greater than {kind.limit}"
+            return f"{format_value(value)} must be greater than {kind.limit}"
         case Kind.MultipleOf():
-            return f"{echo(value)} is not a multiple of {kind.multiple_of}"
+            return f"{format_value(value)} is not a multiple of {kind.multiple_of}"
         case Kind.MaxLength():
             return f"longer than the maximum of {kind.limit} characters"
         case Kind.MinLength():
@@ -202,13 +202,13 @@ def _simple(kind: Kind, value: Any) -> str | None:
         case Kind.MinProperties():
             return f"has fewer keys than the minimum of {kind.limit}"
         case Kind.Pattern():
-            return f"{echo(value)} does not match the pattern {kind.pattern}"
+            return f"{format_value(value)} does not match the pattern {kind.pattern}"
         case Kind.UniqueItems():
             return "has an item twice; each must be different"
         case Kind.AdditionalItems() | Kind.UnevaluatedItems():
             return "has more items than are allowed"
         case Kind.OneOfMultipleValid():
-            return f"{echo(value)} fits several of the forms allowed, but must fit exactly one"
+            return f"{format_value(value)} fits several of the forms allowed, but must fit exactly one"
         case Kind.Not() | Kind.FalseSchema():
-            return f"{echo(value)} is not allowed here"
+            return f"{format_value(value)} is not allowed here"
     return None

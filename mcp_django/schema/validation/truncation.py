@@ -8,32 +8,32 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-NODES = 500
+MAX_NODES = 500
 """Maximum number of values, including nested ones, that are explained in full."""
-_ITEMS = 50
+_MAX_ITEMS = 50
 
 
 @dataclass(slots=True)
-class Excerpt:
+class TruncatedValue:
     """A value without its long or deep parts."""
 
     value: Any
-    cut: set[tuple[str | int, ...]] = field(default_factory=set)
+    cut_paths: set[tuple[str | int, ...]] = field(default_factory=set)
     """Paths of the truncated parts."""
 
 
-def excerpt(value: Any, depth: int) -> Excerpt:
+def truncate_value(value: Any, depth: int) -> TruncatedValue:
     """Truncate a JSON value to `MAX_NODES` nodes and `depth` levels.
 
     A smaller value is returned unchanged.
     """
-    if _within(value, NODES, depth) >= 0:
-        return Excerpt(value)
-    cutter = _Cutter(depth)
-    return Excerpt(cutter.copy(value, ()), cutter.cut)
+    if _remaining_budget(value, MAX_NODES, depth) >= 0:
+        return TruncatedValue(value)
+    cutter = _Truncator(depth)
+    return TruncatedValue(cutter.copy(value, ()), cutter.cut_paths)
 
 
-def _within(value: Any, budget: int, depth: int) -> int:
+def _remaining_budget(value: Any, budget: int, depth: int) -> int:
     """Return the rest of a budget of nodes after `value`.
 
     Negative if the budget or the depth is exceeded.
@@ -46,30 +46,30 @@ def _within(value: Any, budget: int, depth: int) -> int:
     if budget < len(value) or (value and depth == 0):
         return -1
     for item in value:
-        budget = _within(item, budget, depth - 1)
+        budget = _remaining_budget(item, budget, depth - 1)
         if budget < 0:
             break
     return budget
 
 
-class _Cutter:
+class _Truncator:
     def __init__(self, depth: int) -> None:
         self.depth = depth
-        self.left = NODES
-        self.cut: set[tuple[str | int, ...]] = set()
+        self.left = MAX_NODES
+        self.cut_paths: set[tuple[str | int, ...]] = set()
 
     def copy(self, value: Any, path: tuple[str | int, ...]) -> Any:
         self.left -= 1
         if isinstance(value, dict):
-            return {key: self.copy(item, (*path, key)) for key, item in self._some(value.items(), path)}
+            return {key: self.copy(item, (*path, key)) for key, item in self._take_items(value.items(), path)}
         if isinstance(value, list):
-            items = list(enumerate(value[: _ITEMS + 1]))
-            return [self.copy(item, (*path, index)) for index, item in self._some(items, path)]
+            items = list(enumerate(value[: _MAX_ITEMS + 1]))
+            return [self.copy(item, (*path, index)) for index, item in self._take_items(items, path)]
         return value
 
-    def _some(self, items: Collection[Any], path: tuple[str | int, ...]) -> Iterator[Any]:
+    def _take_items(self, items: Collection[Any], path: tuple[str | int, ...]) -> Iterator[Any]:
         for taken, item in enumerate(items):
-            if taken == _ITEMS or self.left <= 0 or len(path) >= self.depth:
-                self.cut.add(path)
+            if taken == _MAX_ITEMS or self.left <= 0 or len(path) >= self.depth:
+                self.cut_paths.add(path)
                 return
             yield item

@@ -10,17 +10,17 @@ import jsonschema_rs
 
 from mcp_django.schema.errors import DeclarationError
 from mcp_django.schema.validation import messages
-from mcp_django.schema.validation.complexity import Structure
-from mcp_django.schema.validation.truncation import excerpt
+from mcp_django.schema.validation.complexity import SchemaGraph
+from mcp_django.schema.validation.truncation import truncate_value
 
-SHOWN = 5
+MAX_PROBLEMS = 5
 """Maximum number of problems described; a model can fix the remaining ones later."""
-MISFITS = 50
+MAX_FAILING_PATHS = 50
 """Maximum number of paths returned."""
-_BEYOND = "beyond its first items or levels; check every one"
+_BEYOND_EXCERPT = "beyond its first items or levels; check every one"
 
 
-class Checker:
+class SchemaChecker:
     """A compiled schema."""
 
     __slots__ = ("_depth", "_schema", "_validator", "is_valid")
@@ -32,60 +32,60 @@ class Checker:
             DeclarationError: when the schema is invalid in its dialect, or has a reference outside itself.
         """
         self._schema = schema
-        self._validator = _compile(schema)
-        self._depth = Structure(schema).explained_depth()
+        self._validator = _compile_validator(schema)
+        self._depth = SchemaGraph(schema).max_explained_depth()
         self.is_valid = self._validator.is_valid
         """Function that returns True for a valid JSON value. Called on the hot path."""
 
-    def problems(self, value: Any, noun: str = "argument") -> str:
+    def describe_problems(self, value: Any, noun: str = "argument") -> str:
         """Describe up to five problems of a value, joined by "; ". Empty if it is valid.
 
         `noun` names a property of the root. A large value is described from its beginning, a deep one from its top.
         """
         if self.is_valid(value):
             return ""
-        part = excerpt(value, self._depth)
-        told: dict[str, None] = {}
+        part = truncate_value(value, self._depth)
+        texts: dict[str, None] = {}
         for error in self._validator.iter_errors(part.value):
-            told.update(dict.fromkeys(messages.explain(error, self._schema, noun, part.cut)))
-            if len(told) >= SHOWN:
+            texts.update(dict.fromkeys(messages.describe_error(error, self._schema, noun, part.cut_paths)))
+            if len(texts) >= MAX_PROBLEMS:
                 break
-        return "; ".join(list(told)[:SHOWN]) or self._beyond(value, part.value, noun)
+        return "; ".join(list(texts)[:MAX_PROBLEMS]) or self._describe_beyond(value, part.value, noun)
 
-    def misfits(self, value: Any) -> list[tuple[str | int, ...]]:
+    def find_failing_paths(self, value: Any) -> list[tuple[str | int, ...]]:
         """Return the paths of some invalid parts of a value.
 
         A large value is truncated first.
         """
-        part = excerpt(value, self._depth)
-        found: dict[tuple[str | int, ...], None] = {}
+        part = truncate_value(value, self._depth)
+        paths: dict[tuple[str | int, ...], None] = {}
         for error in self._validator.iter_errors(part.value):
-            found[tuple(error.instance_path)] = None
-            if len(found) >= MISFITS:
+            paths[tuple(error.instance_path)] = None
+            if len(paths) >= MAX_FAILING_PATHS:
                 break
-        return list(found)
+        return list(paths)
 
-    def _beyond(self, value: Any, part: Any, noun: str) -> str:
+    def _describe_beyond(self, value: Any, truncated: Any, noun: str) -> str:
         """Name the property whose truncated part violates the schema."""
         if isinstance(value, dict):
             for name, item in value.items():
-                if name in part and not self.is_valid({**part, name: item}):
-                    return f"{messages.shorten(name, 60)}: breaks its schema {_BEYOND}"
-        return f"a large {noun} breaks the schema {_BEYOND}"
+                if name in truncated and not self.is_valid({**truncated, name: item}):
+                    return f"{messages.truncate(name, 60)}: breaks its schema {_BEYOND_EXCERPT}"
+        return f"a large {noun} breaks the schema {_BEYOND_EXCERPT}"
 
 
-def _compile(schema: dict[str, Any]) -> jsonschema_rs.Validator:
+def _compile_validator(schema: dict[str, Any]) -> jsonschema_rs.Validator:
     try:
-        return _validator(schema, jsonschema_rs.RegexOptions())
+        return _build_validator(schema, jsonschema_rs.RegexOptions())
     except jsonschema_rs.ValidationError:
         # Lookaround needs the backtracking engine. Its steps are bounded, and exceeding them rejects the value.
         pass
     try:
-        return _validator(schema, jsonschema_rs.FancyRegexOptions(backtrack_limit=100_000))
+        return _build_validator(schema, jsonschema_rs.FancyRegexOptions(backtrack_limit=100_000))
     except jsonschema_rs.ValidationError as error:
         place = "/".join(str(step) for step in error.instance_path)
         raise DeclarationError(f"not a valid JSON Schema{f' at {place}' if place else ''}: {error.message}") from error
 
 
-def _validator(schema: dict[str, Any], patterns: Any) -> jsonschema_rs.Validator:
+def _build_validator(schema: dict[str, Any], patterns: Any) -> jsonschema_rs.Validator:
     return jsonschema_rs.validator_for(schema, validate_formats=False, offline=True, pattern_options=patterns)

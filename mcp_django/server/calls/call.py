@@ -13,16 +13,16 @@ from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import MissingClientCapability, ToolError
 from mcp_django.protocol.headers import Headers
 from mcp_django.protocol.revisions import Era, Revision
-from mcp_django.protocol.trace_context import TraceContext, carrier, read
-from mcp_django.protocol.types import LEVELS
+from mcp_django.protocol.trace_context import TraceContext, find_carrier, parse
+from mcp_django.protocol.types import LOG_LEVELS
 from mcp_django.server.calls.message_queue import Outbox
-from mcp_django.server.calls.outcome import UNREAD, Fate, Outcome
-from mcp_django.server.calls.session import Cancellable, Session
+from mcp_django.server.calls.outcome import UNREAD_TRACE, CallRecord, Outcome
+from mcp_django.server.calls.session import Cancellable, ServerSession
 from mcp_django.server.ports import Principal
 
 if TYPE_CHECKING:
-    from mcp_django.server.composition.mounting import Part
-    from mcp_django.server.eras.base import Era as EraStrategy
+    from mcp_django.server.composition.mounting import MountedServer
+    from mcp_django.server.eras.base import EraStrategy as EraStrategy
     from mcp_django.server.server import Server
     from mcp_django.server.subscriptions.listen import Subscription
 
@@ -35,13 +35,13 @@ class Connection:
         "_make_request",
         "_request",
         "headers",
-        "kwargs",
-        "opened",
-        "own_headers",
+        "message_headers",
+        "opened_session",
         "principal",
         "session",
-        "streams",
         "subscriptions",
+        "supports_streaming",
+        "url_kwargs",
     )
 
     def __init__(
@@ -49,10 +49,10 @@ class Connection:
         principal: Principal,
         *,
         headers: Headers | None = None,
-        session: Session | None = None,
-        kwargs: Mapping[str, Any] | None = None,
+        session: ServerSession | None = None,
+        url_kwargs: Mapping[str, Any] | None = None,
         make_request: Callable[[Principal], Any] | None = None,
-        streams: bool = True,
+        supports_streaming: bool = True,
         in_flight: dict[jsonrpc.Id, Cancellable] | None = None,
     ) -> None:
         """Create a connection, bidirectional if `in_flight` is given.
@@ -66,18 +66,18 @@ class Connection:
 
         A bidirectional connection has the headers of its opening request. They do not describe a single message.
         """
-        self.own_headers = headers if in_flight is None else None
+        self.message_headers = headers if in_flight is None else None
         """Headers of the message itself; None where the header rules do not apply."""
         self._in_flight = in_flight
         self.session = session
-        self.kwargs = kwargs
+        self.url_kwargs = url_kwargs
         """Values captured by the URL pattern."""
-        self.streams = streams
+        self.supports_streaming = supports_streaming
         """True if the transport can send notifications and requests to the client.
 
         False under WSGI, which can send nothing but the response.
         """
-        self.opened: Session | None = None
+        self.opened_session: ServerSession | None = None
         """Session opened in this exchange; the transport sends its id to the client."""
         self.subscriptions: dict[jsonrpc.Id, Subscription] | None = None
         """Change streams opened by requests of this exchange, by request id.
@@ -87,7 +87,7 @@ class Connection:
         self._make_request = make_request
         self._request: Any = None
 
-    def of_message(self) -> "Connection":
+    def for_message(self) -> "Connection":
         """Return the connection for one message of a bidirectional connection.
 
         The message gets its own Django request: handlers write attributes on requests, and the user must be loaded
@@ -95,21 +95,21 @@ class Connection:
         """
         if self._make_request is None:
             return self
-        own = Connection(
+        connection = Connection(
             self.principal,
             headers=self.headers,
             session=self.session,
-            kwargs=self.kwargs,
+            url_kwargs=self.url_kwargs,
             make_request=self._make_request,
-            streams=self.streams,
+            supports_streaming=self.supports_streaming,
             in_flight=self._in_flight,
         )
 
-        own.subscriptions = self.subscriptions
-        return own
+        connection.subscriptions = self.subscriptions
+        return connection
 
     @property
-    def shares(self) -> bool:
+    def is_bidirectional(self) -> bool:
         """Return True if all messages share one bidirectional connection."""
         return self._in_flight is not None
 
@@ -149,21 +149,21 @@ class Call:
     """Lowest level of log messages requested by the client; None for no messages."""
     cancelled: bool = field(default=False)
     """True once the client or the server has cancelled the call."""
-    started: float = field(default_factory=perf_counter)
+    started_at: float = field(default_factory=perf_counter)
     """Time at which the call was created from its message, by `time.perf_counter`."""
     outcome: Outcome | None = None
     """Outcome of the call; None while it runs."""
-    fate: Fate = field(default_factory=Fate, repr=False)
+    record: CallRecord = field(default_factory=CallRecord, repr=False)
     """Mutable record for observers of calls."""
-    outer: "Call | None" = field(default=None, repr=False)
+    host_call: "Call | None" = field(default=None, repr=False)
     """Same call as the host server sees it; None for a call without a host."""
-    part: "Part | None" = field(default=None, repr=False)
+    mount: "MountedServer | None" = field(default=None, repr=False)
     """Mount through which the host serves this server; None without a host."""
 
     @property
     def root(self) -> "Call":
         """Call as the server that the client contacted sees it."""
-        return self if self.outer is None else self.outer.root
+        return self if self.host_call is None else self.host_call.root
 
     @property
     def id(self) -> jsonrpc.Id | None:
@@ -183,7 +183,7 @@ class Call:
         return self.connection.principal
 
     @property
-    def session(self) -> Session | None:
+    def session(self) -> ServerSession | None:
         return self.connection.session
 
     @property
@@ -194,25 +194,25 @@ class Call:
     @property
     def headers(self) -> Mapping[str, str]:
         """Request headers by lower-case name, without credentials; empty without headers."""
-        return readable(self.connection.headers)
+        return redact_headers(self.connection.headers)
 
     @property
-    def kwargs(self) -> Mapping[str, Any]:
+    def url_kwargs(self) -> Mapping[str, Any]:
         """Values captured by the URL pattern, such as a tenant's slug."""
-        return self.connection.kwargs or {}
+        return self.connection.url_kwargs or {}
 
     @property
     def duration(self) -> float:
         """Seconds since the call was created from its message."""
-        return perf_counter() - self.started
+        return perf_counter() - self.started_at
 
     @property
     def trace(self) -> TraceContext | None:
         """Trace context sent by the client, parsed on first use; None without one."""
-        known = self.fate.trace
-        if known is UNREAD:
-            known = self.fate.trace = read(carrier(self.meta, self.connection.own_headers))
-        return cast(TraceContext | None, known)
+        trace = self.record.trace
+        if trace is UNREAD_TRACE:
+            trace = self.record.trace = parse(find_carrier(self.meta, self.connection.message_headers))
+        return cast(TraceContext | None, trace)
 
     def supports(self, needed: Mapping[str, Any]) -> bool:
         """Return True if the client declared the capability `needed`, with its sub-modes."""
@@ -221,10 +221,10 @@ class Call:
             return False
         if not self.revision.sampling.issuperset(needed.get("sampling", ())):
             return False
-        return _covers(self.capabilities, needed)
+        return _is_declared(self.capabilities, needed)
 
     @property
-    def wanted_level(self) -> str | None:
+    def effective_log_level(self) -> str | None:
         """Lowest level of log messages to send to the client; None for no log messages.
 
         In a session it is the current level of the session. None as well if the server has withdrawn the logging
@@ -232,14 +232,14 @@ class Call:
         """
         session = self.connection.session
         lowest = self.log_level if session is None else session.log_level or self.log_level
-        return lowest if lowest is not None and "logging" in self.root.server.offers else None
+        return lowest if lowest is not None and "logging" in self.root.server.offered_capabilities else None
 
-    def hears(self, level: str) -> bool:
+    def wants_log_level(self, level: str) -> bool:
         """Return True if the client requested log messages of this level."""
-        lowest = self.wanted_level
-        return lowest is not None and LEVELS.index(level) >= LEVELS.index(lowest)
+        lowest = self.effective_log_level
+        return lowest is not None and LOG_LEVELS.index(level) >= LOG_LEVELS.index(lowest)
 
-    def require(self, needed: dict[str, Any]) -> None:
+    def require_capability(self, needed: dict[str, Any]) -> None:
         """Check that the client declared the capability object `needed`.
 
         Raises:
@@ -250,43 +250,43 @@ class Call:
             return
         if self.revision.era is Era.STATELESS:
             raise MissingClientCapability(needed)
-        raise ToolError(f"The client does not support {_dotted(needed)}")
+        raise ToolError(f"The client does not support {_format_capability(needed)}")
 
 
-def readable(headers: Headers | None) -> dict[str, str]:
+def redact_headers(headers: Headers | None) -> dict[str, str]:
     """Return headers as text, without the credential headers."""
     return (
         {}
         if headers is None
-        else {k.decode("latin-1"): v.decode("latin-1") for k, v in headers.items() if k not in CREDENTIALS}
+        else {k.decode("latin-1"): v.decode("latin-1") for k, v in headers.items() if k not in CREDENTIAL_HEADERS}
     )
 
 
-def credentials(headers: Headers | None) -> Iterator[str]:
+def iter_header_secrets(headers: Headers | None) -> Iterator[str]:
     """Yield the secrets in headers, without schemes and cookie names."""
-    for name in CREDENTIALS | {b"mcp-session-id"}:
+    for name in CREDENTIAL_HEADERS | {b"mcp-session-id"}:
         value = "" if headers is None else headers.get(name, b"").decode("latin-1")
         for part in value.split(";") if name == b"cookie" else [value]:
             yield (part.partition("=") if name == b"cookie" else part.rpartition(" "))[2].strip()
 
 
-CREDENTIALS = frozenset({b"authorization", b"cookie", b"proxy-authorization"})
+CREDENTIAL_HEADERS = frozenset({b"authorization", b"cookie", b"proxy-authorization"})
 """Headers that authenticate the caller; handlers never receive them."""
 
 
-def _dotted(needed: Mapping[str, Any]) -> str:
+def _format_capability(needed: Mapping[str, Any]) -> str:
     name, inner = next(iter(needed.items()))
-    return f"{name}.{_dotted(inner)}" if inner else name
+    return f"{name}.{_format_capability(inner)}" if inner else name
 
 
-def _covers(declared: Any, needed: Mapping[str, Any]) -> bool:
+def _is_declared(declared: Any, needed: Mapping[str, Any]) -> bool:
     for name, inner in needed.items():
-        have = declared.get(name) if type(declared) is dict else None
-        if type(have) is not dict:
+        declared_value = declared.get(name) if type(declared) is dict else None
+        if type(declared_value) is not dict:
             return False
         # client/elicitation: an empty object means form mode, for clients that predate the modes.
-        if name == "elicitation" and not have:
-            have = {"form": {}}
-        if not _covers(have, inner):
+        if name == "elicitation" and not declared_value:
+            declared_value = {"form": {}}
+        if not _is_declared(declared_value, inner):
             return False
     return True

@@ -8,7 +8,7 @@ from typing import Any
 from mcp_django.server.ports import Executor
 
 
-async def run(fn: Callable[..., Any], executor: Executor, /, *args: Any, **kwargs: Any) -> Any:
+async def run_callable(fn: Callable[..., Any], executor: Executor, /, *args: Any, **kwargs: Any) -> Any:
     """Call a function of the project: async on the event loop, sync on a thread."""
     if is_async(fn):
         return await fn(*args, **kwargs)
@@ -18,7 +18,7 @@ async def run(fn: Callable[..., Any], executor: Executor, /, *args: Any, **kwarg
 
 def is_async(fn: Callable[..., Any]) -> bool:
     """Return True if `fn` is async, as a partial or through `__call__` as well."""
-    fn = _bare(fn)
+    fn = _unwrap_partial(fn)
     return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(vars(type(fn)).get("__call__"))
 
 
@@ -27,22 +27,22 @@ def is_generator(fn: Callable[..., Any]) -> bool:
 
     Calling such a function does not start its body. Partials and callable objects are supported.
     """
-    return yields_async(fn) or yields(fn)
+    return is_async_generator(fn) or is_sync_generator(fn)
 
 
-def yields(fn: Callable[..., Any]) -> bool:
+def is_sync_generator(fn: Callable[..., Any]) -> bool:
     """Return True if `fn` is a sync generator function."""
-    fn = _bare(fn)
+    fn = _unwrap_partial(fn)
     return inspect.isgeneratorfunction(fn) or inspect.isgeneratorfunction(vars(type(fn)).get("__call__"))
 
 
-def yields_async(fn: Callable[..., Any]) -> bool:
+def is_async_generator(fn: Callable[..., Any]) -> bool:
     """Return True if `fn` is an async generator function."""
-    fn = _bare(fn)
+    fn = _unwrap_partial(fn)
     return inspect.isasyncgenfunction(fn) or inspect.isasyncgenfunction(vars(type(fn)).get("__call__"))
 
 
-def _bare(fn: Callable[..., Any]) -> Callable[..., Any]:
+def _unwrap_partial(fn: Callable[..., Any]) -> Callable[..., Any]:
     while isinstance(fn, functools.partial):
         fn = fn.func
     return fn

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from mcp_django.server.calls.call import Call
 
-CURRENT: ContextVar["Call | None"] = ContextVar("mcp_django.call", default=None)
+CURRENT_CALL: ContextVar["Call | None"] = ContextVar("mcp_django.call", default=None)
 """Current call; set by the pipeline."""
 
 
@@ -18,12 +18,12 @@ def current_call() -> "Call | None":
 
     Also works in threads and tasks that the call started.
     """
-    return CURRENT.get()
+    return CURRENT_CALL.get()
 
 
-def leave(token: "Token[Call | None]") -> None:
+def reset_current_call(token: "Token[Call | None]") -> None:
     """Undo a `CURRENT_CALL.set`."""
     try:
-        CURRENT.reset(token)
+        CURRENT_CALL.reset(token)
     except ValueError:
         pass  # closed by the garbage collector, in another context: the variable no longer exists there

@@ -8,7 +8,7 @@ import logging
 import secrets
 from typing import TYPE_CHECKING
 
-from mcp_django.server.calls.outcome import Fate, Outcome
+from mcp_django.server.calls.outcome import CallRecord, Outcome
 
 if TYPE_CHECKING:
     from mcp_django.server.server import Server
@@ -28,19 +28,21 @@ def is_bug(problem: BaseException) -> bool:
     return not isinstance(problem, KeyboardInterrupt | GeneratorExit)
 
 
-def report(server: "Server", what: str, problem: BaseException, fate: Fate | None = None) -> str:
+def report_internal_error(
+    server: "Server", subject: str, problem: BaseException, record: CallRecord | None = None
+) -> str:
     """Log a bug under a new reference and return the text for the client.
 
     The bug is noted in the record of the call. Raises the exception itself with the option `raise_bugs`.
     """
     if server.options.raise_bugs:
-        if fate is not None:
-            fate.failed(Outcome.BUG)
+        if record is not None:
+            record.set_failure(Outcome.BUG)
         raise problem
     reference = secrets.token_hex(4)
-    if fate is not None:
-        fate.failed(Outcome.BUG, reference)
-    logger.error("Reference %s: %s of server %r failed", reference, what, server.alias, exc_info=problem)
+    if record is not None:
+        record.set_failure(Outcome.BUG, reference)
+    logger.error("Reference %s: %s of server %r failed", reference, subject, server.alias, exc_info=problem)
     if server.options.expose_errors:
         return f"Internal error (reference {reference}): {type(problem).__name__}: {problem}"
     return f"Internal error (reference {reference})"

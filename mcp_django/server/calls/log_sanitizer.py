@@ -7,50 +7,50 @@ information, query and fragment.
 import hashlib
 from typing import Any
 
-from mcp_django.protocol.headers import NAMED
+from mcp_django.protocol.headers import NAMED_PARAMS
 from mcp_django.server.calls.call import Call
 
-LENGTH = 128
+MAX_LABEL_CHARACTERS = 128
 """Maximum characters of a text of the client."""
 _ELLIPSIS = "…"
 
 
-def label(text: str) -> str:
+def sanitize_label(text: str) -> str:
     """Return an untrusted text in printable form, at most `MAX_LABEL_CHARACTERS` long.
 
     Truncated text ends with an ellipsis. Unprintable characters become backslash escapes.
     """
-    if len(text) > LENGTH:
-        text = text[:LENGTH] + _ELLIPSIS
+    if len(text) > MAX_LABEL_CHARACTERS:
+        text = text[:MAX_LABEL_CHARACTERS] + _ELLIPSIS
     if text.isprintable() and "\\" not in text:
         return text
-    return "".join(c if c.isprintable() and c != "\\" else _escaped(c) for c in text)
+    return "".join(c if c.isprintable() and c != "\\" else _escape(c) for c in text)
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
-def target_of(call: Call) -> str | None:
+def get_target_label(call: Call) -> str | None:
     """Return the target of a call: the name of a tool or prompt, or a resource URI.
 
     The target of a completion is the prompt or resource template to complete.
     """
     params = call.params
-    about: Any = params.get("ref") if call.method == "completion/complete" else params
-    if type(about) is not dict:
+    subject: Any = params.get("ref") if call.method == "completion/complete" else params
+    if type(subject) is not dict:
         return None
-    if NAMED.get(call.method) != "uri":
-        name = about.get("name")
+    if NAMED_PARAMS.get(call.method) != "uri":
+        name = subject.get("name")
         if type(name) is str:
-            return label(name)
-        if about is params:
+            return sanitize_label(name)
+        if subject is params:
             return None
-    uri = about.get("uri")
-    return uri_label(uri) if type(uri) is str else None
+    uri = subject.get("uri")
+    return sanitize_uri(uri) if type(uri) is str else None
 
 
-def uri_label(uri: str) -> str:
+def sanitize_uri(uri: str) -> str:
     """Return a URI without the parts that can hold secrets.
 
     These are the user information, the query and the fragment.
@@ -60,48 +60,48 @@ def uri_label(uri: str) -> str:
     scheme, slashes, rest = bare.partition("//")
     authority, slash, path = rest.partition("/")
     bare = f"{scheme}{slashes}{authority.rpartition('@')[2]}{slash}{path}"
-    return label(f"{bare}?{_ELLIPSIS}" if query else bare)
+    return sanitize_label(f"{bare}?{_ELLIPSIS}" if query else bare)
 
 
-def principal_of(call: Call) -> str:
+def get_principal_label(call: Call) -> str:
     """Return the principal's key, as sessions in the admin show it.
 
     It identifies the user and never contains the credential.
     """
-    return label(call.principal.key)
+    return sanitize_label(call.principal.key)
 
 
-def session_of(call: Call) -> str | None:
+def get_session_label(call: Call) -> str | None:
     """Return the first 8 digits of the session key's SHA-256; None without session.
 
     The `key_hash` column of the session's row starts with these digits.
     """
-    session = call.session or call.connection.opened
+    session = call.session or call.connection.opened_session
     return None if session is None else hashlib.sha256(session.key.encode("utf-8", "surrogatepass")).hexdigest()[:8]
 
 
-def call_id_of(call: Call) -> str | None:
+def get_call_id_label(call: Call) -> str | None:
     """Return the request id as text; None for a notification."""
     id = call.id
-    return None if id is None else label(str(id))
+    return None if id is None else sanitize_label(str(id))
 
 
-def trace_id_of(call: Call) -> str | None:
+def get_trace_id(call: Call) -> str | None:
     """Return the id of the call's trace: of its own span, else of the client."""
-    if call.fate.trace_id is not None:
-        return call.fate.trace_id
+    if call.record.trace_id is not None:
+        return call.record.trace_id
     trace = call.trace
     return None if trace is None else trace.trace_id
 
 
-def fields_of(call: Call) -> dict[str, str]:
+def get_log_fields(call: Call) -> dict[str, str]:
     """Return the six labels for log records of a call, without the missing ones."""
-    found = {
+    labels = {
         "mcp_server": call.server.alias,
-        "mcp_method": label(call.method),
-        "mcp_name": target_of(call),
-        "mcp_principal": principal_of(call),
-        "mcp_call_id": call_id_of(call),
-        "mcp_trace_id": trace_id_of(call),
+        "mcp_method": sanitize_label(call.method),
+        "mcp_name": get_target_label(call),
+        "mcp_principal": get_principal_label(call),
+        "mcp_call_id": get_call_id_label(call),
+        "mcp_trace_id": get_trace_id(call),
     }
-    return {name: text for name, text in found.items() if text is not None}
+    return {name: text for name, text in labels.items() if text is not None}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 
-class Track(Protocol):
+class MessageSink(Protocol):
     """Destination of the messages of a stream whose reader can change."""
 
     async def put(self, message: bytes) -> None:
@@ -21,17 +21,17 @@ class Track(Protocol):
     def finish(self, message: bytes | None = None) -> None:
         """Queue the last message, if any, and end the stream."""
 
-    def cut(self) -> None:
+    def abort(self) -> None:
         """End the stream of a cancelled call; send nothing more."""
 
-    def take_back(self, message: bytes) -> None:
+    def put_cancellation(self, message: bytes) -> None:
         """Queue the cancellation of a request to the client, even after `abort`."""
 
-    def release(self, retry: float | None) -> bool:
+    def disconnect_reader(self, retry: float | None) -> bool:
         """Disconnect the reader when it has read the queue; False without a reader."""
 
 
-_COUNTING = threading.Lock()
+_SCHEDULED_LOCK = threading.Lock()
 """Lock for the counters of scheduled messages, shared by all queues."""
 
 
@@ -46,31 +46,32 @@ class Outbox:
     """
 
     __slots__ = (
-        "_arriving",
         "_closed",
+        "_max_messages",
         "_messages",
-        "_patience",
         "_reader",
-        "_size",
-        "_track",
+        "_scheduled_count",
+        "_send_timeout",
+        "_sink",
         "_writers",
-        "abandoned",
         "interactive",
         "loop",
-        "opened",
+        "on_abandoned",
+        "on_first_message",
     )
 
-    def __init__(self, size: int = 64, interactive: bool = True, patience: float = 60.0) -> None:
+    def __init__(self, max_messages: int = 64, interactive: bool = True, send_timeout: float = 60.0) -> None:
         # No deques: an empty one takes 600 bytes, and most calls send no message before their response.
         self._messages: list[bytes] = []
-        self._size, self._patience = size, patience
+        self._max_messages = max_messages
+        self._send_timeout = send_timeout
         self._reader: asyncio.Future[None] | None = None
         self._writers: list[asyncio.Future[None]] = []
         self._closed = False
-        self._track: Track | None = None
-        self._arriving = 0
-        self.opened: Callable[[], None] | None = None
-        self.abandoned: Callable[[], None] | None = None
+        self._sink: MessageSink | None = None
+        self._scheduled_count = 0
+        self.on_first_message: Callable[[], None] | None = None
+        self.on_abandoned: Callable[[], None] | None = None
         self.interactive = interactive
         """False for transports without a stream (WSGI).
 
@@ -81,152 +82,157 @@ class Outbox:
 
     async def put(self, message: bytes) -> None:
         """Queue a message; wait while the reader is behind, unless it has stopped."""
-        if self._track is not None:
-            await self._track.put(message)
+        if self._sink is not None:
+            await self._sink.put(message)
             return
-        await self.room()
+        await self.wait_for_room()
         self.put_nowait(message)
 
     def has_room(self) -> bool:
         """Return True if the reader keeps up."""
-        return len(self._messages) < self._size if self._track is None else self._track.has_room()
+        return len(self._messages) < self._max_messages if self._sink is None else self._sink.has_room()
 
-    async def room(self) -> None:
+    async def wait_for_room(self) -> None:
         """Wait while the reader is behind, unless it has stopped."""
-        while len(self._messages) >= self._size and not self._closed:
+        while len(self._messages) >= self._max_messages and not self._closed:
             loop = asyncio.get_running_loop()
             room = loop.create_future()
             self._writers.append(room)
-            alarm = loop.call_later(self._patience, self._abandon)
+            timer = loop.call_later(self._send_timeout, self._on_send_timeout)
             try:
                 await room
             finally:
-                alarm.cancel()
+                timer.cancel()
 
     def put_nowait(self, message: bytes) -> None:
         """Queue a message even beyond the bound; drop it without a reader."""
         if self._closed or not self.interactive:
             return
-        if self._track is not None:
-            self._track.put_nowait(message)
+        if self._sink is not None:
+            self._sink.put_nowait(message)
             return
 
         self._messages.append(message)
-        if self.opened is not None:
-            opened, self.opened = self.opened, None
-            opened()
-        self._wake()
+        if self.on_first_message is not None:
+            on_first_message = self.on_first_message
+            self.on_first_message = None
+            on_first_message()
+        self._wake_reader()
 
-    def offer(self, message: bytes) -> None:
+    def put_if_room(self, message: bytes) -> None:
         """Queue a message if there is room, else drop it; never wait. Thread-safe."""
         try:
-            here = asyncio.get_running_loop()
+            running_loop = asyncio.get_running_loop()
         except RuntimeError:
-            here = None
+            running_loop = None
 
-        if here is not None and (self.loop is None or self.loop is here):
+        if running_loop is not None and (self.loop is None or self.loop is running_loop):
             if self.has_room():
                 self.put_nowait(message)
         elif self.loop is not None and not self._closed:
-            with _COUNTING:
-                if self._arriving >= self._size:
+            with _SCHEDULED_LOCK:
+                if self._scheduled_count >= self._max_messages:
                     return
-                self._arriving += 1
+                self._scheduled_count += 1
             try:
-                self.loop.call_soon_threadsafe(self._arrive, message)
+                self.loop.call_soon_threadsafe(self._put_scheduled, message)
             except RuntimeError:
                 pass  # the loop is closed
 
-    def _arrive(self, message: bytes) -> None:
-        with _COUNTING:
-            self._arriving -= 1
-        self.offer(message)
+    def _put_scheduled(self, message: bytes) -> None:
+        with _SCHEDULED_LOCK:
+            self._scheduled_count -= 1
+        self.put_if_room(message)
 
     def finish(self, message: bytes | None = None) -> None:
         """Queue the last message, if any, and close the queue without waiting."""
         if message is not None:
             self.put_nowait(message)
         self._closed = True
-        if self._track is not None:
-            self._track.finish()
-        self._free()
-        self._wake()
+        if self._sink is not None:
+            self._sink.finish()
+        self._wake_writers()
+        self._wake_reader()
 
-    def cut(self) -> None:
+    def abort(self) -> None:
         """Discard all queued messages, close the queue and release waiting writers."""
         self._messages.clear()
-        if self._track is not None:
-            self._track.cut()
+        if self._sink is not None:
+            self._sink.abort()
         self.finish()
 
-    def take_back(self, message: bytes) -> None:
+    def put_cancellation(self, message: bytes) -> None:
         """Queue the cancellation of a request to the client.
 
         Calls of a bidirectional connection share one stream. There the cancellation is sent even if its call was
         cancelled.
         """
-        if self._track is not None:
-            self._track.take_back(message)
+        if self._sink is not None:
+            self._sink.put_cancellation(message)
         else:
             self.put_nowait(message)
 
-    def hand_over(self, track: Track) -> None:
+    def redirect_to(self, sink: MessageSink) -> None:
         """Pass all messages on to `sink` from now on, including the queued ones."""
-        messages, self._messages = self._messages, []
+        messages = self._messages
+        self._messages = []
         for message in messages:
-            track.put_nowait(message)
-        self._track = track
-        self._free()
+            sink.put_nowait(message)
+        self._sink = sink
+        self._wake_writers()
 
-    def release(self, retry: float) -> bool:
+    def disconnect_reader(self, retry: float) -> bool:
         """Disconnect the reader, to reconnect after `retry` seconds; False if it cannot."""
         if self._closed or not self.interactive:
             return False
-        if self.opened is not None:
-            opened, self.opened = self.opened, None
-            opened()
-        return self._track is not None and self._track.release(retry)
+        if self.on_first_message is not None:
+            on_first_message = self.on_first_message
+            self.on_first_message = None
+            on_first_message()
+        return self._sink is not None and self._sink.disconnect_reader(retry)
 
-    def _abandon(self) -> None:
-        abandoned = self.abandoned
-        self.cut()
-        if abandoned is not None:
-            abandoned()
+    def _on_send_timeout(self) -> None:
+        on_abandoned = self.on_abandoned
+        self.abort()
+        if on_abandoned is not None:
+            on_abandoned()
 
-    async def read(self, patience: float) -> list[bytes] | None:
+    async def read(self, timeout: float) -> list[bytes] | None:
         """Return all queued messages, [] after `timeout` seconds, or None at the end."""
         if not self._messages:
-            if self.is_over():
+            if self.is_finished():
                 return None
 
             loop = asyncio.get_running_loop()
             reader = self._reader = loop.create_future()
-            alarm = loop.call_later(patience, self._wake)
+            timer = loop.call_later(timeout, self._wake_reader)
 
             try:
                 await reader
             finally:
-                alarm.cancel()
+                timer.cancel()
                 self._reader = None
             if not self._messages:
-                return None if self.is_over() else []
+                return None if self.is_finished() else []
 
-        messages, self._messages = self._messages, []
-        self._free()
+        messages = self._messages
+        self._messages = []
+        self._wake_writers()
         return messages
 
-    def is_over(self) -> bool:
+    def is_finished(self) -> bool:
         """Return True if the last message has been queued."""
         return self._closed
 
-    def _wake(self) -> None:
+    def _wake_reader(self) -> None:
         reader = self._reader
         if reader is not None and not reader.done():
             reader.set_result(None)
 
-    def _free(self) -> None:
+    def _wake_writers(self) -> None:
         if self._writers:
-            writers, self._writers = self._writers, []
+            writers = self._writers
+            self._writers = []
             for room in writers:
                 if not room.done():
                     room.set_result(None)

@@ -9,7 +9,7 @@ from mcp_django.protocol.trace_context import TraceContext
 from mcp_django.server.ports import Overloaded
 
 if TYPE_CHECKING:
-    from mcp_django.server.context.background import Job
+    from mcp_django.server.context.background import BackgroundJob
 
 
 class Outcome(StrEnum):
@@ -31,14 +31,14 @@ class Outcome(StrEnum):
     """Refused or aborted because a limit is reached."""
 
 
-class _Unread:
+class _UnreadTrace:
     """Marker for a trace context that has not been parsed yet."""
 
 
-UNREAD: Final = _Unread()
+UNREAD_TRACE: Final = _UnreadTrace()
 
 
-class Fate:
+class CallRecord:
     """Mutable record of one call. Copies of the call made by middleware share it."""
 
     # Defaults live on the class: most calls need none of them, and each instance attribute costs every call.
@@ -46,18 +46,18 @@ class Fate:
     """Cause of an error whose type does not show it: a bug or a timeout."""
     reference: str | None = None
     """Reference that the response and the log of a bug share."""
-    trace: TraceContext | _Unread | None = UNREAD
+    trace: TraceContext | _UnreadTrace | None = UNREAD_TRACE
     """Trace context of the client, once parsed."""
     trace_id: str | None = None
     """Id of the trace that contains the call's own span."""
 
     conversation: "ReferenceType[Any] | None" = None
     """Weak reference to the replayed conversation, in the stateless era."""
-    forwarded: int = 0
+    forwarded_log_count: int = 0
     """Number of log records sent to the client."""
-    around: "Fate | None" = None
+    outer_record: "CallRecord | None" = None
     """Record of the outer call, if the client's model uses a tool in it."""
-    jobs: "list[Job] | None" = None
+    jobs: "list[BackgroundJob] | None" = None
     """Background jobs to run after the response."""
     answered: bool = False
     """True once the background jobs were taken."""
@@ -65,32 +65,34 @@ class Fate:
     @property
     def replaying(self) -> bool:
         """True while the handler repeats a round whose messages the client already has."""
-        talk = None if self.conversation is None else self.conversation()
-        return talk is not None and talk.replaying
+        conversation = None if self.conversation is None else self.conversation()
+        return conversation is not None and conversation.replaying
 
-    def leave(self, jobs: "list[Job]") -> None:
+    def add_jobs(self, jobs: "list[BackgroundJob]") -> None:
         """Add background jobs to run after the response.
 
         Raises RuntimeError if the jobs were already taken.
         """
-        if self.around is not None:
-            self.around.leave(jobs)
+        if self.outer_record is not None:
+            self.outer_record.add_jobs(jobs)
         elif self.answered:
             raise RuntimeError("The call was answered before this background work was added")
         else:
             self.jobs = [*(self.jobs or ()), *jobs]
 
-    def take_jobs(self) -> "list[Job]":
+    def take_jobs(self) -> "list[BackgroundJob]":
         """Return the background jobs to run now. Called once."""
         self.answered = True
-        jobs, self.jobs = self.jobs, None
+        jobs = self.jobs
+        self.jobs = None
         return jobs or []
 
-    def failed(self, failure: Outcome, reference: str | None = None) -> None:
+    def set_failure(self, failure: Outcome, reference: str | None = None) -> None:
         """Record the cause of the error that becomes the response."""
-        self.failure, self.reference = failure, reference
+        self.failure = failure
+        self.reference = reference
 
-    def of(self, problem: MCPError | Overloaded) -> Outcome:
+    def get_outcome(self, problem: MCPError | Overloaded) -> Outcome:
         """Return the outcome of a call that ends with `problem`."""
         if isinstance(problem, Overloaded):
             return Outcome.OVERLOADED

@@ -11,21 +11,21 @@ from mcp_django.server.ports import Overloaded
 AnyCoroutine = Coroutine[Any, Any, Any]
 
 
-class Work(NamedTuple):
+class PendingResponse(NamedTuple):
     """Response still to be computed, for one request or for a batch."""
 
     call: Call
     run: Coroutine[Any, Any, bytes]
     """Coroutine of the encoded response. Raises MCPError or Overloaded."""
-    inner: tuple[AnyCoroutine, ...]
+    nested: tuple[AnyCoroutine, ...]
     """Coroutines that `run` awaits; closed together with it if it never runs."""
     calls: tuple[Call, ...]
     """Calls that the response answers."""
-    may_stream: bool = True
+    can_stream: bool = True
     """False if the response must be a single body, as the transport adds headers."""
-    in_batch: bool = False
+    is_batch: bool = False
     """True for the response to a batch."""
-    weight: int = 1
+    call_count: int = 1
     """Number of running calls it counts for.
 
     Each call of a batch counts. Zero for a request that opens a stream with a limit of its own.
@@ -33,22 +33,22 @@ class Work(NamedTuple):
 
     def close(self, problem: MCPError | Overloaded | None = None) -> None:
         """Close the coroutines of a response that was refused or cancelled early."""
-        for coroutine in (self.run, *self.inner):
+        for coroutine in (self.run, *self.nested):
             coroutine.close()
         for call in self.calls:
-            over(call, Outcome.CANCELLED if problem is None else call.fate.of(problem), problem)
+            finish_call(call, Outcome.CANCELLED if problem is None else call.record.get_outcome(problem), problem)
 
 
-class Receipt(NamedTuple):
+class Acknowledgement(NamedTuple):
     """Acknowledgement of a notification or of a client's response: no reply is sent."""
 
     run: Coroutine[Any, Any, None] | None = None
 
 
-Handled = bytes | Work | Receipt
+PipelineResult = bytes | PendingResponse | Acknowledgement
 
 
-def over(call: Call, outcome: Outcome, problem: MCPError | Overloaded | None = None) -> None:
+def finish_call(call: Call, outcome: Outcome, problem: MCPError | Overloaded | None = None) -> None:
     """Record the outcome of a call and notify the observer, once per call."""
     call.outcome = outcome
-    call.server.observer.over(call, outcome, problem)
+    call.server.observer.record_outcome(call, outcome, problem)

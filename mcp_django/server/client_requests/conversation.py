@@ -25,75 +25,77 @@ from typing import Any, NamedTuple, Protocol
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidParams, MCPError, ToolError
 from mcp_django.server.calls.call import Call
-from mcp_django.server.calls.session import Session
-from mcp_django.server.client_requests.idempotency import OnceKeys, Run, at_most_once, through_json
+from mcp_django.server.calls.session import ServerSession
+from mcp_django.server.client_requests.idempotency import RunOnceKeys, RunStep, round_trip_json, run_at_most_once
 from mcp_django.server.ports import StateTooLarge
 
 INPUT_REQUIRED = "input_required"
 """`resultType` of a result that ends a round."""
-ATTEMPTS = 3
+MAX_ATTEMPTS = 3
 """Maximum invalid responses to one request in the handshake era."""
-TOLD = 1000
+MAX_PROBLEM_CHARACTERS = 1000
 """Maximum characters of the validation error that is shown to the user."""
-ASKED_IN_TRANSACTION = (
+REQUEST_IN_TRANSACTION_MESSAGE = (
     "A request to the client inside a transaction would hold the transaction open while the user thinks. Send the "
     "request before the transaction starts. If it is the call's own (atomic= or ATOMIC_REQUESTS), declare the handler "
     "with atomic=False and put the writes into a transaction.atomic() after the request"
 )
 
 
-class Suspended(BaseException):
+class CallSuspended(BaseException):
     """The handler cannot continue in this round.
 
     Not an Exception, so that `except Exception` does not swallow it.
     """
 
 
-class InvalidAnswer(ValueError):
+class InvalidInputResponse(ValueError):
     """The client's response does not have the requested shape."""
 
 
-class InvalidContent(InvalidAnswer):
+class InvalidFormContent(InvalidInputResponse):
     """Form values that break a rule; the user sees the text and is prompted again."""
 
 
-class Refused(ToolError):
+class InputRefused(ToolError):
     """The client answered a request with an error (handshake era only)."""
 
 
-class Unanswered(ToolError):
+class InputUnavailable(ToolError):
     """Missing or unusable response, or a conversation that cannot continue."""
 
 
-class Question(NamedTuple):
+class InputRequest(NamedTuple):
     """Request to the client, with the parser of its response."""
 
     method: str
     params: dict[str, Any] | None
-    needs: dict[str, Any]
+    required_capability: dict[str, Any]
     """Client capability that the request requires."""
-    read: Callable[[Any], Any]
+    parse: Callable[[Any], Any]
     """Parser of the raw response: a value or awaitable, or InvalidInputResponse."""
     key: str | None = None
     """Name given by the author; visible on the wire in the stateless era."""
     identity: Any = None
     """JSON that identifies the request if its parameters can differ between runs."""
-    read_again: Callable[[Any], Any] | None = None
+    parse_again: Callable[[Any], Any] | None = None
     """Parser for a response that an earlier round accepted.
 
     The handler may have changed the data since then, which does not make the response invalid.
     """
 
     @property
-    def known_by(self) -> list[Any]:
+    def identity_json(self) -> list[Any]:
         """JSON that is equal for equal requests."""
         return [self.method, self.params if self.identity is None else self.identity]
 
-    def again(self, problem: InvalidAnswer) -> "Question":
+    def with_problem(self, problem: InvalidInputResponse) -> "InputRequest":
         """Return the same request with the validation error in its message."""
-        if type(problem) is not InvalidContent or self.params is None:
+        if type(problem) is not InvalidFormContent or self.params is None:
             return self
-        return self._replace(params={**self.params, "message": f"{self.params['message']}\n\n{str(problem)[:TOLD]}"})
+        return self._replace(
+            params={**self.params, "message": f"{self.params['message']}\n\n{str(problem)[:MAX_PROBLEM_CHARACTERS]}"}
+        )
 
 
 class InputRequired(dict[str, Any]):
@@ -101,7 +103,7 @@ class InputRequired(dict[str, Any]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskLimits:
+class ConversationLimits:
     """Limits of one conversation."""
 
     wait: float = 600.0
@@ -115,98 +117,104 @@ class AskLimits:
     """Seconds that a client may take for one round in the stateless era."""
 
     @property
-    def kept(self) -> float:
+    def max_state_seconds(self) -> float:
         """Seconds after which no state of the conversation is valid, with all extensions."""
         return self.ttl * (self.rounds + 1)
 
 
-class Conversation(Protocol):
+class ClientConversation(Protocol):
     """Requests of one call to its client."""
 
-    waits: bool
+    waits_for_response: bool
     """True if a request waits for its response; False if it ends the round."""
 
     @property
     def replaying(self) -> bool:
         """True while the handler repeats steps of an earlier round."""
 
-    async def ask(self, question: Question) -> Any:
+    async def request_input(self, request: InputRequest) -> Any:
         """Return the parsed response to a request."""
 
-    async def once(self, key: str, run: Run, *, durable: bool = False) -> Any:
+    async def run_once(self, key: str, run: RunStep, *, durable: bool = False) -> Any:
         """Run a step once and record its value; with `durable`, in a database row."""
 
 
-async def _value(read: Callable[[Any], Any], raw: Any) -> Any:
-    value = read(raw)
+async def _parse_value(parse: Callable[[Any], Any], raw: Any) -> Any:
+    value = parse(raw)
     return await value if inspect.isawaitable(value) else value
 
 
-class Live:
+class LiveConversation:
     """Handshake era: send a request on the call's stream and wait for the response."""
 
     replaying = False
-    waits = True
+    waits_for_response = True
 
-    def __init__(self, call: Call, limits: AskLimits) -> None:
-        self._call, self._limits, self._once = call, limits, OnceKeys()
+    def __init__(self, call: Call, limits: ConversationLimits) -> None:
+        self._call = call
+        self._limits = limits
+        self._run_once_keys = RunOnceKeys()
 
-    async def ask(self, question: Question) -> Any:
+    async def request_input(self, request: InputRequest) -> Any:
         call = self._call
         if call.session is None:
-            raise Unanswered(_unaskable(call))
-        call.require(question.needs)
+            raise InputUnavailable(_explain_unavailable(call))
+        call.require_capability(request.required_capability)
         if not call.outbox.interactive:
-            raise Unanswered(_unaskable(call))
-        if not await _is_ready(call, call.session):
+            raise InputUnavailable(_explain_unavailable(call))
+        if not await _is_initialized(call, call.session):
             # basic/lifecycle: a server sends no requests before `initialized`.
-            raise Unanswered("The client has not sent notifications/initialized, so it cannot receive requests yet")
+            raise InputUnavailable(
+                "The client has not sent notifications/initialized, so it cannot receive requests yet"
+            )
 
-        asked = question
-        async with call.server.replies.listening(call.session):
-            for attempt in range(1, ATTEMPTS + 1):
+        current = request
+        async with call.server.pending_requests.accept_forwarded(call.session):
+            for attempt in range(1, MAX_ATTEMPTS + 1):
                 # The previous response may have been parsed on a thread.
-                call.server.executor.rest()
-                reply = await self._send(call.session, asked)
+                call.server.executor.release_thread()
+                reply = await self._send(call.session, current)
                 if reply.error is not None:
-                    raise Refused(str(reply.error.get("message") or "The client refused the request"))
+                    raise InputRefused(str(reply.error.get("message") or "The client refused the request"))
                 try:
-                    return await _value(question.read, reply.result)
-                except InvalidAnswer as problem:
-                    if attempt == ATTEMPTS:
-                        raise Unanswered(
-                            f"The client gave no valid answer in {ATTEMPTS} attempts; the last one: {problem}"
+                    return await _parse_value(request.parse, reply.result)
+                except InvalidInputResponse as problem:
+                    if attempt == MAX_ATTEMPTS:
+                        raise InputUnavailable(
+                            f"The client gave no valid answer in {MAX_ATTEMPTS} attempts; the last one: {problem}"
                         ) from None
-                    asked = question.again(problem)
+                    current = request.with_problem(problem)
 
-    async def _send(self, session: Session, question: Question) -> jsonrpc.Response:
-        call, wait = self._call, self._limits.wait
-        id = call.server.replies.new_id(session)
+    async def _send(self, session: ServerSession, request: InputRequest) -> jsonrpc.Response:
+        call, timeout = self._call, self._limits.wait
+        id = call.server.pending_requests.new_id(session)
         try:
-            return await session.ask(call.outbox, id, question.method, question.params, timeout=wait)
+            return await session.send_request(call.outbox, id, request.method, request.params, timeout=timeout)
         except TimeoutError:
-            raise Unanswered(f"The client did not answer within {wait:g} seconds") from None
+            raise InputUnavailable(f"The client did not answer within {timeout:g} seconds") from None
 
-    async def once(self, key: str, run: Run, *, durable: bool = False) -> Any:
-        self._once.claim(key)
+    async def run_once(self, key: str, run: RunStep, *, durable: bool = False) -> Any:
+        self._run_once_keys.claim(key)
         if not durable:
-            return through_json(await run())
+            return round_trip_json(await run())
         call, session = self._call, self._call.session
         # A client must not reuse an id within a session (basic), so a repeated id marks a repeated request.
-        flow = secrets.token_hex(16) if session is None else f"{session.pk} {jsonrpc.dumps(call.id).decode()}"
-        return await at_most_once(call, flow, key, run, ttl=self._limits.kept)
+        conversation_id = (
+            secrets.token_hex(16) if session is None else f"{session.pk} {jsonrpc.dumps(call.id).decode()}"
+        )
+        return await run_at_most_once(call, conversation_id, key, run, ttl=self._limits.max_state_seconds)
 
 
-async def _is_ready(call: Call, session: Session) -> bool:
+async def _is_initialized(call: Call, session: ServerSession) -> bool:
     """Return True if the client has sent `initialized`, to any process."""
     if not session.initialized:
         await call.server.sessions.load(session.key, session.owner)
     return session.initialized
 
 
-def _unaskable(call: Call) -> str:
+def _explain_unavailable(call: Call) -> str:
     """Explain why no request can reach this client."""
-    if not call.connection.streams:
+    if not call.connection.supports_streaming:
         return (
             "The request could not be sent to the client: this server runs under WSGI, which can send only responses. "
             "Under ASGI it can send requests to clients of this revision"
@@ -219,23 +227,26 @@ def _unaskable(call: Call) -> str:
     return "The request could not be sent to the client: its Accept header does not allow text/event-stream"
 
 
-class _Record(NamedTuple):
+class _RecordedResponse(NamedTuple):
     digest: str
-    answer: Any
+    response: Any
 
 
-class Replay:
+class ReplayConversation:
     """Stateless era: replay responses, or record the request and end the round.
 
     Raises InvalidParams for an unusable `requestState` or `inputResponses`.
     """
 
-    waits = False
+    waits_for_response = False
 
-    def __init__(self, call: Call, binding: bytes, limits: AskLimits) -> None:
-        self._call, self._binding, self._limits = call, binding, limits
-        self._once, self._count = OnceKeys(), Counter[str]()
-        self.pending: dict[str, tuple[str, Question]] = {}
+    def __init__(self, call: Call, binding: bytes, limits: ConversationLimits) -> None:
+        self._call = call
+        self._binding = binding
+        self._limits = limits
+        self._run_once_keys = RunOnceKeys()
+        self._request_counts = Counter[str]()
+        self.pending_requests: dict[str, tuple[str, InputRequest]] = {}
 
         params = call.params
         state: dict[str, Any] = {
@@ -248,26 +259,26 @@ class Replay:
             "taken": [],
         }
         if "requestState" in params:
-            state |= call.server.state_sealer.open(params["requestState"], binding)
+            state |= call.server.state_sealer.unseal(params["requestState"], binding)
 
         self._state = state
-        self._answers = {key: _Record(*record) for key, record in state["answers"].items()}
-        self._taken = set(state["taken"])
-        self._fresh = self._responses(params)
-        self._answered = {key for key in state["asked"] if key in self._fresh}
-        for key in self._answered:
-            self._answers[key] = _Record(state["asked"][key], self._fresh.pop(key))
-        self._unread = {*self._answers, *(f"once:{key}" for key in state["once"])}
-        self._live = False
-        self._needs_flow = False
-        call.fate.conversation = weakref.ref(self)  # weak: avoids a reference cycle
+        self._recorded = {key: _RecordedResponse(*record) for key, record in state["answers"].items()}
+        self._accepted = set(state["taken"])
+        self._new_responses = self._check_responses(params)
+        self._unread_responses = {key for key in state["asked"] if key in self._new_responses}
+        for key in self._unread_responses:
+            self._recorded[key] = _RecordedResponse(state["asked"][key], self._new_responses.pop(key))
+        self._unreached = {*self._recorded, *(f"once:{key}" for key in state["once"])}
+        self._is_past_replay = False
+        self._needs_conversation_id = False
+        call.record.conversation = weakref.ref(self)  # weak: avoids a reference cycle
 
     @property
-    def unfinished(self) -> bool:
+    def needs_another_round(self) -> bool:
         """True if the call needs another round."""
-        return bool(self.pending) or self._needs_flow
+        return bool(self.pending_requests) or self._needs_conversation_id
 
-    async def spend(self) -> None:
+    async def consume_state(self) -> None:
         """Consume the state that came with this request.
 
         Raises InvalidParams if any process has consumed it before.
@@ -275,10 +286,10 @@ class Replay:
         state, server = self._call.params.get("requestState"), self._call.server
         if state is not None:
             digest = hashlib.sha256(state.encode()).hexdigest()
-            if not await server.ledger.spend(digest, ttl=self._limits.ttl):
-                raise server.state_sealer.refused()
+            if not await server.idempotency_store.consume(digest, ttl=self._limits.ttl):
+                raise server.state_sealer.build_error()
 
-    def _responses(self, params: dict[str, Any]) -> dict[str, Any]:
+    def _check_responses(self, params: dict[str, Any]) -> dict[str, Any]:
         responses = params.get("inputResponses", {})
         if type(responses) is not dict or not all(type(answer) is dict for answer in responses.values()):
             raise InvalidParams("inputResponses must be an object that maps each key to a result object")
@@ -288,102 +299,108 @@ class Replay:
 
     @property
     def replaying(self) -> bool:
-        return bool(self._unread) and not self._live
+        return bool(self._unreached) and not self._is_past_replay
 
-    async def ask(self, question: Question) -> Any:
-        key, digest = self._identify(question)
+    async def request_input(self, request: InputRequest) -> Any:
+        key, digest = self._identify(request)
 
-        record = self._answers.get(key)
-        if record is None and key in self._fresh:
+        record = self._recorded.get(key)
+        if record is None and key in self._new_responses:
             # A client can answer a request that this conversation has not sent. The response is validated as usual.
-            record = self._answers[key] = _Record(digest, self._fresh.pop(key))
+            record = self._recorded[key] = _RecordedResponse(digest, self._new_responses.pop(key))
 
         if record is not None:
             if record.digest == digest:
-                self._unread.discard(key)
-                self._answered.discard(key)
-                read = question.read_again if key in self._taken else None
+                self._unreached.discard(key)
+                self._unread_responses.discard(key)
+                parse = request.parse_again if key in self._accepted else None
                 try:
-                    value = await _value(read or question.read, record.answer)
-                except InvalidAnswer as problem:
-                    question = question.again(problem)
+                    value = await _parse_value(parse or request.parse, record.response)
+                except InvalidInputResponse as problem:
+                    request = request.with_problem(problem)
                 else:
-                    self._taken.add(key)
+                    self._accepted.add(key)
                     return value
-            del self._answers[key]
-            self._taken.discard(key)
+            del self._recorded[key]
+            self._accepted.discard(key)
 
-        self._call.require(question.needs)
-        self.pending[key] = digest, question
-        self._live = True
-        raise Suspended
+        self._call.require_capability(request.required_capability)
+        self.pending_requests[key] = digest, request
+        self._is_past_replay = True
+        raise CallSuspended
 
-    async def once(self, key: str, run: Run, *, durable: bool = False) -> Any:
-        self._once.claim(key)
-        self._unread.discard(f"once:{key}")
-        results, flow = self._state["once"], self._state["flow"]
+    async def run_once(self, key: str, run: RunStep, *, durable: bool = False) -> Any:
+        self._run_once_keys.claim(key)
+        self._unreached.discard(f"once:{key}")
+        results, conversation_id = self._state["once"], self._state["flow"]
 
         if key not in results:
-            self._live = True
+            self._is_past_replay = True
             if not durable:
-                results[key] = through_json(await run())
-            elif flow:
-                steps = _without_questions(key, run)
-                results[key] = await at_most_once(self._call, flow, key, steps, ttl=self._limits.kept)
+                results[key] = round_trip_json(await run())
+            elif conversation_id:
+                steps = _forbid_requests(key, run)
+                results[key] = await run_at_most_once(
+                    self._call, conversation_id, key, steps, ttl=self._limits.max_state_seconds
+                )
             else:
                 # A client repeats a lost request unchanged. The repetition is recognized only if the client already
                 # holds the conversation id. So this round ends with the state alone.
-                self._needs_flow = True
-                raise Suspended
+                self._needs_conversation_id = True
+                raise CallSuspended
 
         return results[key]
 
-    def input_required(self) -> InputRequired:
+    def build_input_required(self) -> InputRequired:
         """Build the result that ends the round.
 
         Raises InputUnavailable if the conversation makes no progress or exceeds its limits.
         """
         state, limits = self._state, self._limits
-        stale = state["stale"] + 1 if self._answered else 0
+        stale = state["stale"] + 1 if self._unread_responses else 0
         if stale > limits.stale_rounds:
-            raise Unanswered("The tool sent a different request in every round; the conversation cannot be continued")
+            raise InputUnavailable(
+                "The tool sent a different request in every round; the conversation cannot be continued"
+            )
         if state["round"] >= limits.rounds:
-            raise Unanswered(f"The conversation took more than {limits.rounds} rounds")
-        if len(self._answers) + len(self.pending) > limits.answers:
-            raise Unanswered(f"The tool sent more than {limits.answers} requests to the client")
+            raise InputUnavailable(f"The conversation took more than {limits.rounds} rounds")
+        if len(self._recorded) + len(self.pending_requests) > limits.answers:
+            raise InputUnavailable(f"The tool sent more than {limits.answers} requests to the client")
 
         payload = {
             **state,
             "flow": state["flow"] or secrets.token_hex(16),
             "round": state["round"] + 1,
             "stale": stale,
-            "answers": {key: [*record] for key, record in self._answers.items()},
-            "asked": {key: digest for key, (digest, _) in self.pending.items()},
-            "taken": sorted(self._taken),
+            "answers": {key: [*record] for key, record in self._recorded.items()},
+            "asked": {key: digest for key, (digest, _) in self.pending_requests.items()},
+            "taken": sorted(self._accepted),
         }
 
         try:
             sealed = self._call.server.state_sealer.seal(payload, self._binding, ttl=limits.ttl)
         except StateTooLarge:
-            raise Unanswered("The conversation is too large for a state; reduce the requests and answers") from None
+            raise InputUnavailable(
+                "The conversation is too large for a state; reduce the requests and answers"
+            ) from None
         requests = {
             key: {"method": question.method, "params": question.params}
             if question.params is not None
             else {"method": question.method}
-            for key, (_, question) in self.pending.items()
+            for key, (_, question) in self.pending_requests.items()
         }
-        asked = {"inputRequests": requests} if requests else {}
-        return InputRequired(**asked, requestState=sealed, resultType=INPUT_REQUIRED)
+        input_requests = {"inputRequests": requests} if requests else {}
+        return InputRequired(**input_requests, requestState=sealed, resultType=INPUT_REQUIRED)
 
-    def _identify(self, question: Question) -> tuple[str, str]:
+    def _identify(self, request: InputRequest) -> tuple[str, str]:
         """Return the name of the request in this run, and the digest of its content."""
-        digest = hashlib.sha256(jsonrpc.dumps_sorted(question.known_by)).hexdigest()[:24]
-        name = question.key or f"{question.method.partition('/')[0]}-{digest[:10]}"
-        self._count[name] += 1
-        return (name if self._count[name] == 1 else f"{name}-{self._count[name]}"), digest
+        digest = hashlib.sha256(jsonrpc.dumps_sorted(request.identity_json)).hexdigest()[:24]
+        name = request.key or f"{request.method.partition('/')[0]}-{digest[:10]}"
+        self._request_counts[name] += 1
+        return (name if self._request_counts[name] == 1 else f"{name}-{self._request_counts[name]}"), digest
 
 
-def _without_questions(key: str, run: Run) -> Run:
+def _forbid_requests(key: str, run: RunStep) -> RunStep:
     """Reject requests to the client in a durable step, which they would repeat."""
 
     async def steps() -> Any:
@@ -406,7 +423,7 @@ def is_suspension(problem: BaseException) -> bool:
     """
     if isinstance(problem, BaseExceptionGroup):
         return all(is_suspension(inner) for inner in problem.exceptions)
-    return isinstance(problem, Suspended)
+    return isinstance(problem, CallSuspended)
 
 
 async def gather(*branches: Awaitable[Any]) -> list[Any]:

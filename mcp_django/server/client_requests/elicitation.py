@@ -8,118 +8,124 @@ from urllib.parse import urlsplit
 
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.revisions import Era, Revision
-from mcp_django.schema import ArgumentError, form_of
+from mcp_django.schema import ArgumentError, build_form
 from mcp_django.server.calls.call import Call
 from mcp_django.server.client_requests.conversation import (
-    Conversation,
-    InvalidAnswer,
-    InvalidContent,
-    Question,
-    Unanswered,
+    ClientConversation,
+    InputRequest,
+    InputUnavailable,
+    InvalidFormContent,
+    InvalidInputResponse,
 )
-from mcp_django.server.client_requests.responses import Answer
+from mcp_django.server.client_requests.responses import ElicitationResult
 from mcp_django.server.ports import FrameworkForm
 
 ACTIONS = ("accept", "decline", "cancel")
-COMPLETE = "notifications/elicitation/complete"
-_FORM: dict[str, Any] = {"elicitation": {"form": {}}}
-_URL: dict[str, Any] = {"elicitation": {"url": {}}}
+COMPLETE_METHOD = "notifications/elicitation/complete"
+_FORM_CAPABILITY: dict[str, Any] = {"elicitation": {"form": {}}}
+_URL_CAPABILITY: dict[str, Any] = {"elicitation": {"url": {}}}
 
 
-async def form_question(call: Call, message: str, schema: Any, key: str | None) -> Question:
+async def build_form_request(call: Call, message: str, schema: Any, key: str | None) -> InputRequest:
     """Build the request for the values of a form (form mode).
 
     Raises:
         InputUnavailable: the client's revision cannot show the form.
         DeclarationError: no client can show the form.
     """
-    compile_form = call.server.ports.forms(schema)
+    compile_form = call.server.ports.resolve_form(schema)
     if compile_form is None:
-        form = form_of(schema)
+        form = build_form(schema)
         params = _form_params(call.revision, message, form.schema)
-        return Question("elicitation/create", params, _FORM, _read(form.read), key)
+        return InputRequest("elicitation/create", params, _FORM_CAPABILITY, _build_form_parser(form.read), key)
 
-    theirs = await call.server.executor.attend(compile_form)
-    return Question(
+    framework_form = await call.server.executor.run_during_wait(compile_form)
+    return InputRequest(
         "elicitation/create",
-        _form_params(call.revision, message, theirs.schema),
-        _FORM,
-        _cleaned(call, theirs, taken=False),
+        _form_params(call.revision, message, framework_form.schema),
+        _FORM_CAPABILITY,
+        _build_framework_parser(call, framework_form, is_validated=False),
         key,
-        [str(message), theirs.identity],
-        _cleaned(call, theirs, taken=True),
+        [str(message), framework_form.identity],
+        _build_framework_parser(call, framework_form, is_validated=True),
     )
 
 
 def _form_params(revision: Revision, message: str, schema: dict[str, Any]) -> dict[str, Any]:
-    return {"message": str(message), "requestedSchema": _requested(revision, schema)}
+    return {"message": str(message), "requestedSchema": _shape_schema(revision, schema)}
 
 
-def _requested(revision: Revision, schema: dict[str, Any]) -> dict[str, Any]:
+def _shape_schema(revision: Revision, schema: dict[str, Any]) -> dict[str, Any]:
     """Return the form schema in the client's revision, or raise InputUnavailable."""
     if "form" not in revision.elicitation:
         return schema  # not sent: the capability is missing
     try:
         return revision.requested_schema(schema)
     except ValueError as problem:
-        raise Unanswered(f"The client cannot show this form: {problem}") from None
+        raise InputUnavailable(f"The client cannot show this form: {problem}") from None
 
 
-def _read(values: Callable[[Any], Any]) -> Callable[[Any], Answer[Any]]:
-    def read(raw: Any) -> Answer[Any]:
-        action = _action(raw)
+def _build_form_parser(values: Callable[[Any], Any]) -> Callable[[Any], ElicitationResult[Any]]:
+    def read(raw: Any) -> ElicitationResult[Any]:
+        action = _get_action(raw)
         if action != "accept":
-            return Answer(action)
+            return ElicitationResult(action)
         try:
-            return Answer(action, values(_content(raw)))
+            return ElicitationResult(action, values(_get_content(raw)))
         except ArgumentError as problem:
-            raise InvalidContent(str(problem)) from None
+            raise InvalidFormContent(str(problem)) from None
 
     return read
 
 
-def _cleaned(call: Call, form: FrameworkForm, *, taken: bool) -> Callable[[Any], Awaitable[Answer[Any]]]:
-    async def read(raw: Any) -> Answer[Any]:
-        action = _action(raw)
+def _build_framework_parser(
+    call: Call, form: FrameworkForm, *, is_validated: bool
+) -> Callable[[Any], Awaitable[ElicitationResult[Any]]]:
+    async def read(raw: Any) -> ElicitationResult[Any]:
+        action = _get_action(raw)
         if action != "accept":
-            return Answer(action)
+            return ElicitationResult(action)
         try:
-            data, bound = await call.server.executor.attend(form.read, _content(raw), taken=taken)
+            data, bound = await call.server.executor.run_during_wait(
+                form.read, _get_content(raw), is_validated=is_validated
+            )
         except ArgumentError as problem:
-            raise InvalidContent(str(problem)) from None
-        return Answer(action, data, bound)
+            raise InvalidFormContent(str(problem)) from None
+        return ElicitationResult(action, data, bound)
 
     return read
 
 
-def _content(raw: dict[str, Any]) -> Any:
+def _get_content(raw: dict[str, Any]) -> Any:
     content = raw.get("content")
     return {} if content is None else content
 
 
-def _action(raw: Any) -> str:
+def _get_action(raw: Any) -> str:
     action = raw.get("action") if type(raw) is dict else None
     if action not in ACTIONS:
-        raise InvalidAnswer("action must be accept, decline or cancel")
+        raise InvalidInputResponse("action must be accept, decline or cancel")
     return str(action)
 
 
-def url_question(revision: Revision, message: str, url: str, key: str | None, id: str | None = None) -> Question:
+def build_url_request(
+    revision: Revision, message: str, url: str, key: str | None, id: str | None = None
+) -> InputRequest:
     """Build the request to open a page (URL mode).
 
     Accepting is consent to open the page, not completion. Revisions with an elicitation id get `id`, or a new one.
     """
 
-    def read(raw: Any) -> Answer[None]:
-        return Answer(_action(raw))
+    def read(raw: Any) -> ElicitationResult[None]:
+        return ElicitationResult(_get_action(raw))
 
     params = {"mode": "url", "message": str(message), "url": url}
     if revision.elicitation_id:
         params["elicitationId"] = id or secrets.token_urlsafe(16)
-    return Question("elicitation/create", params, _URL, read, key)
+    return InputRequest("elicitation/create", params, _URL_CAPABILITY, read, key)
 
 
-def is_address(url: Any) -> bool:
+def is_absolute_url(url: Any) -> bool:
     """Return True for an absolute URL, which is sent unchanged.
 
     Raises ValueError for a URL that no browser should open.
@@ -132,42 +138,42 @@ def is_address(url: Any) -> bool:
     return True
 
 
-async def page_question(
-    call: Call, talk: Conversation, message: str, target: Any, *, key: str | None, met: Counter[str]
-) -> Question:
+async def build_page_request(
+    call: Call, conversation: ClientConversation, message: str, target: Any, *, key: str | None, counts: Counter[str]
+) -> InputRequest:
     """Build the request to open a page of this site and to return from it.
 
     `counts` holds the number of requests of this call under each name.
     """
-    pages = call.server.ports.pages
+    pages = call.server.ports.elicitation_pages
     if pages is None:
-        raise Unanswered("This server has no pages of its own; pass a URL with a scheme")
-    limits, stateless = call.server.options.ask, call.revision.era is Era.STATELESS
+        raise InputUnavailable("This server has no pages of its own; pass a URL with a scheme")
+    limits, stateless = call.server.options.conversation_limits, call.revision.era is Era.STATELESS
     ttl = limits.ttl if stateless else limits.wait
 
-    async def make() -> list[str]:
+    async def issue_link() -> list[str]:
         id = secrets.token_urlsafe(16)
-        return [id, await call.server.executor.attend(pages.address, call, target, id, ttl=ttl)]
+        return [id, await call.server.executor.run_during_wait(pages.build_url, call, target, id, ttl=ttl)]
 
     name = key or str(message)
-    met[name] += 1
+    counts[name] += 1
     # The following rounds refer to the same visit of the page.
-    id, url = await talk.once(f"elicit_url:{name}:{met[name]}", make)
+    id, url = await conversation.run_once(f"elicit_url:{name}:{counts[name]}", issue_link)
 
-    async def read(raw: Any) -> Answer[None]:
-        action = _action(raw)
+    async def read(raw: Any) -> ElicitationResult[None]:
+        action = _get_action(raw)
         if action == "accept":
             # A transport that carries only responses has one thread for each call, which must not wait.
-            within = limits.wait if not stateless else limits.page_wait if call.connection.streams else 0
-            if not await pages.returned(id, within=within):
+            within = limits.wait if not stateless else limits.page_wait if call.connection.supports_streaming else 0
+            if not await pages.wait_for_return(id, timeout=within):
                 if stateless:
-                    raise InvalidAnswer("the page is not finished")
-                raise Unanswered(f"The page was not finished within {within:g} seconds")
-            if COMPLETE in call.revision.notifications:
-                await call.outbox.put(jsonrpc.notification(COMPLETE, {"elicitationId": id}))
-        return Answer(action)
+                    raise InvalidInputResponse("the page is not finished")
+                raise InputUnavailable(f"The page was not finished within {within:g} seconds")
+            if COMPLETE_METHOD in call.revision.notifications:
+                await call.outbox.put(jsonrpc.notification(COMPLETE_METHOD, {"elicitationId": id}))
+        return ElicitationResult(action)
 
-    question = url_question(call.revision, message, url, key, id)
-    return question._replace(
-        read=read, identity=[str(message), f"{target}" if isinstance(target, str) else ""], read_again=question.read
+    request = build_url_request(call.revision, message, url, key, id)
+    return request._replace(
+        parse=read, identity=[str(message), f"{target}" if isinstance(target, str) else ""], parse_again=request.parse
     )

@@ -13,18 +13,18 @@ from typing import Any
 
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import ToolError
-from mcp_django.protocol.headers import NAMED
+from mcp_django.protocol.headers import NAMED_PARAMS
 from mcp_django.server.calls.call import Call
 
 logger = logging.getLogger("mcp_django.server")
 
-Run = Callable[[], Awaitable[Any]]
-WAIT = 10.0
+RunStep = Callable[[], Awaitable[Any]]
+OUTCOME_WAIT_SECONDS = 10.0
 """Seconds that a second attempt waits for the first one to finish."""
-LOOK_EVERY = 0.05, 0.5
+CHECK_INTERVALS_SECONDS = 0.05, 0.5
 """Seconds between two checks: initial and maximum value."""
 
-ONCE_IN_TRANSACTION = (
+ONCE_IN_TRANSACTION_MESSAGE = (
     "The effects of run_once(durable=True) could be rolled back with the surrounding transaction, and the step would "
     "not run again. Declare the handler with atomic=False, and use transaction.atomic() inside the function"
 )
@@ -34,7 +34,7 @@ class OutcomeUnknown(ToolError):
     """The step was started before and its result is unknown, so it does not run again."""
 
 
-class OnceKeys:
+class RunOnceKeys:
     """Keys of `run_once` in one run of a handler.
 
     A repeated key is an error: the second step must not be skipped silently.
@@ -51,12 +51,12 @@ class OnceKeys:
         self._seen.add(key)
 
 
-def through_json(value: Any) -> Any:
+def round_trip_json(value: Any) -> Any:
     """Convert a value to JSON and back, so that both eras lose the same types."""
     return jsonrpc.loads(jsonrpc.dumps(value))
 
 
-async def at_most_once(call: Call, flow: str, key: str, run: Run, *, ttl: float) -> Any:
+async def run_at_most_once(call: Call, conversation_id: str, key: str, run: RunStep, *, ttl: float) -> Any:
     """Return the JSON value of `run`, which starts at most once in any process.
 
     The caller, server, primitive, conversation and `key` identify the step. The value is stored for `ttl` seconds.
@@ -65,60 +65,60 @@ async def at_most_once(call: Call, flow: str, key: str, run: Run, *, ttl: float)
     `run` raised another exception, was cancelled, or died with its process.
     """
 
-    ledger, name = call.server.ledger, _name_of(call, flow, key)
-    if not await ledger.claim(name, owner=call.principal.key, ttl=ttl):
-        return _outcome(key, await _recorded(call, name))
+    store, name = call.server.idempotency_store, _build_name(call, conversation_id, key)
+    if not await store.claim(name, owner=call.principal.key, ttl=ttl):
+        return _replay_outcome(key, await _wait_for_outcome(call, name))
     try:
-        value = through_json(await run())
+        value = round_trip_json(await run())
     except asyncio.CancelledError:
-        ledger.give_up(name)
+        store.mark_unknown(name)
         raise
     except Exception as problem:
-        await _record(call, name, {"error": str(problem)} if isinstance(problem, ToolError) else {})
+        await _store_outcome(call, name, {"error": str(problem)} if isinstance(problem, ToolError) else {})
         raise
-    await _record(call, name, {"value": value})
+    await _store_outcome(call, name, {"value": value})
     return value
 
 
-async def _record(call: Call, name: str, outcome: dict[str, Any]) -> None:
+async def _store_outcome(call: Call, name: str, outcome: dict[str, Any]) -> None:
     try:
-        await call.server.ledger.record(name, outcome)
+        await call.server.idempotency_store.record_outcome(name, outcome)
     except Exception:
         # The step took effect, and this call can continue with its value.
         logger.exception("Outcome of a durable step not stored; it counts as unknown")
 
 
-async def _recorded(call: Call, name: str) -> dict[str, Any] | None:
+async def _wait_for_outcome(call: Call, name: str) -> dict[str, Any] | None:
     """Wait for the outcome of the first attempt; None if it stays unknown."""
-    call.server.executor.rest()
-    pause, most = LOOK_EVERY
+    call.server.executor.release_thread()
+    pause, max_pause = CHECK_INTERVALS_SECONDS
     loop = asyncio.get_running_loop()
-    until = loop.time() + WAIT
-    while (outcome := await call.server.ledger.outcome(name)) is None and loop.time() < until:
+    deadline = loop.time() + OUTCOME_WAIT_SECONDS
+    while (outcome := await call.server.idempotency_store.get_outcome(name)) is None and loop.time() < deadline:
         await asyncio.sleep(pause)
-        pause = min(2 * pause, most)
+        pause = min(2 * pause, max_pause)
     return outcome
 
 
-def _outcome(key: str, outcome: dict[str, Any] | None) -> Any:
+def _replay_outcome(key: str, outcome: dict[str, Any] | None) -> Any:
     if outcome is not None and "value" in outcome:
         return outcome["value"]
     if outcome is not None and "error" in outcome:
         raise ToolError(outcome["error"])
-    begun = "was started before and has not finished" if outcome is None else "was started before and failed"
-    raise OutcomeUnknown(f"The step {key!r} {begun}; it does not run again. Check whether it took effect")
+    state = "was started before and has not finished" if outcome is None else "was started before and failed"
+    raise OutcomeUnknown(f"The step {key!r} {state}; it does not run again. Check whether it took effect")
 
 
-def _name_of(call: Call, flow: str, key: str) -> str:
+def _build_name(call: Call, conversation_id: str, key: str) -> str:
     params = call.params
-    what = [
+    identity = [
         call.server.alias,
         call.principal.key,
         call.method,
-        params.get(NAMED.get(call.method, "name")),
+        params.get(NAMED_PARAMS.get(call.method, "name")),
         params.get("arguments"),
-        {name: str(value) for name, value in call.kwargs.items()},
-        flow,
+        {name: str(value) for name, value in call.url_kwargs.items()},
+        conversation_id,
         key,
     ]
-    return hashlib.sha256(jsonrpc.dumps_sorted(what)).hexdigest()
+    return hashlib.sha256(jsonrpc.dumps_sorted(identity)).hexdigest()

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from mcp_django.server.client_requests.conversation import InvalidAnswer, Question
+from mcp_django.server.client_requests.conversation import InputRequest, InvalidInputResponse
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer(Generic[T]):
+class ElicitationResult(Generic[T]):
     """Result of an elicitation: truthy when accepted, with the value in `data`."""
 
     action: str
@@ -33,13 +33,13 @@ class Root:
     name: str | None = None
 
 
-def roots_question(key: str | None) -> Question:
+def build_roots_request(key: str | None) -> InputRequest:
     """Build the request for the client's roots (client/roots)."""
 
     def read(raw: Any) -> list[Root]:
         roots = raw.get("roots") if type(raw) is dict else None
         if type(roots) is not list or not all(type(root) is dict and type(root.get("uri")) is str for root in roots):
-            raise InvalidAnswer("roots must be a list of objects with a uri")
+            raise InvalidInputResponse("roots must be a list of objects with a uri")
         return [Root(root["uri"], root.get("name")) for root in roots]
 
-    return Question("roots/list", None, {"roots": {}}, read, key)
+    return InputRequest("roots/list", None, {"roots": {}}, read, key)

@@ -12,27 +12,32 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.sampling_types import Said, ToolUseContent, blocks_of, conversation
-from mcp_django.schema import ArgumentError, reading_of
+from mcp_django.protocol.sampling_types import SamplingInput, ToolUseContent, blocks_of, build_messages
+from mcp_django.schema import ArgumentError, compile_text_parser
 from mcp_django.server.calls.call import Call
-from mcp_django.server.client_requests.conversation import ATTEMPTS, InvalidAnswer, Question, Unanswered
+from mcp_django.server.client_requests.conversation import (
+    MAX_ATTEMPTS,
+    InputRequest,
+    InputUnavailable,
+    InvalidInputResponse,
+)
 
 if TYPE_CHECKING:
     from mcp_django.server.context.context import Context
-    from mcp_django.server.execution.sampling_tools import Offered, Toolbox
+    from mcp_django.server.execution.sampling_tools import OfferedTool, Toolbox
 
 T = TypeVar("T")
 Wire = dict[str, Any]
-CHOICES = ("auto", "required", "none")
-CONTEXTS = ("none", "thisServer", "allServers")
-MAX_TOKENS = 1024
-MAX_ITERATIONS = 8
+TOOL_CHOICES = ("auto", "required", "none")
+INCLUDE_CONTEXTS = ("none", "thisServer", "allServers")
+DEFAULT_MAX_TOKENS = 1024
+DEFAULT_MAX_ITERATIONS = 8
 """Default limit; in the stateless era clients accept ten rounds by default."""
-PRIORITIES = ("costPriority", "speedPriority", "intelligencePriority")
+MODEL_PRIORITIES = ("costPriority", "speedPriority", "intelligencePriority")
 
 
 @dataclass(frozen=True, slots=True)
-class Sample(Generic[T]):
+class SamplingResult(Generic[T]):
     """Message of the client's model."""
 
     content: list[Wire]
@@ -56,14 +61,14 @@ class Sample(Generic[T]):
     @property
     def tool_uses(self) -> list[ToolUseContent]:
         """Tool uses that the handler has to answer."""
-        used = [block for block in self.content if block["type"] == "tool_use"]
-        return [ToolUseContent(block["id"], block["name"], block["input"], block.get("_meta")) for block in used]
+        blocks = [block for block in self.content if block["type"] == "tool_use"]
+        return [ToolUseContent(block["id"], block["name"], block["input"], block.get("_meta")) for block in blocks]
 
     def __str__(self) -> str:
         return self.text
 
 
-def request_options(call: Call, given: Mapping[str, Any]) -> Wire:
+def build_request_options(call: Call, given: Mapping[str, Any]) -> Wire:
     """Return the request members other than messages and tools, by wire name.
 
     Raises ValueError for values that no client could read.
@@ -76,45 +81,45 @@ def request_options(call: Call, given: Mapping[str, Any]) -> Wire:
         options["stopSequences"] = [str(sequence) for sequence in options["stopSequences"]]
 
     if "modelPreferences" in options:
-        options["modelPreferences"] = _preferences(options["modelPreferences"])
+        options["modelPreferences"] = _build_model_preferences(options["modelPreferences"])
     included = options.get("includeContext", "none")
-    if included not in CONTEXTS:
-        raise ValueError(f"include_context must be one of {', '.join(CONTEXTS)}")
+    if included not in INCLUDE_CONTEXTS:
+        raise ValueError(f"include_context must be one of {', '.join(INCLUDE_CONTEXTS)}")
     if included != "none" and "context" in call.revision.sampling and not call.supports({"sampling": {"context": {}}}):
         # A preference that clients may ignore. Clients without the declared capability SHOULD NOT receive it.
         del options["includeContext"]
     return options
 
 
-def _preferences(given: str | Sequence[str] | Mapping[str, Any]) -> Wire:
+def _build_model_preferences(given: str | Sequence[str] | Mapping[str, Any]) -> Wire:
     if isinstance(given, str):
         return {"hints": [{"name": given}]}
     if not isinstance(given, Mapping):
         return {"hints": [{"name": str(name)} for name in given]}
-    for name in PRIORITIES:
+    for name in MODEL_PRIORITIES:
         value = given.get(name, 0)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
             raise ValueError(f"model_preferences: {name} must be a number from 0 to 1")
     return dict(given)
 
 
-async def prepared(
+async def prepare_sampling(
     context: "Context",
-    messages: Said | Sequence[Said],
+    messages: SamplingInput | Sequence[SamplingInput],
     *,
-    max_tokens: int = MAX_TOKENS,
+    max_tokens: int = DEFAULT_MAX_TOKENS,
     system_prompt: str | None = None,
     temperature: float | None = None,
     stop_sequences: Sequence[str] | None = None,
     model_preferences: str | Sequence[str] | Mapping[str, Any] | None = None,
     include_context: str | None = None,
     metadata: Mapping[str, Any] | None = None,
-    tools: "Sequence[Offered] | None" = None,
+    tools: "Sequence[OfferedTool] | None" = None,
     tool_choice: str | None = None,
-    max_iterations: int = MAX_ITERATIONS,
+    max_iterations: int = DEFAULT_MAX_ITERATIONS,
     result_type: Any = None,
     key: str | None = None,
-) -> "Sampling":
+) -> "SamplingLoop":
     """Create the sampling loop of `Context.sample`.
 
     Raises ValueError, TypeError or DeclarationError for invalid arguments.
@@ -129,32 +134,37 @@ async def prepared(
         "metadata": metadata,
     }
 
-    sampling = Sampling(context, request_options(context._call, options), key=key, result_type=result_type)
-    await sampling.offer(tools, tool_choice, max_iterations)
-    sampling.begin(messages)
+    sampling = SamplingLoop(context, build_request_options(context._call, options), key=key, result_type=result_type)
+    await sampling.set_tools(tools, tool_choice, max_iterations)
+    sampling.start(messages)
     return sampling
 
 
-class Sampling:
+class SamplingLoop:
     """Loop of one `ctx.sample`: requests to the model, tool runs and retries.
 
     `request_message` and `process_message` alternate until the result is complete.
     """
 
     def __init__(self, context: "Context", options: Wire, *, key: str | None, result_type: Any = None) -> None:
-        self._context, self._call, self._options, self._key = context, context._call, options, key
-        self._reading = None if result_type in (None, str) else reading_of(result_type)
+        self._context = context
+        self._call = context._call
+        self._options = options
+        self._key = key
+        self._result_reader = None if result_type in (None, str) else compile_text_parser(result_type)
         self._toolbox: Toolbox | None = None
-        self._choice: str | None = None
-        self._iterations, self._iteration, self._attempt = 0, 0, 1
+        self._tool_choice: str | None = None
+        self._iterations = 0
+        self._iteration = 0
+        self._attempt = 1
         self._messages: list[Wire] = []
         self._scope = ""
-        self._sample: Sample[Any] | None = None
+        self._latest_result: SamplingResult[Any] | None = None
 
-    async def offer(self, tools: "Sequence[Offered] | None", choice: str | None, iterations: int) -> None:
+    async def set_tools(self, tools: "Sequence[OfferedTool] | None", choice: str | None, iterations: int) -> None:
         """Offer tools to the model, to run in at most `iterations` iterations."""
-        if choice is not None and choice not in CHOICES:
-            raise ValueError(f"tool_choice must be one of {', '.join(CHOICES)}")
+        if choice is not None and choice not in TOOL_CHOICES:
+            raise ValueError(f"tool_choice must be one of {', '.join(TOOL_CHOICES)}")
         if not tools:
             if choice is not None:
                 raise ValueError("tool_choice needs tools")
@@ -162,162 +172,168 @@ class Sampling:
         if iterations < 0:
             raise ValueError("max_iterations must not be negative")
 
-        self._choice, self._iterations = choice, iterations
-        self._toolbox = await self._call.server.toolbox(self._call, tools)
+        self._tool_choice = choice
+        self._iterations = iterations
+        self._toolbox = await self._call.server.build_toolbox(self._call, tools)
 
-    def begin(self, said: Said | Sequence[Said]) -> None:
+    def start(self, messages: SamplingInput | Sequence[SamplingInput]) -> None:
         """Start the conversation with these messages."""
-        self._messages = conversation(said)
-        if self._reading is not None:
-            self._messages = _instructed(self._messages, self._reading.schema)
-        self._scope = self._named(self._messages)
+        self._messages = build_messages(messages)
+        if self._result_reader is not None:
+            self._messages = _add_schema_instruction(self._messages, self._result_reader.schema)
+        self._scope = self._assign_scope(self._messages)
 
     @property
     def _is_last(self) -> bool:
         """True if the model may use no more tools."""
         return bool(self._iterations) and self._iteration == self._iterations
 
-    async def ask(self) -> None:
+    async def request_message(self) -> None:
         """Request a message from the model and wait for it."""
-        self._sample = await self._context._ask(self._question("none" if self._is_last else self._choice))
+        self._latest_result = await self._context._request_input(
+            self._build_request("none" if self._is_last else self._tool_choice)
+        )
 
-    async def proceed(self) -> Sample[Any] | None:
+    async def process_message(self) -> SamplingResult[Any] | None:
         """Return the result if it is complete; else run the used tools and return None."""
-        sample = self._sample
-        assert sample is not None
-        if sample.content:
-            self._messages = [*self._messages, {"role": "assistant", "content": sample.content}]
-        uses = [block for block in sample.content if block["type"] == "tool_use"]
+        result = self._latest_result
+        assert result is not None
+        if result.content:
+            self._messages = [*self._messages, {"role": "assistant", "content": result.content}]
+        uses = [block for block in result.content if block["type"] == "tool_use"]
 
         if not uses:
-            return self._read(sample)
-        if self._hands_back(uses):
-            return replace(sample, messages=self._messages)
+            return self._parse_result(result)
+        if self._must_return_tool_uses(uses):
+            return replace(result, messages=self._messages)
         if self._is_last:
-            raise Unanswered(f"The model used tools after the limit of {self._iteration} iterations")
+            raise InputUnavailable(f"The model used tools after the limit of {self._iteration} iterations")
 
         self._iteration += 1
-        self._choice = None if self._choice == "required" else self._choice
-        results = await self._results(uses, f"{self._scope}.{self._iteration}")
+        self._tool_choice = None if self._tool_choice == "required" else self._tool_choice
+        results = await self._run_tools(uses, f"{self._scope}.{self._iteration}")
         self._messages = [*self._messages, {"role": "user", "content": results}]
         return None
 
-    async def run(self) -> Sample[Any]:
+    async def run(self) -> SamplingResult[Any]:
         """Run the loop until the result is complete."""
         while True:
-            await self.ask()
-            sample = await self.proceed()
-            if sample is not None:
-                return sample
+            await self.request_message()
+            result = await self.process_message()
+            if result is not None:
+                return result
 
-    def _read(self, sample: Sample[Any]) -> Sample[Any] | None:
+    def _parse_result(self, result: SamplingResult[Any]) -> SamplingResult[Any] | None:
         """Return the result with its value; None if the model must correct it."""
-        if self._reading is None:
-            return replace(sample, result=sample.text, messages=self._messages)
+        if self._result_reader is None:
+            return replace(result, result=result.text, messages=self._messages)
         try:
-            return replace(sample, result=self._reading.read(sample.text), messages=self._messages)
+            return replace(result, result=self._result_reader.parse(result.text), messages=self._messages)
         except ArgumentError as problem:
-            reason = _reason(sample, problem)
-        if self._attempt == ATTEMPTS:
-            raise Unanswered(f"The model gave no valid answer in {ATTEMPTS} attempts: {reason}")
+            reason = _describe_problem(result, problem)
+        if self._attempt == MAX_ATTEMPTS:
+            raise InputUnavailable(f"The model gave no valid answer in {MAX_ATTEMPTS} attempts: {reason}")
         self._attempt += 1
-        self._messages = [*self._messages, _text(f"That cannot be used: {reason}. Answer again, with JSON only.")]
+        self._messages = [
+            *self._messages,
+            _build_user_message(f"That cannot be used: {reason}. Answer again, with JSON only."),
+        ]
         return None
 
-    def _question(self, choice: str | None) -> Question:
+    def _build_request(self, choice: str | None) -> InputRequest:
         messages = self._messages
         definitions = [] if self._toolbox is None else self._toolbox.definitions
         with_tools = definitions or any(block["type"].startswith("tool_") for m in messages for block in m["content"])
         needs: Wire = {"sampling": {"tools": {}} if with_tools else {}}
-        params: Wire = {"messages": _written(self._call, messages, needs), **self._options}
+        params: Wire = {"messages": _shape_messages(self._call, messages, needs), **self._options}
         if definitions:
             params["tools"] = definitions
             if choice is not None:
                 params["toolChoice"] = {"mode": choice}
-        return Question("sampling/createMessage", params, needs, _reader(bool(definitions)), self._key)
+        return InputRequest("sampling/createMessage", params, needs, _build_parser(bool(definitions)), self._key)
 
-    def _hands_back(self, uses: list[Wire]) -> bool:
+    def _must_return_tool_uses(self, uses: list[Wire]) -> bool:
         toolbox = self._toolbox
-        return toolbox is None or not self._iterations or any(toolbox.hands_back(use["name"]) for use in uses)
+        return toolbox is None or not self._iterations or any(toolbox.is_definition_only(use["name"]) for use in uses)
 
-    def _named(self, messages: list[Wire]) -> str:
+    def _assign_scope(self, messages: list[Wire]) -> str:
         """Return the unique name of this sampling in its call, used as scope of its tools."""
         if self._toolbox is None:
             return ""
-        name = self._key or f"sampling-{digest(messages)}"
-        names = self._context._samples = self._context._samples or Counter()
+        name = self._key or f"sampling-{short_digest(messages)}"
+        names = self._context._sampling_scopes = self._context._sampling_scopes or Counter()
         names[name] += 1
         return name if names[name] == 1 else f"{name}-{names[name]}"
 
-    async def _results(self, uses: list[Wire], scope: str) -> list[Wire]:
+    async def _run_tools(self, uses: list[Wire], scope: str) -> list[Wire]:
         """Run the tools one after the other, because they share the thread of the call."""
-        return [await self._result(use, f"{scope}.{number}") for number, use in enumerate(uses, 1)]
+        return [await self._run_tool(use, f"{scope}.{number}") for number, use in enumerate(uses, 1)]
 
-    async def _result(self, use: Wire, scope: str) -> Wire:
+    async def _run_tool(self, use: Wire, scope: str) -> Wire:
         """Return the result of one tool use, which runs once in the whole conversation."""
         toolbox, context = self._toolbox, self._context
         assert toolbox is not None
-        talk = context._talk()
+        conversation = context._get_conversation()
 
         async def run() -> Wire:
-            body = await toolbox.run(self._call, use, scope, talk)
+            body = await toolbox.run(self._call, use, scope, conversation)
             return {name: body[name] for name in ("content", "isError", "_meta") if body.get(name)}
 
-        body = await context._here(talk.once(f"{scope}.{digest(use)}", run))
+        body = await context._run_on_call_loop(conversation.run_once(f"{scope}.{short_digest(use)}", run))
         return {"type": "tool_result", "toolUseId": use["id"], "content": [], **body}
 
 
-def _written(call: Call, messages: list[Wire], needs: Wire) -> list[Wire]:
+def _shape_messages(call: Call, messages: list[Wire], needs: Wire) -> list[Wire]:
     """Return the messages in the client's revision, or raise InputUnavailable."""
     if not call.supports(needs):
         return messages  # not sent: the capability is missing
     try:
         return [written for message in messages for written in call.revision.shape_sampling_message(message)]
     except ValueError as problem:
-        raise Unanswered(f"The client's model cannot receive this message: {problem}") from None
+        raise InputUnavailable(f"The client's model cannot receive this message: {problem}") from None
 
 
-def _reader(with_tools: bool) -> Any:
-    def read(raw: Any) -> Sample[Any]:
+def _build_parser(with_tools: bool) -> Any:
+    def read(raw: Any) -> SamplingResult[Any]:
         if type(raw) is not dict:
-            raise InvalidAnswer("a sample must be an object")
+            raise InvalidInputResponse("a sample must be an object")
         try:
             blocks = blocks_of(raw.get("content"))
         except ValueError as problem:
-            raise InvalidAnswer(str(problem)) from None
+            raise InvalidInputResponse(str(problem)) from None
         kinds = {block["type"] for block in blocks}
         used = [block["id"] for block in blocks if block["type"] == "tool_use"]
         if "tool_result" in kinds or (used and not with_tools) or len(set(used)) < len(used):
-            raise InvalidAnswer("the model may use only the offered tools, each use with a unique id")
+            raise InvalidInputResponse("the model may use only the offered tools, each use with a unique id")
         stop = raw.get("stopReason")
-        return Sample(blocks, str(raw.get("model", "")), stop if type(stop) is str else None)
+        return SamplingResult(blocks, str(raw.get("model", "")), stop if type(stop) is str else None)
 
     return read
 
 
-def _instructed(messages: list[Wire], schema: Wire) -> list[Wire]:
+def _add_schema_instruction(messages: list[Wire], schema: Wire) -> list[Wire]:
     """Append the instruction on the result format to the conversation.
 
     It is added to the last message if that is user text.
     """
-    wanted = f"Answer with JSON only. It must fit this JSON Schema: {jsonrpc.dumps(schema).decode()}"
+    instruction = f"Answer with JSON only. It must fit this JSON Schema: {jsonrpc.dumps(schema).decode()}"
     last = messages[-1]
     if last["role"] != "user" or [block["type"] for block in last["content"]] != ["text"]:
-        return [*messages, _text(wanted)]
+        return [*messages, _build_user_message(instruction)]
     (block,) = last["content"]
-    return [*messages[:-1], {**last, "content": [{**block, "text": f"{block['text']}\n\n{wanted}"}]}]
+    return [*messages[:-1], {**last, "content": [{**block, "text": f"{block['text']}\n\n{instruction}"}]}]
 
 
-def _reason(sample: Sample[Any], problem: ArgumentError) -> str:
+def _describe_problem(sample: SamplingResult[Any], problem: ArgumentError) -> str:
     if sample.stop_reason == "maxTokens":
         return "the answer was cut off because it is too long"
     return str(problem)
 
 
-def digest(value: Any) -> str:
+def short_digest(value: Any) -> str:
     """Return a short digest of a JSON value."""
     return hashlib.sha256(jsonrpc.dumps_sorted(value)).hexdigest()[:10]
 
 
-def _text(text: str) -> Wire:
+def _build_user_message(text: str) -> Wire:
     return {"role": "user", "content": [{"type": "text", "text": text}]}

@@ -16,17 +16,17 @@ from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.types import Annotations, Icon, ToolAnnotations
 from mcp_django.protocol.uri import UriTemplate
 from mcp_django.schema import ArgumentError
-from mcp_django.server.calls.callables import run
+from mcp_django.server.calls.callables import run_callable
 from mcp_django.server.composition.provider import Provider
 from mcp_django.server.context.context import Context
-from mcp_django.server.injection.handler import Handler, source_of
+from mcp_django.server.injection.handler import Handler, describe_source
 from mcp_django.server.primitives.base import Completion, Prompt, Resource, ResourceTemplate, Tool
 from mcp_django.server.primitives.decorators import build_tool
 
 T = TypeVar("T")
-Entry = Mapping[str, Any]
-List = Callable[[Context], Iterable[Entry] | Awaitable[Iterable[Entry]]]
-COMPILED = 2048
+ListEntry = Mapping[str, Any]
+ListFunction = Callable[[Context], Iterable[ListEntry] | Awaitable[Iterable[ListEntry]]]
+MAX_COMPILED_ENTRIES = 2048
 """Maximum number of entries that stay compiled."""
 
 
@@ -45,25 +45,30 @@ class Handlers(Provider):
     def __init__(
         self,
         *,
-        list_tools: List | None = None,
+        list_tools: ListFunction | None = None,
         call_tool: Callable[..., Any] | None = None,
-        list_resources: List | None = None,
-        list_templates: List | None = None,
+        list_resources: ListFunction | None = None,
+        list_templates: ListFunction | None = None,
         read_resource: Callable[..., Any] | None = None,
-        list_prompts: List | None = None,
+        list_prompts: ListFunction | None = None,
         get_prompt: Callable[..., Any] | None = None,
         complete: Callable[..., Any] | None = None,
     ) -> None:
         pairs = {"tools": (list_tools, call_tool), "prompts": (list_prompts, get_prompt)}
-        for what, (lists, runs) in pairs.items():
-            if (lists is None) != (runs is None):
-                raise ValueError(f"{what} need both a list function and the function that runs them")
+        for capability, (list_function, run_function) in pairs.items():
+            if (list_function is None) != (run_function is None):
+                raise ValueError(f"{capability} need both a list function and the function that runs them")
         if read_resource is None and (list_resources is not None or list_templates is not None):
             raise ValueError("resources need a read_resource function in addition to the list function")
 
-        self._list_tools, self._call_tool = list_tools, call_tool
-        self._list_resources, self._list_templates, self._read_resource = list_resources, list_templates, read_resource
-        self._list_prompts, self._get_prompt, self._complete = list_prompts, get_prompt, complete
+        self._list_tools = list_tools
+        self._call_tool = call_tool
+        self._list_resources = list_resources
+        self._list_templates = list_templates
+        self._read_resource = read_resource
+        self._list_prompts = list_prompts
+        self._get_prompt = get_prompt
+        self._complete = complete
 
         given = {
             "tools": list_tools,
@@ -71,17 +76,23 @@ class Handlers(Provider):
             "prompts": list_prompts,
             "completions": complete,
         }
-        self.offers = frozenset(what for what, function in given.items() if function is not None)
+        self.offers = frozenset(capability for capability, function in given.items() if function is not None)
         self._compiled: OrderedDict[tuple[str, bytes], Any] = OrderedDict()
 
     async def tools(self, ctx: Context) -> Iterable[Tool]:
-        return [self._once("tool", entry, self._tool) for entry in await _entries(self._list_tools, ctx)]
+        return [self._compile_cached("tool", entry, self._tool) for entry in await _entries(self._list_tools, ctx)]
 
     async def resources(self, ctx: Context) -> Iterable[Resource]:
-        return [self._once("resource", entry, self._resource) for entry in await _entries(self._list_resources, ctx)]
+        return [
+            self._compile_cached("resource", entry, self._resource)
+            for entry in await _entries(self._list_resources, ctx)
+        ]
 
     async def templates(self, ctx: Context) -> Iterable[ResourceTemplate]:
-        return [self._once("template", entry, self._template) for entry in await _entries(self._list_templates, ctx)]
+        return [
+            self._compile_cached("template", entry, self._template)
+            for entry in await _entries(self._list_templates, ctx)
+        ]
 
     async def resource(self, uri: str, ctx: Context) -> Resource | None:
         if self._read_resource is None:
@@ -90,34 +101,36 @@ class Handlers(Provider):
         return listed or self._resource({"uri": uri, "name": uri})
 
     async def prompts(self, ctx: Context) -> Iterable[Prompt]:
-        return [self._once("prompt", entry, self._prompt) for entry in await _entries(self._list_prompts, ctx)]
+        return [
+            self._compile_cached("prompt", entry, self._prompt) for entry in await _entries(self._list_prompts, ctx)
+        ]
 
     async def complete(
         self, target: str, argument: str, value: str, arguments: Mapping[str, str], ctx: Context
     ) -> Completion | Sequence[str] | None:
         if self._complete is None:
             return None
-        found: Completion | Sequence[str] | None = await run(
+        completion: Completion | Sequence[str] | None = await run_callable(
             self._complete, ctx.server.executor, target, argument, value, arguments, ctx
         )
-        return found
+        return completion
 
-    def _once(self, kind: str, entry: Entry, compile: Callable[[Entry], T]) -> T:
+    def _compile_cached(self, kind: str, entry: ListEntry, compile: Callable[[ListEntry], T]) -> T:
         """Return the compiled entry, cached by content: compiling validators is expensive."""
         key = kind, jsonrpc.dumps_sorted(entry)
-        found: T | None = self._compiled.get(key)
-        if found is None:
-            found = self._compiled[key] = compile(entry)
-            if len(self._compiled) > COMPILED:
+        compiled: T | None = self._compiled.get(key)
+        if compiled is None:
+            compiled = self._compiled[key] = compile(entry)
+            if len(self._compiled) > MAX_COMPILED_ENTRIES:
                 self._compiled.popitem(last=False)
-        return found
+        return compiled
 
-    def _tool(self, entry: Entry) -> Tool:
+    def _tool(self, entry: ListEntry) -> Tool:
         name, call = str(entry["name"]), self._call_tool
         assert call is not None  # checked in __init__
 
         async def call_tool(mcp_context: Context, **arguments: Any) -> Any:
-            return await run(call, mcp_context.server.executor, name, arguments, mcp_context)
+            return await run_callable(call, mcp_context.server.executor, name, arguments, mcp_context)
 
         tool = build_tool(
             call_tool,
@@ -128,14 +141,14 @@ class Handlers(Provider):
             annotations=ToolAnnotations.of(entry.get("annotations")) or ToolAnnotations(),
             meta=entry.get("_meta", {}),
         )
-        tool.title, tool.source, tool.icons = entry.get("title"), source_of(call), _icons(entry)
+        tool.title, tool.source, tool.icons = entry.get("title"), describe_source(call), _icons(entry)
         return tool
 
-    def _resource(self, entry: Entry) -> Resource:
+    def _resource(self, entry: ListEntry) -> Resource:
         uri, read = str(entry["uri"]), self._read_resource
 
         async def read_resource(ctx: Context) -> Any:
-            return None if read is None else await run(read, ctx.server.executor, uri, ctx)
+            return None if read is None else await run_callable(read, ctx.server.executor, uri, ctx)
 
         return Resource(
             uri=uri,
@@ -148,10 +161,10 @@ class Handlers(Provider):
             annotations=Annotations.of(entry.get("annotations")),
             meta=entry.get("_meta", {}),
             handler=Handler(read_resource, {"ctx": Context}),
-            source=source_of(read or self._list_resources),
+            source=describe_source(read or self._list_resources),
         )
 
-    def _template(self, entry: Entry) -> ResourceTemplate:
+    def _template(self, entry: ListEntry) -> ResourceTemplate:
         def refuse() -> None:
             """Templates are only listed; `read_resource` serves the URIs they describe."""
 
@@ -166,15 +179,15 @@ class Handlers(Provider):
             annotations=Annotations.of(entry.get("annotations")),
             meta=entry.get("_meta", {}),
             handler=Handler(refuse),
-            source=source_of(self._list_templates),
+            source=describe_source(self._list_templates),
         )
 
-    def _prompt(self, entry: Entry) -> Prompt:
+    def _prompt(self, entry: ListEntry) -> Prompt:
         name, get = str(entry["name"]), self._get_prompt
         assert get is not None  # checked in __init__
 
         async def get_prompt(ctx: Context, arguments: dict[str, str]) -> Any:
-            return await run(get, ctx.server.executor, name, arguments, ctx)
+            return await run_callable(get, ctx.server.executor, name, arguments, ctx)
 
         return Prompt(
             name=name,
@@ -183,7 +196,7 @@ class Handlers(Provider):
             icons=_icons(entry),
             meta=entry.get("_meta", {}),
             handler=Handler(get_prompt, {"ctx": Context}),
-            source=source_of(get),
+            source=describe_source(get),
             parameters=ListedArguments([dict(argument) for argument in entry.get("arguments", ())]),
         )
 
@@ -206,12 +219,12 @@ class ListedArguments:
         return {"arguments": dict(values)}
 
 
-def _icons(entry: Entry) -> tuple[Icon, ...]:
+def _icons(entry: ListEntry) -> tuple[Icon, ...]:
     return tuple(map(Icon.of, entry.get("icons", ())))
 
 
-async def _entries(function: List | None, ctx: Context) -> Iterable[Entry]:
+async def _entries(function: ListFunction | None, ctx: Context) -> Iterable[ListEntry]:
     if function is None:
         return ()
-    entries: Iterable[Entry] = await run(function, ctx.server.executor, ctx)
+    entries: Iterable[ListEntry] = await run_callable(function, ctx.server.executor, ctx)
     return entries

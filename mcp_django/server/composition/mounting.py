@@ -17,7 +17,7 @@ from mcp_django.server.calls.call import Call
 from mcp_django.server.composition.provider import Provider
 from mcp_django.server.context.context import Context
 from mcp_django.server.injection.handler import Handler
-from mcp_django.server.middleware import chain
+from mcp_django.server.middleware import chain_middleware
 from mcp_django.server.primitives.base import (
     Completer,
     Completion,
@@ -27,7 +27,7 @@ from mcp_django.server.primitives.base import (
     Resource,
     ResourceTemplate,
     Tool,
-    both,
+    combine_permissions,
 )
 
 if TYPE_CHECKING:
@@ -35,13 +35,18 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("mcp_django.server")
 P = TypeVar("P", bound=Primitive)
-Run = Callable[[Call, Primitive], Awaitable[dict[str, Any]]]
-COMPLETING = "completion/complete"
-_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri", "resources/subscribe": "uri"}
+RunPrimitive = Callable[[Call, Primitive], Awaitable[dict[str, Any]]]
+COMPLETE_METHOD = "completion/complete"
+_TARGET_PARAMETERS = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    "resources/subscribe": "uri",
+}
 """Member of `params` that identifies the target, by method."""
 
 
-class Names(Protocol):
+class MountNames(Protocol):
     """Names of primitives in a host, and their mapping back to the mounted server.
 
     `providers.prefixes.NamePrefixes` implements it. The methods towards the host raise DeclarationError for an invalid
@@ -54,24 +59,24 @@ class Names(Protocol):
 
     def name(self, name: str, *, foreign: bool = False) -> str: ...
 
-    def own_name(self, here: str) -> str | None: ...
+    def own_name(self, name: str) -> str | None: ...
 
     def uri(self, uri: str) -> str: ...
 
-    def own_uri(self, here: str) -> str | None: ...
+    def own_uri(self, uri: str) -> str | None: ...
 
     def template(self, template: UriTemplate) -> UriTemplate: ...
 
 
-class Mounted(NamedTuple):
+class MountOrigin(NamedTuple):
     """Mount and original of a copied primitive."""
 
-    part: "Part"
+    mount: "MountedServer"
     primitive: Primitive
     """Original in the mounted server."""
 
 
-class Part:
+class MountedServer:
     """A server mounted in a host.
 
     `label` identifies it in messages. `permission` and `scopes` are required in addition to those of each primitive.
@@ -80,30 +85,39 @@ class Part:
     def __init__(
         self,
         server: "Server",
-        names: Names,
+        names: MountNames,
         *,
         label: str,
         permission: Permission | None = None,
         scopes: Sequence[str] = (),
     ) -> None:
-        self.server, self.names, self.label = server, names, label
-        self.permission, self.scopes = permission, tuple(scopes)
-        self.known: Mapping[Primitive | Completer, Primitive | Completer] = {}
+        self.server = server
+        self.names = names
+        self.label = label
+        self.permission = permission
+        self.scopes = tuple(scopes)
+        self.copies: Mapping[Primitive | Completer, Primitive | Completer] = {}
         """Registered items of the mounted server, with their copies in the host."""
-        self.is_plain: bool = not server.middleware and names.keeps_uris and all(part.is_plain for part in server.parts)
+        self.is_transparent: bool = (
+            not server.middleware and names.keeps_uris and all(part.is_transparent for part in server.parts)
+        )
         """True if nothing runs around handlers: no middleware, and unchanged URIs."""
 
     @property
-    def rules(self) -> str | None:
+    def rules_alias(self) -> str | None:
         """Alias of the server's own rules; None for a server that is only mounted."""
         return self.server.alias if self.server.is_bound else None
 
     @property
     def providers(self) -> list[Provider]:
         """Providers of the mounted server, adapted to the host."""
-        return [PartProvider(self, theirs) for one in self.server.providers if (theirs := one.within()) is not None]
+        return [
+            MountedProvider(self, mountable)
+            for provider in self.server.providers
+            if (mountable := provider.for_mounting()) is not None
+        ]
 
-    def take(self, item: P, *, foreign: bool = False) -> P:
+    def copy_primitive(self, item: P, *, foreign: bool = False) -> P:
         """Return the copy of a primitive with its host name. Raises DeclarationError."""
         changes: dict[str, Any] = {}
         match item:
@@ -122,62 +136,62 @@ class Part:
         return replace(
             item,
             **changes,
-            mounted=Mounted(self, item),
+            mount_origin=MountOrigin(self, item),
             stands_for=stands_for,
-            permission=both(self.permission, item.permission),
+            permission=combine_permissions(self.permission, item.permission),
             scopes=tuple(dict.fromkeys((*self.scopes, *item.scopes))),
             timeout=options.timeout if item.timeout is None else item.timeout,
-            handler=_bound(item.handler, options.atomic),
+            handler=_with_transaction(item.handler, options.atomic),
             source=f"{item.source} ({self.label})",
         )
 
-    def adopt(self, item: Primitive | Completer) -> Primitive | Completer:
+    def copy_registered(self, item: Primitive | Completer) -> Primitive | Completer:
         """Return the copy of a registered primitive or completer. Raises DeclarationError."""
         if isinstance(item, Primitive):
-            return self.take(item)
+            return self.copy_primitive(item)
         # The target is the name of a prompt, or the text of a template, which has a scheme.
         target = self.names.uri(item.target) if ":" in item.target else self.names.name(item.target)
         return replace(item, target=target, source=f"{item.source} ({self.label})")
 
-    def view(self, call: Call) -> Call:
+    def view_call(self, call: Call) -> Call:
         """Return the call in the view of the mounted server."""
-        message, named, params = call.message, _BY.get(call.method), call.params
+        message, named, params = call.message, _TARGET_PARAMETERS.get(call.method), call.params
         if named is not None and isinstance(params.get(named), str):
-            message = message._replace(params={**params, named: self._own(named, params[named])})
-        elif call.method == COMPLETING:
+            message = message._replace(params={**params, named: self._to_own(named, params[named])})
+        elif call.method == COMPLETE_METHOD:
             ref: dict[str, Any] = params["ref"]
             key = "name" if ref["type"] == "ref/prompt" else "uri"
-            message = message._replace(params={**params, "ref": {**ref, key: self._own(key, ref[key])}})
-        return replace(call, message=message, server=self.server, outer=call, part=self)
+            message = message._replace(params={**params, "ref": {**ref, key: self._to_own(key, ref[key])}})
+        return replace(call, message=message, server=self.server, host_call=call, mount=self)
 
-    def _own(self, named: str, here: str) -> str:
-        own = self.names.own_name(here) if named == "name" else self.names.own_uri(here)
-        return here if own is None else own
+    def _to_own(self, named: str, host_value: str) -> str:
+        own = self.names.own_name(host_value) if named == "name" else self.names.own_uri(host_value)
+        return host_value if own is None else own
 
-    def outward(self, body: dict[str, Any]) -> dict[str, Any]:
+    def to_host_uris(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return a result with the host's URIs of its resources."""
         if self.names.keeps_uris:
             return body
         changed: dict[str, Any] = {
-            name: self._outward(body[name]) for name in ("contents", "content", "messages") if name in body
+            name: self._to_host_uris(body[name]) for name in ("contents", "content", "messages") if name in body
         }
         return {**body, **changed} if changed else body
 
-    def _outward(self, value: Any) -> Any:
+    def _to_host_uris(self, value: Any) -> Any:
         """Convert resource URIs in contents, blocks and messages to those of the host."""
         if isinstance(value, list):
-            return [self._outward(one) for one in value]
+            return [self._to_host_uris(one) for one in value]
         if not isinstance(value, dict):
             return value
         if isinstance(value.get("uri"), str):
-            return {**value, "uri": self._here(value["uri"])}
+            return {**value, "uri": self._to_host_uri(value["uri"])}
         inner = next((name for name in ("resource", "content") if isinstance(value.get(name), dict | list)), None)
-        return value if inner is None else {**value, inner: self._outward(value[inner])}
+        return value if inner is None else {**value, inner: self._to_host_uris(value[inner])}
 
-    def _here(self, uri: str) -> str:
+    def _to_host_uri(self, uri: str) -> str:
         """Return the host URI of a resource; other URIs stay unchanged (web pages)."""
         server, registry = self.server, self.server.registry
-        if uri not in registry.resources and registry.match(uri) is None and not server.provides("resources"):
+        if uri not in registry.resources and registry.match(uri) is None and not server.has_provider_for("resources"):
             return uri
         try:
             return self.names.uri(uri)
@@ -185,121 +199,125 @@ class Part:
             return uri
 
 
-def _bound(handler: Handler, atomic: tuple[str, ...]) -> Handler:
+def _with_transaction(handler: Handler, atomic: tuple[str, ...]) -> Handler:
     """Return the handler with its transaction, where `atomic` is the server's default."""
     if handler.atomic == () or not atomic:
         return handler
-    bound = copy.copy(handler)
-    bound.atomic = handler.databases(atomic)
-    return bound
+    copied = copy.copy(handler)
+    copied.atomic = handler.get_databases(atomic)
+    return copied
 
 
-async def served(call: Call, primitive: Primitive, run: Run) -> dict[str, Any]:
+async def run_mounted(call: Call, primitive: Primitive, run: RunPrimitive) -> dict[str, Any]:
     """Run a primitive in the view and middleware of its own server."""
-    mounted = primitive.mounted
+    mounted = primitive.mount_origin
     if mounted is None:
         return await run(call, primitive)
-    part, own = mounted
-    view = part.view(call)
-    handle = chain(part.server.middleware, lambda inner: served(inner, own, run))
-    return part.outward(await handle(view))
+    mount, own = mounted
+    view = mount.view_call(call)
+    handle = chain_middleware(mount.server.middleware, lambda inner: run_mounted(inner, own, run))
+    return mount.to_host_uris(await handle(view))
 
 
-def called(ctx: Context, name: str) -> str:
+def get_client_name(ctx: Context, name: str) -> str:
     """Return the client's name for a tool or prompt of `ctx.server`."""
     call = ctx._call
-    while call.outer is not None and (part := call.part) is not None:
-        call, name = call.outer, part.names.name(name, foreign=True)
+    while call.host_call is not None and (mount := call.mount) is not None:
+        call, name = call.host_call, mount.names.name(name, foreign=True)
     return name
 
 
-def innermost(call: Call, primitive: P) -> tuple[Call, P]:
+def resolve_innermost(call: Call, primitive: P) -> tuple[Call, P]:
     """Return call and primitive in the view of the server that declares it."""
-    while primitive.mounted is not None:
-        part, own = primitive.mounted
-        call, primitive = part.view(call), own  # type: ignore[assignment]  # a copy has the kind of its original
+    while primitive.mount_origin is not None:
+        mount, own = primitive.mount_origin
+        call, primitive = mount.view_call(call), own  # type: ignore[assignment]  # a copy has the kind of its original
     return call, primitive
 
 
-class PartProvider(Provider):
+class MountedProvider(Provider):
     """A provider of a mounted server, adapted to its host."""
 
-    def __init__(self, part: Part, own: Provider) -> None:
-        self._part, self._own = part, own
-        self.offers, self.follows = own.offers, own.follows
-        self._kept: dict[str, tuple[Iterable[Primitive], tuple[Primitive, ...]]] = {}
+    def __init__(self, mount: MountedServer, own: Provider) -> None:
+        self._mount = mount
+        self._own = own
+        self.offers = own.offers
+        self.follows = own.follows
+        self._copies: dict[str, tuple[Iterable[Primitive], tuple[Primitive, ...]]] = {}
         self._refused: set[str] = set()
 
     @property
     def version(self) -> Hashable:
         return self._own.version
 
-    def look(self) -> None:
-        self._own.look()
+    def refresh(self) -> None:
+        self._own.refresh()
 
     @property
-    def is_watched(self) -> bool:
-        return self._own.is_watched
+    def has_version(self) -> bool:
+        return self._own.has_version
 
     @property
     def is_remote(self) -> bool:
         return self._own.is_remote
 
-    def guarded(self) -> frozenset[str]:
-        return self.offers if self._part.permission is not None else self._own.guarded()
+    def get_permission_dependent(self) -> frozenset[str]:
+        return self.offers if self._mount.permission is not None else self._own.get_permission_dependent()
 
-    def within(self) -> "PartProvider | None":
+    def for_mounting(self) -> "MountedProvider | None":
         return self
 
     async def tools(self, ctx: Context) -> Iterable[Tool]:
-        return self._taken("tools", await self._own.tools(self._inner(ctx)))
+        return self._copy_all("tools", await self._own.tools(self._view_context(ctx)))
 
     async def tool(self, name: str, ctx: Context) -> Tool | None:
-        own = self._part.names.own_name(name)
-        return None if own is None else self._take(await self._own.tool(own, self._inner(ctx)))
+        own = self._mount.names.own_name(name)
+        return None if own is None else self._copy(await self._own.tool(own, self._view_context(ctx)))
 
     async def resources(self, ctx: Context) -> Iterable[Resource]:
-        return self._taken("resources", await self._own.resources(self._inner(ctx)))
+        return self._copy_all("resources", await self._own.resources(self._view_context(ctx)))
 
     async def templates(self, ctx: Context) -> Iterable[ResourceTemplate]:
-        return self._taken("templates", await self._own.templates(self._inner(ctx)))
+        return self._copy_all("templates", await self._own.templates(self._view_context(ctx)))
 
     async def resource(self, uri: str, ctx: Context) -> Resource | None:
-        own = self._part.names.own_uri(uri)
-        return None if own is None else self._take(await self._own.resource(own, self._inner(ctx)))
+        own = self._mount.names.own_uri(uri)
+        return None if own is None else self._copy(await self._own.resource(own, self._view_context(ctx)))
 
     async def prompts(self, ctx: Context) -> Iterable[Prompt]:
-        return self._taken("prompts", await self._own.prompts(self._inner(ctx)))
+        return self._copy_all("prompts", await self._own.prompts(self._view_context(ctx)))
 
     async def prompt(self, name: str, ctx: Context) -> Prompt | None:
-        own = self._part.names.own_name(name)
-        return None if own is None else self._take(await self._own.prompt(own, self._inner(ctx)))
+        own = self._mount.names.own_name(name)
+        return None if own is None else self._copy(await self._own.prompt(own, self._view_context(ctx)))
 
     async def complete(
         self, target: str, argument: str, value: str, arguments: Mapping[str, str], ctx: Context
     ) -> Completion | Sequence[str] | None:
         # Completions of listed primitives go through `run_mounted`. This serves URIs known only to the providers.
-        own = self._part.names.own_uri(target) if ctx._primitive is None else None
-        return None if own is None else await self._own.complete(own, argument, value, arguments, self._inner(ctx))
+        own = self._mount.names.own_uri(target) if ctx._primitive is None else None
+        return (
+            None if own is None else await self._own.complete(own, argument, value, arguments, self._view_context(ctx))
+        )
 
-    def _inner(self, ctx: Context) -> Context:
-        return Context(self._part.view(ctx._call))
+    def _view_context(self, ctx: Context) -> Context:
+        return Context(self._mount.view_call(ctx._call))
 
-    def _taken(self, kind: str, found: Iterable[P]) -> tuple[P, ...]:
+    def _copy_all(self, kind: str, primitives: Iterable[P]) -> tuple[P, ...]:
         """Return the copies, in the same tuple as long as the provider's is the same."""
-        known = self._kept.get(kind)
-        if known is None or known[0] is not found or type(found) is not tuple:
-            taken = tuple(copied for item in found if (copied := self._take(item)) is not None)
-            known = self._kept[kind] = (found, taken)
+        known = self._copies.get(kind)
+        if known is None or known[0] is not primitives or type(primitives) is not tuple:
+            copies = tuple(copied for item in primitives if (copied := self._copy(item)) is not None)
+            known = self._copies[kind] = (primitives, copies)
         return known[1]  # type: ignore[return-value]  # cached by kind
 
-    def _take(self, item: P | None) -> P | None:
+    def _copy(self, item: P | None) -> P | None:
         if item is None:
             return None
         try:
-            return self._part.take(item, foreign=True)
+            return self._mount.copy_primitive(item, foreign=True)
         except DeclarationError as problem:
             if item.key not in self._refused and len(self._refused) < 1000:
                 self._refused.add(item.key)
-                logger.warning("%s: skipped the %s of %s: %s", self._part.label, item.kind, item.source, problem)
+                logger.warning("%s: skipped the %s of %s: %s", self._mount.label, item.kind, item.source, problem)
             return None

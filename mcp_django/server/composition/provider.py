@@ -35,25 +35,25 @@ class Provider:
         """True for a remote server; primitives of this project take precedence over it."""
         return False
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Prefetch data for `version`, because a client listens.
 
         Called on the event loop before `version` is read; must not block.
         """
 
     @property
-    def is_watched(self) -> bool:
+    def has_version(self) -> bool:
         """True if the provider has its own `version`; only then is it checked for changes."""
         return type(self).version is not Provider.version
 
-    def guarded(self) -> frozenset[str]:
+    def get_permission_dependent(self) -> frozenset[str]:
         """Return the capabilities whose lists can depend on Django's permissions.
 
         Clients receive list notifications for them when permissions change. Called on a thread.
         """
         return self.offers
 
-    def within(self) -> "Provider | None":
+    def for_mounting(self) -> "Provider | None":
         """Return the provider for use in a host server, or None; the default is all of it."""
         return self
 
@@ -92,12 +92,12 @@ class Provider:
         return None
 
 
-def in_order(providers: Iterable[Provider]) -> tuple[Provider, ...]:
+def sort_providers(providers: Iterable[Provider]) -> tuple[Provider, ...]:
     """Return the providers in lookup order: remote servers last."""
     return tuple(sorted(providers, key=lambda provider: provider.is_remote))
 
 
-async def provided_tool(call: Call, name: str) -> Tool | None:
+async def find_provided_tool(call: Call, name: str) -> Tool | None:
     """Return the tool called `name` of the first provider that has one."""
     context: Context | None = None
     for provider in call.server.providers:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mcp_django.server.calls.callables import run
-from mcp_django.server.calls.log_sanitizer import label, target_of
+from mcp_django.server.calls.callables import run_callable
+from mcp_django.server.calls.log_sanitizer import get_target_label, sanitize_label
 
 if TYPE_CHECKING:
     from mcp_django.server.calls.call import Call
@@ -21,42 +21,45 @@ if TYPE_CHECKING:
 logger = logging.getLogger("mcp_django.server")
 
 
-class Place(Protocol):
+class BackgroundSlot(Protocol):
     """A place for one background job in this process."""
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Release the place. May be called more than once."""
 
 
-class Places(Protocol):
+class BackgroundSlots(Protocol):
     """Limit on waiting and running background jobs."""
 
-    def take(self) -> Place:
+    def acquire(self) -> BackgroundSlot:
         """Acquire a place. Raises Overloaded at the limit. Thread-safe."""
 
 
-class Unlimited:
+class UnlimitedBackgroundSlots:
     """Places of a server without a limit."""
 
-    def take(self) -> "Unlimited":
+    def acquire(self) -> "UnlimitedBackgroundSlots":
         return self
 
-    def leave(self) -> None:
+    def release(self) -> None:
         return None
 
 
-class Job:
+class BackgroundJob:
     """A background job with the context variables of its creator."""
 
-    __slots__ = ("_context", "_name", "_place", "_work")
+    __slots__ = ("_context", "_function", "_name", "_slot")
 
-    def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], place: Place) -> None:
-        self._work = partial(fn, *args, **kwargs)
+    def __init__(
+        self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], slot: BackgroundSlot
+    ) -> None:
+        self._function = partial(fn, *args, **kwargs)
         self._name = getattr(fn, "__qualname__", type(fn).__qualname__)
-        self._place, self._context = place, contextvars.copy_context()
+        self._slot = slot
+        self._context = contextvars.copy_context()
 
     def __del__(self) -> None:
-        self._place.leave()
+        self._slot.release()
 
     async def run(self, call: "Call") -> None:
         """Run the job. Raises only the cancellation of the caller."""
@@ -64,31 +67,33 @@ class Job:
         try:
             await task
         finally:
-            self._place.leave()
+            self._slot.release()
 
     async def _run(self, call: "Call") -> None:
         executor = call.server.executor
-        lease = executor.enter(patient=True)
+        lease = executor.acquire_lease(unbounded=True)
         try:
-            await run(self._work, executor)
+            await run_callable(self._function, executor)
         except asyncio.CancelledError:
-            logger.warning("Background job cancelled at process exit: %s, added by %s", self._name, _left_by(call))
+            logger.warning(
+                "Background job cancelled at process exit: %s, added by %s", self._name, _describe_call(call)
+            )
             raise
         except (Exception, SystemExit):
-            logger.exception("Background job failed: %s, added by %s", self._name, _left_by(call))
+            logger.exception("Background job failed: %s, added by %s", self._name, _describe_call(call))
         finally:
             lease.close()
 
 
-async def run_jobs(calls: Iterable["Call"]) -> None:
+async def run_background_jobs(calls: Iterable["Call"]) -> None:
     """Run the background jobs of answered calls, those of one call in sequence."""
-    await asyncio.gather(*(_run_all(call) for call in calls))
+    await asyncio.gather(*(_run_jobs_of_call(call) for call in calls))
 
 
-async def _run_all(call: "Call") -> None:
-    for job in call.fate.take_jobs():
+async def _run_jobs_of_call(call: "Call") -> None:
+    for job in call.record.take_jobs():
         await job.run(call)
 
 
-def _left_by(call: "Call") -> str:
-    return f"{label(call.method)} of {target_of(call)}"
+def _describe_call(call: "Call") -> str:
+    return f"{sanitize_label(call.method)} of {get_target_label(call)}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.trace_context import TraceContext
 from mcp_django.server.calls.call import Call
-from mcp_django.server.calls.session import Session
+from mcp_django.server.calls.session import ServerSession
 from mcp_django.server.ports import Principal
 
 if TYPE_CHECKING:
@@ -16,20 +16,22 @@ if TYPE_CHECKING:
     from mcp_django.server.server import Server
 
 
-class Facts:
+class CallInfo:
     """Read-only part of a Context."""
 
     __slots__ = ("_arguments", "_call", "_loop", "_primitive", "_state")
 
     def __init__(self, call: Call, primitive: "Primitive | None") -> None:
-        self._call, self._primitive = call, primitive
+        self._call = call
+        self._primitive = primitive
         self._loop = asyncio.get_running_loop()
         self._state: dict[str, Any] | None = None
         self._arguments: Mapping[str, Any] | None = None
 
-    def stand_for(self, tool: "Tool", arguments: Mapping[str, Any]) -> None:
+    def set_running_tool(self, tool: "Tool", arguments: Mapping[str, Any]) -> None:
         """Set the tool that runs in place of the called primitive, which delegates to it."""
-        self._primitive, self._arguments = tool, arguments
+        self._primitive = tool
+        self._arguments = arguments
 
     @property
     def principal(self) -> Principal:
@@ -52,7 +54,7 @@ class Facts:
         return self._call.headers
 
     @property
-    def session(self) -> Session | None:
+    def session(self) -> ServerSession | None:
         """Session (handshake era), or None (stateless era)."""
         return self._call.connection.session
 
@@ -70,9 +72,9 @@ class Facts:
         return self._call.revision.version
 
     @property
-    def kwargs(self) -> Mapping[str, Any]:
+    def url_kwargs(self) -> Mapping[str, Any]:
         """Values captured by the URL pattern, such as a tenant's slug."""
-        return self._call.kwargs
+        return self._call.url_kwargs
 
     @property
     def name(self) -> str | None:
@@ -134,7 +136,7 @@ class Facts:
     @property
     def lifespan(self) -> Any:
         """Value yielded by the server's lifespan."""
-        return self._call.server.lifespan.state(self._loop)
+        return self._call.server.lifespan.get_state(self._loop)
 
     @property
     def client_info(self) -> Mapping[str, Any]:

@@ -7,35 +7,50 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.sampling_types import Said
+from mcp_django.protocol.sampling_types import SamplingInput
 from mcp_django.schema import to_json
 from mcp_django.server.calls.call import Call
-from mcp_django.server.calls.cleanup import Farewells, keep
+from mcp_django.server.calls.cleanup import CleanupCallbacks, register_for_shutdown
 from mcp_django.server.client_requests.conversation import (
-    ASKED_IN_TRANSACTION,
-    Conversation,
-    Question,
-    Replay,
-    Unanswered,
+    REQUEST_IN_TRANSACTION_MESSAGE,
+    ClientConversation,
+    InputRequest,
+    InputUnavailable,
+    ReplayConversation,
     gather,
 )
-from mcp_django.server.client_requests.elicitation import form_question, is_address, page_question, url_question
-from mcp_django.server.client_requests.idempotency import ONCE_IN_TRANSACTION
-from mcp_django.server.client_requests.responses import Answer, Root, roots_question
-from mcp_django.server.client_requests.sampling import MAX_ITERATIONS, MAX_TOKENS, Sample, prepared
-from mcp_django.server.context.background import Job
-from mcp_django.server.context.call_info import Facts
-from mcp_django.server.context.notifications import LOGGED, log_params, progress_params, require_notification
+from mcp_django.server.client_requests.elicitation import (
+    build_form_request,
+    build_page_request,
+    build_url_request,
+    is_absolute_url,
+)
+from mcp_django.server.client_requests.idempotency import ONCE_IN_TRANSACTION_MESSAGE
+from mcp_django.server.client_requests.responses import ElicitationResult, Root, build_roots_request
+from mcp_django.server.client_requests.sampling import (
+    DEFAULT_MAX_ITERATIONS,
+    DEFAULT_MAX_TOKENS,
+    SamplingResult,
+    prepare_sampling,
+)
+from mcp_django.server.context.background import BackgroundJob
+from mcp_django.server.context.call_info import CallInfo
+from mcp_django.server.context.notifications import (
+    LOG_MESSAGE_METHOD,
+    build_log_params,
+    build_progress_params,
+    check_notification_method,
+)
 from mcp_django.server.context.sync_context import SyncContext
 
 if TYPE_CHECKING:
-    from mcp_django.server.execution.sampling_tools import Offered
+    from mcp_django.server.execution.sampling_tools import OfferedTool
     from mcp_django.server.primitives.base import Primitive
 
 T = TypeVar("T")
 
 
-class Context(Facts):
+class Context(CallInfo):
     """API of one call for handlers.
 
     Declare a parameter of this type, with any name, to receive it. The parameter never appears in a schema. Sync
@@ -44,27 +59,27 @@ class Context(Facts):
 
     __slots__ = (
         "_conversation",
-        "_pages",
-        "_progress",
-        "_samples",
-        "farewells",
+        "_last_progress",
+        "_page_counts",
+        "_sampling_scopes",
+        "cleanup_callbacks",
         "in_transaction",
         "jobs",
     )
 
     def __init__(
-        self, call: Call, primitive: "Primitive | None" = None, conversation: Conversation | None = None
+        self, call: Call, primitive: "Primitive | None" = None, conversation: ClientConversation | None = None
     ) -> None:
         super().__init__(call, primitive)
         self._conversation = conversation
-        self._progress: float | None = None
-        self._samples: Counter[str] | None = None
-        self._pages: Counter[str] | None = None
-        self.farewells: Farewells | None = None
+        self._last_progress: float | None = None
+        self._sampling_scopes: Counter[str] | None = None
+        self._page_counts: Counter[str] | None = None
+        self.cleanup_callbacks: CleanupCallbacks | None = None
         """Cleanup callbacks of a call without a session."""
         self.in_transaction = False
         """True if the handler runs in a transaction of the call."""
-        self.jobs: list[Job] | None = None
+        self.jobs: list[BackgroundJob] | None = None
         """Background jobs of the running handler, held until it succeeds; else None."""
 
     async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
@@ -72,9 +87,9 @@ class Context(Facts):
 
         Values that do not exceed the last one are skipped: progress must increase (basic/utilities/progress).
         """
-        params = progress_params(self._call, self._progress, progress, total, message)
+        params = build_progress_params(self._call, self._last_progress, progress, total, message)
         if params is not None:
-            self._progress = progress
+            self._last_progress = progress
             await self._emit("notifications/progress", params)
 
     async def log(self, level: str, data: Any, *, logger: str | None = None) -> None:
@@ -82,9 +97,9 @@ class Context(Facts):
 
         `data` is any JSON value. Do not log secrets.
         """
-        params = log_params(self._call, level, data, logger)
+        params = build_log_params(self._call, level, data, logger)
         if params is not None and not self.replaying:
-            await self._emit(LOGGED, params)
+            await self._emit(LOG_MESSAGE_METHOD, params)
 
     async def debug(self, data: Any, *, logger: str | None = None) -> None:
         await self.log("debug", data, logger=logger)
@@ -112,7 +127,7 @@ class Context(Facts):
 
     async def notify(self, method: str, params: dict[str, Any] | None = None) -> None:
         """Send a custom notification; `method` must start with `notifications/`."""
-        require_notification(method)
+        check_notification_method(method)
         await self._emit(method, params or {})
 
     def background(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> None:
@@ -131,13 +146,13 @@ class Context(Facts):
             raise TypeError(f"background() takes a function and its arguments, not {type(fn).__name__}")
         if self._call.root.outcome is not None:
             raise RuntimeError("The call was answered before this background work was added")
-        job = Job(fn, args, kwargs, self._call.server.ports.background.take())
+        job = BackgroundJob(fn, args, kwargs, self._call.server.ports.background.acquire())
         if self.jobs is None:
-            self._call.fate.leave([job])
+            self._call.record.add_jobs([job])
         else:
             self.jobs.append(job)
 
-    def at_end(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> None:
+    def add_cleanup(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> None:
         """Register a cleanup callback for resources kept in `state`. Thread-safe.
 
         With a session it runs when this process discards the session or exits. Without a session (stateless era) it
@@ -155,13 +170,13 @@ class Context(Facts):
 
         call, session = self._call, self._call.connection.session
         if session is None:
-            self.farewells = farewells = self.farewells or Farewells()
-        elif call.connection.streams:
-            farewells = session.farewells
-            keep(farewells, self._loop, call.server.ports.at_end)
+            self.cleanup_callbacks = callbacks = self.cleanup_callbacks or CleanupCallbacks()
+        elif call.connection.supports_streaming:
+            callbacks = session.cleanup_callbacks
+            register_for_shutdown(callbacks, self._loop, call.server.ports.add_shutdown_callback)
         else:
             raise RuntimeError("Sessions have no cleanup callbacks under WSGI: an event loop ends with its request")
-        farewells.add(self._loop, call.server.executor, fn, *args, **kwargs)
+        callbacks.add(self._loop, call.server.executor, fn, *args, **kwargs)
 
     async def close_stream(self, *, retry: float = 1.0) -> bool:
         """Close the connection, for the client to reconnect after `retry` seconds.
@@ -174,11 +189,11 @@ class Context(Facts):
         """
         if retry < 0:
             raise ValueError("retry is a number of seconds")
-        return await self._here(self._close_stream(retry))
+        return await self._run_on_call_loop(self._close_stream(retry))
 
     async def _close_stream(self, retry: float) -> bool:
         call = self._call
-        return call.revision.polling and not call.cancelled and call.outbox.release(retry)
+        return call.revision.polling and not call.cancelled and call.outbox.disconnect_reader(retry)
 
     @property
     def replaying(self) -> bool:
@@ -186,12 +201,14 @@ class Context(Facts):
         return self._conversation is not None and self._conversation.replaying
 
     @property
-    def unanswered(self) -> Replay | None:
+    def unfinished_conversation(self) -> ReplayConversation | None:
         """Conversation that needs another round; None for other conversations."""
-        talk = self._conversation
-        return talk if isinstance(talk, Replay) and talk.unfinished else None
+        conversation = self._conversation
+        return (
+            conversation if isinstance(conversation, ReplayConversation) and conversation.needs_another_round else None
+        )
 
-    async def elicit(self, message: str, schema: Any = bool, *, key: str | None = None) -> Answer[Any]:
+    async def elicit(self, message: str, schema: Any = bool, *, key: str | None = None) -> ElicitationResult[Any]:
         """Ask the user for a value (client/elicitation, form mode).
 
         `schema` is bool, str, int, float, a Literal, an Enum, a list of those two, or a dataclass, TypedDict or
@@ -207,11 +224,13 @@ class Context(Facts):
             MissingClientCapability: the client does not support elicitation.
             InputUnavailable: no valid answer arrives.
         """
-        self.require_no_transaction()
-        answer: Answer[Any] = await self._ask(await self._here(form_question(self._call, message, schema, key)))
+        self.check_no_transaction()
+        answer: ElicitationResult[Any] = await self._request_input(
+            await self._run_on_call_loop(build_form_request(self._call, message, schema, key))
+        )
         return answer
 
-    async def elicit_url(self, message: str, url: Any, *, key: str | None = None) -> Answer[None]:
+    async def elicit_url(self, message: str, url: Any, *, key: str | None = None) -> ElicitationResult[None]:
         """Ask the user to open a page, for data that the client must not see (URL mode).
 
         `url` is a page of this site: the name of a view, a path, or an object with `get_absolute_url()`. Only the user
@@ -226,33 +245,37 @@ class Context(Facts):
             MissingClientCapability: the client does not support URL mode.
             InputUnavailable: the user does not return in time, or the caller has no user on this site.
         """
-        if is_address(url):
-            question = url_question(self._call.revision, message, url, key)
+        if is_absolute_url(url):
+            question = build_url_request(self._call.revision, message, url, key)
         else:
-            self.require_no_transaction()
-            if self._pages is None:
-                self._pages = Counter()
-            question = await self._here(page_question(self._call, self._talk(), message, url, key=key, met=self._pages))
-        answer: Answer[None] = await self._ask(question)
+            self.check_no_transaction()
+            if self._page_counts is None:
+                self._page_counts = Counter()
+            question = await self._run_on_call_loop(
+                build_page_request(
+                    self._call, self._get_conversation(), message, url, key=key, counts=self._page_counts
+                )
+            )
+        answer: ElicitationResult[None] = await self._request_input(question)
         return answer
 
     async def sample(
         self,
-        messages: Said | Sequence[Said],
+        messages: SamplingInput | Sequence[SamplingInput],
         *,
-        max_tokens: int = MAX_TOKENS,
+        max_tokens: int = DEFAULT_MAX_TOKENS,
         system_prompt: str | None = None,
         temperature: float | None = None,
         stop_sequences: Sequence[str] | None = None,
         model_preferences: str | Sequence[str] | Mapping[str, Any] | None = None,
         include_context: str | None = None,
         metadata: Mapping[str, Any] | None = None,
-        tools: "Sequence[Offered] | None" = None,
+        tools: "Sequence[OfferedTool] | None" = None,
         tool_choice: str | None = None,
-        max_iterations: int = MAX_ITERATIONS,
+        max_iterations: int = DEFAULT_MAX_ITERATIONS,
         result_type: Any = None,
         key: str | None = None,
-    ) -> Sample[Any]:
+    ) -> SamplingResult[Any]:
         """Request a message of at most `max_tokens` tokens from the client's model.
 
         A plain string is a user message. `tools` are names of the server's tools, functions or definitions that the
@@ -267,7 +290,7 @@ class Context(Facts):
             MissingClientCapability: the client does not support this kind of sampling.
             InputUnavailable: no valid answer arrives.
         """
-        sampling = await prepared(
+        sampling = await prepare_sampling(
             self,
             messages,
             max_tokens=max_tokens,
@@ -288,14 +311,14 @@ class Context(Facts):
 
     async def list_roots(self, *, key: str | None = None) -> list[Root]:
         """Request the client's roots."""
-        roots: list[Root] = await self._ask(roots_question(key))
+        roots: list[Root] = await self._request_input(build_roots_request(key))
         return roots
 
     async def gather(self, *branches: Awaitable[Any]) -> list[Any]:
         """Run requests or calls concurrently; in the stateless era in one round."""
         return await gather(*branches)
 
-    async def once(self, key: str, fn: Callable[[], Any], *, durable: bool = False) -> Any:
+    async def run_once(self, key: str, fn: Callable[[], Any], *, durable: bool = False) -> Any:
         """Run `fn` (sync or async) once per conversation and keep its JSON value.
 
         The following rounds skip the step. Each key may be used once in a call. A sync `fn` runs on the thread of the
@@ -308,16 +331,16 @@ class Context(Facts):
 
         A durable step cannot run inside a transaction, and `fn` must not send requests to the client.
         """
-        return await self._here(self._once(key, fn, durable))
+        return await self._run_on_call_loop(self._run_once(key, fn, durable))
 
-    async def _once(self, key: str, fn: Callable[[], Any], durable: bool) -> Any:
+    async def _run_once(self, key: str, fn: Callable[[], Any], durable: bool) -> Any:
         async def run() -> Any:
-            value = fn() if asyncio.iscoroutinefunction(fn) else await self._call.server.executor.attend(fn)
+            value = fn() if asyncio.iscoroutinefunction(fn) else await self._call.server.executor.run_during_wait(fn)
             return to_json(await value if asyncio.iscoroutine(value) else value)
 
         if durable:
-            self.require_no_transaction(durable=True)
-        return await self._talk().once(key, run, durable=durable)
+            self.check_no_transaction(durable=True)
+        return await self._get_conversation().run_once(key, run, durable=durable)
 
     @property
     def sync(self) -> SyncContext:
@@ -327,37 +350,37 @@ class Context(Facts):
     async def _emit(self, method: str, params: dict[str, Any]) -> None:
         if self._call.cancelled:
             return  # other calls of the batch may still use the stream
-        await self._here(self._call.outbox.put(jsonrpc.notification(method, params)))
+        await self._run_on_call_loop(self._call.outbox.put(jsonrpc.notification(method, params)))
 
-    async def _ask(self, question: Question) -> Any:
-        self.require_no_transaction()
-        self._call.server.executor.rest()
-        return await self._here(self._talk().ask(question))
+    async def _request_input(self, request: InputRequest) -> Any:
+        self.check_no_transaction()
+        self._call.server.executor.release_thread()
+        return await self._run_on_call_loop(self._get_conversation().request_input(request))
 
-    def require_no_transaction(self, *, durable: bool = False) -> None:
+    def check_no_transaction(self, *, durable: bool = False) -> None:
         """Raise InputUnavailable inside a transaction of the call or the thread.
 
         A request to the client would hold the transaction open. The effects of a `durable` step could be rolled back
         with it.
         """
-        if self.in_transaction or self._call.server.executor.asking_is_unsafe():
-            raise Unanswered(ONCE_IN_TRANSACTION if durable else ASKED_IN_TRANSACTION)
+        if self.in_transaction or self._call.server.executor.is_in_transaction():
+            raise InputUnavailable(ONCE_IN_TRANSACTION_MESSAGE if durable else REQUEST_IN_TRANSACTION_MESSAGE)
 
-    def parking(self, *, always: bool = False) -> AbstractContextManager[None]:
+    def blocking_wait(self, *, always: bool = False) -> AbstractContextManager[None]:
         """Return the context for a blocking wait in the thread of a sync handler.
 
         It blocks with `always`, or if the era waits for responses.
         """
-        if always or self._talk().waits:
-            return self._call.server.executor.parking()
+        if always or self._get_conversation().waits_for_response:
+            return self._call.server.executor.blocking_wait()
         return nullcontext()
 
-    def _talk(self) -> Conversation:
+    def _get_conversation(self) -> ClientConversation:
         if self._conversation is None:
-            self._conversation = self._call.era.conversation(self._call)
+            self._conversation = self._call.era.start_conversation(self._call)
         return self._conversation
 
-    async def _here(self, work: Coroutine[Any, Any, T]) -> T:
+    async def _run_on_call_loop(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` on the loop of the call, from any loop (such as `async_to_sync`)."""
         if asyncio.get_running_loop() is self._loop:
             return await work

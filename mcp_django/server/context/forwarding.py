@@ -5,16 +5,16 @@ Results are forwarded as `results.RelayedResult`.
 
 from typing import Any
 
-from mcp_django.server.client_requests.conversation import Question
+from mcp_django.server.client_requests.conversation import InputRequest
 from mcp_django.server.context.context import Context
 
 
-async def put(ctx: Context, question: Question) -> Any:
+async def forward_request(ctx: Context, request: InputRequest) -> Any:
     """Send a request of another server to the client; raises like `ctx.elicit`."""
-    return await ctx._ask(question)
+    return await ctx._request_input(request)
 
 
-def may_go_on(ctx: Context) -> bool:
+def has_conversation(ctx: Context) -> bool:
     """Return True if the call may be a later round or a nested call.
 
     Otherwise the call has sent no requests and has no recorded steps.
@@ -22,17 +22,17 @@ def may_go_on(ctx: Context) -> bool:
     return ctx._conversation is not None
 
 
-def supports(ctx: Context, needed: dict[str, Any]) -> bool:
+def supports_capability(ctx: Context, needed: dict[str, Any]) -> bool:
     """Return True if the client declared this capability object."""
     return ctx._call.supports(needed)
 
 
-def lasts(ctx: Context) -> bool:
+def supports_streaming(ctx: Context) -> bool:
     """Return True if the event loop outlives the call and notifications can be sent.
 
     False under WSGI.
     """
-    return ctx._call.connection.streams
+    return ctx._call.connection.supports_streaming
 
 
 def wants_progress(ctx: Context) -> bool:
@@ -40,6 +40,6 @@ def wants_progress(ctx: Context) -> bool:
     return "progressToken" in ctx._call.meta
 
 
-def wanted_level(ctx: Context) -> str | None:
+def get_effective_log_level(ctx: Context) -> str | None:
     """Return the lowest level of log messages for the client; None for no messages."""
-    return ctx._call.wanted_level
+    return ctx._call.effective_log_level

@@ -2,16 +2,16 @@
 
 from typing import Any
 
-from mcp_django.protocol.types import LEVELS
+from mcp_django.protocol.types import LOG_LEVELS
 from mcp_django.schema import to_json
 from mcp_django.server.calls.call import Call
 
-LOGGED = "notifications/message"
+LOG_MESSAGE_METHOD = "notifications/message"
 """Notification that carries a log message (server/utilities/logging)."""
 
 
-def progress_params(
-    call: Call, last: float | None, progress: float, total: float | None, message: str | None
+def build_progress_params(
+    call: Call, last_progress: float | None, progress: float, total: float | None, message: str | None
 ) -> dict[str, Any] | None:
     """Build the parameters of `notifications/progress`.
 
@@ -19,7 +19,7 @@ def progress_params(
     (basic/utilities/progress).
     """
     token = call.meta.get("progressToken")
-    if token is None or (last is not None and progress <= last):
+    if token is None or (last_progress is not None and progress <= last_progress):
         return None
     params: dict[str, Any] = {"progressToken": token, "progress": progress}
     if total is not None:
@@ -29,11 +29,11 @@ def progress_params(
     return params
 
 
-def log_params(call: Call, level: str, data: Any, logger: str | None) -> dict[str, Any] | None:
+def build_log_params(call: Call, level: str, data: Any, logger: str | None) -> dict[str, Any] | None:
     """Build the parameters of `notifications/message`; None for an unwanted level."""
-    if level not in LEVELS:
-        raise ValueError(f"unknown log level {level!r}; use one of {', '.join(LEVELS)}")
-    if not call.hears(level):
+    if level not in LOG_LEVELS:
+        raise ValueError(f"unknown log level {level!r}; use one of {', '.join(LOG_LEVELS)}")
+    if not call.wants_log_level(level):
         return None
     params: dict[str, Any] = {"level": level, "data": to_json(data)}
     if logger is not None:
@@ -41,7 +41,7 @@ def log_params(call: Call, level: str, data: Any, logger: str | None) -> dict[st
     return params
 
 
-def require_notification(method: str) -> None:
+def check_notification_method(method: str) -> None:
     """Raise ValueError unless `method` is the name of a notification."""
     if not method.startswith("notifications/"):
         raise ValueError(f"{method!r} is not a notification; the name must start with notifications/")

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 from asgiref.sync import async_to_sync, sync_to_async
 
 from mcp_django.server.client_requests.conversation import gather
-from mcp_django.server.client_requests.sampling import Sample, Sampling, prepared
+from mcp_django.server.client_requests.sampling import SamplingLoop, SamplingResult, prepare_sampling
 
 if TYPE_CHECKING:
     from mcp_django.server.context.context import Context
 
-QUESTIONS = frozenset({"elicit", "elicit_url", "list_roots"})
+CLIENT_REQUEST_METHODS = frozenset({"elicit", "elicit_url", "list_roots"})
 """Context methods that only wait for the client, for their whole duration."""
 
 
@@ -30,42 +30,42 @@ class SyncContext:
             return value
 
         def wait(*args: Any, **kwargs: Any) -> Any:
-            if name not in QUESTIONS:
+            if name not in CLIENT_REQUEST_METHODS:
                 return async_to_sync(value)(*args, **kwargs)
-            self._context.require_no_transaction()
+            self._context.check_no_transaction()
             # Both eras may wait for a page.
-            with self._context.parking(always=name == "elicit_url"):
+            with self._context.blocking_wait(always=name == "elicit_url"):
                 return async_to_sync(value)(*args, **kwargs)
 
         return wait
 
-    def sample(self, messages: Any, **given: Any) -> Sample[Any]:
+    def sample(self, messages: Any, **given: Any) -> SamplingResult[Any]:
         """Sample like `Context.sample`.
 
         The thread is blocked only while the model answers. Tools that are sync functions run on it.
         """
         context = self._context
 
-        sampling: Sampling = async_to_sync(prepared)(context, messages, **given)
+        sampling: SamplingLoop = async_to_sync(prepare_sampling)(context, messages, **given)
         while True:
-            context.require_no_transaction()
-            with context.parking():
-                async_to_sync(sampling.ask)()
-            sample = async_to_sync(sampling.proceed)()
+            context.check_no_transaction()
+            with context.blocking_wait():
+                async_to_sync(sampling.request_message)()
+            sample = async_to_sync(sampling.process_message)()
             if sample is not None:
                 return sample
 
-    def once(self, key: str, fn: Callable[[], Any], *, durable: bool = False) -> Any:
+    def run_once(self, key: str, fn: Callable[[], Any], *, durable: bool = False) -> Any:
         """Run a step once, like `Context.run_once`; a sync `fn` runs on this thread."""
         context = self._context
 
         async def run() -> Any:
             value = await sync_to_async(lambda: fn())()  # call it on that thread, whatever its kind
-            return await context._here(value) if asyncio.iscoroutine(value) else value
+            return await context._run_on_call_loop(value) if asyncio.iscoroutine(value) else value
 
         if durable:
-            context.require_no_transaction(durable=True)
-        return async_to_sync(context._once)(key, run, durable)
+            context.check_no_transaction(durable=True)
+        return async_to_sync(context._run_once)(key, run, durable)
 
     def gather(self, *branches: Callable[["Context"], Awaitable[Any]]) -> list[Any]:
         """Run functions of the async Context concurrently.
@@ -76,5 +76,5 @@ class SyncContext:
         async def run() -> list[Any]:
             return await gather(*(branch(self._context) for branch in branches))
 
-        with self._context.parking():
+        with self._context.blocking_wait():
             return async_to_sync(run)()

@@ -8,21 +8,25 @@ from mcp_django.protocol.revisions import REVISIONS, Era
 STATELESS, HANDSHAKE = Era.STATELESS, Era.HANDSHAKE
 
 
-def select(version: str | None, raw: Any) -> Era:
+def select_era(version: str | None, raw: Any) -> Era:
     """Select the era of a message by its version header and its `_meta`.
 
     `version` is None without the header. Neither the method nor a session id matters: `initialize` in a stateless
     envelope is a stateless request for an unknown method (basic/versioning).
     """
-    stated = None
+    declared = None
     if type(raw) is dict:
         params = raw.get("params")
         meta = params.get("_meta") if type(params) is dict else None
-        stated = meta.get(PROTOCOL_VERSION) if type(meta) is dict else None
+        declared = meta.get(PROTOCOL_VERSION) if type(meta) is dict else None
     if version is None:
-        return HANDSHAKE if stated is None else STATELESS
-    named = REVISIONS.get(version)
-    if named is None or named.era is STATELESS:
+        return HANDSHAKE if declared is None else STATELESS
+    header_revision = REVISIONS.get(version)
+    if header_revision is None or header_revision.era is STATELESS:
         return STATELESS
-    known = REVISIONS.get(stated) if type(stated) is str else None
-    return STATELESS if stated is not None and (known is None or known.era is STATELESS) else HANDSHAKE
+    declared_revision = REVISIONS.get(declared) if type(declared) is str else None
+    return (
+        STATELESS
+        if declared is not None and (declared_revision is None or declared_revision.era is STATELESS)
+        else HANDSHAKE
+    )

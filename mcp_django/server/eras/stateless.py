@@ -8,28 +8,28 @@ from typing import TYPE_CHECKING, Any
 
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidParams, InvalidRequest, MCPError, UnsupportedProtocolVersion
-from mcp_django.protocol.headers import NAMED, check_routing
+from mcp_django.protocol.headers import NAMED_PARAMS, check_routing
 from mcp_django.protocol.meta import (
     CLIENT_CAPABILITIES,
     CLIENT_INFO,
     LOG_LEVEL,
     PROGRESS_TOKEN,
+    PROGRESS_TOKEN_ERROR,
     PROTOCOL_VERSION,
     SERVER_INFO,
-    WRONG_PROGRESS_TOKEN,
     is_progress_token,
 )
-from mcp_django.protocol.revisions import HANDSHAKE, REVISIONS, STATELESS, Era
-from mcp_django.protocol.types import LEVELS
-from mcp_django.schema import natively
+from mcp_django.protocol.revisions import HANDSHAKE_VERSIONS, REVISIONS, STATELESS_VERSIONS, Era
+from mcp_django.protocol.types import LOG_LEVELS
+from mcp_django.schema import call_in_default_language
 from mcp_django.server.calls.call import Call, Connection
 from mcp_django.server.calls.message_queue import Outbox
-from mcp_django.server.client_requests.conversation import Replay, Unanswered
+from mcp_django.server.client_requests.conversation import InputUnavailable, ReplayConversation
 
 if TYPE_CHECKING:
     from mcp_django.server.server import Server
 
-_MISSING = f"params._meta must hold {PROTOCOL_VERSION} (a string) and {CLIENT_CAPABILITIES} (an object)"
+_MISSING_META = f"params._meta must hold {PROTOCOL_VERSION} (a string) and {CLIENT_CAPABILITIES} (an object)"
 
 
 class StatelessEra:
@@ -39,22 +39,24 @@ class StatelessEra:
 
     def __init__(self, server: "Server") -> None:
         self._server = server
-        info = REVISIONS[STATELESS[-1]].shape_implementation(natively(server.info.to_wire))
+        info = REVISIONS[STATELESS_VERSIONS[-1]].shape_implementation(call_in_default_language(server.info.to_wire))
         self._meta: dict[str, Any] = {SERVER_INFO: info}
         self._is_offered = Era.STATELESS in server.eras
         # The official SDK falls back to `initialize` if the list has a handshake revision, and gives up on an empty
         # list.
-        self._supported = list(STATELESS if self._is_offered else HANDSHAKE)
+        self._supported = list(STATELESS_VERSIONS if self._is_offered else HANDSHAKE_VERSIONS)
 
-    def read(self, raw: Any, connection: Connection) -> jsonrpc.Message:
+    def parse(self, raw: Any, connection: Connection) -> jsonrpc.Message:
         message = jsonrpc.read(raw)
         if type(message) is jsonrpc.Response:
             raise InvalidRequest("Clients must not send responses in this revision; use inputResponses in a retry")
         return message
 
-    def open(self, message: jsonrpc.Request | jsonrpc.Notification, connection: Connection, outbox: Outbox) -> Call:
+    def create_call(
+        self, message: jsonrpc.Request | jsonrpc.Notification, connection: Connection, outbox: Outbox
+    ) -> Call:
         if type(message) is jsonrpc.Notification:
-            return self._notification(message, connection, outbox)
+            return self._create_notification_call(message, connection, outbox)
         params = message.params
         meta = params.get("_meta") if params is not None else None
         if (
@@ -62,17 +64,17 @@ class StatelessEra:
             or type(version := meta.get(PROTOCOL_VERSION)) is not str
             or CLIENT_CAPABILITIES not in meta
         ):
-            raise InvalidParams(_MISSING)
+            raise InvalidParams(_MISSING_META)
 
-        headers = connection.own_headers
+        headers = connection.message_headers
         if headers is not None:
-            named = NAMED.get(message.method)
+            named = NAMED_PARAMS.get(message.method)
             name = params.get(named) if named is not None and params is not None else None
             # A name of the wrong type is an error of the params, not of the header.
             check_routing(headers, version, message.method, name if type(name) is str else None)
 
         revision = REVISIONS.get(version)
-        if revision is None or not self._is_offered or version not in STATELESS:
+        if revision is None or not self._is_offered or version not in STATELESS_VERSIONS:
             raise UnsupportedProtocolVersion(self._supported, version)
         return Call(
             message,
@@ -82,60 +84,64 @@ class StatelessEra:
             self._server,
             outbox,
             meta[CLIENT_CAPABILITIES],
-            meta.get(CLIENT_INFO, _NOBODY),
+            meta.get(CLIENT_INFO, _EMPTY),
             meta,
             meta.get(LOG_LEVEL),
         )
 
-    def _notification(self, message: jsonrpc.Notification, connection: Connection, outbox: Outbox) -> Call:
-        revision = REVISIONS[STATELESS[-1]]
+    def _create_notification_call(self, message: jsonrpc.Notification, connection: Connection, outbox: Outbox) -> Call:
+        revision = REVISIONS[STATELESS_VERSIONS[-1]]
         return Call(message, revision, self, connection, self._server, outbox, {}, {}, {})
 
     def check(self, call: Call) -> None:
         if type(call.capabilities) is not dict:
-            raise InvalidParams(_MISSING)
-        if call.log_level is not None and call.log_level not in LEVELS:
-            raise InvalidParams(f"_meta {LOG_LEVEL} must be one of {', '.join(LEVELS)}")
+            raise InvalidParams(_MISSING_META)
+        if call.log_level is not None and call.log_level not in LOG_LEVELS:
+            raise InvalidParams(f"_meta {LOG_LEVEL} must be one of {', '.join(LOG_LEVELS)}")
         if type(call.client_info) is not dict:
             raise InvalidParams(f"_meta {CLIENT_INFO} must be an object")
         if PROGRESS_TOKEN in call.meta and not is_progress_token(call.meta[PROGRESS_TOKEN]):
-            raise InvalidParams(WRONG_PROGRESS_TOKEN)
+            raise InvalidParams(PROGRESS_TOKEN_ERROR)
 
-    def dress(self, call: Call, body: dict[str, Any], *, private: bool = True) -> dict[str, Any]:
+    def add_result_fields(self, call: Call, body: dict[str, Any], *, private: bool = True) -> dict[str, Any]:
         body["resultType"] = "complete"
         body["_meta"] = {**body["_meta"], **self._meta} if "_meta" in body else self._meta
         if call.method in call.revision.cacheable:
             options = self._server.options
             body["ttlMs"] = 0 if call.method == "resources/read" else int(options.cache_ttl * 1000)
-            body["cacheScope"] = "private" if private or options.private else "public"
+            body["cacheScope"] = "private" if private or options.private_lists else "public"
         return body
 
-    def suspend(self, call: Call, body: dict[str, Any]) -> dict[str, Any]:
+    def add_round_fields(self, call: Call, body: dict[str, Any]) -> dict[str, Any]:
         return {**body, "_meta": {**body["_meta"], **self._meta} if "_meta" in body else self._meta}
 
-    def status(self, problem: MCPError) -> int:
+    def get_http_status(self, problem: MCPError) -> int:
         return problem.http_status
 
-    def resume(self, call: Call) -> Replay | None:
-        params = call.message.params or _NOBODY
+    def resume_conversation(self, call: Call) -> ReplayConversation | None:
+        params = call.message.params or _EMPTY
         if "requestState" not in params and "inputResponses" not in params:
             return None
-        return self.conversation(call) if call.method in call.revision.asks_inline else None
+        return self.start_conversation(call) if call.method in call.revision.input_required_methods else None
 
-    def conversation(self, call: Call) -> Replay:
-        if call.method not in call.revision.asks_inline:
-            raise Unanswered("A completion cannot send requests to the client; only tools, prompts and resources can")
+    def start_conversation(self, call: Call) -> ReplayConversation:
+        if call.method not in call.revision.input_required_methods:
+            raise InputUnavailable(
+                "A completion cannot send requests to the client; only tools, prompts and resources can"
+            )
         call = call.root
         params = call.params
-        what = [
+        bound_values = [
             self._server.alias,
             call.principal.key,
             call.method,
-            params.get(NAMED[call.method]),
+            params.get(NAMED_PARAMS[call.method]),
             params.get("arguments"),
-            {name: str(value) for name, value in call.kwargs.items()},
+            {name: str(value) for name, value in call.url_kwargs.items()},
         ]
-        return Replay(call, hashlib.sha256(jsonrpc.dumps_sorted(what)).digest(), self._server.options.ask)
+        return ReplayConversation(
+            call, hashlib.sha256(jsonrpc.dumps_sorted(bound_values)).digest(), self._server.options.conversation_limits
+        )
 
 
-_NOBODY: dict[str, Any] = {}
+_EMPTY: dict[str, Any] = {}

@@ -20,20 +20,20 @@ from mcp_django.protocol.revisions import Era
 from mcp_django.server.calls.call import Call
 from mcp_django.server.client_requests.conversation import gather
 from mcp_django.server.context.context import Context
-from mcp_django.server.pagination import cursor, position
+from mcp_django.server.pagination import create_cursor, read_cursor
 from mcp_django.server.primitives.base import Primitive
 
 if TYPE_CHECKING:
     from mcp_django.server.server import Server
 
 logger = logging.getLogger("mcp_django.server")
-EVERYBODY = ""
+SHARED_OWNER = ""
 """Owner of a list that is equal for all callers."""
-KEPT = 512
+MAX_CACHED_PAGES = 512
 """Maximum number of encoded pages in a server's cache."""
 
 
-class Kind(NamedTuple):
+class ListKind(NamedTuple):
     """A kind of list."""
 
     collection: str
@@ -43,130 +43,134 @@ class Kind(NamedTuple):
     capability: str
 
 
-TOOLS = Kind("tools", "tools", "tools")
-RESOURCES = Kind("resources", "resources", "resources")
-TEMPLATES = Kind("templates", "resourceTemplates", "resources")
-PROMPTS = Kind("prompts", "prompts", "prompts")
+TOOLS = ListKind("tools", "tools", "tools")
+RESOURCES = ListKind("resources", "resources", "resources")
+TEMPLATES = ListKind("templates", "resourceTemplates", "resources")
+PROMPTS = ListKind("prompts", "prompts", "prompts")
 KINDS = (TOOLS, RESOURCES, TEMPLATES, PROMPTS)
 
 
-class Encoded(NamedTuple):
+class EncodedResult(NamedTuple):
     """A complete result, already encoded."""
 
     raw: bytes
     digest: str = ""
     """Digest of the whole list, set on the first page of a revision with sessions."""
 
-    def decoded(self) -> dict[str, Any]:
+    def decode(self) -> dict[str, Any]:
         value: dict[str, Any] = jsonrpc.loads(self.raw)
         return value
 
 
-class _Gathered(NamedTuple):
+class _ProvidedPage(NamedTuple):
     """A cached page with the providers' tuples that it was built from.
 
     The references keep the tuples alive, so that their identity stays valid.
     """
 
     sources: "list[Iterable[Primitive]]"
-    page: Encoded
+    page: EncodedResult
 
 
-def _are_same(some: "list[Iterable[Primitive]]", others: "list[Iterable[Primitive]]") -> bool:
+def _are_identical(some: "list[Iterable[Primitive]]", others: "list[Iterable[Primitive]]") -> bool:
     return len(some) == len(others) and all(one is other for one, other in zip(some, others, strict=True))
 
 
-class Listings:
+class PrimitiveLists:
     """The lists of one server."""
 
     def __init__(self, server: "Server") -> None:
         self._server = server
-        self._pages: OrderedDict[tuple[Any, ...], Encoded] = OrderedDict()
-        self._provided_pages: OrderedDict[tuple[Any, ...], _Gathered] = OrderedDict()
-        self._guarded: dict[str, tuple[Any, list[Primitive]]] = {}
-        self._told: set[tuple[str, ...]] = set()
+        self._pages: OrderedDict[tuple[Any, ...], EncodedResult] = OrderedDict()
+        self._provided_pages: OrderedDict[tuple[Any, ...], _ProvidedPage] = OrderedDict()
+        self._restricted: dict[str, tuple[Any, list[Primitive]]] = {}
+        self._logged_duplicates: set[tuple[str, ...]] = set()
 
-    def give(self, call: Call, kind: Kind) -> Encoded | Coroutine[Any, Any, Encoded]:
+    def serve_page(self, call: Call, kind: ListKind) -> EncodedResult | Coroutine[Any, Any, EncodedResult]:
         """Return the requested page, and store the digest of the list for a session."""
-        if call.session is None or not call.connection.streams or "cursor" in call.params:
-            return self.page(call, kind)
-        if self._server.authorizer.version is None or self._provided(kind) or self.guarded(kind):
-            return self._given(call, kind)
-        page = self._kept(call, kind, None, frozenset())
-        self._remember(call, kind, page)
+        if call.session is None or not call.connection.supports_streaming or "cursor" in call.params:
+            return self.get_page(call, kind)
+        if self._server.authorizer.version is None or self._has_providers(kind) or self.get_restricted(kind):
+            return self._serve_page(call, kind)
+        page = self._get_cached_page(call, kind, None, frozenset())
+        self._save_digest(call, kind, page)
         return page
 
-    async def _given(self, call: Call, kind: Kind) -> Encoded:
+    async def _serve_page(self, call: Call, kind: ListKind) -> EncodedResult:
         # Create the coroutine of the page here: the call may be refused before this task starts.
-        page = self.page(call, kind)
-        page = page if isinstance(page, Encoded) else await page
-        self._remember(call, kind, page)
+        page = self.get_page(call, kind)
+        page = page if isinstance(page, EncodedResult) else await page
+        self._save_digest(call, kind, page)
         return page
 
-    def _remember(self, call: Call, kind: Kind, page: Encoded) -> None:
+    def _save_digest(self, call: Call, kind: ListKind, page: EncodedResult) -> None:
         session = call.session
-        if session is not None and session.lists.get(kind.collection) != page.digest:
-            session.lists[kind.collection] = page.digest
-            self._server.ports.lists.keep(session)
+        if session is not None and session.list_digests.get(kind.collection) != page.digest:
+            session.list_digests[kind.collection] = page.digest
+            self._server.ports.list_digests.save(session)
 
-    async def stale(self, call: Call) -> list[str]:
+    async def find_stale(self, call: Call) -> list[str]:
         """Return the kinds of lists that changed since the session received them.
 
         The kinds are "tools", "resources" and "prompts". Any process may have sent the list, also before a deployment.
         """
         if call.session is None:
             return []
-        given, changed = await self._server.ports.lists.given(call.session), dict[str, None]()
+        given, changed = await self._server.ports.list_digests.load(call.session), dict[str, None]()
         for kind in KINDS:
             digest = given.get(kind.collection)
             if digest is not None:
-                page = self.page(call, kind)
-                if (page if isinstance(page, Encoded) else await page).digest != digest:
+                page = self.get_page(call, kind)
+                if (page if isinstance(page, EncodedResult) else await page).digest != digest:
                     changed[kind.capability] = None
         return list(changed)
 
-    def page(self, call: Call, kind: Kind) -> Encoded | Coroutine[Any, Any, Encoded]:
+    def get_page(self, call: Call, kind: ListKind) -> EncodedResult | Coroutine[Any, Any, EncodedResult]:
         """Return the requested page."""
-        return self._refreshed(call, kind) if self._server.authorizer.version is None else self._page(call, kind)
+        return (
+            self._refresh_and_get_page(call, kind)
+            if self._server.authorizer.version is None
+            else self._get_page(call, kind)
+        )
 
-    async def _refreshed(self, call: Call, kind: Kind) -> Encoded:
+    async def _refresh_and_get_page(self, call: Call, kind: ListKind) -> EncodedResult:
         await self._server.authorizer.refresh()
-        page = self._page(call, kind)
-        return page if isinstance(page, Encoded) else await page
+        page = self._get_page(call, kind)
+        return page if isinstance(page, EncodedResult) else await page
 
-    def _page(self, call: Call, kind: Kind) -> Encoded | Coroutine[Any, Any, Encoded]:
-        provided, guarded = self._provided(kind), self.guarded(kind)
-        after = position(call, kind.collection, call.principal.key if provided or guarded else EVERYBODY)
+    def _get_page(self, call: Call, kind: ListKind) -> EncodedResult | Coroutine[Any, Any, EncodedResult]:
+        provided, guarded = self._has_providers(kind), self.get_restricted(kind)
+        after = read_cursor(call, kind.collection, call.principal.key if provided or guarded else SHARED_OWNER)
         if provided:
-            return self._gathered(call, kind, after)
+            return self._get_provided_page(call, kind, after)
         if guarded:
-            return self._filtered(call, kind, after)
-        return self._kept(call, kind, after, frozenset())
+            return self._get_filtered_page(call, kind, after)
+        return self._get_cached_page(call, kind, after, frozenset())
 
-    def _provided(self, kind: Kind) -> bool:
+    def _has_providers(self, kind: ListKind) -> bool:
         """Return True if a provider contributes to the list."""
         return any(kind.capability in provider.offers for provider in self._server.providers)
 
-    def guarded(self, kind: Kind) -> list[Primitive]:
+    def get_restricted(self, kind: ListKind) -> list[Primitive]:
         """Return the registered primitives whose visibility depends on the caller."""
         registry, authorizer = self._server.registry, self._server.authorizer
-        version, known = self._guarded.get(kind.collection, (None, []))
+        version, restricted = self._restricted.get(kind.collection, (None, []))
         current = registry.version, authorizer.version
         if version != current or authorizer.version is None:
-            known = [item for item in getattr(registry, kind.collection) if authorizer.guards(item)]
-            self._guarded[kind.collection] = current, known
-        return known
+            restricted = [item for item in getattr(registry, kind.collection) if authorizer.is_restricted(item)]
+            self._restricted[kind.collection] = current, restricted
+        return restricted
 
-    async def _filtered(self, call: Call, kind: Kind, after: str | None) -> Encoded:
+    async def _get_filtered_page(self, call: Call, kind: ListKind, after: str | None) -> EncodedResult:
         registry, authorizer = self._server.registry, self._server.authorizer
         while True:
             version = registry.version, authorizer.version
-            hidden = await authorizer.hidden(call.principal, self.guarded(kind))
+            hidden = await authorizer.find_hidden_keys(call.principal, self.get_restricted(kind))
             # Repeat the decision if a primitive was registered or restricted during it.
             if version == (registry.version, authorizer.version):
-                return self._kept(call, kind, after, hidden)
+                return self._get_cached_page(call, kind, after, hidden)
 
-    async def _gathered(self, call: Call, kind: Kind, after: str | None) -> Encoded:
+    async def _get_provided_page(self, call: Call, kind: ListKind, after: str | None) -> EncodedResult:
         context = Context(call)
         registry = self._server.registry
         offering = [provider for provider in self._server.providers if kind.capability in provider.offers]
@@ -175,71 +179,79 @@ class Listings:
             await getattr(provider, kind.collection)(context) for provider in offering if not provider.is_remote
         ]
         # Remote lists are fetched concurrently. Their providers come last (`in_order`).
-        others = [getattr(provider, kind.collection)(context) for provider in offering if provider.is_remote]
-        sources += [await other for other in others] if len(others) == 1 else await gather(*others)
+        remote_lists = [getattr(provider, kind.collection)(context) for provider in offering if provider.is_remote]
+        sources += [await other for other in remote_lists] if len(remote_lists) == 1 else await gather(*remote_lists)
 
-        found: dict[str, Primitive] = {}
+        by_key: dict[str, Primitive] = {}
         for source in sources:
             for item in source:
-                if found.setdefault(item.key, item) is not item:
-                    self._tell_both(found[item.key], item)
+                if by_key.setdefault(item.key, item) is not item:
+                    self._log_duplicate(by_key[item.key], item)
 
         for item in getattr(registry, kind.collection):
-            if item.key in found:
-                self._tell_both(item, found[item.key])
-            found[item.key] = item
+            if item.key in by_key:
+                self._log_duplicate(item, by_key[item.key])
+            by_key[item.key] = item
 
         version, authorizer = registry.version, self._server.authorizer
-        hidden = await authorizer.hidden(call.principal, [item for item in found.values() if authorizer.guards(item)])
+        hidden = await authorizer.find_hidden_keys(
+            call.principal, [item for item in by_key.values() if authorizer.is_restricted(item)]
+        )
         key = kind.collection, call.revision.version, after, hidden, call.principal.key, version
         known = self._provided_pages.get(key)
-        if known is not None and _are_same(known.sources, sources):
+        if known is not None and _are_identical(known.sources, sources):
             return known.page
 
-        items = [found[key] for key in sorted(found) if key not in hidden]
-        page = self._encode(call, kind, after, items, private=True)
+        items = [by_key[key] for key in sorted(by_key) if key not in hidden]
+        page = self._encode_page(call, kind, after, items, private=True)
         if all(type(source) is tuple for source in sources):
-            self._provided_pages[key] = _Gathered(sources, page)
-            if len(self._provided_pages) > KEPT:
+            self._provided_pages[key] = _ProvidedPage(sources, page)
+            if len(self._provided_pages) > MAX_CACHED_PAGES:
                 self._provided_pages.popitem(last=False)
         return page
 
-    def _tell_both(self, served: Primitive, other: Primitive) -> None:
+    def _log_duplicate(self, served: Primitive, other: Primitive) -> None:
         """Log once that two sources have the same primitive; the earlier one is served."""
-        told = served.kind, served.key, served.source, other.source
-        if served.origin is not other.origin and told not in self._told and len(self._told) < KEPT:
-            self._told.add(told)
+        duplicate = served.kind, served.key, served.source, other.source
+        if (
+            served.origin is not other.origin
+            and duplicate not in self._logged_duplicates
+            and len(self._logged_duplicates) < MAX_CACHED_PAGES
+        ):
+            self._logged_duplicates.add(duplicate)
             text = "Duplicate %s %.200r: using the one from %s, ignoring the one from %s"
             logger.warning(text, served.kind, served.key, served.source, other.source)
 
-    def _kept(self, call: Call, kind: Kind, after: str | None, hidden: frozenset[str]) -> Encoded:
+    def _get_cached_page(self, call: Call, kind: ListKind, after: str | None, hidden: frozenset[str]) -> EncodedResult:
         server, size = self._server, self._server.options.page_size
-        private = bool(self.guarded(kind))
+        private = bool(self.get_restricted(kind))
         # Only a page with a cursor is private, and only where lists differ by caller.
         paged = private and size is not None and len(getattr(server.registry, kind.collection)) > size
-        owner = call.principal.key if paged else EVERYBODY
+        owner = call.principal.key if paged else SHARED_OWNER
         key = kind.collection, call.revision.version, after, hidden, owner, private, server.registry.version
         page = self._pages.get(key)
         if page is None:
             items = [item for item in getattr(server.registry, kind.collection) if item.key not in hidden]
-            page = self._encode(call, kind, after, items, private=private)
+            page = self._encode_page(call, kind, after, items, private=private)
             self._pages[key] = page
-            if len(self._pages) > KEPT:
+            if len(self._pages) > MAX_CACHED_PAGES:
                 self._pages.popitem(last=False)
         return page
 
-    def _encode(self, call: Call, kind: Kind, after: str | None, items: list[Primitive], *, private: bool) -> Encoded:
+    def _encode_page(
+        self, call: Call, kind: ListKind, after: str | None, items: list[Primitive], *, private: bool
+    ) -> EncodedResult:
         start = 0 if after is None else bisect_right(items, after, key=lambda item: item.key)
         size = self._server.options.page_size or len(items)
         page = items[start : start + size]
-        body: dict[str, Any] = {kind.field: [item.listed(call.revision) for item in page]}
+        body: dict[str, Any] = {kind.field: [item.to_list_entry(call.revision) for item in page]}
 
         digest = ""
         if after is None and call.revision.era is Era.HANDSHAKE:
-            rest = [item.listed(call.revision) for item in items[size:]]
+            rest = [item.to_list_entry(call.revision) for item in items[size:]]
             digest = blake2b(jsonrpc.dumps([body, rest]), digest_size=12).hexdigest()
 
         if start + size < len(items):
-            owner = call.principal.key if private else EVERYBODY
-            body["nextCursor"] = cursor(call, kind.collection, owner, page[-1].key)
-        return Encoded(jsonrpc.dumps(call.era.dress(call, body, private=private)), digest)
+            owner = call.principal.key if private else SHARED_OWNER
+            body["nextCursor"] = create_cursor(call, kind.collection, owner, page[-1].key)
+        return EncodedResult(jsonrpc.dumps(call.era.add_result_fields(call, body, private=private)), digest)

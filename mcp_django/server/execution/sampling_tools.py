@@ -14,23 +14,23 @@ from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InsufficientScope, InvalidParams, MCPError
 from mcp_django.protocol.meta import PROGRESS_TOKEN
 from mcp_django.server.calls.call import Call
-from mcp_django.server.calls.outcome import Fate
-from mcp_django.server.client_requests.conversation import Conversation, Question, Suspended
-from mcp_django.server.client_requests.sampling import digest
-from mcp_django.server.composition.provider import provided_tool
-from mcp_django.server.execution.invoke import call_within
-from mcp_django.server.execution.permissions import permit, ration
+from mcp_django.server.calls.outcome import CallRecord
+from mcp_django.server.client_requests.conversation import CallSuspended, ClientConversation, InputRequest
+from mcp_django.server.client_requests.sampling import short_digest
+from mcp_django.server.composition.provider import find_provided_tool
+from mcp_django.server.execution.invoke import call_nested_tool
+from mcp_django.server.execution.permissions import check_permission, count_use
 from mcp_django.server.primitives.base import Tool
-from mcp_django.server.primitives.decorators import NAME, build_tool
-from mcp_django.server.primitives.results import tool_error
+from mcp_django.server.primitives.decorators import NAME_PATTERN, build_tool
+from mcp_django.server.primitives.results import build_tool_error
 
-Offered = str | Callable[..., Any] | Tool | Mapping[str, Any]
+OfferedTool = str | Callable[..., Any] | Tool | Mapping[str, Any]
 """A tool for a sampling request.
 
 It is the name of a tool of the server, the function of one, any other function, a Tool, or a definition in wire form:
 `{"name": …, "description": …, "inputSchema": {…}}`.
 """
-_TOLD = frozenset({"name", "title", "description", "inputSchema"})
+_MODEL_FIELDS = frozenset({"name", "title", "description", "inputSchema"})
 """Fields of a tool that the model receives. The other fields are for clients."""
 
 
@@ -43,7 +43,7 @@ class Toolbox:
         self._tools = tools
 
     @classmethod
-    async def of(cls, call: Call, offered: Sequence[Offered]) -> "Toolbox":
+    async def build(cls, call: Call, offered: Sequence[OfferedTool]) -> "Toolbox":
         """Select the tools in `offered` that the caller may use.
 
         The model does not receive the other tools. Raises ValueError for an unknown or repeated name, TypeError for a
@@ -54,8 +54,8 @@ class Toolbox:
 
         for item in offered:
             definition = item if isinstance(item, Mapping) else None
-            tool = None if definition is not None else await _tool(call, item)
-            name = _named(definition) if tool is None else tool.name
+            tool = None if definition is not None else await _find_tool(call, item)
+            name = _check_definition(definition) if tool is None else tool.name
             if name in definitions or name in tools:
                 raise ValueError(f"tools= has {name!r} twice; give one of them another name")
             if tool is None:
@@ -63,51 +63,52 @@ class Toolbox:
                 continue
 
             tools[name] = tool
-            if await _may_use(call, tool):
-                listed = tool.listed(call.revision)
-                definitions[name] = {key: value for key, value in listed.items() if key in _TOLD}
+            if await _is_allowed(call, tool):
+                listed = tool.to_list_entry(call.revision)
+                definitions[name] = {key: value for key, value in listed.items() if key in _MODEL_FIELDS}
         return cls(list(definitions.values()), tools)
 
-    def hands_back(self, name: str) -> bool:
+    def is_definition_only(self, name: str) -> bool:
         """Return True for a plain definition, whose uses the handler must run."""
         return name not in self._tools and any(definition["name"] == name for definition in self.definitions)
 
-    async def run(self, call: Call, use: Mapping[str, Any], scope: str, outer: Conversation) -> dict[str, Any]:
+    async def run(self, call: Call, use: Mapping[str, Any], scope: str, outer: ClientConversation) -> dict[str, Any]:
         """Run one use of a tool and return the CallToolResult body.
 
         A tool that the caller may not use is unknown to the model too. `scope` names the use within the `outer`
         conversation. Raises Suspended, MissingClientCapability and Overloaded.
         """
-        conversation = Within(outer, scope)
+        conversation = NestedConversation(outer, scope)
         tool, arguments = self._tools.get(use["name"]), use["input"]
         unknown = InvalidParams(f"Unknown tool: {use['name'][:128]}")
 
         if tool is None:
-            return tool_error(unknown.message)
+            return build_tool_error(unknown.message)
         try:
-            await permit(call, tool, unknown, arguments)
+            await check_permission(call, tool, unknown, arguments)
         except MCPError as problem:
             # The model has no credential for a step-up.
-            return tool_error(unknown.message if isinstance(problem, InsufficientScope) else problem.message)
-        if too_often := await ration(call, tool):
-            return tool_error(too_often)
+            return build_tool_error(unknown.message if isinstance(problem, InsufficientScope) else problem.message)
+        if rate_error := await count_use(call, tool):
+            return build_tool_error(rate_error)
 
-        body = await call_within(_inner(call, tool, arguments), tool, arguments, conversation)
+        body = await call_nested_tool(_create_nested_call(call, tool, arguments), tool, arguments, conversation)
         if conversation.suspended:
-            raise Suspended  # overrides the tool's own result
+            raise CallSuspended  # overrides the tool's own result
         return body
 
 
-class Within:
+class NestedConversation:
     """The conversation of a tool that runs inside another call.
 
     Its requests and `run_once` keys have a prefix. They keep their names in every round, no matter which tools have
     results by then.
     """
 
-    def __init__(self, outer: Conversation, scope: str) -> None:
-        self._outer, self._scope = outer, scope
-        self.waits = outer.waits
+    def __init__(self, outer: ClientConversation, scope: str) -> None:
+        self._outer = outer
+        self._scope = scope
+        self.waits_for_response = outer.waits_for_response
         self.suspended = False
         """True if the tool waits for another round."""
 
@@ -115,67 +116,67 @@ class Within:
     def replaying(self) -> bool:
         return self._outer.replaying
 
-    async def ask(self, question: Question) -> Any:
-        key = question.key or f"{question.method.partition('/')[0]}-{digest(question.known_by)}"
-        return await self._unless_suspended(self._outer.ask(question._replace(key=f"{self._scope}.{key}")))
+    async def request_input(self, request: InputRequest) -> Any:
+        key = request.key or f"{request.method.partition('/')[0]}-{short_digest(request.identity_json)}"
+        return await self._unless_suspended(self._outer.request_input(request._replace(key=f"{self._scope}.{key}")))
 
-    async def once(self, key: str, run: Callable[[], Awaitable[Any]], **how: Any) -> Any:
-        return await self._unless_suspended(self._outer.once(f"{self._scope}.{key}", run, **how))
+    async def run_once(self, key: str, run: Callable[[], Awaitable[Any]], **how: Any) -> Any:
+        return await self._unless_suspended(self._outer.run_once(f"{self._scope}.{key}", run, **how))
 
     async def _unless_suspended(self, step: Awaitable[Any]) -> Any:
         try:
             return await step
-        except Suspended:
+        except CallSuspended:
             self.suspended = True
             raise
 
 
-def _inner(call: Call, tool: Tool, arguments: dict[str, Any]) -> Call:
+def _create_nested_call(call: Call, tool: Tool, arguments: dict[str, Any]) -> Call:
     """Create the call for the tool, with its own failures and without progress."""
     message = jsonrpc.Request(call.id or 0, "tools/call", {"name": tool.name, "arguments": arguments})
     meta = {key: value for key, value in call.meta.items() if key != PROGRESS_TOKEN}
-    fate = Fate()
-    fate.around = call.fate
-    return replace(call, message=message, meta=meta, fate=fate)
+    fate = CallRecord()
+    fate.outer_record = call.record
+    return replace(call, message=message, meta=meta, record=fate)
 
 
-async def _may_use(call: Call, tool: Tool) -> bool:
+async def _is_allowed(call: Call, tool: Tool) -> bool:
     authorizer = call.server.authorizer
-    return not authorizer.guards(tool) or (await authorizer.decide(call.principal, tool)).allowed
+    return not authorizer.is_restricted(tool) or (await authorizer.decide(call.principal, tool)).allowed
 
 
-async def _tool(call: Call, item: Any) -> Tool:
+async def _find_tool(call: Call, item: Any) -> Tool:
     registered = call.server.registry.tools
     if isinstance(item, Tool):
         return item
     if isinstance(item, str):
-        tool = registered.get(item) or await provided_tool(call, item)
+        tool = registered.get(item) or await find_provided_tool(call, item)
         if tool is None:
             raise ValueError(f"tools= names {item!r}, an unknown tool of this server")
         return tool
     if not callable(item):
         raise TypeError(f"tools= takes names, functions and definitions, not {type(item).__name__}")
-    return next((tool for tool in registered if tool.handler.fn == item), None) or _made_of(item)
+    return next((tool for tool in registered if tool.handler.fn == item), None) or _compile_function(item)
 
 
-def _made_of(fn: Callable[..., Any]) -> Tool:
+def _compile_function(fn: Callable[..., Any]) -> Tool:
     """Compile a function into a tool, cached for functions at module level.
 
     A function created by a handler is not cached, because the cache would keep its closure alive.
     """
-    local = not isinstance(fn, FunctionType) or "<locals>" in fn.__qualname__
-    return build_tool(fn) if local else _kept(fn)
+    is_local = not isinstance(fn, FunctionType) or "<locals>" in fn.__qualname__
+    return build_tool(fn) if is_local else _compile_cached(fn)
 
 
 @lru_cache(maxsize=256)
-def _kept(fn: Callable[..., Any]) -> Tool:
+def _compile_cached(fn: Callable[..., Any]) -> Tool:
     return build_tool(fn)
 
 
-def _named(definition: Mapping[str, Any] | None) -> str:
+def _check_definition(definition: Mapping[str, Any] | None) -> str:
     """Return the name of a definition. Raises ValueError for an invalid definition."""
     name, schema = (definition or {}).get("name"), (definition or {}).get("inputSchema")
-    if not isinstance(name, str) or not NAME.fullmatch(name):
+    if not isinstance(name, str) or not NAME_PATTERN.fullmatch(name):
         raise ValueError(f"a tool's definition needs a name of 1 to 64 letters, digits, '_', '-' and '.', not {name!r}")
     if not isinstance(schema, Mapping) or schema.get("type") != "object":
         raise ValueError(f"the definition of the tool {name!r} needs an inputSchema of type object")

@@ -7,11 +7,11 @@ from typing import Any, Literal
 
 from mcp_django.server.calls.callables import is_async, is_generator
 from mcp_django.server.injection.dependencies import Dependencies
-from mcp_django.server.injection.parameters import Injected
+from mcp_django.server.injection.parameters import InjectedParameters
 from mcp_django.server.ports import Executor
 
 DEFAULT_DATABASE = "default"
-Atomic = Literal[True] | tuple[str, ...] | None
+AtomicDatabases = Literal[True] | tuple[str, ...] | None
 """Databases of a handler's transaction.
 
 A tuple of aliases covers exactly those databases; `()` covers no database. True adds the default database to those of
@@ -25,7 +25,7 @@ class Handler:
     __slots__ = ("atomic", "dependencies", "fn", "injected", "is_async", "is_generator")
 
     def __init__(
-        self, fn: Callable[..., Any], injected: Mapping[str, Any] | None = None, *, atomic: Atomic = None
+        self, fn: Callable[..., Any], injected: Mapping[str, Any] | None = None, *, atomic: AtomicDatabases = None
     ) -> None:
         """Compile a function; raise DeclarationError for an unfilled parameter."""
         self.fn = fn
@@ -33,12 +33,12 @@ class Handler:
         self.is_async = is_async(fn)
         self.is_generator = is_generator(fn)
         """True if the function returns its result piece by piece."""
-        self.injected: Injected | None = None
+        self.injected: InjectedParameters | None = None
         """Parameters that the server fills; None if there are none."""
         self.dependencies: Dependencies | None = None
         if injected:
-            where = source_of(fn)
-            self.injected = Injected(fn, injected, where)
+            where = describe_source(fn)
+            self.injected = InjectedParameters(fn, injected, where)
             self.dependencies = Dependencies(self.injected, where) or None
 
     async def run(self, executor: Executor, values: dict[str, Any]) -> Any:
@@ -50,7 +50,7 @@ class Handler:
         value = await executor.run(self.fn, **values)
         return await value if inspect.isawaitable(value) else value
 
-    def databases(self, inherited: tuple[str, ...]) -> tuple[str, ...]:
+    def get_databases(self, inherited: tuple[str, ...]) -> tuple[str, ...]:
         """Return the databases of the handler's transaction, given those of the server."""
         if self.atomic is None:
             return inherited
@@ -59,7 +59,7 @@ class Handler:
         return self.atomic
 
 
-def source_of(fn: Any) -> str:
+def describe_source(fn: Any) -> str:
     """Return `module.function (line)`, for messages about a declaration."""
     while isinstance(fn, functools.partial):
         fn = fn.func

@@ -7,8 +7,8 @@ from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
 from mcp_django.protocol.errors import ToolError
-from mcp_django.schema import ArgumentError, DeclarationError, text_reader
-from mcp_django.server.calls.call import CREDENTIALS
+from mcp_django.schema import ArgumentError, DeclarationError, compile_text_reader
+from mcp_django.server.calls.call import CREDENTIAL_HEADERS
 
 if TYPE_CHECKING:
     from mcp_django.server.calls.call import Call
@@ -48,14 +48,14 @@ class HeaderReader:
         if not _TOKEN.fullmatch(self._name):
             raise DeclarationError(f"{where}: {self._name!r} is not a valid header name")
         self._key = self._name.lower().encode("ascii")
-        if self._key in CREDENTIALS:
+        if self._key in CREDENTIAL_HEADERS:
             raise DeclarationError(
                 f"{where}: {self._name} authenticates the caller and is not available to handlers; use Principal"
             )
         self._optional = optional
-        self._read: Callable[[str], Any] = text_reader(_without_header(annotation), where)
+        self._read: Callable[[str], Any] = compile_text_reader(_strip_header(annotation), where)
 
-    def value(self, call: "Call") -> Any:
+    def read(self, call: "Call") -> Any:
         """Return the converted value, or ABSENT. Raises ToolError for an invalid header."""
         headers = call.connection.headers
         raw = None if headers is None else headers.get(self._key)
@@ -69,12 +69,12 @@ class HeaderReader:
             raise ToolError(f"Invalid value of the header {self._name}: {problem}") from None
 
 
-def _without_header(annotation: Any) -> Any:
+def _strip_header(annotation: Any) -> Any:
     origin = get_origin(annotation)
     if origin is Annotated:
         inner, *extras = get_args(annotation)
-        kept = [extra for extra in extras if not isinstance(extra, Header)]
-        return Annotated[(inner, *kept)] if kept else inner
+        remaining = [extra for extra in extras if not isinstance(extra, Header)]
+        return Annotated[(inner, *remaining)] if remaining else inner
     if origin in (Union, UnionType):
-        return Union[tuple(_without_header(part) for part in get_args(annotation))]  # noqa: UP007
+        return Union[tuple(_strip_header(part) for part in get_args(annotation))]  # noqa: UP007
     return annotation

@@ -32,7 +32,7 @@ class Depends:
     cache: bool = True
 
 
-def injection(annotation: Any) -> Any:
+def get_injection(annotation: Any) -> Any:
     """Return the injection for a parameter of this type; None if the client fills it.
 
     The result is Context, Principal, or a Depends or Header object. A Depends or Header given as the default of a
@@ -42,9 +42,9 @@ def injection(annotation: Any) -> Any:
         return annotation
     if get_origin(annotation) is Annotated:
         inner, *extras = get_args(annotation)
-        return next((extra for extra in extras if isinstance(extra, Depends | Header)), None) or injection(inner)
+        return next((extra for extra in extras if isinstance(extra, Depends | Header)), None) or get_injection(inner)
     if get_origin(annotation) in (Union, types.UnionType):
-        return next((found for part in get_args(annotation) if (found := injection(part)) is not None), None)
+        return next((found for part in get_args(annotation) if (found := get_injection(part)) is not None), None)
     if annotation is Principal:
         return Principal
     return Context if isinstance(annotation, type) and issubclass(annotation, Context) else None
@@ -52,10 +52,10 @@ def injection(annotation: Any) -> Any:
 
 def is_injected(annotation: Any) -> bool:
     """Return True if the server fills parameters of this type."""
-    return injection(annotation) is not None
+    return get_injection(annotation) is not None
 
 
-def injected_parameters(fn: Callable[..., Any]) -> dict[str, Any]:
+def find_injected_parameters(fn: Callable[..., Any]) -> dict[str, Any]:
     """Return the parameters of `fn` that the server fills, with their annotations."""
     return {
         name: hint
@@ -64,20 +64,20 @@ def injected_parameters(fn: Callable[..., Any]) -> dict[str, Any]:
     }
 
 
-class Injected:
+class InjectedParameters:
     """Parameters of one function that the server fills, grouped by kind of value."""
 
     __slots__ = ("contexts", "depends", "headers", "principals")
 
     def __init__(self, fn: Callable[..., Any], injected: Mapping[str, Any], where: str) -> None:
         """Group the parameters; raise DeclarationError for an invalid header."""
-        found = {name: injection(annotation) for name, annotation in injected.items()}
-        self.contexts = tuple(name for name, what in found.items() if what is Context)
-        self.principals = tuple(name for name, what in found.items() if what is Principal)
-        self.depends = tuple((name, what) for name, what in found.items() if isinstance(what, Depends))
+        injections = {name: get_injection(annotation) for name, annotation in injected.items()}
+        self.contexts = tuple(name for name, what in injections.items() if what is Context)
+        self.principals = tuple(name for name, what in injections.items() if what is Principal)
+        self.depends = tuple((name, what) for name, what in injections.items() if isinstance(what, Depends))
         self.headers = tuple(
             (name, HeaderReader(what, name, injected[name], optional=_has_default(fn, name), where=where))
-            for name, what in found.items()
+            for name, what in injections.items()
             if isinstance(what, Header)
         )
 
@@ -91,7 +91,7 @@ class Injected:
         for name in self.principals:
             values[name] = call.principal
         for name, reader in self.headers:
-            value = reader.value(call)
+            value = reader.read(call)
             if value is not ABSENT:
                 values[name] = value
 

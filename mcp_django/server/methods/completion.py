@@ -4,16 +4,16 @@ from typing import Any, NamedTuple
 
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.server.calls.call import Call
-from mcp_django.server.composition.mounting import served
+from mcp_django.server.composition.mounting import run_mounted
 from mcp_django.server.context.context import Context
 from mcp_django.server.execution.invoke import run_primitive
-from mcp_django.server.execution.permissions import permit
+from mcp_django.server.execution.permissions import check_permission
 from mcp_django.server.methods.prompts import find_prompt
 from mcp_django.server.primitives.base import Completer, Primitive
-from mcp_django.server.primitives.results import completion_result
+from mcp_django.server.primitives.results import build_completion_result
 
 
-class Asked(NamedTuple):
+class CompletionRequest(NamedTuple):
     """A parsed completion request."""
 
     target: str
@@ -28,40 +28,44 @@ async def complete(call: Call) -> dict[str, Any]:
 
     Without either the result has no values.
     """
-    asked = _read(call.params)
-    unknown = InvalidParams(f"Unknown {'prompt' if asked.is_prompt else 'resource template'}: {asked.target[:128]}")
-    primitive = await _target(call, asked)
+    request = _parse_request(call.params)
+    unknown = InvalidParams(f"Unknown {'prompt' if request.is_prompt else 'resource template'}: {request.target[:128]}")
+    primitive = await _find_target(call, request)
 
     if primitive is None:
-        found = await _provided(call, None, asked)
-        if found is None:
+        provided = await _complete_by_provider(call, None, request)
+        if provided is None:
             raise unknown
-        return found
+        return provided
 
-    await permit(call, primitive, unknown)
-    return await served(call, primitive, _complete)
+    await check_permission(call, primitive, unknown)
+    return await run_mounted(call, primitive, _run_completion)
 
 
-async def _complete(call: Call, primitive: Primitive) -> dict[str, Any]:
-    asked = _read(call.params)
-    completer = call.server.registry.completers.get((primitive.key, asked.argument))
+async def _run_completion(call: Call, primitive: Primitive) -> dict[str, Any]:
+    request = _parse_request(call.params)
+    completer = call.server.registry.completers.get((primitive.key, request.argument))
     if completer is not None:
-        return completion_result(await _run(call, primitive, completer, asked))
-    return await _provided(call, primitive, asked) or completion_result(())
+        return build_completion_result(await _run_completer(call, primitive, completer, request))
+    return await _complete_by_provider(call, primitive, request) or build_completion_result(())
 
 
-async def _provided(call: Call, primitive: Primitive | None, asked: Asked) -> dict[str, Any] | None:
+async def _complete_by_provider(
+    call: Call, primitive: Primitive | None, request: CompletionRequest
+) -> dict[str, Any] | None:
     """Return the first completion that a provider returns, or None."""
     context = Context(call, primitive)
     for provider in call.server.providers:
         if "completions" in provider.offers:
-            found = await provider.complete(asked.target, asked.argument, asked.value, asked.arguments, context)
-            if found is not None:
-                return completion_result(found)
+            completion = await provider.complete(
+                request.target, request.argument, request.value, request.arguments, context
+            )
+            if completion is not None:
+                return build_completion_result(completion)
     return None
 
 
-def _read(params: dict[str, Any]) -> Asked:
+def _parse_request(params: dict[str, Any]) -> CompletionRequest:
     ref, argument, context = params.get("ref"), params.get("argument"), params.get("context", {})
     if type(ref) is not dict or ref.get("type") not in ("ref/prompt", "ref/resource"):
         raise InvalidParams("params.ref must be an object of type ref/prompt or ref/resource")
@@ -77,33 +81,33 @@ def _read(params: dict[str, Any]) -> Asked:
     arguments = context.get("arguments", {}) if type(context) is dict else None
     if type(arguments) is not dict or not all(type(value) is str for value in arguments.values()):
         raise InvalidParams("params.context.arguments must be an object of strings")
-    return Asked(target, argument["name"], argument["value"], arguments, is_prompt)
+    return CompletionRequest(target, argument["name"], argument["value"], arguments, is_prompt)
 
 
-async def _target(call: Call, asked: Asked) -> Primitive | None:
+async def _find_target(call: Call, request: CompletionRequest) -> Primitive | None:
     """Find the prompt or template by name, by template text, or by a matching URI."""
-    if asked.is_prompt:
-        return await find_prompt(call, asked.target)
+    if request.is_prompt:
+        return await find_prompt(call, request.target)
 
     registry = call.server.registry
-    named = registry.templates.get(asked.target) or registry.resources.get(asked.target)
+    named = registry.templates.get(request.target) or registry.resources.get(request.target)
     if named is not None:
         return named
-    found = registry.match(asked.target)
-    if found is not None:
-        return found[0]
+    matched = registry.match(request.target)
+    if matched is not None:
+        return matched[0]
 
     context = Context(call)
     for provider in call.server.providers:
         if "resources" in provider.offers:
             for template in await provider.templates(context):
-                if template.key == asked.target:
+                if template.key == request.target:
                     return template
     return None
 
 
-async def _run(call: Call, primitive: Primitive, completer: Completer, asked: Asked) -> Any:
-    values: dict[str, Any] = {completer.value: asked.value}
+async def _run_completer(call: Call, primitive: Primitive, completer: Completer, request: CompletionRequest) -> Any:
+    values: dict[str, Any] = {completer.value: request.value}
     if completer.takes_arguments:
-        values["arguments"] = asked.arguments
+        values["arguments"] = request.arguments
     return await run_primitive(call, primitive, values, handler=completer.handler)

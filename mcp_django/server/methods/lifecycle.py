@@ -3,10 +3,10 @@
 import logging
 from typing import Any
 
-from mcp_django.protocol.revisions import STATELESS
-from mcp_django.schema import natively
+from mcp_django.protocol.revisions import STATELESS_VERSIONS
+from mcp_django.schema import call_in_default_language
 from mcp_django.server.calls.call import Call
-from mcp_django.server.calls.log_sanitizer import label
+from mcp_django.server.calls.log_sanitizer import sanitize_label
 
 logger = logging.getLogger("mcp_django.server")
 
@@ -18,7 +18,7 @@ async def initialize(call: Call) -> dict[str, Any]:
     """
     server = call.server
     if server.options.require_session:
-        call.connection.opened = await server.sessions.open(
+        call.connection.opened_session = await server.sessions.open(
             owner=call.principal.key,
             revision=call.revision,
             client_info=call.client_info,
@@ -27,15 +27,15 @@ async def initialize(call: Call) -> dict[str, Any]:
             user_id=getattr(call.principal.user, "pk", None),
         )
     # Without a session the server cannot send notifications and cannot store a log level.
-    streams = call.connection.streams and server.options.require_session
+    streams = call.connection.supports_streaming and server.options.require_session
 
     body: dict[str, Any] = {
         "protocolVersion": call.revision.version,
         "capabilities": server.capabilities(call.revision, streams=streams),
-        "serverInfo": call.revision.shape_implementation(natively(server.info.to_wire)),
+        "serverInfo": call.revision.shape_implementation(call_in_default_language(server.info.to_wire)),
     }
     if server.instructions:
-        body["instructions"] = natively(str, server.instructions)
+        body["instructions"] = call_in_default_language(str, server.instructions)
     return body
 
 
@@ -50,16 +50,16 @@ def discover(call: Call) -> dict[str, Any]:
     Only versions of the stateless era are listed.
     """
     server = call.server
-    capabilities = server.capabilities(call.revision, streams=call.connection.streams)
-    body: dict[str, Any] = {"supportedVersions": list(STATELESS), "capabilities": capabilities}
+    capabilities = server.capabilities(call.revision, streams=call.connection.supports_streaming)
+    body: dict[str, Any] = {"supportedVersions": list(STATELESS_VERSIONS), "capabilities": capabilities}
     if server.instructions:
-        body["instructions"] = natively(str, server.instructions)
-    body = call.era.dress(call, body, private=False)
+        body["instructions"] = call_in_default_language(str, server.instructions)
+    body = call.era.add_result_fields(call, body, private=False)
     # Copy `_meta`: results share the era's own object, and middleware may change this one.
     return {**body, "_meta": {**body["_meta"]}}
 
 
-async def initialized(call: Call) -> None:
+async def handle_initialized(call: Call) -> None:
     """Mark the session as initialized (basic/lifecycle)."""
     session = call.session
     if session is not None and not session.initialized:
@@ -67,7 +67,7 @@ async def initialized(call: Call) -> None:
         await call.server.sessions.save(session)
 
 
-async def cancelled(call: Call) -> None:
+async def handle_cancelled(call: Call) -> None:
     """Cancel a request of this session, or a stream of this connection.
 
     Unknown, finished and malformed ids are ignored (basic/utilities/cancellation).
@@ -78,10 +78,10 @@ async def cancelled(call: Call) -> None:
         return
 
     if type(reason) is str:  # both parties SHOULD log it
-        logger.debug("Request cancelled by the client: %s: %s", label(str(id)), label(reason))
+        logger.debug("Request cancelled by the client: %s: %s", sanitize_label(str(id)), sanitize_label(reason))
     if id in streams:
         streams.pop(id).cancel()
-    elif session is not None and not call.connection.shares:
+    elif session is not None and not call.connection.is_bidirectional:
         await call.server.sessions.cancel(session, id)
     elif in_flight is not None and id in in_flight:
         in_flight[id].cancel()

@@ -7,20 +7,20 @@ from mcp_django.protocol.errors import InvalidParams
 from mcp_django.schema import ArgumentError
 from mcp_django.server.calls.call import Call
 from mcp_django.server.client_requests.conversation import InputRequired
-from mcp_django.server.composition.mounting import served
+from mcp_django.server.composition.mounting import run_mounted
 from mcp_django.server.context.context import Context
 from mcp_django.server.execution.invoke import run_primitive
-from mcp_django.server.execution.lists import PROMPTS, Encoded
-from mcp_django.server.execution.permissions import permit
+from mcp_django.server.execution.lists import PROMPTS, EncodedResult
+from mcp_django.server.execution.permissions import check_permission
 from mcp_django.server.primitives.base import Primitive, Prompt
-from mcp_django.server.primitives.results import prompt_result
+from mcp_django.server.primitives.results import build_prompt_result
 
 
-def list_prompts(call: Call) -> Encoded | Coroutine[Any, Any, Encoded]:
-    return call.server.listings.give(call, PROMPTS)
+def list_prompts(call: Call) -> EncodedResult | Coroutine[Any, Any, EncodedResult]:
+    return call.server.listings.serve_page(call, PROMPTS)
 
 
-async def get(call: Call) -> dict[str, Any]:
+async def get_prompt(call: Call) -> dict[str, Any]:
     """Run a prompt. Its arguments are strings, converted to the annotated types."""
     name, arguments = call.params.get("name"), call.params.get("arguments", {})
     if type(name) is not str:
@@ -32,18 +32,20 @@ async def get(call: Call) -> dict[str, Any]:
     prompt = await find_prompt(call, name)
     if prompt is None:
         raise unknown
-    await permit(call, prompt, unknown)
-    return await served(call, prompt, _get)
+    await check_permission(call, prompt, unknown)
+    return await run_mounted(call, prompt, _run_prompt)
 
 
-async def _get(call: Call, primitive: Primitive) -> dict[str, Any]:
+async def _run_prompt(call: Call, primitive: Primitive) -> dict[str, Any]:
     prompt = cast(Prompt, primitive)
     try:
         values = prompt.parameters.convert(call.params.get("arguments", {}))
     except ArgumentError as problem:
         raise InvalidParams(str(problem)) from None
     value = await run_primitive(call, prompt, values)
-    return value if type(value) is InputRequired else call.revision.shape_prompt_result(prompt_result(prompt, value))
+    return (
+        value if type(value) is InputRequired else call.revision.shape_prompt_result(build_prompt_result(prompt, value))
+    )
 
 
 async def find_prompt(call: Call, name: str) -> Prompt | None:

@@ -9,55 +9,55 @@ from typing import Any, cast
 
 from mcp_django.protocol.content import BlobResourceContents, ResourceContents, TextResourceContents
 from mcp_django.protocol.errors import InvalidParams, NotFound, ResourceNotFound
-from mcp_django.protocol.uri import MAX_LENGTH
+from mcp_django.protocol.uri import MAX_URI_LENGTH
 from mcp_django.schema import ArgumentError
 from mcp_django.server.calls.call import Call
 from mcp_django.server.client_requests.conversation import InputRequired
-from mcp_django.server.composition.mounting import served
+from mcp_django.server.composition.mounting import run_mounted
 from mcp_django.server.context.context import Context
-from mcp_django.server.execution.invoke import read_within, run_primitive
-from mcp_django.server.execution.lists import RESOURCES, TEMPLATES, Encoded
-from mcp_django.server.execution.permissions import permit
+from mcp_django.server.execution.invoke import read_nested_resource, run_primitive
+from mcp_django.server.execution.lists import RESOURCES, TEMPLATES, EncodedResult
+from mcp_django.server.execution.permissions import check_permission
 from mcp_django.server.primitives.base import Primitive, Resource, ResourceTemplate
-from mcp_django.server.primitives.results import read_result
+from mcp_django.server.primitives.results import build_read_result
 
 
-def list_resources(call: Call) -> Encoded | Coroutine[Any, Any, Encoded]:
-    return call.server.listings.give(call, RESOURCES)
+def list_resources(call: Call) -> EncodedResult | Coroutine[Any, Any, EncodedResult]:
+    return call.server.listings.serve_page(call, RESOURCES)
 
 
-def list_templates(call: Call) -> Encoded | Coroutine[Any, Any, Encoded]:
-    return call.server.listings.give(call, TEMPLATES)
+def list_templates(call: Call) -> EncodedResult | Coroutine[Any, Any, EncodedResult]:
+    return call.server.listings.serve_page(call, TEMPLATES)
 
 
-async def read(call: Call) -> dict[str, Any]:
+async def read_resource(call: Call) -> dict[str, Any]:
     """Read a resource.
 
     Registered resources precede templates, templates precede providers.
     """
-    uri = uri_of(call)
+    uri = get_uri(call)
     primitive, values = await find_resource(call, uri)
-    await permit(call, primitive, ResourceNotFound(uri))
-    return await served(call, primitive, functools.partial(_read, values))
+    await check_permission(call, primitive, ResourceNotFound(uri))
+    return await run_mounted(call, primitive, functools.partial(_run_resource, values))
 
 
-async def _read(values: dict[str, Any], call: Call, primitive: Primitive) -> dict[str, Any]:
-    uri, found = call.params["uri"], cast(Resource | ResourceTemplate, primitive)
-    value = await run_primitive(call, found, dict(values))
+async def _run_resource(values: dict[str, Any], call: Call, primitive: Primitive) -> dict[str, Any]:
+    uri, resource = call.params["uri"], cast(Resource | ResourceTemplate, primitive)
+    value = await run_primitive(call, resource, dict(values))
     if type(value) is InputRequired:
         return value
     if value is None:
         raise ResourceNotFound(call.root.params["uri"])
-    return call.revision.shape_read_result(read_result(uri, found.mime_type, value))
+    return call.revision.shape_read_result(build_read_result(uri, resource.mime_type, value))
 
 
-def uri_of(call: Call) -> str:
+def get_uri(call: Call) -> str:
     """Return the URI of a request. Raises InvalidParams."""
     uri = call.params.get("uri")
     if type(uri) is not str:
         raise InvalidParams("params.uri must be a string")
-    if len(uri) > MAX_LENGTH:
-        raise InvalidParams(f"params.uri may have {MAX_LENGTH} characters at most")
+    if len(uri) > MAX_URI_LENGTH:
+        raise InvalidParams(f"params.uri may have {MAX_URI_LENGTH} characters at most")
     return uri
 
 
@@ -71,27 +71,27 @@ async def find_resource(call: Call, uri: str) -> tuple[Resource | ResourceTempla
     if resource is not None:
         return resource, {}
 
-    found = registry.match(uri)
-    if found is not None:
-        template, variables = found
+    matched = registry.match(uri)
+    if matched is not None:
+        template, variables = matched
         try:
             return template, template.convert(variables)
         except ArgumentError:
             raise ResourceNotFound(uri) from None
 
-    context, fitting = Context(call), None
+    context, unlisted = Context(call), None
     for provider in call.server.providers:
         if "resources" in provider.offers:
             resource = await provider.resource(uri, context)
             if resource is not None and resource.is_listed:
                 return resource, {}
-            fitting = fitting or resource
-    if fitting is None:
+            unlisted = unlisted or resource
+    if unlisted is None:
         raise ResourceNotFound(uri)
-    return fitting, {}
+    return unlisted, {}
 
 
-async def contents_of(uri: str, context: Context) -> list[ResourceContents]:
+async def read_contents(uri: str, context: Context) -> list[ResourceContents]:
     """Read the resource at `uri` for the result of another handler.
 
     The read is part of the call of `context`. The permission decision and the hooks apply as for a client's read.
@@ -99,19 +99,19 @@ async def contents_of(uri: str, context: Context) -> list[ResourceContents]:
     """
     call = context._call
     primitive, values = await find_resource(call, uri)
-    await permit(call, primitive, ResourceNotFound(uri))
+    await check_permission(call, primitive, ResourceNotFound(uri))
     try:
-        value = await read_within(call, primitive, values, context._talk())
+        value = await read_nested_resource(call, primitive, values, context._get_conversation())
     except Exception as problem:
-        if isinstance(call.server.ports.translate(problem), NotFound):
+        if isinstance(call.server.ports.translate_exception(problem), NotFound):
             raise ResourceNotFound(uri) from None
         raise
     if value is None:
         raise ResourceNotFound(uri)
-    return [_embeddable(found) for found in read_result(uri, primitive.mime_type, value)["contents"]]
+    return [_build_contents(wire) for wire in build_read_result(uri, primitive.mime_type, value)["contents"]]
 
 
-def _embeddable(wire: dict[str, Any]) -> ResourceContents:
+def _build_contents(wire: dict[str, Any]) -> ResourceContents:
     uri, mime_type, meta = wire["uri"], wire.get("mimeType"), wire.get("_meta")
     if "text" in wire:
         return TextResourceContents(wire["text"], uri, mime_type, meta)

@@ -7,61 +7,61 @@ from mcp_django.protocol.errors import InvalidParams
 from mcp_django.protocol.headers import check_params
 from mcp_django.protocol.revisions import Era
 from mcp_django.server.calls.call import Call
-from mcp_django.server.composition.mounting import served
-from mcp_django.server.composition.provider import provided_tool
+from mcp_django.server.composition.mounting import run_mounted
+from mcp_django.server.composition.provider import find_provided_tool
 from mcp_django.server.execution.invoke import call_tool
-from mcp_django.server.execution.lists import TOOLS, Encoded
-from mcp_django.server.execution.permissions import permit, ration
+from mcp_django.server.execution.lists import TOOLS, EncodedResult
+from mcp_django.server.execution.permissions import check_permission, count_use
 from mcp_django.server.primitives.base import Primitive, Tool
-from mcp_django.server.primitives.results import tool_error
+from mcp_django.server.primitives.results import build_tool_error
 
 
-def list_tools(call: Call) -> Encoded | Coroutine[Any, Any, Encoded]:
-    return call.server.listings.give(call, TOOLS)
+def list_tools(call: Call) -> EncodedResult | Coroutine[Any, Any, EncodedResult]:
+    return call.server.listings.serve_page(call, TOOLS)
 
 
-def call_(call: Call) -> Coroutine[Any, Any, dict[str, Any]]:
+def handle_call(call: Call) -> Coroutine[Any, Any, dict[str, Any]]:
     """Find a registered tool at once and start the call.
 
     Permission, headers and arguments are checked in the task of the call, except for headers of an unrestricted tool.
     """
     params = call.params
-    name, arguments = params.get("name"), params.get("arguments", _NONE)
+    name, arguments = params.get("name"), params.get("arguments", _NO_ARGUMENTS)
     if type(name) is not str:
         raise InvalidParams("params.name must be a string")
     if type(arguments) is not dict:
         raise InvalidParams("params.arguments must be an object")
 
     tool = call.server.registry.tools.get(name)
-    if tool is not None and not call.server.authorizer.guards(tool):
+    if tool is not None and not call.server.authorizer.is_restricted(tool):
         if tool.header_params:
             _check_headers(call, tool, arguments)
-        return _run(call, tool, arguments)
+        return _start_call(call, tool, arguments)
     return _find_and_call(call, name, tool, arguments)
 
 
 async def _find_and_call(call: Call, name: str, tool: Tool | None, arguments: dict[str, Any]) -> dict[str, Any]:
     if tool is None:
-        tool = await provided_tool(call, name)
+        tool = await find_provided_tool(call, name)
     unknown = InvalidParams(f"Unknown tool: {name[:128]}")
     if tool is None:
         raise unknown
-    await permit(call, tool, unknown, arguments)
+    await check_permission(call, tool, unknown, arguments)
     if tool.header_params:
         _check_headers(call, tool, arguments)
-    if too_often := await ration(call, tool):
-        return tool_error(too_often)
-    return await _run(call, tool, arguments)
+    if rate_error := await count_use(call, tool):
+        return build_tool_error(rate_error)
+    return await _start_call(call, tool, arguments)
 
 
-def _run(call: Call, tool: Tool, arguments: dict[str, Any]) -> Coroutine[Any, Any, dict[str, Any]]:
-    mounted = tool.mounted
-    if mounted is None or (tool.is_direct and mounted.part.is_plain):
+def _start_call(call: Call, tool: Tool, arguments: dict[str, Any]) -> Coroutine[Any, Any, dict[str, Any]]:
+    mounted = tool.mount_origin
+    if mounted is None or (tool.is_direct and mounted.mount.is_transparent):
         return call_tool(call, tool, arguments)
-    return served(call, tool, _as_given)
+    return run_mounted(call, tool, _call_mounted)
 
 
-async def _as_given(call: Call, tool: Primitive) -> dict[str, Any]:
+async def _call_mounted(call: Call, tool: Primitive) -> dict[str, Any]:
     """Call a mounted tool with the arguments that its server's middleware passed on."""
     return await call_tool(call, cast(Tool, tool), call.params.get("arguments", {}))
 
@@ -71,9 +71,9 @@ def _check_headers(call: Call, tool: Tool, arguments: dict[str, Any]) -> None:
 
     See basic/transports/streamable-http, custom headers.
     """
-    headers = call.connection.own_headers
+    headers = call.connection.message_headers
     if headers is not None and call.revision.era is Era.STATELESS:
         check_params(headers, tool.header_params, arguments)
 
 
-_NONE: dict[str, Any] = {}
+_NO_ARGUMENTS: dict[str, Any] = {}

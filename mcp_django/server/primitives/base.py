@@ -11,16 +11,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from mcp_django.protocol.headers import HeaderParam
-from mcp_django.protocol.meta import TAGS
+from mcp_django.protocol.meta import TAGS_KEY
 from mcp_django.protocol.revisions import Revision
 from mcp_django.protocol.types import Annotations, Icon, ToolAnnotations
 from mcp_django.protocol.uri import UriTemplate
-from mcp_django.schema import natively
+from mcp_django.schema import call_in_default_language
 from mcp_django.server.injection.handler import Handler
 from mcp_django.server.rates import Rate
 
 if TYPE_CHECKING:
-    from mcp_django.server.composition.mounting import Mounted
+    from mcp_django.server.composition.mounting import MountOrigin
     from mcp_django.server.context.context import Context
 
 ScopesFor = Callable[[dict[str, Any]], Any]
@@ -28,7 +28,7 @@ ScopesFor = Callable[[dict[str, Any]], Any]
 Permission = str | Callable[[Any], Any] | Sequence[str | Callable[[Any], Any]]
 
 
-def both(first: Permission | None, second: Permission | None) -> Permission | None:
+def combine_permissions(first: Permission | None, second: Permission | None) -> Permission | None:
     """Combine two permissions into one that requires both."""
     if first is None or second is None:
         return second if first is None else first
@@ -75,7 +75,7 @@ class Primitive(ABC):
     handler: Handler
     source: str = ""
     """Place of the declaration, for messages."""
-    mounted: "Mounted | None" = None
+    mount_origin: "MountOrigin | None" = None
     """Mount and original of a primitive from a mounted server."""
 
     @property
@@ -86,17 +86,17 @@ class Primitive(ABC):
     @property
     def origin(self) -> "Primitive":
         """Original primitive in the server that declares it."""
-        return self if self.mounted is None else self.mounted.primitive.origin
+        return self if self.mount_origin is None else self.mount_origin.primitive.origin
 
     @property
-    def is_guarded(self) -> bool:
+    def has_hooks(self) -> bool:
         """True if hooks run around the handler."""
         return bool(self.guards or self.interceptors or self.exception_handlers)
 
     @cached_property
     def wire(self) -> dict[str, Any]:
         """Complete list entry; a revision omits the members it does not define."""
-        return natively(self._wire)
+        return call_in_default_language(self._wire)
 
     @abstractmethod
     def _wire(self) -> dict[str, Any]: ...
@@ -109,13 +109,13 @@ class Primitive(ABC):
             entry["description"] = str(self.description)
         if self.icons:
             entry["icons"] = [icon.to_wire() for icon in self.icons]
-        meta = {**self.meta, **({TAGS: list(self.tags)} if self.tags else {})}
+        meta = {**self.meta, **({TAGS_KEY: list(self.tags)} if self.tags else {})}
         if meta:
             entry["_meta"] = meta
         return entry
 
     @abstractmethod
-    def listed(self, revision: Revision) -> dict[str, Any]:
+    def to_list_entry(self, revision: Revision) -> dict[str, Any]:
         """Return the list entry in the form of `revision`."""
 
 
@@ -145,10 +145,10 @@ class ToolOutput(Protocol):
         """JSON Schema for clients; its root is an object."""
 
     @property
-    def wrapped(self) -> bool:
+    def is_wrapped(self) -> bool:
         """True if the value is wrapped in an object under "result"."""
 
-    def structured(self, value: Any) -> Any:
+    def to_structured(self, value: Any) -> Any:
         """Return a result as `structuredContent`. Raises OutputError if it does not fit."""
 
 
@@ -172,7 +172,7 @@ class Tool(Primitive):
     @cached_property
     def is_direct(self) -> bool:
         """True for an async handler without hooks and injection: the fast path."""
-        return self.handler.is_async and self.handler.injected is None and not self.is_guarded
+        return self.handler.is_async and self.handler.injected is None and not self.has_hooks
 
     @property
     def header_params(self) -> tuple[HeaderParam, ...]:
@@ -188,7 +188,7 @@ class Tool(Primitive):
             entry["annotations"] = self.annotations.to_wire()
         return entry
 
-    def listed(self, revision: Revision) -> dict[str, Any]:
+    def to_list_entry(self, revision: Revision) -> dict[str, Any]:
         return revision.shape_tool(self.wire)
 
 
@@ -202,7 +202,7 @@ class Resource(Primitive):
     mime_type: str | None = None
     size: int | None = None
     annotations: Annotations | None = None
-    probe: bool = False
+    check_exists: bool = False
     """See `ResourceTemplate.check_exists`."""
     is_listed: bool = True
     """False for a resource that a provider derives from a template.
@@ -230,7 +230,7 @@ class Resource(Primitive):
             entry["annotations"] = self.annotations.to_wire()
         return entry
 
-    def listed(self, revision: Revision) -> dict[str, Any]:
+    def to_list_entry(self, revision: Revision) -> dict[str, Any]:
         return revision.shape_resource(self.wire)
 
 
@@ -245,7 +245,7 @@ class ResourceTemplate(Primitive):
     """Conversion of the variables to keyword arguments. Raises ArgumentError."""
     mime_type: str | None = None
     annotations: Annotations | None = None
-    probe: bool = False
+    check_exists: bool = False
     """True if the handler decides whether a matching URI exists for the caller.
 
     The handler then runs before a subscription and before each update. Otherwise every matching URI exists.
@@ -263,7 +263,7 @@ class ResourceTemplate(Primitive):
             entry["annotations"] = self.annotations.to_wire()
         return entry
 
-    def listed(self, revision: Revision) -> dict[str, Any]:
+    def to_list_entry(self, revision: Revision) -> dict[str, Any]:
         return revision.shape_template(self.wire)
 
 
@@ -292,7 +292,7 @@ class Prompt(Primitive):
             entry["arguments"] = self.parameters.arguments
         return entry
 
-    def listed(self, revision: Revision) -> dict[str, Any]:
+    def to_list_entry(self, revision: Revision) -> dict[str, Any]:
         return revision.shape_prompt(self.wire)
 
 

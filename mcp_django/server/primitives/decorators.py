@@ -18,14 +18,14 @@ from mcp_django.protocol.types import Annotations, Icon, ToolAnnotations
 from mcp_django.protocol.uri import UriTemplate
 from mcp_django.schema import (
     DeclarationError,
-    describe,
-    output_of,
-    parameters_of,
-    prompt_parameters_of,
-    uri_parameters_of,
+    compile_output,
+    compile_parameters,
+    compile_prompt_parameters,
+    compile_uri_parameters,
+    describe_callable,
 )
-from mcp_django.server.injection.handler import Atomic, Handler, source_of
-from mcp_django.server.injection.parameters import injected_parameters, is_injected
+from mcp_django.server.injection.handler import AtomicDatabases, Handler, describe_source
+from mcp_django.server.injection.parameters import find_injected_parameters, is_injected
 from mcp_django.server.primitives.base import (
     Completer,
     Permission,
@@ -36,16 +36,16 @@ from mcp_django.server.primitives.base import (
     ScopesFor,
     Tool,
 )
-from mcp_django.server.primitives.hooks import declared_hooks
-from mcp_django.server.primitives.registry import METHODS, Registry, registry_for
+from mcp_django.server.primitives.hooks import parse_hooks
+from mcp_django.server.primitives.registry import MARKED_METHODS, Registry, get_registry
 from mcp_django.server.primitives.results import ToolResult
 from mcp_django.server.primitives.streaming import ToolStream
 from mcp_django.server.rates import Rate
 
 F = TypeVar("F", bound=Callable[..., Any])
-Build = Callable[[Any], Primitive | Completer]
-_MARK = "__mcp_declarations__"
-NAME = re.compile(r"[A-Za-z0-9_.\-]{1,64}")
+BuildPrimitive = Callable[[Any], Primitive | Completer]
+_DECLARATIONS_ATTRIBUTE = "__mcp_declarations__"
+NAME_PATTERN = re.compile(r"[A-Za-z0-9_.\-]{1,64}")
 """server/tools allows 128 characters; clients with a check allow 64."""
 
 
@@ -85,28 +85,28 @@ class ResourceOptions(PrimitiveOptions, total=False):
     mime_type: str
     size: int
     annotations: Annotations
-    probe: bool
+    check_exists: bool
 
 
 def build_tool(fn: Callable[..., Any], name: str | None = None, **options: Unpack[ToolOptions]) -> Tool:
     """Compile a function to a Tool. Raises DeclarationError."""
-    name = _name(fn, name)
-    said = describe(fn)
-    parameters = parameters_of(fn, is_injected=is_injected, input_schema=options.get("input_schema"))
-    output = output_of(fn, output_schema=options.get("output_schema"), is_content=_is_content)
+    name = _check_name(fn, name)
+    documentation = describe_callable(fn)
+    parameters = compile_parameters(fn, is_injected=is_injected, input_schema=options.get("input_schema"))
+    output = compile_output(fn, output_schema=options.get("output_schema"), is_content=_is_content)
 
     return Tool(
-        **_common(fn, options, ToolOptions),
+        **_build_common(fn, options, ToolOptions),
         name=name,
-        description=_description(options, said.summary, name),
-        handler=Handler(fn, parameters.injected, atomic=atomic_of(fn, options.get("atomic"))),
-        source=source_of(fn),
+        description=_get_description(options, documentation.summary, name),
+        handler=Handler(fn, parameters.injected, atomic=parse_atomic(fn, options.get("atomic"))),
+        source=describe_source(fn),
         parameters=parameters,
         output=output,
         annotations=ToolAnnotations.of(options.get("annotations")),
         single_use_state=bool(options.get("single_use_state", False)),
-        scopes_for=_scopes_for(fn, options.get("scopes_for")),
-        rate=rate_of(fn, options.get("rate")),
+        scopes_for=_check_scopes_for(fn, options.get("scopes_for")),
+        rate=parse_rate(fn, options.get("rate")),
     )
 
 
@@ -118,22 +118,22 @@ def build_resource(fn: Callable[..., Any], uri: str, **options: Unpack[ResourceO
     try:
         template = UriTemplate(uri)
     except ValueError as problem:
-        raise DeclarationError(f"{source_of(fn)}: {problem}") from None
+        raise DeclarationError(f"{describe_source(fn)}: {problem}") from None
     if not re.match(r"[A-Za-z][A-Za-z0-9+.\-]*:", uri):
-        raise DeclarationError(f"{source_of(fn)}: {uri!r} has no scheme; write it like 'airport://{{code}}'")
+        raise DeclarationError(f"{describe_source(fn)}: {uri!r} has no scheme; write it like 'airport://{{code}}'")
 
-    said = describe(fn)
-    parameters = uri_parameters_of(fn, template.variables, is_injected=is_injected)
+    documentation = describe_callable(fn)
+    parameters = compile_uri_parameters(fn, template.variables, is_injected=is_injected)
     name = options.get("name") or str(getattr(fn, "__name__", uri))
     common = {
-        **_common(fn, options, ResourceOptions),
+        **_build_common(fn, options, ResourceOptions),
         "name": name,
-        "description": _description(options, said.summary, name),
-        "handler": Handler(fn, parameters.injected, atomic=atomic_of(fn, options.get("atomic"))),
-        "source": source_of(fn),
+        "description": _get_description(options, documentation.summary, name),
+        "handler": Handler(fn, parameters.injected, atomic=parse_atomic(fn, options.get("atomic"))),
+        "source": describe_source(fn),
         "mime_type": options.get("mime_type"),
         "annotations": options.get("annotations"),
-        "probe": bool(options.get("probe", False)),
+        "check_exists": bool(options.get("check_exists", False)),
     }
 
     if template.is_static:
@@ -143,14 +143,14 @@ def build_resource(fn: Callable[..., Any], uri: str, **options: Unpack[ResourceO
 
 def build_prompt(fn: Callable[..., Any], name: str | None = None, **options: Unpack[PrimitiveOptions]) -> Prompt:
     """Compile a function to a Prompt. Raises DeclarationError."""
-    name = _name(fn, name)
-    parameters = prompt_parameters_of(fn, is_injected=is_injected)
+    name = _check_name(fn, name)
+    parameters = compile_prompt_parameters(fn, is_injected=is_injected)
     return Prompt(
-        **_common(fn, options, PrimitiveOptions),
+        **_build_common(fn, options, PrimitiveOptions),
         name=name,
-        description=_description(options, describe(fn).summary, name),
-        handler=Handler(fn, parameters.injected, atomic=atomic_of(fn, options.get("atomic"))),
-        source=source_of(fn),
+        description=_get_description(options, describe_callable(fn).summary, name),
+        handler=Handler(fn, parameters.injected, atomic=parse_atomic(fn, options.get("atomic"))),
+        source=describe_source(fn),
         parameters=parameters,
     )
 
@@ -162,21 +162,21 @@ def build_completer(
 
     The function takes the text typed so far, and optionally the `arguments` chosen before.
     """
-    injected = injected_parameters(fn)
+    injected = find_injected_parameters(fn)
     free = [name for name in inspect.signature(fn).parameters if name not in injected]
     if not free or not set(free[1:]) <= {"arguments"}:
         raise DeclarationError(
-            f"{source_of(fn)}: a completion takes the text typed so far as its first parameter, "
+            f"{describe_source(fn)}: a completion takes the text typed so far as its first parameter, "
             "and optionally `arguments` and a Context"
         )
 
     return Completer(
         target=target,
         argument=argument,
-        handler=Handler(fn, injected, atomic=atomic_of(fn, atomic)),
+        handler=Handler(fn, injected, atomic=parse_atomic(fn, atomic)),
         value=free[0],
         takes_arguments="arguments" in free[1:],
-        source=source_of(fn),
+        source=describe_source(fn),
     )
 
 
@@ -203,7 +203,7 @@ def tool(fn: Any = None, *, name: str | None = None, server: str = "default", **
     without them is refused before the tool runs. `rate`, such as "10/m", limits the calls of each principal. Calls
     above the rate return an error result with the seconds to wait.
     """
-    return register_tool(registry_for(server), fn, name, options)
+    return register_tool(get_registry(server), fn, name, options)
 
 
 def resource(uri: str, *, server: str = "default", **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
@@ -213,7 +213,7 @@ def resource(uri: str, *, server: str = "default", **options: Unpack[ResourceOpt
     resource does not exist for the caller if the function returns None or raises a not-found error. Without it, every
     matching URI is assumed to exist.
     """
-    decorator: Callable[[F], F] = register_resource(registry_for(server), uri, options)
+    decorator: Callable[[F], F] = register_resource(get_registry(server), uri, options)
     return decorator
 
 
@@ -230,7 +230,7 @@ def prompt(
 
     Its parameters are the arguments of the prompt. It returns text or messages.
     """
-    return register_prompt(registry_for(server), fn, name, options)
+    return register_prompt(get_registry(server), fn, name, options)
 
 
 def completion(
@@ -240,130 +240,133 @@ def completion(
 
     `target` is the name of the prompt or the text of the template. `atomic` works as in `tool`.
     """
-    decorator: Callable[[F], F] = register_completer(registry_for(server), target, argument, atomic)
+    decorator: Callable[[F], F] = register_completer(get_registry(server), target, argument, atomic)
     return decorator
 
 
 def register_tool(registry: Registry, fn: Any, name: str | None, options: ToolOptions) -> Any:
     """Register a tool in a given registry, like `tool`."""
-    return _decorator(registry, fn, lambda f: build_tool(f, name, **options))
+    return _build_decorator(registry, fn, lambda f: build_tool(f, name, **options))
 
 
 def register_resource(registry: Registry, uri: str, options: ResourceOptions) -> Any:
     """Register a resource in a given registry, like `resource`."""
-    return _decorator(registry, None, lambda f: build_resource(f, uri, **options))
+    return _build_decorator(registry, None, lambda f: build_resource(f, uri, **options))
 
 
 def register_prompt(registry: Registry, fn: Any, name: str | None, options: PrimitiveOptions) -> Any:
     """Register a prompt in a given registry, like `prompt`."""
-    return _decorator(registry, fn, lambda f: build_prompt(f, name, **options))
+    return _build_decorator(registry, fn, lambda f: build_prompt(f, name, **options))
 
 
 def register_completer(
     registry: Registry, target: str, argument: str, atomic: bool | str | Sequence[str] | None = None
 ) -> Any:
     """Register a completion in a given registry, like `completion`."""
-    return _decorator(registry, None, lambda f: build_completer(f, target, argument, atomic))
+    return _build_decorator(registry, None, lambda f: build_completer(f, target, argument, atomic))
 
 
-def _decorator(registry: Registry, fn: Any, build: Build) -> Any:
+def _build_decorator(registry: Registry, fn: Any, build: BuildPrimitive) -> Any:
     def decorate(function: Any) -> Any:
         inner = getattr(function, "__func__", function)
         owner = getattr(inner, "__qualname__", "").rpartition(".")[0]
         if owner and not owner.endswith("<locals>") and not inspect.ismethod(function):
             # A method: its toolset registers it once an instance exists. Bound methods have an instance.
-            setattr(inner, _MARK, (*getattr(inner, _MARK, ()), build))
-            METHODS.add(inner, source_of(inner))
+            setattr(inner, _DECLARATIONS_ATTRIBUTE, (*getattr(inner, _DECLARATIONS_ATTRIBUTE, ()), build))
+            MARKED_METHODS.add(inner, describe_source(inner))
         else:
-            registry.add(lambda: build(function), source_of(function))
+            registry.add(lambda: build(function), describe_source(function))
         return function
 
     return decorate if fn is None else decorate(fn)
 
 
-def declarations_of(function: Any) -> tuple[Build, ...]:
+def get_declarations(function: Any) -> tuple[BuildPrimitive, ...]:
     """Return the declarations that the decorators stored on a method."""
-    return getattr(function, _MARK, ())
+    return getattr(function, _DECLARATIONS_ATTRIBUTE, ())
 
 
-def atomic_of(declared: Any, atomic: bool | str | Sequence[str] | None) -> Atomic:
+def parse_atomic(declared: Any, atomic: bool | str | Sequence[str] | None) -> AtomicDatabases:
     """Convert the `atomic` option of a declaration. Raises DeclarationError."""
     if atomic is None or atomic is True:
         return atomic
     names: Any = () if atomic is False else (atomic,) if isinstance(atomic, str) else atomic
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) and name for name in names):
         raise DeclarationError(
-            f"{source_of(declared)}: atomic={atomic!r} is invalid; use True, False, the alias of a database in "
+            f"{describe_source(declared)}: atomic={atomic!r} is invalid; use True, False, the alias of a database in "
             "DATABASES, or a list of aliases"
         )
     return tuple(dict.fromkeys(names))
 
 
-def timeout_of(declared: Any, timeout: float | None) -> float | None:
+def parse_timeout(declared: Any, timeout: float | None) -> float | None:
     """Validate the `timeout` of a declaration, in seconds. Raises DeclarationError."""
     if timeout is None:
         return None
     given: Any = timeout
     if not isinstance(given, int | float) or isinstance(given, bool) or not 0 < given < math.inf:
         raise DeclarationError(
-            f"{source_of(declared)}: timeout={timeout!r} is not a number of seconds above 0; omit it to use "
+            f"{describe_source(declared)}: timeout={timeout!r} is not a number of seconds above 0; omit it to use "
             "the server's TIMEOUT"
         )
     return timeout
 
 
-def rate_of(declared: Any, rate: str | None) -> Rate | None:
+def parse_rate(declared: Any, rate: str | None) -> Rate | None:
     """Parse the `rate` of a declaration. Raises DeclarationError."""
     if rate is None:
         return None
     try:
         return Rate.parse(rate)
     except ValueError as problem:
-        raise DeclarationError(f"{source_of(declared)}: rate: {problem}") from None
+        raise DeclarationError(f"{describe_source(declared)}: rate: {problem}") from None
 
 
-def _scopes_for(declared: Any, found: Any) -> ScopesFor | None:
-    if found is None or callable(found):
-        return cast(ScopesFor | None, found)
+def _check_scopes_for(declared: Any, scopes_for: Any) -> ScopesFor | None:
+    if scopes_for is None or callable(scopes_for):
+        return cast(ScopesFor | None, scopes_for)
     raise DeclarationError(
-        f"{source_of(declared)}: scopes_for must be a function of the arguments that returns scopes, not {found!r}"
+        f"{describe_source(declared)}: scopes_for must be a function of the arguments that returns scopes, not "
+        f"{scopes_for!r}"
     )
 
 
-def _name(fn: Callable[..., Any], name: str | None) -> str:
+def _check_name(fn: Callable[..., Any], name: str | None) -> str:
     name = str(name or getattr(fn, "__name__", ""))
-    if not NAME.fullmatch(name):
-        raise DeclarationError(f"{source_of(fn)}: the name {name!r} must have 1 to 64 letters, digits, or one of _ - .")
+    if not NAME_PATTERN.fullmatch(name):
+        raise DeclarationError(
+            f"{describe_source(fn)}: the name {name!r} must have 1 to 64 letters, digits, or one of _ - ."
+        )
     return name
 
 
-def _description(options: PrimitiveOptions, summary: str, name: str) -> str:
+def _get_description(options: PrimitiveOptions, summary: str, name: str) -> str:
     return str(options.get("description") or summary or name.replace("_", " ").capitalize())
 
 
-def _common(fn: Callable[..., Any], options: PrimitiveOptions, kind: type[PrimitiveOptions]) -> dict[str, Any]:
+def _build_common(fn: Callable[..., Any], options: PrimitiveOptions, kind: type[PrimitiveOptions]) -> dict[str, Any]:
     given: dict[str, Any] = dict(options)
     known = get_type_hints(kind)
     # A misspelt `permission` must not create a tool that is open to all callers.
     for name in sorted(given.keys() - known.keys()):
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise DeclarationError(f"{source_of(fn)}: unknown option {name!r}{hint}")
+        matches = difflib.get_close_matches(name, known, n=1)
+        hint = f"; did you mean {matches[0]!r}?" if matches else ""
+        raise DeclarationError(f"{describe_source(fn)}: unknown option {name!r}{hint}")
 
     for name in ("icons", "tags", "scopes"):
         # A string is also a sequence, of its letters.
         if isinstance(given.get(name), str):
-            raise DeclarationError(f"{source_of(fn)}: {name} must be a list; write {name}=[{given[name]!r}]")
+            raise DeclarationError(f"{describe_source(fn)}: {name} must be a list; write {name}=[{given[name]!r}]")
     for key in given.get("meta", {}):
         if not isinstance(key, str) or not is_valid_key(key):
             raise DeclarationError(
-                f"{source_of(fn)}: {key!r} is not a valid key for meta; write it like 'example.com/key'"
+                f"{describe_source(fn)}: {key!r} is not a valid key for meta; write it like 'example.com/key'"
             )
 
     common: dict[str, Any] = {key: given[key] for key in ("title", "permission") if key in given}
-    common["timeout"] = timeout_of(fn, given.get("timeout"))
+    common["timeout"] = parse_timeout(fn, given.get("timeout"))
     common |= {key: tuple(given.get(key, ())) for key in ("icons", "tags", "scopes")}
-    common |= declared_hooks(given, source_of(fn))
+    common |= parse_hooks(given, describe_source(fn))
     return common | {key: dict(given.get(key, {})) for key in ("meta", "metadata")}
 
 

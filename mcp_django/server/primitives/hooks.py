@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcp_django.protocol.errors import ToolError
 from mcp_django.schema import DeclarationError
-from mcp_django.server.calls.callables import run
+from mcp_django.server.calls.callables import run_callable
 
 if TYPE_CHECKING:
     from mcp_django.server.context.context import Context
@@ -14,31 +14,31 @@ if TYPE_CHECKING:
 Proceed = Callable[[], Awaitable[Any]]
 
 
-async def guarded(primitive: "Primitive", context: "Context", innermost: Proceed) -> Any:
+async def run_with_hooks(primitive: "Primitive", context: "Context", innermost: Proceed) -> Any:
     """Run guards, then interceptors around the handler; map exceptions with handlers."""
     executor = context.server.executor
     proceed = innermost
     for interceptor in reversed(primitive.interceptors):
-        proceed = _around(interceptor, context, proceed)
+        proceed = _wrap(interceptor, context, proceed)
     try:
-        await admit(primitive, context)
+        await check_guards(primitive, context)
         return await proceed()
     except Exception as problem:
         for kind in type(problem).__mro__:
             handle = primitive.exception_handlers.get(kind)
             if handle is not None:
-                return await run(handle, executor, problem, context)
+                return await run_callable(handle, executor, problem, context)
         raise
 
 
-async def admit(primitive: "Primitive", context: "Context") -> None:
+async def check_guards(primitive: "Primitive", context: "Context") -> None:
     """Run the guards. Raises ToolError if one refuses, or a guard's own exception."""
     for guard in primitive.guards:
-        if await run(guard, context.server.executor, context) is False:
+        if await run_callable(guard, context.server.executor, context) is False:
             raise ToolError(f"The {primitive.kind} {primitive.key!r} may not be used here")
 
 
-def declared_hooks(options: Mapping[str, Any], where: str) -> dict[str, Any]:
+def parse_hooks(options: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Validate the hooks of a declaration. Raises DeclarationError.
 
     Classes are refused: calling one creates an instance instead of checking, so every caller would pass.
@@ -61,7 +61,7 @@ def declared_hooks(options: Mapping[str, Any], where: str) -> dict[str, Any]:
     return {"guards": guards, "interceptors": interceptors, "exception_handlers": handlers}
 
 
-def _around(interceptor: Callable[..., Any], context: "Context", inner: Proceed) -> Proceed:
+def _wrap(interceptor: Callable[..., Any], context: "Context", inner: Proceed) -> Proceed:
     async def proceed() -> Any:
         return await interceptor(context, inner)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 from weakref import WeakSet
 
-from mcp_django.schema import DeclarationError, natively
+from mcp_django.schema import DeclarationError, call_in_default_language
 from mcp_django.server.primitives.base import Completer, Primitive, Prompt, Resource, ResourceTemplate, Tool
 
 P = TypeVar("P", bound=Primitive)
@@ -20,7 +20,7 @@ logger = logging.getLogger("mcp_django.server")
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class DeclarationProblem:
     """A declaration that could not be registered; reported by a system check."""
 
     text: str
@@ -28,14 +28,14 @@ class Problem:
     hint: str = "Correct the declaration, or rename one of the two."
 
 
-class Collection(Generic[P]):
+class PrimitiveCollection(Generic[P]):
     """Primitives of one kind by key, sorted by key as cursors require."""
 
-    def __init__(self, changed: "Callable[[Primitive, bool], None]") -> None:
+    def __init__(self, on_change: "Callable[[Primitive, bool], None]") -> None:
         """Create a collection; `on_change` receives added (True) and removed items."""
         self._items: dict[str, P] = {}
         self._sorted: list[P] | None = None
-        self._changed = changed
+        self._on_change = on_change
 
     def add(self, item: P) -> None:
         """Add a primitive. Raises DeclarationError if the key is taken."""
@@ -44,14 +44,14 @@ class Collection(Generic[P]):
             raise DeclarationError(f"{item.kind} {item.key!r} of {item.source} is already registered by {taken.source}")
         self._items[item.key] = item
         self._sorted = None
-        self._changed(item, True)
+        self._on_change(item, True)
 
     def remove(self, key: str) -> P | None:
         """Remove and return a primitive; None if it does not exist."""
         item = self._items.pop(key, None)
         if item is not None:
             self._sorted = None
-            self._changed(item, False)
+            self._on_change(item, False)
         return item
 
     def get(self, key: str) -> P | None:
@@ -83,68 +83,68 @@ class Registry:
         self.name = name
         self.strict = strict
         """True to raise DeclarationError; False to record problems for the system checks."""
-        self.is_told = False
+        self.publishes_changes = False
         """True if changes are published although it is not in `REGISTRIES`."""
         self.version = 0
-        self.problems: list[Problem] = []
+        self.problems: list[DeclarationProblem] = []
 
-        self.tools: Collection[Tool] = Collection(self._changed)
-        self.resources: Collection[Resource] = Collection(self._changed)
-        self.templates: Collection[ResourceTemplate] = Collection(self._changed)
-        self.prompts: Collection[Prompt] = Collection(self._changed)
+        self.tools: PrimitiveCollection[Tool] = PrimitiveCollection(self._on_change)
+        self.resources: PrimitiveCollection[Resource] = PrimitiveCollection(self._on_change)
+        self.templates: PrimitiveCollection[ResourceTemplate] = PrimitiveCollection(self._on_change)
+        self.prompts: PrimitiveCollection[Prompt] = PrimitiveCollection(self._on_change)
         self.completers: dict[tuple[str, str], Completer] = {}
         self.toolsets: list[Any] = []
         """Instances of the registered toolset classes; the server enters their lifespans."""
-        self._late: list[Callable[[], None]] = []
-        self._settling = threading.RLock()
-        self._is_settling = False
-        self._is_settled = False
-        self.followers: WeakSet[Following] = WeakSet()
+        self._deferred: list[Callable[[], None]] = []
+        self._deferred_lock = threading.RLock()
+        self._is_running_deferred = False
+        self._has_run_deferred = False
+        self.links: WeakSet[RegistryLink] = WeakSet()
         """Links from combined registries that copy this one under other names."""
 
-    def _changed(self, item: "Primitive | Completer", here: bool) -> None:
+    def _on_change(self, item: "Primitive | Completer", added: bool) -> None:
         self.version += 1
-        for follower in tuple(self.followers):
-            follower.hear(item, here)
+        for link in tuple(self.links):
+            link.on_change(item, added)
 
     def add(self, declare: Callable[[], Primitive | Completer], source: str) -> Primitive | Completer | None:
         """Build and register a primitive; None if a non-strict registry refused it."""
         try:
-            item = natively(declare)
-            self._place(item)
+            item = call_in_default_language(declare)
+            self._insert(item)
         except DeclarationError as problem:
             if self.strict:
                 raise
-            self.problems.append(Problem(str(problem), source))
+            self.problems.append(DeclarationProblem(str(problem), source))
             return None
         return item
 
-    def later(self, register: Callable[[], None]) -> None:
+    def defer(self, register: Callable[[], None]) -> None:
         """Defer `register` until the project is complete.
 
         It runs when a server is created or the checks run; at once if this has already happened.
         """
-        self._late.append(register)
-        if self._is_settled:
-            self.settle()
+        self._deferred.append(register)
+        if self._has_run_deferred:
+            self.run_deferred()
 
-    def settle(self) -> None:
+    def run_deferred(self) -> None:
         """Run the deferred registrations. Failed ones run again at the next call."""
-        self._is_settled = True
-        if not self._late:
+        self._has_run_deferred = True
+        if not self._deferred:
             return
-        with self._settling:
-            if self._is_settling:
+        with self._deferred_lock:
+            if self._is_running_deferred:
                 return  # a deferred registration reads the URLconf, which has requested the server
-            self._is_settling = True
+            self._is_running_deferred = True
             try:
-                while self._late:
-                    self._late[0]()
-                    self._late.pop(0)
+                while self._deferred:
+                    self._deferred[0]()
+                    self._deferred.pop(0)
             finally:
-                self._is_settling = False
+                self._is_running_deferred = False
 
-    def _place(self, item: Primitive | Completer) -> None:
+    def _insert(self, item: Primitive | Completer) -> None:
         match item:
             case Tool():
                 self.tools.add(item)
@@ -160,16 +160,16 @@ class Registry:
                     what = f"completion of {item.argument!r} for {item.target!r}"
                     raise DeclarationError(f"{what} of {item.source} is already registered by {taken.source}")
                 self.completers[item.target, item.argument] = item
-                self._changed(item, True)
+                self._on_change(item, True)
 
-    def take_out(self, item: "Primitive | Completer") -> None:
+    def remove_item(self, item: "Primitive | Completer") -> None:
         """Remove a registered primitive or completer."""
         if isinstance(item, Primitive):
-            self._places()[item.kind].remove(item.key)
+            self._collections_by_kind()[item.kind].remove(item.key)
         elif self.completers.pop((item.target, item.argument), None) is not None:
-            self._changed(item, False)
+            self._on_change(item, False)
 
-    def _places(self) -> "dict[str, Collection[Any]]":
+    def _collections_by_kind(self) -> "dict[str, PrimitiveCollection[Any]]":
         return {
             "tool": self.tools,
             "resource": self.resources,
@@ -182,18 +182,18 @@ class Registry:
 
         Returns False if it does not exist. Raises ValueError for an unknown kind.
         """
-        places = self._places()
-        if kind not in places:
-            raise ValueError(f"Unknown kind {kind!r}; use one of {', '.join(places)}")
-        if key not in places[kind]:
+        collections = self._collections_by_kind()
+        if kind not in collections:
+            raise ValueError(f"Unknown kind {kind!r}; use one of {', '.join(collections)}")
+        if key not in collections[kind]:
             return False
         if kind in ("template", "prompt"):
             for completer in [item for place, item in self.completers.items() if place[0] == key]:
-                self.take_out(completer)
-        places[kind].remove(key)
+                self.remove_item(completer)
+        collections[kind].remove(key)
         return True
 
-    def all(self) -> "Iterator[Primitive | Completer]":
+    def iter_all(self) -> "Iterator[Primitive | Completer]":
         """Iterate over all primitives and completers, kind by kind."""
         for kind in (self.tools, self.resources, self.templates, self.prompts):
             yield from kind
@@ -208,36 +208,37 @@ class Registry:
         return None
 
 
-class Following:
+class RegistryLink:
     """Link of a combined registry to a source registry.
 
     Both exist as long as the combined registry exists.
     """
 
-    def __init__(self, joint: "Joint", source: Registry, take: "Take") -> None:
-        self._joint, self._take = joint, take
-        self.taken: dict[Primitive | Completer, Primitive | Completer] = {}
+    def __init__(self, combined: "CombinedRegistry", source: Registry, transform: "TransformItem") -> None:
+        self._combined = combined
+        self._transform = transform
+        self.copies: dict[Primitive | Completer, Primitive | Completer] = {}
         """Items of the source registry, with their copies in the combined one."""
-        source.followers.add(self)
-        for item in source.all():
-            self.hear(item, True)
+        source.links.add(self)
+        for item in source.iter_all():
+            self.on_change(item, True)
 
-    def hear(self, item: "Primitive | Completer", here: bool) -> None:
+    def on_change(self, item: "Primitive | Completer", added: bool) -> None:
         """Add or remove the copy of an item that was added to or removed from the source."""
-        if not here:
-            taken = self.taken.pop(item, None)
-            if taken is not None:
-                self._joint.take_out(taken)
+        if not added:
+            copied = self.copies.pop(item, None)
+            if copied is not None:
+                self._combined.remove_item(copied)
             return
         try:
-            taken = natively(lambda: self._take(item))
-            if self._joint.join(taken):
-                self.taken[item] = taken
+            copied = call_in_default_language(lambda: self._transform(item))
+            if self._combined.merge(copied):
+                self.copies[item] = copied
         except DeclarationError as problem:
-            self._joint.refuse(str(problem), item.source)
+            self._combined.report_conflict(str(problem), item.source)
 
 
-class Joint(Registry):
+class CombinedRegistry(Registry):
     """Registry of a server and its mounts, combined.
 
     New declarations go to the server's own registry.
@@ -245,20 +246,21 @@ class Joint(Registry):
 
     def __init__(self, own: Registry) -> None:
         super().__init__(own.name, strict=own.strict)
-        self.own, self.toolsets = own, own.toolsets
+        self.own = own
+        self.toolsets = own.toolsets
         self._is_complete = False
-        self._following = [Following(self, own, lambda item: item)]
+        self._links = [RegistryLink(self, own, lambda item: item)]
 
-    def follow(self, source: Registry, take: "Take") -> Following:
+    def link(self, source: Registry, transform: "TransformItem") -> RegistryLink:
         """Copy all present and future items of `source`, converted by `transform`.
 
         Raises DeclarationError for a conflict if this registry is strict.
         """
-        following = Following(self, source, take)
-        self._following.append(following)
-        return following
+        link = RegistryLink(self, source, transform)
+        self._links.append(link)
+        return link
 
-    def complete(self) -> None:
+    def mark_complete(self) -> None:
         """Complete the setup: later conflicts are logged, and their items skipped."""
         self._is_complete = True
 
@@ -266,87 +268,87 @@ class Joint(Registry):
         known = len(self.problems)
         item = self.own.add(declare, source)
         if item is not None and self.strict and len(self.problems) > known:
-            self.own.take_out(item)
+            self.own.remove_item(item)
             raise DeclarationError(self.problems.pop().text)
         return item
 
-    def later(self, register: Callable[[], None]) -> None:
-        self.own.later(register)
+    def defer(self, register: Callable[[], None]) -> None:
+        self.own.defer(register)
 
-    def settle(self) -> None:
-        self.own.settle()
+    def run_deferred(self) -> None:
+        self.own.run_deferred()
 
     def remove(self, kind: Kind, key: str) -> bool:
         return self.own.remove(kind, key)
 
-    def join(self, item: "Primitive | Completer") -> bool:
+    def merge(self, item: "Primitive | Completer") -> bool:
         """Add an item unless it is already present by another path.
 
         Raises DeclarationError if a different item has the same key.
         """
         if isinstance(item, Primitive):
-            taken: Primitive | None = self._places()[item.kind].get(item.key)
+            taken: Primitive | None = self._collections_by_kind()[item.kind].get(item.key)
             if taken is not None and taken.origin is item.origin:
                 return False
         elif (known := self.completers.get((item.target, item.argument))) and known.handler is item.handler:
             return False
-        self._place(item)
+        self._insert(item)
         return True
 
-    def refuse(self, text: str, source: str) -> None:
+    def report_conflict(self, text: str, source: str) -> None:
         """Report an item that cannot be added.
 
         Raises DeclarationError if this registry is strict and its setup is not complete.
         """
         if self.strict and not self._is_complete:
             raise DeclarationError(text)
-        self.problems.append(Problem(text, source, "Give one of the two another name or prefix."))
+        self.problems.append(DeclarationProblem(text, source, "Give one of the two another name or prefix."))
         if self._is_complete:
             logger.warning("Conflicting declaration skipped, the earlier one is served: %s", text)
 
 
-Take = Callable[[Any], Any]
+TransformItem = Callable[[Any], Any]
 """Function that copies an item of a source registry, or raises DeclarationError."""
 
 
-class Methods:
+class MarkedMethods:
     """Methods marked by decorators, until their class proves to be a Toolset."""
 
     def __init__(self) -> None:
         # By identity: other members of a class need not be hashable.
-        self._waiting: dict[int, tuple[Any, str]] = {}
+        self._unclaimed: dict[int, tuple[Any, str]] = {}
 
     def add(self, function: Any, source: str) -> None:
-        self._waiting[id(function)] = function, source
+        self._unclaimed[id(function)] = function, source
 
     def claim(self, cls: type) -> None:
         """Remove the methods of `cls`, a Toolset, and of its plain base classes."""
         for base in cls.__mro__:
             for value in vars(base).values():
-                self._waiting.pop(id(getattr(value, "__func__", value)), None)
+                self._unclaimed.pop(id(getattr(value, "__func__", value)), None)
 
-    def problems(self) -> list[Problem]:
+    def problems(self) -> list[DeclarationProblem]:
         """Return a problem for each method whose class is not a Toolset."""
         text = "{} is marked as a method of a toolset, but its class is not a Toolset"
         hint = "Make the class a subclass of mcp_django.Toolset, or move the function out of it."
-        return [Problem(text.format(source), source, hint) for _, source in self._waiting.values()]
+        return [DeclarationProblem(text.format(source), source, hint) for _, source in self._unclaimed.values()]
 
 
-METHODS = Methods()
+MARKED_METHODS = MarkedMethods()
 
 REGISTRIES: dict[str, Registry] = {}
 """Registries filled by `mcp_tools.py` modules, by server alias."""
 
 
-def registry_for(alias: str) -> Registry:
+def get_registry(alias: str) -> Registry:
     """Return the registry of a server alias; create it on first use."""
     if alias not in REGISTRIES:
         REGISTRIES[alias] = Registry(alias, strict=False)
     return REGISTRIES[alias]
 
 
-def problems() -> list[Problem]:
+def collect_problems() -> list[DeclarationProblem]:
     """Return all refused declarations, for the system checks."""
     for registry in REGISTRIES.values():
-        registry.settle()
-    return [problem for registry in REGISTRIES.values() for problem in registry.problems] + METHODS.problems()
+        registry.run_deferred()
+    return [problem for registry in REGISTRIES.values() for problem in registry.problems] + MARKED_METHODS.problems()

@@ -23,9 +23,9 @@ from mcp_django.protocol.errors import ToolError
 from mcp_django.schema import is_lazy, to_json
 from mcp_django.server.primitives.base import Completion, Prompt, Tool
 
-BLOB = "application/octet-stream"
-JSON = "application/json"
-COMPLETIONS = 100
+BLOB_MIME_TYPE = "application/octet-stream"
+JSON_MIME_TYPE = "application/json"
+MAX_COMPLETION_VALUES = 100
 """Maximum number of values in one completion (server/utilities/completion)."""
 
 
@@ -59,24 +59,24 @@ class PromptResult:
     meta: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Relayed(dict[str, Any]):
+class RelayedResult(dict[str, Any]):
     """Wire form of a result that another server built and the proxy has checked.
 
     It is not built again. The revision omits the members it does not define.
     """
 
 
-def tool_result(tool: Tool, value: Any) -> dict[str, Any]:
+def build_tool_result(tool: Tool, value: Any) -> dict[str, Any]:
     """Build a CallToolResult. Raises OutputError if the value does not fit the schema."""
     output = tool.output
     if type(value) is ToolResult:
-        return _explicit(tool, value)
-    if type(value) is Relayed:
+        return _build_explicit_result(tool, value)
+    if type(value) is RelayedResult:
         return value
     if output is None:
-        return {"content": blocks(value), "isError": False}
-    structured = output.structured(value)
-    text = _text(structured["result"] if output.wrapped else structured)
+        return {"content": to_blocks(value), "isError": False}
+    structured = output.to_structured(value)
+    text = _text(structured["result"] if output.is_wrapped else structured)
     return {"content": [{"type": "text", "text": text}], "structuredContent": structured, "isError": False}
 
 
@@ -84,21 +84,21 @@ def _text(value: Any) -> str:
     return value if type(value) is str else jsonrpc.dumps(value).decode()
 
 
-def _explicit(tool: Tool, result: ToolResult) -> dict[str, Any]:
-    body: dict[str, Any] = {"content": blocks(result.content), "isError": result.is_error}
+def _build_explicit_result(tool: Tool, result: ToolResult) -> dict[str, Any]:
+    body: dict[str, Any] = {"content": to_blocks(result.content), "isError": result.is_error}
     if result.structured is not None or (tool.output is not None and not result.is_error):
-        structured = to_json(result.structured) if tool.output is None else tool.output.structured(result.structured)
+        structured = to_json(result.structured) if tool.output is None else tool.output.to_structured(result.structured)
         body["structuredContent"] = structured
         # server/tools: repeat structured content as text for clients that read only text.
         if not body["content"]:
-            wrapped = tool.output is not None and tool.output.wrapped
+            wrapped = tool.output is not None and tool.output.is_wrapped
             body["content"] = [{"type": "text", "text": _text(structured["result"] if wrapped else structured)}]
     if result.meta:
         body["_meta"] = dict(result.meta)
     return body
 
 
-def tool_error(problem: str | ToolError) -> dict[str, Any]:
+def build_tool_error(problem: str | ToolError) -> dict[str, Any]:
     """Build a CallToolResult that describes an error to the model."""
     body: dict[str, Any] = {"content": [{"type": "text", "text": str(problem) or "The tool failed"}], "isError": True}
     if isinstance(problem, ToolError) and problem.meta:
@@ -106,20 +106,20 @@ def tool_error(problem: str | ToolError) -> dict[str, Any]:
     return body
 
 
-def blocks(value: Any) -> list[dict[str, Any]]:
+def to_blocks(value: Any) -> list[dict[str, Any]]:
     """Convert a value to content blocks, a list with content to one block per item."""
     if value is None:
         return []
     if isinstance(value, list | tuple) and (not value or any(_is_block(item) for item in value)):
-        return [block(item) for item in value]
-    return [block(value)]
+        return [to_block(item) for item in value]
+    return [to_block(value)]
 
 
 def _is_block(value: Any) -> bool:
-    return is_content(value) or isinstance(value, bytes) or _picture(value) is not None
+    return is_content(value) or isinstance(value, bytes) or _find_image(value) is not None
 
 
-def block(value: Any) -> dict[str, Any]:
+def to_block(value: Any) -> dict[str, Any]:
     """Convert a value to one content block."""
     if isinstance(value, str) or is_lazy(value):
         return {"type": "text", "text": str(value)}
@@ -127,22 +127,22 @@ def block(value: Any) -> dict[str, Any]:
         wire: dict[str, Any] = value.to_wire()
         return wire
     if isinstance(value, bytes | bytearray | memoryview):
-        resource = BlobResourceContents(bytes(value), uri="data:application/octet-stream", mime_type=BLOB)
+        resource = BlobResourceContents(bytes(value), uri="data:application/octet-stream", mime_type=BLOB_MIME_TYPE)
         return EmbeddedResource(resource).to_wire()
-    picture = _picture(value)
+    picture = _find_image(value)
     if picture is not None:
         return picture.to_wire()
     return {"type": "text", "text": jsonrpc.dumps(to_json(value)).decode()}
 
 
-def _picture(value: Any) -> ImageContent | None:
+def _find_image(value: Any) -> ImageContent | None:
     """Return the image of an object with IPython's display protocol, else None.
 
     Examples are images of Pillow and figures of Matplotlib.
     """
     for method, mime_type in (("_repr_png_", "image/png"), ("_repr_jpeg_", "image/jpeg")):
-        show = None if isinstance(value, type) else getattr(type(value), method, None)
-        data = show(value) if callable(show) else None
+        render = None if isinstance(value, type) else getattr(type(value), method, None)
+        data = render(value) if callable(render) else None
         if isinstance(data, bytes):
             return ImageContent(data, mime_type)
         if isinstance(data, str):
@@ -150,9 +150,9 @@ def _picture(value: Any) -> ImageContent | None:
     return None
 
 
-def read_result(uri: str, mime_type: str | None, value: Any) -> dict[str, Any]:
+def build_read_result(uri: str, mime_type: str | None, value: Any) -> dict[str, Any]:
     """Build a ReadResourceResult; contents without a URI get the requested one."""
-    if type(value) is Relayed:
+    if type(value) is RelayedResult:
         return value
     meta: Mapping[str, Any] = {}
     if isinstance(value, ResourceResult):
@@ -162,7 +162,7 @@ def read_result(uri: str, mime_type: str | None, value: Any) -> dict[str, Any]:
     else:
         items = [value]
 
-    body: dict[str, Any] = {"contents": [_contents(uri, mime_type, item) for item in items]}
+    body: dict[str, Any] = {"contents": [_build_contents(uri, mime_type, item) for item in items]}
     if meta:
         body["_meta"] = dict(meta)
     return body
@@ -172,13 +172,13 @@ def _is_contents(value: Any) -> bool:
     return isinstance(value, TextResourceContents | BlobResourceContents)
 
 
-def _contents(uri: str, mime_type: str | None, value: Any) -> dict[str, Any]:
+def _build_contents(uri: str, mime_type: str | None, value: Any) -> dict[str, Any]:
     if isinstance(value, str) or is_lazy(value):
         value = TextResourceContents(str(value), mime_type=mime_type or "text/plain")
     elif isinstance(value, bytes | bytearray | memoryview):
-        value = BlobResourceContents(bytes(value), mime_type=mime_type or BLOB)
+        value = BlobResourceContents(bytes(value), mime_type=mime_type or BLOB_MIME_TYPE)
     elif not _is_contents(value):
-        value = TextResourceContents(jsonrpc.dumps(to_json(value)).decode(), mime_type=mime_type or JSON)
+        value = TextResourceContents(jsonrpc.dumps(to_json(value)).decode(), mime_type=mime_type or JSON_MIME_TYPE)
     wire: dict[str, Any] = value.to_wire()
     wire.setdefault("uri", uri)
     if mime_type is not None:
@@ -186,9 +186,9 @@ def _contents(uri: str, mime_type: str | None, value: Any) -> dict[str, Any]:
     return wire
 
 
-def prompt_result(prompt: Prompt, value: Any) -> dict[str, Any]:
+def build_prompt_result(prompt: Prompt, value: Any) -> dict[str, Any]:
     """Build a GetPromptResult."""
-    if type(value) is Relayed:
+    if type(value) is RelayedResult:
         return value
     description: Any = prompt.description
     meta: Mapping[str, Any] = {}
@@ -196,7 +196,7 @@ def prompt_result(prompt: Prompt, value: Any) -> dict[str, Any]:
         description, meta, value = value.description or description, value.meta, value.messages
     items = list(value) if isinstance(value, list | tuple) else [value]
 
-    body: dict[str, Any] = {"messages": [_message(item) for item in items]}
+    body: dict[str, Any] = {"messages": [_build_message(item) for item in items]}
     if description is not None:
         body["description"] = str(description)
     if meta:
@@ -204,13 +204,13 @@ def prompt_result(prompt: Prompt, value: Any) -> dict[str, Any]:
     return body
 
 
-def _message(value: Any) -> dict[str, Any]:
+def _build_message(value: Any) -> dict[str, Any]:
     if isinstance(value, PromptMessage):
         return value.to_wire()
-    return {"role": "user", "content": block(value)}
+    return {"role": "user", "content": to_block(value)}
 
 
-def completion_result(value: Any) -> dict[str, Any]:
+def build_completion_result(value: Any) -> dict[str, Any]:
     """Build a CompleteResult. Raises TypeError unless the value is a list of strings."""
     if value is None:
         value = ()
@@ -220,13 +220,13 @@ def completion_result(value: Any) -> dict[str, Any]:
     if isinstance(completion.values, str):
         raise TypeError("a completion must be a list of strings, not one string")
 
-    values = [str(item) for item in completion.values[: COMPLETIONS + 1]]
-    cut = len(values) > COMPLETIONS or len(completion.values) > COMPLETIONS
-    body: dict[str, Any] = {"values": values[:COMPLETIONS]}
-    total = completion.total if completion.total is not None else (len(completion.values) if cut else None)
+    values = [str(item) for item in completion.values[: MAX_COMPLETION_VALUES + 1]]
+    is_truncated = len(values) > MAX_COMPLETION_VALUES or len(completion.values) > MAX_COMPLETION_VALUES
+    body: dict[str, Any] = {"values": values[:MAX_COMPLETION_VALUES]}
+    total = completion.total if completion.total is not None else (len(completion.values) if is_truncated else None)
     if total is not None:
         body["total"] = total
-    has_more = completion.has_more if completion.has_more is not None else (True if cut else None)
+    has_more = completion.has_more if completion.has_more is not None else (True if is_truncated else None)
     if has_more is not None:
         body["hasMore"] = has_more
     return {"completion": body}

@@ -30,11 +30,11 @@ logger = logging.getLogger("mcp_django.server")
 T = TypeVar("T")
 Accumulate = Literal["text", "list", "last"] | Callable[[list[Any]], Any]
 
-LIMIT = 100_000
+DEFAULT_MAX_PIECES = 100_000
 """Default maximum number of pieces kept for the result."""
-MESSAGE = 4096
+MAX_MESSAGE_CHARACTERS = 4096
 """Maximum characters of a piece in one progress message."""
-CLOSING = 5.0
+CLOSE_TIMEOUT_SECONDS = 5.0
 """Seconds that a generator has for its cleanup."""
 
 
@@ -59,7 +59,7 @@ class ToolStream(Generic[T]):
         *,
         total: float | None = None,
         accumulate: Accumulate | None = None,
-        limit: int = LIMIT,
+        limit: int = DEFAULT_MAX_PIECES,
     ) -> None:
         """Create a stream.
 
@@ -69,20 +69,23 @@ class ToolStream(Generic[T]):
             raise ValueError(f"accumulate={accumulate!r} is invalid; use 'text', 'list', 'last' or a function")
         if not isinstance(items, AsyncIterable | Iterable):
             raise TypeError(f"a {type(items).__name__} is not iterable; pass a generator")
-        self.items, self.total, self.accumulate, self.limit = items, total, accumulate, limit
+        self.items = items
+        self.total = total
+        self.accumulate = accumulate
+        self.limit = limit
 
 
-STREAMS: frozenset[type] = frozenset({ToolStream, types.AsyncGeneratorType, types.GeneratorType})
+STREAM_TYPES: frozenset[type] = frozenset({ToolStream, types.AsyncGeneratorType, types.GeneratorType})
 """Types of values that are results in pieces."""
 
 
-class _Result(NamedTuple):
+class _GeneratorResult(NamedTuple):
     """Return value of a generator, which is the result."""
 
     value: Any
 
 
-async def collected(
+async def collect_stream(
     value: Any, context: "Context", output: "ToolOutput | None", is_result: Callable[[Any], bool]
 ) -> Any:
     """Return the result of a stream, and send its pieces as progress of the call.
@@ -91,37 +94,37 @@ async def collected(
     ToolError above the limit.
     """
     stream: ToolStream[Any] = value if type(value) is ToolStream else ToolStream(value)
-    accumulate = stream.accumulate or _wanted(output)
-    kept: list[Any] = []
+    accumulate = stream.accumulate or _get_default_accumulate(output)
+    pieces: list[Any] = []
     number = 0
-    source = _Pieces(stream.items, context.server.executor)
+    source = _PieceIterator(stream.items, context.server.executor)
 
     try:
         async for piece in source:
-            if type(piece) is _Result or is_result(piece):
-                return piece.value if type(piece) is _Result else piece
+            if type(piece) is _GeneratorResult or is_result(piece):
+                return piece.value if type(piece) is _GeneratorResult else piece
             number += 1
             if accumulate == "last":
-                kept.clear()
-            kept.append(piece)
-            if len(kept) > stream.limit:
+                pieces.clear()
+            pieces.append(piece)
+            if len(pieces) > stream.limit:
                 raise ToolError(f"The tool was stopped: its result exceeds the limit of {stream.limit} pieces")
             if context.meta.get("progressToken") is not None:
-                await context.report_progress(number, stream.total, _message(piece))
+                await context.report_progress(number, stream.total, _format_message(piece))
     finally:
         await source.close()
-    return _made(kept, accumulate)
+    return _accumulate(pieces, accumulate)
 
 
-def _wanted(output: "ToolOutput | None") -> Accumulate | None:
+def _get_default_accumulate(output: "ToolOutput | None") -> Accumulate | None:
     """Return the accumulation that fits the output schema; None if any result fits."""
     if output is None:
         return None
-    kind = output.schema["properties"]["result"].get("type") if output.wrapped else "object"
+    kind = output.schema["properties"]["result"].get("type") if output.is_wrapped else "object"
     return "text" if kind == "string" else "list" if kind == "array" else "last"
 
 
-def _made(pieces: list[Any], accumulate: Accumulate | None) -> Any:
+def _accumulate(pieces: list[Any], accumulate: Accumulate | None) -> Any:
     if callable(accumulate):
         return accumulate(pieces)
     if accumulate == "last":
@@ -131,7 +134,7 @@ def _made(pieces: list[Any], accumulate: Accumulate | None) -> Any:
     return pieces
 
 
-def _message(piece: Any) -> str:
+def _format_message(piece: Any) -> str:
     """Format a piece as a progress message, shortened if necessary."""
     if isinstance(piece, TextContent):
         piece = piece.text
@@ -140,66 +143,67 @@ def _message(piece: Any) -> str:
             piece = jsonrpc.dumps(to_json(piece)).decode()
         except TypeError:
             return type(piece).__name__  # for example an image
-    return piece if len(piece) <= MESSAGE else f"{piece[: MESSAGE - 1]}…"
+    return piece if len(piece) <= MAX_MESSAGE_CHARACTERS else f"{piece[: MAX_MESSAGE_CHARACTERS - 1]}…"
 
 
-class _Pieces:
+class _PieceIterator:
     """Iterator over the pieces: async ones on the loop, sync ones on a thread."""
 
     def __init__(self, items: Any, executor: "Executor") -> None:
         self._executor = executor
         self._async: AsyncIterator[Any] | None = aiter(items) if isinstance(items, AsyncIterable) else None
-        self._turns = None if self._async is not None else _Turns(iter(items))
+        self._iterator = None if self._async is not None else _LockedIterator(iter(items))
 
-    def __aiter__(self) -> "_Pieces":
+    def __aiter__(self) -> "_PieceIterator":
         return self
 
     async def __anext__(self) -> Any:
         if self._async is not None:
             return await anext(self._async)
-        assert self._turns is not None
-        piece = await self._executor.run(self._turns.take)
-        if piece is _OVER:
+        assert self._iterator is not None
+        piece = await self._executor.run(self._iterator.next_piece)
+        if piece is _END:
             raise StopAsyncIteration
         return piece
 
     async def close(self) -> None:
         """Close the generator. Failures are logged: the call already has its outcome."""
         try:
-            async with asyncio.timeout(CLOSING):
-                if self._turns is not None:
-                    if self._turns.end():
-                        await self._executor.run(self._turns.close)
+            async with asyncio.timeout(CLOSE_TIMEOUT_SECONDS):
+                if self._iterator is not None:
+                    if self._iterator.stop():
+                        await self._executor.run(self._iterator.close)
                 elif (close := getattr(self._async, "aclose", None)) is not None:
                     await close()
         except Exception:
             logger.exception("Generator of a tool result could not be closed")
 
 
-_OVER: Any = object()
+_END: Any = object()
 
 
-class _Turns:
+class _LockedIterator:
     """Sync iterator that a thread may be using when its call ends."""
 
     def __init__(self, items: Iterator[Any]) -> None:
-        self._items, self._lock = items, threading.Lock()
-        self._over = False
+        self._items = items
+        self._lock = threading.Lock()
+        self._stopped = False
 
-    def take(self) -> Any:
+    def next_piece(self) -> Any:
         """Return the next piece; `_END` at the end."""
         with self._lock:
             try:
-                piece = _OVER if self._over else next(self._items)
+                piece = _END if self._stopped else next(self._items)
             except StopIteration as end:
-                piece = _OVER if end.value is None else _Result(end.value)
-        if self._over:
+                piece = _END if end.value is None else _GeneratorResult(end.value)
+        if self._stopped:
             self.close()
         return piece
 
-    def end(self) -> bool:
+    def stop(self) -> bool:
         """Stop the iteration; False if a thread is inside the iterator and will close it."""
-        self._over = True
+        self._stopped = True
         if self._lock.acquire(blocking=False):
             self._lock.release()
             return True

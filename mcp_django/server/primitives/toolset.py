@@ -21,11 +21,11 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar, overload
 
 from mcp_django.schema import DeclarationError
-from mcp_django.server.injection.handler import source_of
-from mcp_django.server.primitives.base import Completer, Permission, Primitive, both
-from mcp_django.server.primitives.decorators import atomic_of, declarations_of, timeout_of
-from mcp_django.server.primitives.hooks import declared_hooks
-from mcp_django.server.primitives.registry import METHODS, Problem, Registry, registry_for
+from mcp_django.server.injection.handler import describe_source
+from mcp_django.server.primitives.base import Completer, Permission, Primitive, combine_permissions
+from mcp_django.server.primitives.decorators import get_declarations, parse_atomic, parse_timeout
+from mcp_django.server.primitives.hooks import parse_hooks
+from mcp_django.server.primitives.registry import MARKED_METHODS, DeclarationProblem, Registry, get_registry
 
 C = TypeVar("C", bound="type[Toolset]")
 T = TypeVar("T", bound="Toolset")
@@ -48,7 +48,7 @@ class Toolset:
     atomic: ClassVar[bool | str | Sequence[str] | None] = None
     """Default of the decorators' `atomic` option."""
 
-    is_late: bool = False
+    is_deferred: bool = False
     """True for a toolset that reads the complete project, such as the URLconf.
 
     It is registered when a server is created or the checks run.
@@ -56,15 +56,17 @@ class Toolset:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        METHODS.claim(cls)
+        MARKED_METHODS.claim(cls)
 
     @classmethod
-    def bound_to(cls, subject: Any) -> "Toolset":
+    def for_subject(cls, subject: Any) -> "Toolset":
         """Return the instance for `@register(subject)`.
 
         Raises DeclarationError: plain toolsets have no subject.
         """
-        raise DeclarationError(f"{source_of(cls)}: only a ModelToolset can be registered for a model; write @register")
+        raise DeclarationError(
+            f"{describe_source(cls)}: only a ModelToolset can be registered for a model; write @register"
+        )
 
     def attach(self, registry: Registry) -> None:
         """Prepare the registration; called once before the declarations are built.
@@ -77,45 +79,45 @@ class Toolset:
         """Run around all calls of a process. Keep opened resources on `self`."""
         yield
 
-    def declarations(self) -> list[tuple[Callable[[], Primitive | Completer], str]]:
+    def get_declarations(self) -> list[tuple[Callable[[], Primitive | Completer], str]]:
         """Return the declarations of the marked methods, with their sources."""
-        found: list[tuple[Callable[[], Primitive | Completer], str]] = []
+        declarations: list[tuple[Callable[[], Primitive | Completer], str]] = []
         for name in dict.fromkeys(name for cls in reversed(type(self).__mro__) for name in vars(cls)):
-            for declare in declarations_of(getattr(type(self), name, None)):
+            for declare in get_declarations(getattr(type(self), name, None)):
                 method = getattr(self, name)
-                found.append((functools.partial(self._build, declare, method), source_of(method)))
-        return found
+                declarations.append((functools.partial(self._build, declare, method), describe_source(method)))
+        return declarations
 
     def _build(self, declare: Callable[[Any], Primitive | Completer], method: Any) -> Primitive | Completer:
         """Build the declaration of a method and add the options of the class."""
         item = declare(method)
         if item.handler.atomic is None:
-            item.handler.atomic = atomic_of(type(self), self.atomic)
+            item.handler.atomic = parse_atomic(type(self), self.atomic)
         if not isinstance(item, Primitive):
             return item
 
         if item.kind in ("tool", "prompt"):
             item.name = f"{self.prefix}{item.name}"
-        item.permission = both(self._permission(), item.permission)
+        item.permission = combine_permissions(self._get_permission(), item.permission)
         item.scopes = tuple(dict.fromkeys((*self.scopes, *item.scopes)))
         item.tags = tuple(dict.fromkeys((*self.tags, *item.tags)))
         item.metadata = {**self.metadata, **item.metadata}
-        item.timeout = timeout_of(type(self), self.timeout) if item.timeout is None else item.timeout
+        item.timeout = parse_timeout(type(self), self.timeout) if item.timeout is None else item.timeout
 
-        hooks = declared_hooks(
+        hooks = parse_hooks(
             {name: getattr(self, name) for name in ("guards", "interceptors", "exception_handlers")},
-            source_of(type(self)),
+            describe_source(type(self)),
         )
         item.guards = (*hooks["guards"], *item.guards)
         item.interceptors = (*hooks["interceptors"], *item.interceptors)
         item.exception_handlers = {**hooks["exception_handlers"], **item.exception_handlers}
         return item
 
-    def _permission(self) -> Permission | None:
+    def _get_permission(self) -> Permission | None:
         """Return the class's permission, unbound if it is a function of the principal."""
-        found = inspect.getattr_static(type(self), "permission")
-        if isinstance(found, types.FunctionType) and len(inspect.signature(found).parameters) == 1:
-            return found
+        permission = inspect.getattr_static(type(self), "permission")
+        if isinstance(permission, types.FunctionType) and len(inspect.signature(permission).parameters) == 1:
+            return permission
         return self.permission
 
 
@@ -134,17 +136,17 @@ def register(subject: Any = None, *, server: str = "default") -> Any:
     register(OpenAPIToolset(...))
     """
     if isinstance(subject, Toolset):
-        registry = registry_for(server)
-        with reported(registry, type(subject)):
+        registry = get_registry(server)
+        with collect_declaration_errors(registry, type(subject)):
             add_toolset(registry, subject)
         return subject
 
     def decorate(cls: C) -> C:
         if not issubclass(cls, Toolset):
-            raise DeclarationError(f"{source_of(cls)}: register() requires a subclass of Toolset")
-        registry = registry_for(server)
-        with reported(registry, cls):
-            add_toolset(registry, cls() if subject is None else cls.bound_to(subject))
+            raise DeclarationError(f"{describe_source(cls)}: register() requires a subclass of Toolset")
+        registry = get_registry(server)
+        with collect_declaration_errors(registry, cls):
+            add_toolset(registry, cls() if subject is None else cls.for_subject(subject))
         return cls
 
     # A model is recognized by its `_meta`, because the engine does not import Django. Other values must be classes.
@@ -156,30 +158,30 @@ def register(subject: Any = None, *, server: str = "default") -> Any:
 
 def add_toolset(registry: Registry, toolset: Toolset) -> None:
     """Register all declarations of a toolset."""
-    if toolset.is_late:
-        registry.later(functools.partial(_add, registry, toolset))
+    if toolset.is_deferred:
+        registry.defer(functools.partial(_add_now, registry, toolset))
     else:
-        _add(registry, toolset)
+        _add_now(registry, toolset)
 
 
-def _add(registry: Registry, toolset: Toolset) -> None:
-    with reported(registry, type(toolset)):
-        _declare(registry, toolset)
+def _add_now(registry: Registry, toolset: Toolset) -> None:
+    with collect_declaration_errors(registry, type(toolset)):
+        _register_declarations(registry, toolset)
 
 
-def _declare(registry: Registry, toolset: Toolset) -> None:
+def _register_declarations(registry: Registry, toolset: Toolset) -> None:
     toolset.attach(registry)
     registry.toolsets.append(toolset)
-    for declare, source in toolset.declarations():
+    for declare, source in toolset.get_declarations():
         registry.add(declare, source)
 
 
 @contextlib.contextmanager
-def reported(registry: Registry, declared: Any) -> Iterator[None]:
+def collect_declaration_errors(registry: Registry, declared: Any) -> Iterator[None]:
     """Record a DeclarationError as a problem of the registry, unless it is strict."""
     try:
         yield
     except DeclarationError as problem:
         if registry.strict:
             raise
-        registry.problems.append(Problem(str(problem), source_of(declared)))
+        registry.problems.append(DeclarationProblem(str(problem), describe_source(declared)))

@@ -15,33 +15,33 @@ from typing import TYPE_CHECKING, Any, cast
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.meta import SUBSCRIPTION_ID
 from mcp_django.server.calls.call import Call, Connection
-from mcp_django.server.calls.log_sanitizer import label
+from mcp_django.server.calls.log_sanitizer import sanitize_label
 from mcp_django.server.calls.message_queue import Outbox
-from mcp_django.server.calls.outcome import Fate, Outcome
-from mcp_django.server.calls.pending import over
-from mcp_django.server.ports import Changes, Overloaded, Principal
+from mcp_django.server.calls.outcome import CallRecord, Outcome
+from mcp_django.server.calls.pending import finish_call
+from mcp_django.server.ports import ChangeFeed, Overloaded, Principal
 from mcp_django.server.subscriptions.filter import (
     ACKNOWLEDGED,
-    LISTS,
+    LIST_NOTIFICATIONS,
     RESOURCE_UPDATED,
-    Update,
-    Wanted,
-    concerns,
-    covering,
-    is_free,
-    may_read,
-    readable,
+    ResourceUpdate,
+    SubscriptionFilter,
+    can_read,
+    covering_uris,
+    find_readable,
+    is_public,
+    is_relevant,
 )
-from mcp_django.server.subscriptions.upstream import Followed, may_follow
+from mcp_django.server.subscriptions.upstream import UpstreamSubscriptions, has_upstream
 
 if TYPE_CHECKING:
     from mcp_django.server.server import Server
 
-LISTENING = "subscriptions/listen"
-WAITING = 64
+LISTEN_METHOD = "subscriptions/listen"
+MAX_PENDING_PARTS = 64
 """Maximum number of pending updates of parts, on top of the subscribed resources."""
 
-RETRY = 1.0
+RETRY_DELAY_SECONDS = 1.0
 """Seconds before an overloaded permission check is retried."""
 
 
@@ -55,32 +55,34 @@ class Subscription:
     __slots__ = (
         "_ack",
         "_answer",
-        "_board",
         "_call",
-        "_ending",
-        "_followed",
+        "_is_closing",
         "_lists",
         "_outcome",
+        "_registry",
         "_shares",
         "_updates",
+        "_upstream",
+        "filter",
         "wake",
-        "wanted",
     )
 
-    def __init__(self, call: Call, board: "Board", wanted: Wanted) -> None:
-        self._shares = call.connection.shares
-        self._call, self._board, self.wanted = _slimmed(call), board, wanted
+    def __init__(self, call: Call, registry: "SubscriptionRegistry", filter: SubscriptionFilter) -> None:
+        self._shares = call.connection.is_bidirectional
+        self._call = _strip_call(call)
+        self._registry = registry
+        self.filter = filter
         self.wake: Callable[[], None] | None = None
         self._answer = b""
         self._ack = b""
         self._lists: tuple[str, ...] = ()
-        self._updates: dict[str, Update] | None = None
-        self._ending = False
+        self._updates: dict[str, ResourceUpdate] | None = None
+        self._is_closing = False
         self._outcome: Outcome | None = None
-        self._followed: Followed | None = None
+        self._upstream: UpstreamSubscriptions | None = None
 
     def __repr__(self) -> str:
-        return f"<Subscription {label(str(self.id))} of {label(self.principal.key)}>"
+        return f"<Subscription {sanitize_label(str(self.id))} of {sanitize_label(self.principal.key)}>"
 
     @property
     def id(self) -> jsonrpc.Id:
@@ -92,69 +94,69 @@ class Subscription:
         """The caller of the stream."""
         return self._call.principal
 
-    def is_expired(self, now: float) -> bool:
+    def is_expired(self, now_seconds: float) -> bool:
         """Return True if the credential of the request has expired.
 
         `now_seconds` is in seconds since the epoch.
         """
         expires = self.principal.expires_at
-        return expires is not None and expires <= now
+        return expires is not None and expires <= now_seconds
 
     @property
-    def has_begun(self) -> bool:
+    def has_started(self) -> bool:
         """True if the request has succeeded."""
         return bool(self._answer)
 
     @property
-    def is_over(self) -> bool:
+    def is_closed(self) -> bool:
         """True if no message will follow."""
         return self._outcome is not None
 
-    def begin(self, answer: bytes) -> None:
+    def start(self, answer: bytes) -> None:
         """Start the stream after its request has succeeded.
 
         `answer` is the response to the request, which is sent when the server ends the stream.
         """
         self._answer = jsonrpc.compact(answer)
-        self._board.announce(self._call, self.wanted.uris, opened=True)
+        self._registry.send_stream_signal(self._call, self.filter.uris, opened=True)
 
-    async def settle(self) -> None:
+    async def acknowledge(self) -> None:
         """Find the resources that the caller may read, and acknowledge only those."""
-        found = {uri: await readable(self._call, uri) for uri in self.wanted.uris}
-        permitted = {uri: primitive for uri, primitive in found.items() if primitive is not None}
-        if len(permitted) < len(self.wanted.uris):
-            wanted = self.wanted._replace(uris=tuple(permitted))
-            self._board.replace(self, wanted)
+        resources = {uri: await find_readable(self._call, uri) for uri in self.filter.uris}
+        permitted = {uri: primitive for uri, primitive in resources.items() if primitive is not None}
+        if len(permitted) < len(self.filter.uris):
+            wanted = self.filter._replace(uris=tuple(permitted))
+            self._registry.replace_filter(self, wanted)
             if self._updates is not None:
-                self._updates = {uri: one for uri, one in self._updates.items() if one.under in permitted}
-        if permitted and may_follow(self._call.server):
-            self._followed = Followed(self._call, self._changed_elsewhere)
-            await self._followed.begin(permitted)
-        self._ack = self._notification(ACKNOWLEDGED, {"notifications": self.wanted.to_wire()})
+                self._updates = {uri: one for uri, one in self._updates.items() if one.subscribed_uri in permitted}
+        if permitted and has_upstream(self._call.server):
+            self._upstream = UpstreamSubscriptions(self._call, self._add_upstream_change)
+            await self._upstream.start(permitted)
+        self._ack = self._notification(ACKNOWLEDGED, {"notifications": self.filter.to_wire()})
 
-    def list_changed(self, kind: str) -> None:
+    def add_list_change(self, kind: str) -> None:
         """Add a change of a list. A repeated change counts once until it is sent."""
         if kind not in self._lists:
             self._lists += (kind,)
-            self._awake()
+            self._wake_transport()
 
-    def updated(self, update: Update) -> None:
+    def add_update(self, update: ResourceUpdate) -> None:
         """Add a change of a resource. A repeated change counts once until it is sent.
 
         Above the limit of parts, updates of parts become updates of the subscribed resources.
         """
-        waiting = self._updates
-        if waiting is None:
-            waiting = self._updates = {}
-        elif update.uri in waiting:
+        pending = self._updates
+        if pending is None:
+            pending = self._updates = {}
+        elif update.uri in pending:
             return
-        elif len(waiting) >= WAITING + len(self.wanted.uris):
-            self._updates = waiting = {one.under: one.whole() for one in waiting.values()}
-            update = update.whole()
-        waiting[update.uri] = update
-        self._awake()
+        elif len(pending) >= MAX_PENDING_PARTS + len(self.filter.uris):
+            self._updates = pending = {one.subscribed_uri: one.to_subscribed() for one in pending.values()}
+            update = update.to_subscribed()
+        pending[update.uri] = update
+        self._wake_transport()
 
-    async def take(self) -> list[bytes] | None:
+    async def take_messages(self) -> list[bytes] | None:
         """Return the encoded pending messages, or None after the end of the stream.
 
         Read permission is checked here, as late as possible.
@@ -167,63 +169,68 @@ class Subscription:
             messages.append(self._ack)
             self._ack = b""
 
-        lists, self._lists = self._lists, ()
-        messages += [self._notification(LISTS[kind], {}) for kind in lists]
-        updates, self._updates = self._updates, None
+        lists = self._lists
+        self._lists = ()
+        messages += [self._notification(LIST_NOTIFICATIONS[kind], {}) for kind in lists]
+        updates = self._updates
+        self._updates = None
         for update in () if updates is None else updates.values():
-            if update.free or await self._permits(update):
+            if update.is_public or await self._can_read(update):
                 messages.append(self._notification(RESOURCE_UPDATED, {"uri": update.uri}))
-        if self.is_over:  # the stream ended during the permission checks
+        if self.is_closed:  # the stream ended during the permission checks
             return None
 
-        if self._ending:
-            messages += self._farewell()
-            self._leave(Outcome.OK)
+        if self._is_closing:
+            messages += self._encode_final_messages()
+            self._finish(Outcome.OK)
         return messages
 
-    async def _permits(self, update: Update) -> bool:
+    async def _can_read(self, update: ResourceUpdate) -> bool:
         try:
-            return await may_read(self._call, update.uri)
+            return await can_read(self._call, update.uri)
         except Overloaded:
-            asyncio.get_running_loop().call_later(RETRY, self.updated, update, context=contextvars.Context())
+            asyncio.get_running_loop().call_later(
+                RETRY_DELAY_SECONDS, self.add_update, update, context=contextvars.Context()
+            )
             return False
 
-    def end(self) -> None:
+    def close(self) -> None:
         """End the stream after its pending messages.
 
         The response to the request comes last.
         """
-        self._ending = True
-        self._awake()
+        self._is_closing = True
+        self._wake_transport()
 
     def cancel(self) -> None:
         """End the stream at once, because the client cancelled it or disconnected."""
-        self._leave(Outcome.CANCELLED)
-        self._awake()
+        self._finish(Outcome.CANCELLED)
+        self._wake_transport()
 
     def abandon(self) -> None:
         """Discard the stream, because its request is answered with an error."""
         if self._outcome is None:
             self._outcome = Outcome.ERROR
-            self._withdraw()
+            self._unregister()
 
-    def _leave(self, outcome: Outcome) -> None:
+    def _finish(self, outcome: Outcome) -> None:
         if self._outcome is None:
-            self._outcome, self._updates = outcome, None
-            self._withdraw()
-            self._board.announce(self._call, self.wanted.uris, opened=False)
-            over(self._call, outcome)
+            self._outcome = outcome
+            self._updates = None
+            self._unregister()
+            self._registry.send_stream_signal(self._call, self.filter.uris, opened=False)
+            finish_call(self._call, outcome)
 
-    def _withdraw(self) -> None:
-        self._board.remove(self)
-        if self._followed is not None:
-            self._followed.close()
+    def _unregister(self) -> None:
+        self._registry.remove(self)
+        if self._upstream is not None:
+            self._upstream.close()
 
-    def _changed_elsewhere(self, uri: str) -> None:
-        if not self.is_over:
-            self.updated(Update(uri, uri, False))
+    def _add_upstream_change(self, uri: str) -> None:
+        if not self.is_closed:
+            self.add_update(ResourceUpdate(uri, uri, False))
 
-    def _farewell(self) -> list[bytes]:
+    def _encode_final_messages(self) -> list[bytes]:
         """Encode the last messages of a graceful closure (basic/patterns/subscriptions).
 
         If several streams share a channel that stays open, a cancellation follows (basic/patterns/cancellation).
@@ -235,44 +242,45 @@ class Subscription:
     def _notification(self, method: str, params: dict[str, Any]) -> bytes:
         return jsonrpc.notification(method, {"_meta": {SUBSCRIPTION_ID: self.id}, **params})
 
-    def _awake(self) -> None:
+    def _wake_transport(self) -> None:
         if self.wake is not None:
             self.wake()
 
 
-class Board:
+class SubscriptionRegistry:
     """The subscriptions of one server on one loop, indexed by list and URI."""
 
-    def __init__(self, server: "Server", changes: Changes) -> None:
-        self._server, self._changes = server, changes
+    def __init__(self, server: "Server", changes: ChangeFeed) -> None:
+        self._server = server
+        self._changes = changes
         self._all: set[Subscription] = set()
-        self._lists: dict[str, set[Subscription]] = {kind: set() for kind in LISTS}
+        self._lists: dict[str, set[Subscription]] = {kind: set() for kind in LIST_NOTIFICATIONS}
         self._uris: dict[str, set[Subscription]] = {}
-        self._following: asyncio.Task[Callable[[], None]] | None = None
+        self._listener: asyncio.Task[Callable[[], None]] | None = None
 
     async def add(self, subscription: Subscription) -> None:
         """Add a subscription. Raises Overloaded at a limit.
 
         Changes reach it from shortly before this returns.
         """
-        self._changes.enter(subscription.principal.key)
+        self._changes.acquire_stream(subscription.principal.key)
         self._all.add(subscription)
-        self._place(subscription)
+        self._index(subscription)
 
-        following = self._following
-        if following is None:
+        listener = self._listener
+        if listener is None:
             # A separate task, because concurrent callers wait for the same one.
-            begun = asyncio.get_running_loop().create_task(
-                _followed(self._changes, self.tell), context=contextvars.Context()
+            started = asyncio.get_running_loop().create_task(
+                _add_listener(self._changes, self.publish), context=contextvars.Context()
             )
-            following = self._following = begun
+            listener = self._listener = started
 
         try:
-            await asyncio.shield(following)
+            await asyncio.shield(listener)
         except BaseException:
             # A listener that succeeded despite the cancellation serves other callers. The last removal stops it.
-            if self._following is following and _has_failed(following):
-                self._following = None
+            if self._listener is listener and _has_failed(listener):
+                self._listener = None
             self.remove(subscription)
             raise
 
@@ -281,124 +289,126 @@ class Board:
         if subscription not in self._all:
             return
         self._all.discard(subscription)
-        self._displace(subscription)
-        self._changes.leave(subscription.principal.key)
-        if not self._all and self._following is not None:
-            self._following.add_done_callback(_stop)
-            self._following = None
+        self._unindex(subscription)
+        self._changes.release_stream(subscription.principal.key)
+        if not self._all and self._listener is not None:
+            self._listener.add_done_callback(_remove_listener)
+            self._listener = None
 
-    def replace(self, subscription: Subscription, wanted: Wanted) -> None:
+    def replace_filter(self, subscription: Subscription, filter: SubscriptionFilter) -> None:
         """Replace the filter of a subscription."""
-        self._displace(subscription)
-        subscription.wanted = wanted
-        self._place(subscription)
+        self._unindex(subscription)
+        subscription.filter = filter
+        self._index(subscription)
 
-    def announce(self, call: Call, uris: tuple[str, ...], *, opened: bool) -> None:
+    def send_stream_signal(self, call: Call, uris: tuple[str, ...], *, opened: bool) -> None:
         """Send the project's signal that a stream opened or closed."""
         if uris:
-            self._changes.announce(call, uris, opened=opened)
+            self._changes.send_stream_signal(call, uris, opened=opened)
 
-    def _place(self, subscription: Subscription) -> None:
-        for kind in subscription.wanted.lists:
+    def _index(self, subscription: Subscription) -> None:
+        for kind in subscription.filter.lists:
             self._lists[kind].add(subscription)
-        for uri in subscription.wanted.uris:
+        for uri in subscription.filter.uris:
             self._uris.setdefault(uri, set()).add(subscription)
 
-    def _displace(self, subscription: Subscription) -> None:
-        for kind in subscription.wanted.lists:
+    def _unindex(self, subscription: Subscription) -> None:
+        for kind in subscription.filter.lists:
             self._lists[kind].discard(subscription)
-        for uri in subscription.wanted.uris:
-            told = self._uris[uri]
-            told.discard(subscription)
-            if not told:
+        for uri in subscription.filter.uris:
+            subscribers = self._uris[uri]
+            subscribers.discard(subscription)
+            if not subscribers:
                 del self._uris[uri]
 
-    def tell(self, kind: str, payload: Any) -> None:
+    def publish(self, kind: str, payload: Any) -> None:
         """Publish a change from the change feed to the matching subscriptions."""
         if kind == "list_changed":
             for subscription in tuple(self._lists.get(payload["kind"], ())):
-                if concerns(payload, subscription.principal):
-                    subscription.list_changed(payload["kind"])
+                if is_relevant(payload, subscription.principal):
+                    subscription.add_list_change(payload["kind"])
         elif kind == "updated" and self._uris:
-            self._tell_update(payload)
+            self._publish_update(payload)
 
-    def _tell_update(self, payload: Any) -> None:
+    def _publish_update(self, payload: Any) -> None:
         uri: str = payload["uri"]
-        told: set[Subscription] = set()
-        free: bool | None = None
-        for under in covering(uri):
-            interested = self._uris.get(under)
+        notified: set[Subscription] = set()
+        public: bool | None = None
+        for subscribed_uri in covering_uris(uri):
+            interested = self._uris.get(subscribed_uri)
             if interested:
-                if free is None:
-                    free = is_free(self._server, uri)
-                update = Update(uri, under, free)
-                for subscription in interested - told:
-                    if concerns(payload, subscription.principal):
-                        subscription.updated(update)
-                told |= interested
+                if public is None:
+                    public = is_public(self._server, uri)
+                update = ResourceUpdate(uri, subscribed_uri, public)
+                for subscription in interested - notified:
+                    if is_relevant(payload, subscription.principal):
+                        subscription.add_update(update)
+                notified |= interested
 
 
-class Subscriptions:
+class ServerSubscriptions:
     """The open subscriptions of one server in this process."""
 
     def __init__(self, server: "Server") -> None:
         self._server = server
         # One registry per loop: WSGI, and servers with a loop per thread, use several loops.
-        self._boards: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Board] = weakref.WeakKeyDictionary()
+        self._registries: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, SubscriptionRegistry] = (
+            weakref.WeakKeyDictionary()
+        )
 
-    async def open(self, call: Call, wanted: Wanted) -> Subscription:
+    async def open(self, call: Call, filter: SubscriptionFilter) -> Subscription:
         """Open a subscription for the request `call`. Raises Overloaded at a limit.
 
         Changes are collected before the acknowledgement.
         """
-        changes = self._server.changes
+        changes = self._server.change_feed
         assert changes is not None  # `listen` is not offered without it
         loop = asyncio.get_running_loop()
-        board = self._boards.get(loop)
-        if board is None:
-            board = self._boards[loop] = Board(self._server, changes)
-        subscription = Subscription(call, board, wanted)
-        await board.add(subscription)
+        registry = self._registries.get(loop)
+        if registry is None:
+            registry = self._registries[loop] = SubscriptionRegistry(self._server, changes)
+        subscription = Subscription(call, registry, filter)
+        await registry.add(subscription)
         try:
-            await subscription.settle()
+            await subscription.acknowledge()
         except BaseException:
             subscription.abandon()
             raise
         return subscription
 
 
-async def _followed(changes: Changes, tell: Callable[[str, Any], None]) -> Callable[[], None]:
-    return await changes.follow(tell)
+async def _add_listener(changes: ChangeFeed, callback: Callable[[str, Any], None]) -> Callable[[], None]:
+    return await changes.add_listener(callback)
 
 
-def _has_failed(following: "asyncio.Task[Callable[[], None]]") -> bool:
-    return following.done() and (following.cancelled() or following.exception() is not None)
+def _has_failed(listener: "asyncio.Task[Callable[[], None]]") -> bool:
+    return listener.done() and (listener.cancelled() or listener.exception() is not None)
 
 
-def _stop(following: "asyncio.Task[Callable[[], None]]") -> None:
-    if not _has_failed(following):
-        following.result()()
+def _remove_listener(listener: "asyncio.Task[Callable[[], None]]") -> None:
+    if not _has_failed(listener):
+        listener.result()()
 
 
-_UNTRACED = Fate()
+_UNTRACED = CallRecord()
 _UNTRACED.trace = None
-_NOTHING: dict[str, Any] = {}
-_SILENT = Outbox(interactive=False)
+_EMPTY: dict[str, Any] = {}
+_NULL_OUTBOX = Outbox(interactive=False)
 
 
-def _slimmed(call: Call) -> Call:
+def _strip_call(call: Call) -> Call:
     """Strip a call to the data that an open stream needs.
 
     It needs the caller, and the fields of the final log record.
     """
-    traced = call.trace is not None
+    is_traced = call.trace is not None
     return replace(
         call,
-        message=jsonrpc.Request(cast(jsonrpc.Request, call.message).id, LISTENING, None),
-        connection=Connection(call.principal, kwargs=call.connection.kwargs or None),
-        outbox=_SILENT,
-        capabilities=_NOTHING,
-        client_info=_NOTHING,
-        meta=_NOTHING,
-        fate=call.fate if traced else _UNTRACED,
+        message=jsonrpc.Request(cast(jsonrpc.Request, call.message).id, LISTEN_METHOD, None),
+        connection=Connection(call.principal, url_kwargs=call.connection.url_kwargs or None),
+        outbox=_NULL_OUTBOX,
+        capabilities=_EMPTY,
+        client_info=_EMPTY,
+        meta=_EMPTY,
+        record=call.record if is_traced else _UNTRACED,
     )

@@ -10,56 +10,57 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from mcp_django.server.calls.call import Call
-from mcp_django.server.composition.mounting import innermost
+from mcp_django.server.composition.mounting import resolve_innermost
 from mcp_django.server.context.context import Context
 from mcp_django.server.ports import Overloaded
 from mcp_django.server.primitives.base import Resource, ResourceTemplate
-from mcp_django.server.subscriptions.filter import readable
+from mcp_django.server.subscriptions.filter import find_readable
 
 if TYPE_CHECKING:
     from mcp_django.server.server import Server
 
 logger = logging.getLogger("mcp_django.server")
 
-AGAIN = 30.0
+LOOKUP_RETRY_SECONDS = 30.0
 """Seconds between attempts to find a resource, whose server may be unavailable."""
 
-Stop = Callable[[], None]
+StopFollowing = Callable[[], None]
 
 
-def may_follow(server: "Server") -> bool:
+def has_upstream(server: "Server") -> bool:
     """Return True if a provider of the server has remote resources to follow."""
     return any(provider.follows for provider in server.providers)
 
 
-class Followed:
+class UpstreamSubscriptions:
     """The upstream subscriptions of one stream. They belong to one event loop."""
 
-    def __init__(self, call: Call, tell: Callable[[str], None]) -> None:
+    def __init__(self, call: Call, on_change: Callable[[str], None]) -> None:
         """Create the subscriptions for the caller of `call`.
 
         `on_change` is called on the loop with the client's URI of a resource that has changed or may have changed. It
         must neither block nor raise.
         """
-        self._call, self._tell = call, tell
-        self._stops: dict[str, Stop] = {}
+        self._call = call
+        self._on_change = on_change
+        self._stops: dict[str, StopFollowing] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._over = False
+        self._is_closed = False
 
-    async def begin(self, found: Mapping[str, Resource | ResourceTemplate]) -> None:
+    async def start(self, resources: Mapping[str, Resource | ResourceTemplate]) -> None:
         """Follow these readable resources. Returns when all are followed or have failed."""
-        await asyncio.gather(*(self._follow(uri, primitive) for uri, primitive in found.items()))
+        await asyncio.gather(*(self._follow(uri, primitive) for uri, primitive in resources.items()))
 
-    def add(self, uri: str, *, late: bool = False) -> None:
+    def add(self, uri: str, *, may_have_changed: bool = False) -> None:
         """Follow a resource in the background.
 
         With `may_have_changed`, a change is reported once the resource is followed.
         """
-        if not self._over and uri not in self._stops and uri not in self._tasks:
-            work = self._find(uri, late)
+        if not self._is_closed and uri not in self._stops and uri not in self._tasks:
+            work = self._find_and_follow(uri, may_have_changed)
             self._tasks[uri] = asyncio.get_running_loop().create_task(work, context=contextvars.Context())
 
-    def drop(self, uri: str) -> None:
+    def remove(self, uri: str) -> None:
         """Stop following a resource."""
         task, stop = self._tasks.pop(uri, None), self._stops.pop(uri, None)
         if task is not None:
@@ -69,24 +70,24 @@ class Followed:
 
     def close(self) -> None:
         """Stop following all resources."""
-        self._over = True
+        self._is_closed = True
         for uri in [*self._tasks, *self._stops]:
-            self.drop(uri)
+            self.remove(uri)
 
-    async def _find(self, uri: str, late: bool) -> None:
+    async def _find_and_follow(self, uri: str, may_have_changed: bool) -> None:
         try:
-            while (found := await self._look_up(uri)) is None:
-                late = True
-                await asyncio.sleep(AGAIN)
-            if await self._follow(uri, found) and late:
-                self._tell(uri)
+            while (resource := await self._find_resource(uri)) is None:
+                may_have_changed = True
+                await asyncio.sleep(LOOKUP_RETRY_SECONDS)
+            if await self._follow(uri, resource) and may_have_changed:
+                self._on_change(uri)
         finally:
             if self._tasks.get(uri) is asyncio.current_task():
                 del self._tasks[uri]
 
-    async def _look_up(self, uri: str) -> Resource | ResourceTemplate | None:
+    async def _find_resource(self, uri: str) -> Resource | ResourceTemplate | None:
         try:
-            return await readable(self._call, uri)
+            return await find_readable(self._call, uri)
         except Overloaded:
             return None
 
@@ -95,15 +96,15 @@ class Followed:
 
         Returns False if its provider cannot follow it.
         """
-        call, own = innermost(self._call, primitive)
-        if not isinstance(own, Resource) or own.follow is None:
+        call, served = resolve_innermost(self._call, primitive)
+        if not isinstance(served, Resource) or served.follow is None:
             return False
         try:
-            stop = await own.follow(Context(call, own), lambda: self._tell(uri))
+            stop = await served.follow(Context(call, served), lambda: self._on_change(uri))
         except Exception:
             logger.exception("Following a remote resource failed")
             return False
-        if self._over:
+        if self._is_closed:
             stop()
         else:
             self._stops[uri] = stop

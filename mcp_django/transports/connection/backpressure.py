@@ -7,16 +7,17 @@ from typing import Any
 
 from mcp_django.protocol import jsonrpc
 from mcp_django.server.calls.session import Cancellable
-from mcp_django.transports.connection.message_kinds import id_of, is_request, opens
+from mcp_django.transports.connection.message_kinds import get_id, is_initialize, is_request
 
 
-class Waiting:
+class WaitingRequest:
     """A waiting request in the table of active calls, where it can be cancelled."""
 
-    __slots__ = ("_loop", "taken_back")
+    __slots__ = ("_loop", "is_cancelled")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop, self.taken_back = loop, False
+        self._loop = loop
+        self.is_cancelled = False
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
         """Return the loop on which the request waits."""
@@ -24,22 +25,22 @@ class Waiting:
 
     def cancel(self) -> None:
         """Cancel the request before it starts."""
-        self.taken_back = True
+        self.is_cancelled = True
 
 
 @contextmanager
-def waiting(raw: Any, calls: dict[jsonrpc.Id, Cancellable]) -> Iterator[Waiting]:
+def track_waiting(raw: Any, active_calls: dict[jsonrpc.Id, Cancellable]) -> Iterator[WaitingRequest]:
     """Register a waiting request as cancellable.
 
     `initialize` must not be cancelled (basic/utilities/cancellation). An id that is in use belongs to another request.
     """
-    one, id = Waiting(asyncio.get_running_loop()), id_of(raw)
-    if id is None or id in calls or not is_request(raw) or opens(raw):
-        yield one
+    request, id = WaitingRequest(asyncio.get_running_loop()), get_id(raw)
+    if id is None or id in active_calls or not is_request(raw) or is_initialize(raw):
+        yield request
         return
-    calls[id] = one
+    active_calls[id] = request
     try:
-        yield one
+        yield request
     finally:
-        if calls.get(id) is one:
-            del calls[id]
+        if active_calls.get(id) is request:
+            del active_calls[id]

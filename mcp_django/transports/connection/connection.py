@@ -13,106 +13,112 @@ from typing import Any
 
 from django.db import Error
 
-from mcp_django.aio.tasks import run_aside
-from mcp_django.auth.throttling.checks import TOO_MANY, admit_messages
+from mcp_django.aio.tasks import run_in_background
+from mcp_django.auth.throttling.checks import TOO_MANY_REQUESTS_STATUS, check_principal_rate
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InternalError, InvalidRequest, MCPError, UnsupportedProtocolVersion
 from mcp_django.protocol.meta import PROTOCOL_VERSION
-from mcp_django.protocol.revisions import HANDSHAKE, Era
-from mcp_django.runtime.calls.concurrency import InFlight
-from mcp_django.runtime.calls.task import Flight, Landing
-from mcp_django.runtime.shutdown import CLOSING
+from mcp_django.protocol.revisions import HANDSHAKE_VERSIONS, Era
+from mcp_django.runtime.calls.concurrency import ConcurrencyLimiter
+from mcp_django.runtime.calls.task import CallResult, CallTask
+from mcp_django.runtime.shutdown import SHUTDOWN_MESSAGE
 from mcp_django.server.calls.call import Connection
 from mcp_django.server.calls.message_queue import Outbox
-from mcp_django.server.calls.pending import Receipt, Work
-from mcp_django.server.calls.session import Cancellable, Session
-from mcp_django.server.eras import select
-from mcp_django.server.eras.base import Era as EraStrategy
-from mcp_django.server.eras.handshake import OPENING
+from mcp_django.server.calls.pending import Acknowledgement, PendingResponse
+from mcp_django.server.calls.session import Cancellable, ServerSession
+from mcp_django.server.eras import select_era
+from mcp_django.server.eras.base import EraStrategy as EraStrategy
+from mcp_django.server.eras.handshake import INITIALIZE
 from mcp_django.server.ports import Overloaded, Principal
 from mcp_django.server.subscriptions.listen import Subscription
-from mcp_django.transports.connection.backpressure import waiting
-from mcp_django.transports.connection.credential import Standing
-from mcp_django.transports.connection.dependencies import Shared
+from mcp_django.transports.connection.backpressure import track_waiting
+from mcp_django.transports.connection.credential import ConnectionCredential
+from mcp_django.transports.connection.dependencies import ConnectionDependencies
 from mcp_django.transports.connection.message_kinds import (
-    about,
-    busy,
-    is_aside,
+    build_busy_error,
+    is_initialize,
     is_notification,
-    opens,
-    waits_for_session,
+    is_unanswered,
+    needs_session,
+    with_request_id,
 )
-from mcp_django.transports.connection.options import Ending, Terms
-from mcp_django.transports.connection.session import OwnSession, end_session
-from mcp_django.transports.connection.sink import Way
-from mcp_django.transports.connection.subscriptions import ChangePump
-from mcp_django.transports.credential_monitor import Warranted
+from mcp_django.transports.connection.options import CloseReason, ConnectionOptions
+from mcp_django.transports.connection.session import ConnectionSession, end_session
+from mcp_django.transports.connection.sink import ConnectionSink
+from mcp_django.transports.connection.subscriptions import SubscriptionSender
+from mcp_django.transports.credential_monitor import RevocableCredential
 
 logger = logging.getLogger("mcp_django.server")
 
-PATIENCE = 32
+MAX_CONSECUTIVE_REJECTIONS = 32
 """Number of consecutive rate-limited messages after which the connection closes."""
 
 
-class Duplex:
+class DuplexConnection:
     """A connection. Its transport calls `receive`, `read` and finally `close`."""
 
-    def __init__(self, shared: Shared, principal: Principal, terms: Terms) -> None:
-        self._shared, self._terms, self._pipeline, self._limits = shared, terms, shared.pipeline, shared.limits
-        self._owner, self._loop = principal.key, asyncio.get_running_loop()
+    def __init__(self, dependencies: ConnectionDependencies, principal: Principal, options: ConnectionOptions) -> None:
+        self._dependencies = dependencies
+        self._options = options
+        self._pipeline = dependencies.pipeline
+        self._limits = dependencies.limits
+        self._owner = principal.key
+        self._loop = asyncio.get_running_loop()
 
-        self.ending: Ending | None = None
+        self.close_reason: CloseReason | None = None
         """Reason for the end of the connection; None while it is open."""
         self.on_end: Callable[[], None] | None = None
         """Callback, called once at the end, for a transport that is blocked in sending."""
 
-        self._channel = Outbox(shared.limits.unsent, patience=shared.limits.unsent_wait)
-        self._channel.loop, self._channel.abandoned = self._loop, partial(self.end, Ending.BEHIND)
+        self._outbox = Outbox(dependencies.limits.max_unsent, send_timeout=dependencies.limits.send_timeout)
+        self._outbox.loop = self._loop
+        self._outbox.on_abandoned = partial(self.end, CloseReason.SLOW_CLIENT)
         self._calls: dict[jsonrpc.Id, Cancellable] = {}
-        self._running = InFlight(shared.limits.in_flight)
+        self._limiter = ConcurrencyLimiter(dependencies.limits.max_calls)
         self._subscriptions: dict[jsonrpc.Id, Subscription] = {}
-        self._changes = ChangePump(self._channel, self._subscriptions, self._spawn)
+        self._subscription_sender = SubscriptionSender(self._outbox, self._subscriptions, self._spawn)
 
-        self._stateless, self._handshake = self._connect(principal), self._connect(principal)
-        self._own: OwnSession | None = None
-        self._opening: asyncio.Event | None = None
+        self._stateless_connection = self._create_connection(principal)
+        self._handshake_connection = self._create_connection(principal)
+        self._own_session: ConnectionSession | None = None
+        self._session_opened: asyncio.Event | None = None
         """Event set after a session was opened; None while no session is being opened."""
-        self._closed = self._draining = False
-        self._refused = 0
+        self._is_closed = self._is_draining = False
+        self._rejection_count = 0
         """Number of consecutive rate-limited messages."""
 
         self._tasks: set[asyncio.Task[None]] = set()
-        self._noticed: set[asyncio.Task[None]] = set()
+        self._notification_tasks: set[asyncio.Task[None]] = set()
         """Tasks that handle notifications and responses."""
-        self._heard = self._loop.time()
-        self._since: float | None = None
+        self._last_received_at = self._loop.time()
+        self._unsent_since: float | None = None
         """Time at which the transport read messages that it has not sent yet."""
 
-        self.warrant: Warranted | None = None if terms.credential is None else self
-        self._standing = Standing(principal, terms.credential, self.end)
-        self._open_ones = shared.open_ones.here()
-        self._open_ones.add(self)
+        self.credential: RevocableCredential | None = None if options.credential is None else self
+        self._connection_credential = ConnectionCredential(principal, options.credential, self.end)
+        self._open_streams = dependencies.open_streams.get_loop_registry()
+        self._open_streams.add(self)
 
-    def _connect(self, principal: Principal) -> Connection:
-        connection = self._terms.connect(principal, self._calls)
+    def _create_connection(self, principal: Principal) -> Connection:
+        connection = self._options.create_connection(principal, self._calls)
         connection.subscriptions = self._subscriptions
         return connection
 
     @property
-    def session(self) -> Session | None:
+    def session(self) -> ServerSession | None:
         """Session that the client opened on this connection, or None."""
-        return self._handshake.session
+        return self._handshake_connection.session
 
-    def is_over(self) -> bool:
+    def is_ended(self) -> bool:
         """Return True if the connection has ended. Pending messages may still be read."""
-        return self.ending is not None
+        return self.close_reason is not None
 
     def has_room(self) -> bool:
         """Return True if the client reads fast enough.
 
         Requests wait while it does not; notifications and responses do not wait.
         """
-        return self._channel.has_room()
+        return self._outbox.has_room()
 
     async def receive(self, body: bytes) -> None:
         """Handle one received message.
@@ -120,296 +126,304 @@ class Duplex:
         Never raises for the content of a message. Waits only while the client does not read and while its credential is
         verified. May be called concurrently.
         """
-        if self.ending is not None:
+        if self.close_reason is not None:
             return
 
-        self._heard = self._loop.time()
+        self._last_received_at = self._loop.time()
         raw: Any = None
         era: EraStrategy = self._pipeline.stateless
         try:
-            if len(body) > self._limits.body:
-                raise InvalidRequest(f"A message may have {self._limits.body} bytes at most")
-            raw = jsonrpc.decode(body, max_nesting=self._limits.nesting)
-            if self._must_wait(raw) and not await self._turn(raw):
+            if len(body) > self._limits.max_message_bytes:
+                raise InvalidRequest(f"A message may have {self._limits.max_message_bytes} bytes at most")
+            raw = jsonrpc.decode(body, max_nesting=self._limits.max_nesting)
+            if self._must_wait(raw) and not await self._wait_for_turn(raw):
                 return
-            await admit_messages(self._stateless.principal, raw, self._pipeline.server.executor)
-            self._refused = 0
-            if self._terms.credential is not None:
-                await self._renew()
-            if self._must_wait(raw) and not await self._turn(raw):
+            await check_principal_rate(self._stateless_connection.principal, raw, self._pipeline.server.executor)
+            self._rejection_count = 0
+            if self._options.credential is not None:
+                await self._verify_credential()
+            if self._must_wait(raw) and not await self._wait_for_turn(raw):
                 return  # Other messages were handled in the meantime.
-            era, connection = self._sort(raw)
-            if not self.is_over() and self._handle(era, raw, connection):
+            era, connection = self._select_era(raw)
+            if not self.is_ended() and self._handle(era, raw, connection):
                 await asyncio.sleep(0)  # A notification, such as a cancellation, takes effect before the next message.
-        except MCPError as problem:
-            await self._refuse(era, raw, problem)
-        except Overloaded as problem:
-            self._refused += problem.status == TOO_MANY
-            if self._refused > PATIENCE:
-                self.end(Ending.FLOOD)
-            await self._refuse(era, raw, busy(raw, str(problem)))
+        except MCPError as error:
+            await self._send_error(era, raw, error)
+        except Overloaded as error:
+            self._rejection_count += error.status == TOO_MANY_REQUESTS_STATUS
+            if self._rejection_count > MAX_CONSECUTIVE_REJECTIONS:
+                self.end(CloseReason.TOO_MANY_MESSAGES)
+            await self._send_error(era, raw, build_busy_error(raw, str(error)))
         except Error:
             logger.exception("Database error before a message became a call")
-            await self._refuse(era, raw, busy(raw, "The database does not answer; try again later"))
+            await self._send_error(era, raw, build_busy_error(raw, "The database does not answer; try again later"))
 
     def _must_wait(self, raw: Any) -> bool:
-        if self._opening is not None and waits_for_session(raw):
+        if self._session_opened is not None and needs_session(raw):
             return True  # Some clients send messages before the answer to `initialize`.
-        if is_aside(raw):
-            return len(self._noticed) >= self._limits.in_flight  # Middleware may be slow.
-        return not self._channel.has_room()
+        if is_unanswered(raw):
+            return len(self._notification_tasks) >= self._limits.max_calls  # Middleware may be slow.
+        return not self._outbox.has_room()
 
-    async def _turn(self, raw: Any) -> bool:
+    async def _wait_for_turn(self, raw: Any) -> bool:
         """Wait until a message may be handled; return False if the client cancels it."""
-        with waiting(raw, self._calls) as it:
+        with track_waiting(raw, self._calls) as waiting_request:
             # Of several requests that wait for room, the first may open the session of the rest.
-            while self._must_wait(raw) and not self.is_over():
-                if self._opening is not None and waits_for_session(raw):
-                    await self._opening.wait()
-                elif is_aside(raw):
-                    await asyncio.wait(self._noticed, return_when=asyncio.FIRST_COMPLETED)
+            while self._must_wait(raw) and not self.is_ended():
+                if self._session_opened is not None and needs_session(raw):
+                    await self._session_opened.wait()
+                elif is_unanswered(raw):
+                    await asyncio.wait(self._notification_tasks, return_when=asyncio.FIRST_COMPLETED)
                 else:
-                    await self._channel.room()
-        if it.taken_back:
-            self._landed()
-        return not it.taken_back
+                    await self._outbox.wait_for_room()
+        if waiting_request.is_cancelled:
+            self._check_drained()
+        return not waiting_request.is_cancelled
 
-    def _sort(self, raw: Any) -> tuple[EraStrategy, Connection]:
+    def _select_era(self, raw: Any) -> tuple[EraStrategy, Connection]:
         """Select the era of a message (basic/versioning).
 
         On a bidirectional connection each message names its era, and `initialize` opens the only session.
         """
-        stateless = select(None, raw) is Era.STATELESS
-        if stateless and Era.STATELESS not in self._terms.eras:
-            stated = str(raw["params"]["_meta"][PROTOCOL_VERSION])[:128]
-            raise about(raw, UnsupportedProtocolVersion(list(HANDSHAKE), stated))
+        is_stateless = select_era(None, raw) is Era.STATELESS
+        if is_stateless and Era.STATELESS not in self._options.eras:
+            version = str(raw["params"]["_meta"][PROTOCOL_VERSION])[:128]
+            raise with_request_id(raw, UnsupportedProtocolVersion(list(HANDSHAKE_VERSIONS), version))
         # Without a session, requests can still be cancelled.
-        if stateless or (self._handshake.session is None and is_notification(raw)):
-            return self._pipeline.stateless, self._stateless
-        return self._pipeline.handshake, self._handshake
+        if is_stateless or (self._handshake_connection.session is None and is_notification(raw)):
+            return self._pipeline.stateless, self._stateless_connection
+        return self._pipeline.handshake, self._handshake_connection
 
-    async def _renew(self) -> None:
-        principal = await self._standing.renew()
+    async def _verify_credential(self) -> None:
+        principal = await self._connection_credential.verify()
         if principal is not None:
-            self._stateless.principal = self._handshake.principal = principal
+            self._stateless_connection.principal = self._handshake_connection.principal = principal
 
-    def is_surely_good(self) -> bool:
+    def is_known_valid(self) -> bool:
         """Return True if the cache proves that the credential is valid; never blocks."""
-        return self._standing.is_surely_good()
+        return self._connection_credential.is_known_valid()
 
-    async def is_good(self) -> bool:
+    async def is_valid(self) -> bool:
         """Verify the credential, and end the connection if it has become invalid."""
         try:
-            if self.ending is None:
-                await self._renew()
+            if self.close_reason is None:
+                await self._verify_credential()
         except Overloaded:
             pass  # The credential cannot be verified at the moment.
         return True  # An invalid credential has already ended the connection.
 
     def _handle(self, era: EraStrategy, raw: Any, connection: Connection) -> bool:
         """Handle a message in its era; return True if it started an unanswered task."""
-        if self._draining and not is_aside(raw):
-            raise busy(raw, f"{CLOSING}; try again later")
-        if connection is self._handshake and connection.session is not None and opens(raw):
-            raise about(raw, InvalidRequest("This connection has its session already"))
+        if self._is_draining and not is_unanswered(raw):
+            raise build_busy_error(raw, f"{SHUTDOWN_MESSAGE}; try again later")
+        if connection is self._handshake_connection and connection.session is not None and is_initialize(raw):
+            raise with_request_id(raw, InvalidRequest("This connection has its session already"))
 
-        outbox = Outbox(self._limits.unsent, patience=self._limits.unsent_wait)
-        outcome = self._pipeline.handle(era, raw, connection.of_message(), outbox)
+        outbox = Outbox(self._limits.max_unsent, send_timeout=self._limits.send_timeout)
+        outcome = self._pipeline.handle(era, raw, connection.for_message(), outbox)
         if isinstance(outcome, bytes):
-            self._channel.put_nowait(outcome)
-        elif isinstance(outcome, Receipt):
+            self._outbox.put_nowait(outcome)
+        elif isinstance(outcome, Acknowledgement):
             if outcome.run is not None:
-                self._noticed.add(self._spawn(outcome.run))
+                self._notification_tasks.add(self._spawn(outcome.run))
                 return True
         else:
-            self._take_off(outcome)
+            self._start_call(outcome)
 
         return False
 
-    def _take_off(self, work: Work) -> None:
-        id, most = work.call.id, self._running.limit
-        problem: MCPError | Overloaded | None = None
+    def _start_call(self, work: PendingResponse) -> None:
+        id, max_calls = work.call.id, self._limiter.max_calls_per_owner
+        error: MCPError | Overloaded | None = None
 
-        if not work.in_batch and (id in self._calls or id in self._subscriptions):
-            problem = InvalidRequest("A request with this id is still running", request_id=id)
-        elif work.weight > most:
-            problem = InvalidRequest(f"A batch may hold {most} calls at most; send several")
-        elif not self._running.enter(self._owner, work.weight):
-            problem = Overloaded(f"More than {most} calls at once; wait for one to end", status=429)
-        if problem is not None:
-            work.close(problem)
-            told = problem if isinstance(problem, MCPError) else InternalError(str(problem))
-            self._channel.put_nowait(self._pipeline.decline(work, told))
+        if not work.is_batch and (id in self._calls or id in self._subscriptions):
+            error = InvalidRequest("A request with this id is still running", request_id=id)
+        elif work.call_count > max_calls:
+            error = InvalidRequest(f"A batch may hold {max_calls} calls at most; send several")
+        elif not self._limiter.acquire(self._owner, work.call_count):
+            error = Overloaded(f"More than {max_calls} calls at once; wait for one to end", status=429)
+        if error is not None:
+            work.close(error)
+            reported_error = error if isinstance(error, MCPError) else InternalError(str(error))
+            self._outbox.put_nowait(self._pipeline.encode_work_error(work, reported_error))
             return
-        flight = Flight(work, self._running, self._owner, self._pipeline.decline, self._shared.lifecycle)
-        flight.share(Way(self._channel, self._landed), answers=work.may_stream)
-        if work.call.method == OPENING:
-            self._opening = asyncio.Event()
-        flight.launch(self._context())
-        if not work.may_stream:
-            run_aside(self._see_through(flight))
+        task = CallTask(
+            work, self._limiter, self._owner, self._pipeline.encode_work_error, self._dependencies.lifecycle
+        )
+        task.attach_sink(ConnectionSink(self._outbox, self._check_drained), includes_answer=work.can_stream)
+        if work.call.method == INITIALIZE:
+            self._session_opened = asyncio.Event()
+        task.start(self._create_context())
+        if not work.can_stream:
+            run_in_background(self._finish_unstreamed_call(task))
 
-    def _context(self) -> contextvars.Context:
-        context = self._terms.context
+    def _create_context(self) -> contextvars.Context:
+        context = self._options.context
         return contextvars.Context() if context is None else context.copy()
 
-    async def _see_through(self, flight: Flight) -> None:
+    async def _finish_unstreamed_call(self, task: CallTask) -> None:
         """Finish a call with effects beyond its answer, even after the connection ended."""
-        landing = await flight.first(float("inf"))
-        call = flight.call
-        assert landing is not None  # The call does not stream.
+        result = await task.wait_for_output(float("inf"))
+        call = task.call
+        assert result is not None  # The call does not stream.
         try:
-            opened, call.connection.opened = call.connection.opened, None
-            if opened is not None:
-                await self._begin(opened, wanted=landing.problem is None and not flight.lost)
-            elif call.id in self._subscriptions and landing.problem is None and not flight.lost:
-                self._changes.begin(self._subscriptions[call.id], ends=self._draining)
+            session, call.connection.opened_session = call.connection.opened_session, None
+            if session is not None:
+                await self._attach_session(session, is_wanted=result.error is None and not task.is_cancelled)
+            elif call.id in self._subscriptions and result.error is None and not task.is_cancelled:
+                self._subscription_sender.add(self._subscriptions[call.id], is_closing=self._is_draining)
                 return  # The answer is sent at the end of the stream.
         except (Error, Overloaded) as problem:
             logger.warning("A session could not be opened", exc_info=problem)
-            landing = Landing(b"", Overloaded("The server is busy; try again later"))
+            result = CallResult(b"", Overloaded("The server is busy; try again later"))
         finally:
-            if self._opening is not None and call.method == OPENING:
-                self._opening.set()
-                self._opening = None
+            if self._session_opened is not None and call.method == INITIALIZE:
+                self._session_opened.set()
+                self._session_opened = None
 
-        answer = flight.answer(landing)
+        answer = task.encode_answer(result)
         if answer is not None:
-            self._channel.put_nowait(answer)
+            self._outbox.put_nowait(answer)
 
-        self._landed()
+        self._check_drained()
 
-    async def _begin(self, session: Session, *, wanted: bool) -> None:
+    async def _attach_session(self, session: ServerSession, *, is_wanted: bool) -> None:
         """Attach a session to the connection.
 
         The session's stream is opened before the client gets the answer, so that no message is missed. Raises
         django.db.Error, Overloaded.
         """
         sessions = self._pipeline.server.sessions
-        if self.ending is not None or not wanted:
+        if self.close_reason is not None or not is_wanted:
             await end_session(sessions, session)
             return
 
-        session.in_flight, self._handshake.session = self._calls, session
-        own = self._own = OwnSession(session, self._shared.own, sessions, self._handshake)
+        session.in_flight = self._calls
+        self._handshake_connection.session = session
+        own_session = self._own_session = ConnectionSession(
+            session, self._dependencies.create_session_stream, sessions, self._handshake_connection
+        )
         try:
-            await own.open(self._shared.keep)
+            await own_session.open(self._dependencies.add_session_stream)
         except BaseException:
-            self._own = self._handshake.session = None
-            run_aside(own.end())
+            self._own_session = self._handshake_connection.session = None
+            run_in_background(own_session.end())
             raise
 
-        if self.ending is None:
-            self._spawn(self._tell(own))
+        if self.close_reason is None:
+            self._spawn(self._forward_session_messages(own_session))
 
-    async def _tell(self, own: OwnSession) -> None:
-        await own.tell(self._channel)
-        if not self._draining:
-            self.end(Ending.OVER)
+    async def _forward_session_messages(self, own_session: ConnectionSession) -> None:
+        await own_session.forward_messages(self._outbox)
+        if not self._is_draining:
+            self.end(CloseReason.SESSION_ENDED)
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = self._loop.create_task(work, context=self._context())
+    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = self._loop.create_task(coroutine, context=self._create_context())
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._on_task_done)
         return task
 
-    def _ended(self, task: "asyncio.Task[None]") -> None:
+    def _on_task_done(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
-        self._noticed.discard(task)
+        self._notification_tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             logger.error("Unhandled exception in a connection task", exc_info=task.exception())
-        self._landed()
+        self._check_drained()
 
-    async def _refuse(self, era: EraStrategy, raw: Any, problem: MCPError) -> None:
-        if is_aside(raw):
-            logger.debug("Rejected a message that gets no answer: %s", problem)
+    async def _send_error(self, era: EraStrategy, raw: Any, error: MCPError) -> None:
+        if is_unanswered(raw):
+            logger.debug("Rejected a message that gets no answer: %s", error)
         else:
             # Invalid messages must not fill the queue either.
-            await self._channel.put(self._pipeline.refuse(era, problem))
+            await self._outbox.put(self._pipeline.encode_error(era, error))
 
-    async def read(self, patience: float) -> list[bytes] | None:
+    async def read(self, timeout: float) -> list[bytes] | None:
         """Return pending messages, an empty list after `timeout`, or None at the end.
 
         At the end, `close_reason` is set.
         """
-        self._since = None
-        self._landed()
-        messages = await self._channel.read(patience)
+        self._unsent_since = None
+        self._check_drained()
+        messages = await self._outbox.read(timeout)
         if messages:
-            self._since = self._loop.time()
+            self._unsent_since = self._loop.time()
         return messages
 
-    def moved(self) -> None:
+    def mark_progress(self) -> None:
         """Record that the client has received a part of the messages of the last `read`."""
-        if self._since is not None:
-            self._since = self._loop.time()
+        if self._unsent_since is not None:
+            self._unsent_since = self._loop.time()
 
     def _is_busy(self) -> bool:
-        return bool(len(self._running) or self._calls or self._opening is not None)
+        return bool(len(self._limiter) or self._calls or self._session_opened is not None)
 
-    def _landed(self) -> None:
+    def _check_drained(self) -> None:
         """End the connection if it drains and has no work left."""
-        if self._draining and not (self._is_busy() or self._subscriptions):
-            self._finish(Ending.CLOSING)
+        if self._is_draining and not (self._is_busy() or self._subscriptions):
+            self._end(CloseReason.SHUTDOWN)
 
-    def look(self, patience: float) -> None:
+    def check(self, send_timeout: float) -> None:
         """Check that the client is alive. Called periodically."""
         now, session = self._loop.time(), self.session
-        if self._since is not None and now - self._since > patience:
+        if self._unsent_since is not None and now - self._unsent_since > send_timeout:
             logger.info("A client has stopped reading its connection; the connection ends")
-            self.end(Ending.BEHIND)
-        elif session is not None and self.ending is None:
+            self.end(CloseReason.SLOW_CLIENT)
+        elif session is not None and self.close_reason is None:
             self._pipeline.server.sessions.touch(session)
-            if self._terms.pings and now - self._heard >= self._limits.ping:
-                self._heard = now
+            if self._options.sends_pings and now - self._last_received_at >= self._limits.ping_seconds:
+                self._last_received_at = now
                 self._spawn(self._ping(session))
 
-    async def _ping(self, session: Session) -> None:
+    async def _ping(self, session: ServerSession) -> None:
         """Send a ping; without an answer the connection is stale (basic/utilities/ping)."""
-        id, way = self._pipeline.server.replies.new_id(session), Way(self._channel, self._landed)
+        id, sink = (
+            self._pipeline.server.pending_requests.new_id(session),
+            ConnectionSink(self._outbox, self._check_drained),
+        )
         try:
-            await session.ask(way, id, "ping", None, timeout=self._limits.ping)
+            await session.send_request(sink, id, "ping", None, timeout=self._limits.ping_seconds)
         except TimeoutError:
             logger.info("A client does not answer pings; the connection ends")
-            self.end(Ending.DEAD)
+            self.end(CloseReason.PING_TIMEOUT)
 
-    def end(self, ending: Ending = Ending.CLOSING) -> None:
+    def end(self, reason: CloseReason = CloseReason.SHUTDOWN) -> None:
         """End the connection; further messages are ignored.
 
         `SHUTDOWN` lets running calls finish first; any other reason cancels them.
         """
-        if ending is not Ending.CLOSING:
-            self._finish(ending)
-        elif not self._draining:
-            self._draining = True
-            self._changes.end()
-            self._landed()
+        if reason is not CloseReason.SHUTDOWN:
+            self._end(reason)
+        elif not self._is_draining:
+            self._is_draining = True
+            self._subscription_sender.close_all()
+            self._check_drained()
 
-    def lose(self) -> None:
+    def on_revoked(self) -> None:
         """Ignore the revocation: the verification has already ended the connection."""
 
-    def drop(self) -> None:
+    def abort(self) -> None:
         """End the connection at once, whatever still runs."""
         # Deferred, until all calls beyond the grace period have been cancelled, each with an error answer.
-        self._draining = True
-        self._loop.call_soon(self._finish, Ending.CLOSING, context=contextvars.Context())
+        self._is_draining = True
+        self._loop.call_soon(self._end, CloseReason.SHUTDOWN, context=contextvars.Context())
 
-    def _finish(self, ending: Ending) -> None:
-        if self.ending is not None:
+    def _end(self, reason: CloseReason) -> None:
+        if self.close_reason is not None:
             return
 
-        self.ending = ending
-        self._standing.stop()
+        self.close_reason = reason
+        self._connection_credential.stop()
         for call in list(self._calls.values()):
             call.cancel()
 
-        self._changes.cancel()
-        if self._own is not None:
-            self._own.leave()
-        if ending.sends_rest:
-            self._channel.finish()
+        self._subscription_sender.cancel_all()
+        if self._own_session is not None:
+            self._own_session.detach()
+        if reason.sends_pending:
+            self._outbox.finish()
         else:
-            self._channel.cut()
+            self._outbox.abort()
         if self.on_end is not None:
             self.on_end()
 
@@ -418,22 +432,22 @@ class Duplex:
 
         It completes even if the caller is cancelled. May be called more than once.
         """
-        self._finish(Ending.GONE)
-        self._channel.cut()
-        if self._closed:
+        self._end(CloseReason.CLIENT_GONE)
+        self._outbox.abort()
+        if self._is_closed:
             return
-        self._closed = True
+        self._is_closed = True
         for task in list(self._tasks):
             task.cancel()
-        over = asyncio.Event()
-        run_aside(self._leave(over))
-        await over.wait()
+        released = asyncio.Event()
+        run_in_background(self._release(released))
+        await released.wait()
 
-    async def _leave(self, over: asyncio.Event) -> None:
+    async def _release(self, released: asyncio.Event) -> None:
         try:
-            if self._own is not None:
-                await self._own.end()
+            if self._own_session is not None:
+                await self._own_session.end()
         finally:
-            self._shared.listens.leave(self._owner)
-            self._open_ones.discard(self)
-            over.set()
+            self._dependencies.stream_limiter.release(self._owner)
+            self._open_streams.remove(self)
+            released.set()

@@ -5,28 +5,28 @@ from dataclasses import dataclass
 
 from mcp_django.auth.authentication.authenticator import Authenticator
 from mcp_django.runtime.shutdown import Lifecycle
-from mcp_django.runtime.streams.session_stream import OwnStream
-from mcp_django.runtime.subscriptions import Listens
-from mcp_django.server.calls.session import Session
+from mcp_django.runtime.streams.session_stream import SessionStream
+from mcp_django.runtime.subscriptions import StreamLimiter
+from mcp_django.server.calls.session import ServerSession
 from mcp_django.server.pipeline import Pipeline
-from mcp_django.transports.connection.options import DuplexLimits
-from mcp_django.transports.connection.session import Keep
-from mcp_django.transports.security import Guard
-from mcp_django.transports.stream_registry import Listeners
+from mcp_django.transports.connection.options import ConnectionLimits
+from mcp_django.transports.connection.session import AddSessionStream
+from mcp_django.transports.security import TransportSecurity
+from mcp_django.transports.stream_registry import StreamRegistry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shared:
+class ConnectionDependencies:
     """Dependencies shared by all connections of one server."""
 
     pipeline: Pipeline
-    own: Callable[[Session], OwnStream]
+    create_session_stream: Callable[[ServerSession], SessionStream]
     """Callable that creates the stream of a session."""
-    keep: Keep
-    listens: Listens
+    add_session_stream: AddSessionStream
+    stream_limiter: StreamLimiter
     """Counter of open connections."""
     lifecycle: Lifecycle
-    limits: DuplexLimits
-    open_ones: Listeners
-    guard: Guard
+    limits: ConnectionLimits
+    open_streams: StreamRegistry
+    security: TransportSecurity
     authenticator: Authenticator

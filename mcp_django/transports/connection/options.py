@@ -14,57 +14,57 @@ from mcp_django.server.calls.session import Cancellable
 from mcp_django.server.ports import Principal
 from mcp_django.transports.credentials import Credential
 
-ERAS = frozenset(Era)
+ALL_ERAS = frozenset(Era)
 
 
-class Ending(enum.Enum):
+class CloseReason(enum.Enum):
     """Reasons for the end of a connection. Each transport reports them in its own way."""
 
-    GONE = "the client disconnected"
-    CLOSING = "the server is shutting down"
-    OVER = "the session has ended"
+    CLIENT_GONE = "the client disconnected"
+    SHUTDOWN = "the server is shutting down"
+    SESSION_ENDED = "the session has ended"
     REVOKED = "the credential has expired or was revoked"
     FORBIDDEN = "the credential has lost rights"
-    BEHIND = "the client reads too slowly"
-    FLOOD = "the client keeps sending too many messages"
+    SLOW_CLIENT = "the client reads too slowly"
+    TOO_MANY_MESSAGES = "the client keeps sending too many messages"
     OVERSIZE = "a message was too large"
     BINARY = "a message was not text"
-    DEAD = "the client does not answer pings"
+    PING_TIMEOUT = "the client does not answer pings"
 
     @property
-    def sends_rest(self) -> bool:
+    def sends_pending(self) -> bool:
         """Return True if pending messages should still be sent."""
-        return self not in (Ending.GONE, Ending.BEHIND, Ending.DEAD)
+        return self not in (CloseReason.CLIENT_GONE, CloseReason.SLOW_CLIENT, CloseReason.PING_TIMEOUT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DuplexLimits:
+class ConnectionLimits:
     """Limits of one connection."""
 
-    body: int = 4 << 20
+    max_message_bytes: int = 4 << 20
     """Maximum bytes of a message."""
-    nesting: int = 64
-    in_flight: int = 32
+    max_nesting: int = 64
+    max_calls: int = 32
     """Maximum concurrent calls."""
-    unsent: int = 64
+    max_unsent: int = 64
     """Maximum messages in the queue of a slow client; then handlers and requests wait."""
-    unsent_wait: float = 60.0
+    send_timeout: float = 60.0
     """Seconds of waiting after which a client that reads nothing is disconnected."""
-    keep_alive: float = 15.0
+    check_interval: float = 15.0
     """Approximate seconds between two checks of a connection."""
-    ping: float = 30.0
+    ping_seconds: float = 30.0
     """Seconds of silence after which a ping is sent, and seconds to answer it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class ConnectionOptions:
     """Properties of a connection that its transport sets when it opens it."""
 
     credential: Credential | None = None
     """Credential, verified again while the connection is used; None without one."""
     headers: Headers | None = None
     """Headers of the request that opened the connection."""
-    kwargs: Mapping[str, Any] | None = None
+    url_kwargs: Mapping[str, Any] | None = None
     """Arguments captured by the URL pattern."""
     make_request: Callable[[Principal], Any] | None = None
     """Callable that builds the Django request of the connection at its first use."""
@@ -73,17 +73,17 @@ class Terms:
 
     Each message gets a copy.
     """
-    eras: frozenset[Era] = ERAS
+    eras: frozenset[Era] = ALL_ERAS
     """Eras allowed on the connection."""
-    pings: bool = False
+    sends_pings: bool = False
     """True if pings are needed because the transport does not detect dead clients."""
 
-    def connect(self, principal: Principal, in_flight: dict[jsonrpc.Id, Cancellable]) -> Connection:
+    def create_connection(self, principal: Principal, in_flight: dict[jsonrpc.Id, Cancellable]) -> Connection:
         """Create the connection object of the calls, with one table of cancellable calls."""
         return Connection(
             principal,
             headers=self.headers,
-            kwargs=self.kwargs,
+            url_kwargs=self.url_kwargs,
             make_request=self.make_request,
             in_flight=in_flight,
         )

@@ -1,39 +1,40 @@
 """Factory of the connections of a server."""
 
-from mcp_django.runtime.shutdown import CLOSING
+from mcp_django.runtime.shutdown import SHUTDOWN_MESSAGE
 from mcp_django.server.ports import Executor, Overloaded, Principal
-from mcp_django.transports.connection.connection import Duplex
-from mcp_django.transports.connection.dependencies import Shared
-from mcp_django.transports.connection.options import DuplexLimits, Terms
+from mcp_django.transports.connection.connection import DuplexConnection
+from mcp_django.transports.connection.dependencies import ConnectionDependencies
+from mcp_django.transports.connection.options import ConnectionLimits, ConnectionOptions
 
 
-class Duplexes:
+class ConnectionRegistry:
     """Opens the connections of one server, for all bidirectional transports."""
 
-    def __init__(self, shared: Shared) -> None:
-        self._shared = shared
-        self.guard, self.authenticator = shared.guard, shared.authenticator
-        self.transports = shared.pipeline.server.options.transports
+    def __init__(self, dependencies: ConnectionDependencies) -> None:
+        self._dependencies = dependencies
+        self.security = dependencies.security
+        self.authenticator = dependencies.authenticator
+        self.transports = dependencies.pipeline.server.options.transports
         """Transports enabled on the server."""
 
     @property
-    def limits(self) -> DuplexLimits:
+    def limits(self) -> ConnectionLimits:
         """Limits of one connection."""
-        return self._shared.limits
+        return self._dependencies.limits
 
     @property
     def executor(self) -> Executor:
         """Executor of blocking functions."""
-        return self._shared.pipeline.server.executor
+        return self._dependencies.pipeline.server.executor
 
-    def open(self, principal: Principal, terms: Terms | None = None) -> Duplex:
+    def open_connection(self, principal: Principal, options: ConnectionOptions | None = None) -> DuplexConnection:
         """Open a connection for `principal` on the running loop. Raises Overloaded."""
-        shared = self._shared
-        if shared.lifecycle.has_drained and shared.lifecycle.is_draining():
-            raise Overloaded(CLOSING)
-        shared.listens.enter(principal.key)
+        dependencies = self._dependencies
+        if dependencies.lifecycle.has_started_draining and dependencies.lifecycle.is_draining():
+            raise Overloaded(SHUTDOWN_MESSAGE)
+        dependencies.stream_limiter.acquire(principal.key)
         try:
-            return Duplex(shared, principal, terms or Terms())
+            return DuplexConnection(dependencies, principal, options or ConnectionOptions())
         except BaseException:
-            shared.listens.leave(principal.key)
+            dependencies.stream_limiter.release(principal.key)
             raise

@@ -7,40 +7,40 @@ from typing import Any, Protocol
 from django.db import Error
 
 from mcp_django.models import EndReason
-from mcp_django.runtime.streams.session_stream import Missed, OwnStream
+from mcp_django.runtime.streams.session_stream import EventsExpiredError, SessionStream
 from mcp_django.server.calls.call import Connection
 from mcp_django.server.calls.message_queue import Outbox
-from mcp_django.server.calls.session import Session
+from mcp_django.server.calls.session import ServerSession
 from mcp_django.server.ports import Overloaded, SessionStore
 
 logger = logging.getLogger("mcp_django.server")
 
-SILENCE = 60.0
+READ_TIMEOUT_SECONDS = 60.0
 """Seconds that one read of a silent stream waits."""
 
 
-class Ends(Protocol):
+class EndsWithSession(Protocol):
     """An object that is ended with its session."""
 
     def end(self) -> None:
         """Handle the end of the session."""
 
 
-Keep = Callable[[Any, Ends], Callable[[], None]]
+AddSessionStream = Callable[[Any, EndsWithSession], Callable[[], None]]
 """Function that registers an object to end with a session; returns its removal."""
 
 
-class _Tie:
+class _SessionEndCallback:
     """Forwards the end of the session, independent of the stream that is open then."""
 
-    def __init__(self, own: "OwnSession") -> None:
-        self._own = own
+    def __init__(self, own_session: "ConnectionSession") -> None:
+        self._own_session = own_session
 
     def end(self) -> None:
-        self._own.over()
+        self._own_session.on_session_ended()
 
 
-class OwnSession:
+class ConnectionSession:
     """A session with the lifetime of its connection.
 
     It is a row like any other: administrators can see it and end it.
@@ -48,75 +48,78 @@ class OwnSession:
 
     def __init__(
         self,
-        session: Session,
-        make_stream: Callable[[Session], OwnStream],
+        session: ServerSession,
+        create_stream: Callable[[ServerSession], SessionStream],
         sessions: SessionStore,
         connection: Connection,
     ) -> None:
-        self.session, self._make_stream, self._sessions, self._connection = session, make_stream, sessions, connection
-        self.stream = make_stream(session)
-        self._untie: Callable[[], None] | None = None
-        self._left = self._over = False
-        session.streams += 1
+        self.session = session
+        self._create_stream = create_stream
+        self._sessions = sessions
+        self._connection = connection
+        self.stream = create_stream(session)
+        self._unregister: Callable[[], None] | None = None
+        self._is_detached = self._is_session_ended = False
+        session.open_streams += 1
 
-    async def open(self, keep: Keep) -> None:
+    async def open(self, add_session_stream: AddSessionStream) -> None:
         """Open the stream of the session. Raises django.db.Error, Overloaded."""
         await self.stream.open(None, self._connection)
-        if self._left:
-            self.stream.leave()
+        if self._is_detached:
+            self.stream.close()
         else:
-            self._untie = keep(self.session.pk, _Tie(self))
+            self._unregister = add_session_stream(self.session.pk, _SessionEndCallback(self))
 
-    async def tell(self, channel: Outbox) -> None:
+    async def forward_messages(self, outbox: Outbox) -> None:
         """Forward messages of the session's stream to the connection until its end."""
         while True:
-            while (said := await self.stream.read(SILENCE)) is not None:
-                for message in said:
-                    await channel.put(message.message)
-            if self._is_over() or not self.stream.was_full or not await self._come_back():
+            while (messages := await self.stream.read(READ_TIMEOUT_SECONDS)) is not None:
+                for message in messages:
+                    await outbox.put(message.message)
+            if self._is_finished() or not self.stream.has_overflowed or not await self._reopen_stream():
                 return
 
-    async def _come_back(self) -> bool:
+    async def _reopen_stream(self) -> bool:
         """Reopen an overflowed stream after the last message that was read.
 
         A client of Streamable HTTP resumes in the same way.
         """
-        after = self.stream.position
-        self.stream.leave()
-        self.stream = self._make_stream(self.session)
+        position = self.stream.position
+        self.stream.close()
+        self.stream = self._create_stream(self.session)
         try:
-            await self.stream.open(after, self._connection)
-        except (Error, Overloaded, Missed) as problem:
-            logger.warning("The stream of a session could not be resumed", exc_info=problem)
+            await self.stream.open(position, self._connection)
+        except (Error, Overloaded, EventsExpiredError) as error:
+            logger.warning("The stream of a session could not be resumed", exc_info=error)
             return False
-        if self._is_over():
-            self.stream.leave()
-        return not self._is_over()
+        if self._is_finished():
+            self.stream.close()
+        return not self._is_finished()
 
-    def _is_over(self) -> bool:
-        return self._left or self._over
+    def _is_finished(self) -> bool:
+        return self._is_detached or self._is_session_ended
 
-    def over(self) -> None:
+    def on_session_ended(self) -> None:
         """Handle the end of the session. Pending messages are still forwarded."""
-        self._over = True
+        self._is_session_ended = True
         self.stream.end()
 
-    def leave(self) -> None:
+    def detach(self) -> None:
         """Detach from the session's stream. May be called more than once."""
-        self.stream.leave()
-        if not self._left:
-            self._left = True
-            self.session.streams -= 1
-            if self._untie is not None:
-                self._untie()
+        self.stream.close()
+        if not self._is_detached:
+            self._is_detached = True
+            self.session.open_streams -= 1
+            if self._unregister is not None:
+                self._unregister()
 
     async def end(self) -> None:
         """End the session for all processes. Never raises if the database is unavailable."""
-        self.leave()
+        self.detach()
         await end_session(self._sessions, self.session)
 
 
-async def end_session(sessions: SessionStore, session: Session) -> None:
+async def end_session(sessions: SessionStore, session: ServerSession) -> None:
     """End a session whose connection is closed."""
     try:
         await sessions.end(session, EndReason.CLOSED)

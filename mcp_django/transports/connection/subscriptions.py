@@ -9,53 +9,55 @@ from mcp_django.server.calls.message_queue import Outbox
 from mcp_django.server.subscriptions.listen import Subscription
 
 
-class ChangePump:
+class SubscriptionSender:
     """Sends the messages of subscriptions when the connection has room."""
 
     def __init__(
         self,
-        channel: Outbox,
+        outbox: Outbox,
         subscriptions: dict[jsonrpc.Id, Subscription],
         spawn: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
         """Set the queue, the subscriptions by request id, and the task starter."""
-        self._channel, self._subscriptions, self._spawn = channel, subscriptions, spawn
-        self._pumping: set[jsonrpc.Id] = set()
+        self._outbox = outbox
+        self._subscriptions = subscriptions
+        self._spawn = spawn
+        self._sending_ids: set[jsonrpc.Id] = set()
 
-    def begin(self, subscription: Subscription, *, ends: bool) -> None:
+    def add(self, subscription: Subscription, *, is_closing: bool) -> None:
         """Add a started subscription; with `is_closing`, flush and close it."""
         subscription.wake = partial(self._wake, subscription.id)
-        if ends:
-            subscription.end()
+        if is_closing:
+            subscription.close()
         self._wake(subscription.id)
 
-    def end(self) -> None:
+    def close_all(self) -> None:
         """Close all subscriptions after their pending messages."""
         for subscription in list(self._subscriptions.values()):
-            subscription.end()
+            subscription.close()
 
-    def cancel(self) -> None:
+    def cancel_all(self) -> None:
         """Cancel all subscriptions at once."""
         for subscription in list(self._subscriptions.values()):
             subscription.cancel()
         self._subscriptions.clear()
 
     def _wake(self, id: jsonrpc.Id) -> None:
-        if id not in self._pumping and id in self._subscriptions:
-            self._pumping.add(id)
-            self._spawn(self._pass_on(id))
+        if id not in self._sending_ids and id in self._subscriptions:
+            self._sending_ids.add(id)
+            self._spawn(self._send_pending(id))
 
-    async def _pass_on(self, id: jsonrpc.Id) -> None:
+    async def _send_pending(self, id: jsonrpc.Id) -> None:
         try:
             while (subscription := self._subscriptions.get(id)) is not None:
-                await self._channel.room()
-                messages = await subscription.take()
+                await self._outbox.wait_for_room()
+                messages = await subscription.take_messages()
                 for message in messages or ():
-                    self._channel.put_nowait(message)
-                if subscription.is_over:
+                    self._outbox.put_nowait(message)
+                if subscription.is_closed:
                     if self._subscriptions.get(id) is subscription:
                         del self._subscriptions[id]
                 elif not messages:
                     return
         finally:
-            self._pumping.discard(id)
+            self._sending_ids.discard(id)

@@ -7,42 +7,47 @@ from functools import partial
 from typing import Any, cast
 
 from mcp_django.protocol.headers import Headers
-from mcp_django.runtime.calls.task import Flight
+from mcp_django.runtime.calls.task import CallTask
 from mcp_django.server.ports import Principal
-from mcp_django.transports.http.django_context import Surroundings
-from mcp_django.transports.http.handler import Exchange
-from mcp_django.transports.http.listen import Listener
-from mcp_django.transports.http.messages import Reply, Request, Side, Stream
-from mcp_django.transports.http.sse_body import EventStream
-from mcp_django.transports.security import Pairs
+from mcp_django.transports.http.django_context import DjangoContext
+from mcp_django.transports.http.handler import StreamableHTTPEndpoint
+from mcp_django.transports.http.listen import ListenStream
+from mcp_django.transports.http.messages import HTTPEndpoint, HTTPReply, HTTPRequest, HTTPStream
+from mcp_django.transports.http.sse_body import SSEBody
+from mcp_django.transports.security import HeaderPairs
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-MakeRequest = Callable[[Scope, bytes, Mapping[str, Any] | None, Principal], Any]
+DjangoRequestBuilder = Callable[[Scope, bytes, Mapping[str, Any] | None, Principal], Any]
 
 
-class Door:
+class StreamableHTTPApp:
     """An ASGI application for one endpoint."""
 
     def __init__(
-        self, side: Side, make_request: MakeRequest | None = None, surroundings: Surroundings | None = None
+        self,
+        endpoint: HTTPEndpoint,
+        make_request: DjangoRequestBuilder | None = None,
+        django_context: DjangoContext | None = None,
     ) -> None:
         """Wrap an endpoint.
 
         `make_request` builds the Django request for handlers that use it. `django_context` sets language and script
         prefix.
         """
-        self._handle, self._limits, self._make_request = side.handle, side.limits, make_request
+        self._handle = endpoint.handle
+        self._limits = endpoint.limits
+        self._make_request = make_request
         # Only `StreamableHTTPEndpoint` returns call tasks, for which this reference is used.
-        self._exchange = cast(Exchange, side)
-        self._surroundings = surroundings or Surroundings()
+        self._call_endpoint = cast(StreamableHTTPEndpoint, endpoint)
+        self._django_context = django_context or DjangoContext()
 
     async def __call__(
         self, scope: Scope, receive: Receive, send: Send, kwargs: Mapping[str, Any] | None = None
     ) -> None:
         headers = Headers(scope["headers"])
-        oversize = self._limits.exceeded(headers)
+        oversize = self._limits.is_exceeded_by(headers)
         body = b""
         if not oversize:
             message = await receive()
@@ -50,17 +55,17 @@ class Door:
                 return
             body = message.get("body", b"")
             if message.get("more_body"):
-                whole = await self._rest(body, receive)
+                whole = await self._read_rest(body, receive)
                 if whole is None:
                     return
                 body = whole
 
         client, build, root = scope.get("client"), self._make_request, scope.get("root_path")
         context = None
-        if root or self._surroundings.matters:
-            context = self._surroundings.context(headers, root or "")
+        if root or self._django_context.is_needed:
+            context = self._django_context.create_context(headers, root or "")
         outcome = await self._handle(
-            Request(
+            HTTPRequest(
                 scope["method"],
                 headers,
                 body,
@@ -74,74 +79,81 @@ class Door:
             )
         )
 
-        if isinstance(outcome, Flight):
-            listener = await self._fly(outcome, receive, send, context)
+        if isinstance(outcome, CallTask):
+            listener = await self._run_call(outcome, receive, send, context)
             if listener is not None:
                 # The stream may stay open for days; release the objects of the request.
                 del outcome, context, headers, body, message, build, client, scope, kwargs
                 await listener.serve(receive)
-        elif isinstance(outcome, Reply):
+        elif isinstance(outcome, HTTPReply):
             await _respond(send, *outcome)
         else:
-            await self._serve(outcome, receive, send)
+            await self._send_stream(outcome, receive, send)
 
-    async def _rest(self, body: bytes, receive: Receive) -> bytes | None:
+    async def _read_rest(self, body: bytes, receive: Receive) -> bytes | None:
         """Return the whole body, or None when the client disconnected.
 
         A body over the limit is cut after the first bytes beyond it, which suffice to reject it.
         """
         # A list of parts would take forty times the memory if a client sends byte by byte.
-        whole, more, limit = bytearray(body), True, self._limits.body
-        while more and len(whole) <= limit:
+        content, more, limit = bytearray(body), True, self._limits.max_body_bytes
+        while more and len(content) <= limit:
             message = await receive()
             if message["type"] == "http.disconnect":
                 return None
-            whole += message.get("body", b"")
+            content += message.get("body", b"")
             more = message.get("more_body", False)
-        return bytes(whole)
+        return bytes(content)
 
-    async def _fly(self, flight: Flight, receive: Receive, send: Send, context: Context | None) -> Listener | None:
+    async def _run_call(
+        self, task: CallTask, receive: Receive, send: Send, context: Context | None
+    ) -> ListenStream | None:
         """Run a call and send its answer; return the subscription stream left to serve."""
-        exchange, listener = self._exchange, _Listener(flight.disconnected, receive)
-        flight.launch(context)
+        exchange, disconnect_listener = self._call_endpoint, _DisconnectListener(task.on_disconnect, receive)
+        task.start(context)
 
         try:
-            landing = await flight.first(exchange.limits.upgrade_after, listener.start)
-            opened = None if flight.call.connection.subscriptions is None else exchange.opened(flight, landing)
-            if flight.gone:
-                if opened is not None:
-                    opened.subscription.cancel()
+            result = await task.wait_for_output(exchange.limits.stream_after_seconds, disconnect_listener.start)
+            subscription = (
+                None if task.call.connection.subscriptions is None else exchange.get_opened_subscription(task, result)
+            )
+            if task.is_disconnected:
+                if subscription is not None:
+                    subscription.subscription.cancel()
                 return None
-            if landing is None:
-                await _stream(send, exchange.stream(flight), exchange.limits.keep_alive)
-            elif opened is not None:
-                return Listener(opened, send, exchange.stream_headers(flight), exchange.listeners.here())
+            if result is None:
+                await _send_events(send, exchange.build_stream(task), exchange.limits.keep_alive_seconds)
+            elif subscription is not None:
+                return ListenStream(
+                    subscription, send, exchange.build_stream_headers(task), exchange.open_streams.get_loop_registry()
+                )
             else:
-                await _respond(send, *exchange.land(flight, landing))
+                await _respond(send, *exchange.build_reply(task, result))
             return None
         except BaseException:  # The server cancels this task, or sending failed.
-            flight.disconnected()
+            task.on_disconnect()
             raise
         finally:
-            flight.answered = True
-            listener.stop()
+            task.is_answered = True
+            disconnect_listener.stop()
 
-    async def _serve(self, stream: Stream, receive: Receive, send: Send) -> None:
-        listener = _Listener(stream.source.left, receive)
-        listener.start()
+    async def _send_stream(self, stream: HTTPStream, receive: Receive, send: Send) -> None:
+        disconnect_listener = _DisconnectListener(stream.source.close, receive)
+        disconnect_listener.start()
         try:
-            await _stream(send, stream, self._limits.keep_alive)
+            await _send_events(send, stream, self._limits.keep_alive_seconds)
         finally:
-            listener.stop()
+            disconnect_listener.stop()
 
 
-class _Listener:
+class _DisconnectListener:
     """Waits for the client to disconnect, while there is a call to cancel."""
 
-    __slots__ = ("_left", "_receive", "_task")
+    __slots__ = ("_on_disconnect", "_receive", "_task")
 
-    def __init__(self, left: Callable[[], object], receive: Receive) -> None:
-        self._left, self._receive = left, receive
+    def __init__(self, on_disconnect: Callable[[], object], receive: Receive) -> None:
+        self._on_disconnect = on_disconnect
+        self._receive = receive
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -150,14 +162,14 @@ class _Listener:
     async def _listen(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        self._left()
+        self._on_disconnect()
 
     def stop(self) -> None:
         if self._task is not None:
             self._task.cancel()
 
 
-async def _respond(send: Send, status: int, body: bytes, headers: Pairs) -> None:
+async def _respond(send: Send, status: int, body: bytes, headers: HeaderPairs) -> None:
     length = (b"content-length", b"%d" % len(body))
     try:
         await send({"type": "http.response.start", "status": status, "headers": [length, *headers]})
@@ -166,8 +178,8 @@ async def _respond(send: Send, status: int, body: bytes, headers: Pairs) -> None
         pass  # The client disconnected; some servers report it here.
 
 
-async def _stream(send: Send, stream: Stream, keep_alive: float) -> None:
-    events = EventStream(stream.source, keep_alive)
+async def _send_events(send: Send, stream: HTTPStream, keep_alive: float) -> None:
+    events = SSEBody(stream.source, keep_alive)
     try:
         await send({"type": "http.response.start", "status": 200, "headers": list(stream.headers)})
         async for chunk in events:
@@ -176,4 +188,4 @@ async def _stream(send: Send, stream: Stream, keep_alive: float) -> None:
     except OSError:
         pass  # The client disconnected; some servers report it here.
     finally:
-        events.end()
+        events.finish()

@@ -21,17 +21,17 @@ from mcp_django import conf
 from mcp_django.protocol.headers import Headers
 from mcp_django.wiring import negotiates_language
 
-KNOWN = 256
+MAX_CACHED_LANGUAGES = 256
 """Number of Accept-Language values in the cache."""
-LONGEST = 501
+MAX_LANGUAGE_HEADER_BYTES = 501
 """Bytes of Accept-Language to read: one more than the 500 that Django reads."""
 
 
-def left_by_middleware() -> Context:
+def copy_middleware_context() -> Context:
     """Return a context with the values that are active in the calling view."""
     context = Context()
     context.run(
-        _set_all, translation.get_language(), timezone.get_current_timezone(), get_script_prefix(), get_urlconf()
+        _activate_all, translation.get_language(), timezone.get_current_timezone(), get_script_prefix(), get_urlconf()
     )
     if asyncio.get_running_loop() in AsyncToSync.loop_thread_executors:
         # The loop belongs to one thread (WSGI, Django's tests), and sync middleware blocks that thread while it waits
@@ -41,37 +41,37 @@ def left_by_middleware() -> Context:
     return context
 
 
-def _set_all(language: str | None, zone: tzinfo, prefix: str, urlconf: str | None) -> None:
-    _speak(language)
+def _activate_all(language: str | None, zone: tzinfo, prefix: str, urlconf: str | None) -> None:
+    _activate_language(language)
     timezone.activate(zone)
     set_script_prefix(prefix)
     set_urlconf(urlconf)
 
 
-def _speak(language: str | None) -> None:
+def _activate_language(language: str | None) -> None:
     if language is None:
         translation.deactivate_all()
     else:
         translation.activate(language)
 
 
-class Surroundings:
+class DjangoContext:
     """Builds the contexts of calls through the ASGI app."""
 
     def __init__(self) -> None:
-        self.prefix = conf.force_script_name()
-        self.negotiates = negotiates_language()
-        self.matters = bool(self.prefix) or self.negotiates
+        self.script_prefix = conf.force_script_name()
+        self.negotiates_language = negotiates_language()
+        self.is_needed = bool(self.script_prefix) or self.negotiates_language
         """True if a call may need values although the server gives no root path."""
-        self._language = lru_cache(KNOWN)(_negotiated)
+        self._negotiate_language = lru_cache(MAX_CACHED_LANGUAGES)(_negotiate_language)
 
-    def context(self, headers: Headers, root: str) -> Context | None:
+    def create_context(self, headers: Headers, root_path: str) -> Context | None:
         """Build the context of a call below `root_path`; None if an empty one suffices."""
 
         language = None
-        if self.negotiates:
-            language = self._language(headers.get(b"accept-language", b"")[:LONGEST])
-        prefix = self.prefix or root
+        if self.negotiates_language:
+            language = self._negotiate_language(headers.get(b"accept-language", b"")[:MAX_LANGUAGE_HEADER_BYTES])
+        prefix = self.script_prefix or root_path
         if language is None and not prefix:
             return None
         context = Context()
@@ -82,13 +82,13 @@ class Surroundings:
         return context
 
 
-def _negotiated(header: bytes) -> str | None:
+def _negotiate_language(header: bytes) -> str | None:
     """Return the language LocaleMiddleware would activate for an unprefixed path.
 
     None means LANGUAGE_CODE.
     """
-    prefixed, default_too = is_language_prefix_patterns_used(conf.root_urlconf())
-    if prefixed and not default_too:
+    uses_prefixes, prefixes_default = is_language_prefix_patterns_used(conf.root_urlconf())
+    if uses_prefixes and not prefixes_default:
         return None  # Paths without a prefix are in the language of the project.
     request = HttpRequest()
     request.META["HTTP_ACCEPT_LANGUAGE"] = header.decode("latin-1")

@@ -15,17 +15,19 @@ from django.urls import ResolverMatch
 from mcp_django.protocol.errors import InvalidRequest
 from mcp_django.server.ports import Principal
 
-TOKEN = "HTTP_AUTHORIZATION"
-APP = "mcp_django"
+AUTHORIZATION_META_KEY = "HTTP_AUTHORIZATION"
+APP_NAMESPACE = "mcp_django"
 """Namespace of the URLs of the endpoints."""
 
 
-class RequestMaker:
+class DjangoRequestFactory:
     """Builds Django requests of one endpoint from the scopes of the ASGI app."""
 
     def __init__(self, view: Callable[..., Any], *, alias: str, route: str) -> None:
         """Set the resolver match: `view` is the endpoint as a view, `route` its pattern."""
-        self._view, self._alias, self._route = view, alias, route
+        self._view = view
+        self._alias = alias
+        self._route = route
 
     def __call__(
         self, scope: MutableMapping[str, Any], body: bytes, kwargs: Mapping[str, Any] | None, principal: Principal
@@ -35,27 +37,34 @@ class RequestMaker:
             request = ASGIRequest(scope, io.BytesIO(body))
         except UnicodeDecodeError:
             raise InvalidRequest("The query string is not UTF-8") from None
-        found = dict(kwargs or {})
+        url_kwargs = dict(kwargs or {})
         request.resolver_match = ResolverMatch(
-            self._view, (), found, self._alias, [APP], [APP], self._route, captured_kwargs=found
+            self._view,
+            (),
+            url_kwargs,
+            self._alias,
+            [APP_NAMESPACE],
+            [APP_NAMESPACE],
+            self._route,
+            captured_kwargs=url_kwargs,
         )
-        keep_body(request, body)
-        return with_user(request, principal)
+        set_body(request, body)
+        return attach_user(request, principal)
 
 
-def keep_body(request: HttpRequest, body: bytes) -> None:
+def set_body(request: HttpRequest, body: bytes) -> None:
     """Make the body readable again, as `request.body` and as a file."""
     request._body = body
     request._stream = io.BytesIO(body)
 
 
-def with_user(request: HttpRequest, principal: Principal) -> HttpRequest:
+def attach_user(request: HttpRequest, principal: Principal) -> HttpRequest:
     """Set `request.user` to the user of the credential and remove the token.
 
     A session cookie in the request has no effect. The token is for this server alone: handlers do not get it, so they
     cannot pass it on (basic/authorization, token passthrough).
     """
-    request.META.pop(TOKEN, None)
+    request.META.pop(AUTHORIZATION_META_KEY, None)
     vars(request).pop("headers", None)  # Cached from META at its first use.
     if isinstance(request, ASGIRequest):
         headers = [pair for pair in request.scope["headers"] if pair[0] != b"authorization"]

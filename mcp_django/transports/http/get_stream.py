@@ -7,94 +7,108 @@ from collections.abc import Callable
 
 from mcp_django.protocol.errors import TransportRefusal
 from mcp_django.protocol.headers import LAST_EVENT_ID, Headers
-from mcp_django.runtime.shutdown import CLOSING, Lifecycle
-from mcp_django.runtime.streams.event_ids import OWN, EventId, EventIds
+from mcp_django.runtime.shutdown import SHUTDOWN_MESSAGE, Lifecycle
+from mcp_django.runtime.streams.event_ids import SESSION_STREAM, EventId, EventIdCodec
 from mcp_django.runtime.streams.relay import CallStreams
-from mcp_django.runtime.streams.remote_reader import Gone, RemoteReader
-from mcp_django.runtime.streams.replay_buffer import Reader
-from mcp_django.runtime.streams.session_stream import Missed, OwnStream
-from mcp_django.runtime.subscriptions import Listens
+from mcp_django.runtime.streams.remote_reader import RemoteReader, StreamGoneError
+from mcp_django.runtime.streams.replay_buffer import ReplayReader
+from mcp_django.runtime.streams.session_stream import EventsExpiredError, SessionStream
+from mcp_django.runtime.subscriptions import StreamLimiter
 from mcp_django.server.calls.call import Connection
-from mcp_django.server.calls.session import Session
+from mcp_django.server.calls.session import ServerSession
 from mcp_django.server.ports import Overloaded, SessionStore
-from mcp_django.transports.http.sse_body import Events
+from mcp_django.transports.http.sse_body import NumberedSource
 
-AnyReader = Reader | RemoteReader | OwnStream
-NOT_YOURS = b"Last-Event-ID is unknown in this session; open the stream without it."
-MISSED = b"The events after this Last-Event-ID have expired; open a stream without it and repeat your requests."
+SessionReader = ReplayReader | RemoteReader | SessionStream
+INVALID_EVENT_ID_BODY = b"Last-Event-ID is unknown in this session; open the stream without it."
+EVENTS_EXPIRED_BODY = (
+    b"The events after this Last-Event-ID have expired; open a stream without it and repeat your requests."
+)
 
 
-class SessionStreams:
+class SessionStreamOpener:
     """Opens the GET streams of the sessions of one server."""
 
     def __init__(
         self,
         *,
-        ids: EventIds,
-        streams: Callable[[], CallStreams],
-        own: Callable[[Session], OwnStream],
-        listens: Listens,
+        ids: EventIdCodec,
+        get_call_streams: Callable[[], CallStreams],
+        create_session_stream: Callable[[ServerSession], SessionStream],
+        limiter: StreamLimiter,
         lifecycle: Lifecycle,
         sessions: SessionStore,
     ) -> None:
         """Set the dependencies; `limiter` counts open streams."""
-        self.ids, self.streams, self._own = ids, streams, own
-        self._listens, self._lifecycle, self._sessions = listens, lifecycle, sessions
+        self.ids = ids
+        self.get_call_streams = get_call_streams
+        self._create_session_stream = create_session_stream
+        self._limiter = limiter
+        self._lifecycle = lifecycle
+        self._sessions = sessions
 
-    async def open(self, session: Session, connection: Connection) -> Events:
+    async def open_source(self, session: ServerSession, connection: Connection) -> NumberedSource:
         """Open the stream for a request. Raises TransportRefusal, Overloaded."""
-        if self._lifecycle.has_drained and self._lifecycle.is_draining():
-            raise Overloaded(CLOSING)
-        wanted, owner = self._wanted(session, connection.headers or Headers()), connection.principal.key
-        self._listens.enter(owner)
+        if self._lifecycle.has_started_draining and self._lifecycle.is_draining():
+            raise Overloaded(SHUTDOWN_MESSAGE)
+        last_event_id, owner = (
+            self._parse_last_event_id(session, connection.headers or Headers()),
+            connection.principal.key,
+        )
+        self._limiter.acquire(owner)
         try:
-            reader = await self._reader(session, wanted, connection)
-        except BaseException as problem:
-            self._listens.leave(owner)
-            if isinstance(problem, Gone | Missed):
-                raise TransportRefusal(400, body=MISSED) from None
+            reader = await self._open_reader(session, last_event_id, connection)
+        except BaseException as error:
+            self._limiter.release(owner)
+            if isinstance(error, StreamGoneError | EventsExpiredError):
+                raise TransportRefusal(400, body=EVENTS_EXPIRED_BODY) from None
             raise
 
-        stream = OWN if wanted is None else wanted.stream
-        return Events(
+        stream = SESSION_STREAM if last_event_id is None else last_event_id.stream
+        return NumberedSource(
             reader,
-            self.ids.of(session.key, stream),
+            self.ids.create_factory(session.key, stream),
             polling=session.revision.polling,
             # An open stream counts as use of its session.
-            alive=lambda: self._sessions.touch(session),
-            on_end=self._tie(session, reader, owner),
+            on_read=lambda: self._sessions.touch(session),
+            on_end=self._register(session, reader, owner),
         )
 
-    def _wanted(self, session: Session, headers: Headers) -> EventId | None:
-        last = headers.get(LAST_EVENT_ID)
-        if not last:
+    def _parse_last_event_id(self, session: ServerSession, headers: Headers) -> EventId | None:
+        header = headers.get(LAST_EVENT_ID)
+        if not header:
             return None
-        found = self.ids.read(session.key, last)
-        if found is None:
-            raise TransportRefusal(400, body=NOT_YOURS)
-        return found
+        event_id = self.ids.parse(session.key, header)
+        if event_id is None:
+            raise TransportRefusal(400, body=INVALID_EVENT_ID_BODY)
+        return event_id
 
-    async def _reader(self, session: Session, wanted: EventId | None, connection: Connection) -> AnyReader:
-        if wanted is not None and wanted.stream != OWN:
-            return await self.streams().resume(session, wanted.stream, wanted.n)
-        own = self._own(session)
-        await own.open(None if wanted is None else wanted.n, connection)
-        return own
+    async def _open_reader(
+        self, session: ServerSession, last_event_id: EventId | None, connection: Connection
+    ) -> SessionReader:
+        if last_event_id is not None and last_event_id.stream != SESSION_STREAM:
+            return await self.get_call_streams().resume(session, last_event_id.stream, last_event_id.number)
+        stream = self._create_session_stream(session)
+        await stream.open(None if last_event_id is None else last_event_id.number, connection)
+        return stream
 
-    def _tie(self, session: Session, reader: AnyReader, owner: str) -> Callable[[], None]:
+    def _register(self, session: ServerSession, reader: SessionReader, owner: str) -> Callable[[], None]:
         """Register a stream to end with its session and process; return its cleanup."""
-        own = isinstance(reader, OwnStream)
-        untie: list[Callable[[], None]] = [lambda: self._listens.leave(owner)]
-        if not isinstance(reader, Reader):
+        is_session_stream = isinstance(reader, SessionStream)
+        cleanup_callbacks: list[Callable[[], None]] = [lambda: self._limiter.release(owner)]
+        if not isinstance(reader, ReplayReader):
             # A stream of a call is read to its end in the process of the call. A remote stream can end at once.
-            untie += [self._lifecycle.on_drain(reader.end), self.streams().keep(session.pk, reader)]
-        if own:
-            session.streams += 1
+            cleanup_callbacks += [
+                self._lifecycle.add_drain_callback(reader.end),
+                self.get_call_streams().add_session_stream(session.pk, reader),
+            ]
+        if is_session_stream:
+            session.open_streams += 1
 
-        def ended() -> None:
-            for undo in untie:
+        def on_end() -> None:
+            for undo in cleanup_callbacks:
                 undo()
-            if own:
-                session.streams -= 1
+            if is_session_stream:
+                session.open_streams -= 1
 
-        return ended
+        return on_end

@@ -14,44 +14,44 @@ from django.http.response import HttpResponseBase
 from django.views.decorators.csrf import csrf_exempt
 
 from mcp_django.runtime.shutdown import Lifecycle
-from mcp_django.transports.security import Pairs
+from mcp_django.transports.security import HeaderPairs
 
 PATH = "healthz"
-OK, DRAINING = b'{"status":"ok"}', b'{"status":"draining"}'
+OK_BODY, DRAINING_BODY = b'{"status":"ok"}', b'{"status":"draining"}'
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
-class Health:
+class HealthEndpoint:
     """The health check, as an ASGI application (`app`) and as a Django view."""
 
     def __init__(self, lifecycle: Callable[[], Lifecycle]) -> None:
         self._lifecycle = lifecycle
         self.view = login_not_required(csrf_exempt(self._view))
 
-    async def door(self, scope: Scope, receive: Receive, send: Send, kwargs: Mapping[str, Any] | None = None) -> None:
+    async def app(self, scope: Scope, receive: Receive, send: Send, kwargs: Mapping[str, Any] | None = None) -> None:
         """Serve the ASGI application; URL arguments have no effect."""
-        status, body, headers = self._answer(scope["method"])
+        status, body, headers = self._build_reply(scope["method"])
         await send({"type": "http.response.start", "status": status, "headers": list(headers)})
         await send({"type": "http.response.body", "body": body})
 
     async def _view(self, request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
-        status, body, headers = self._answer(request.method or "")
+        status, body, headers = self._build_reply(request.method or "")
         response = HttpResponse(body, status=status)
         del response["Content-Type"]
         for name, value in headers:
             response[name.decode("latin-1")] = value.decode("latin-1")
         return response
 
-    def _answer(self, method: str) -> tuple[int, bytes, Pairs]:
+    def _build_reply(self, method: str) -> tuple[int, bytes, HeaderPairs]:
         if method not in ("GET", "HEAD"):
             return 405, b"", ((b"allow", b"GET, HEAD"), (b"content-length", b"0"))
         lifecycle = self._lifecycle()
-        lifecycle.attend(asyncio.get_running_loop())
+        lifecycle.track_loop(asyncio.get_running_loop())
         draining = lifecycle.is_draining()
-        body = DRAINING if draining else OK
+        body = DRAINING_BODY if draining else OK_BODY
         headers = (
             (b"content-type", b"application/json"),
             (b"content-length", b"%d" % len(body)),  # A HEAD has the length of the GET (RFC 9110, 8.6).

@@ -10,12 +10,12 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from time import time
 from typing import Any, NamedTuple
 
-from mcp_django.aio.tasks import run_aside
+from mcp_django.aio.tasks import run_in_background
 from mcp_django.protocol import sse
 from mcp_django.server.subscriptions.listen import Subscription
-from mcp_django.transports.credential_monitor import Warranted
-from mcp_django.transports.security import Pairs
-from mcp_django.transports.stream_registry import OpenStreams
+from mcp_django.transports.credential_monitor import RevocableCredential
+from mcp_django.transports.security import HeaderPairs
+from mcp_django.transports.stream_registry import LoopStreamRegistry
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -23,188 +23,201 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 logger = logging.getLogger("mcp_django.server")
 
 
-class Opened(NamedTuple):
+class OpenedSubscription(NamedTuple):
     """A subscription that a call has opened, with its credential."""
 
     subscription: Subscription
-    warrant: Warranted | None = None
+    credential: RevocableCredential | None = None
     """The credential to monitor; None if the stream needs none."""
 
 
-class Listener:
+class ListenStream:
     """A subscription stream of a client of the ASGI app."""
 
     __slots__ = (
-        "_busy",
-        "_ended",
         "_headers",
+        "_is_ended",
+        "_is_sending",
         "_send",
-        "_since",
+        "_send_started_at",
+        "_server_task",
         "_streams",
         "_subscription",
-        "_waiting",
-        "warrant",
+        "credential",
     )
 
-    def __init__(self, opened: "Opened", send: Send, headers: Pairs, streams: OpenStreams) -> None:
-        self._subscription, self._send, self._headers, self._streams = opened.subscription, send, headers, streams
-        self.warrant = opened.warrant
-        self._busy = True
+    def __init__(
+        self, opened: "OpenedSubscription", send: Send, headers: HeaderPairs, streams: LoopStreamRegistry
+    ) -> None:
+        self._subscription = opened.subscription
+        self._send = send
+        self._headers = headers
+        self._streams = streams
+        self.credential = opened.credential
+        self._is_sending = True
         """True while a task sends."""
-        self._since: float | None = None
+        self._send_started_at: float | None = None
         """Loop time at which the pending send started; None if none is pending."""
-        self._waiting: asyncio.Task[Any] | None = None
+        self._server_task: asyncio.Task[Any] | None = None
         """The server's task, which waits for the client to disconnect."""
-        self._ended = False
+        self._is_ended = False
         streams.add(self)
 
     async def serve(self, receive: Receive) -> None:
         """Send messages until the client or the server ends the stream."""
 
-        subscription, self._waiting = self._subscription, asyncio.current_task()
+        subscription = self._subscription
+        self._server_task = asyncio.current_task()
         try:
-            headers, self._headers = self._headers, ()
-            await self._say({"type": "http.response.start", "status": 200, "headers": list(headers)})
+            headers = self._headers
+            self._headers = ()
+            await self._send_message({"type": "http.response.start", "status": 200, "headers": list(headers)})
             del headers
             subscription.wake = self._wake
             await self._flush(b"")
-            while not self._ended and (await receive())["type"] != "http.disconnect":
+            while not self._is_ended and (await receive())["type"] != "http.disconnect":
                 pass
         except OSError:
             pass  # The client disconnected; some servers report it here.
         except asyncio.CancelledError:
             # Some servers do not report that the answer is complete, so the end of the stream cancels this task.
-            if not self._ended or self._waiting is None or self._waiting.uncancel():
+            if not self._is_ended or self._server_task is None or self._server_task.uncancel():
                 raise
         finally:
-            self.leave()
+            self.close()
 
-    def leave(self) -> None:
+    def close(self) -> None:
         """Release the stream after its client disconnected."""
-        self._ended, self._waiting, self._subscription.wake = True, None, None
+        self._is_ended = True
+        self._server_task = None
+        self._subscription.wake = None
         self._subscription.cancel()
-        self._streams.discard(self)
+        self._streams.remove(self)
 
     def _wake(self) -> None:
-        if not self._busy and not self._ended:
-            self._begin(b"")
+        if not self._is_sending and not self._is_ended:
+            self._start_sending(b"")
 
-    def _begin(self, first: bytes) -> None:
-        self._busy = True
-        run_aside(self._pass_on(first))
+    def _start_sending(self, body: bytes) -> None:
+        self._is_sending = True
+        run_in_background(self._send_pending(body))
 
-    async def _pass_on(self, first: bytes) -> None:
+    async def _send_pending(self, body: bytes) -> None:
         try:
-            await self._flush(first)
-        except Exception as problem:  # The client disconnected; each server raises its own exception.
-            logger.debug("A subscription stream could not be sent", exc_info=problem)
-            self.drop()
+            await self._flush(body)
+        except Exception as error:  # The client disconnected; each server raises its own exception.
+            logger.debug("A subscription stream could not be sent", exc_info=error)
+            self.abort()
 
-    async def _flush(self, first: bytes) -> None:
+    async def _flush(self, body: bytes) -> None:
         """Send `body`, then all pending messages."""
         try:
-            if first:
-                await self._give(first)
-            while not self._ended:
+            if body:
+                await self._send_body(body)
+            while not self._is_ended:
                 try:
-                    messages = await self._subscription.take()
+                    messages = await self._subscription.take_messages()
                 except Exception:
                     logger.exception("The changes of a subscription could not be read; its stream ends")
-                    self.drop()
+                    self.abort()
                     return
                 if messages is None:
-                    await self._give(b"", more=False)
-                    self.drop()
+                    await self._send_body(b"", more=False)
+                    self.abort()
                 elif messages:
-                    await self._give(b"".join(map(sse.event, messages)))
+                    await self._send_body(b"".join(map(sse.event, messages)))
                 else:
                     return
         finally:
-            self._busy = False
+            self._is_sending = False
 
-    async def _give(self, body: bytes, *, more: bool = True) -> None:
-        await self._say({"type": "http.response.body", "body": body, "more_body": more})
+    async def _send_body(self, body: bytes, *, more: bool = True) -> None:
+        await self._send_message({"type": "http.response.body", "body": body, "more_body": more})
 
-    async def _say(self, message: dict[str, Any]) -> None:
-        self._since = asyncio.get_running_loop().time()
+    async def _send_message(self, message: dict[str, Any]) -> None:
+        self._send_started_at = asyncio.get_running_loop().time()
         await self._send(message)
-        self._since = None
+        self._send_started_at = None
 
-    def look(self, patience: float) -> None:
+    def check(self, send_timeout: float) -> None:
         """Send a keep-alive comment, or end the stream when it is stuck or expired.
 
         A stream is stuck when its client has read nothing for `send_timeout` seconds. Called periodically.
         """
-        if self._since is not None and asyncio.get_running_loop().time() - self._since > patience:
+        if (
+            self._send_started_at is not None
+            and asyncio.get_running_loop().time() - self._send_started_at > send_timeout
+        ):
             logger.info("A client has stopped reading its subscription stream; the stream ends")
-            self.drop()
+            self.abort()
         elif self._subscription.is_expired(time()):
-            self._subscription.end()
-        elif not self._busy and not self._ended:
-            self._begin(sse.KEEP_ALIVE)
+            self._subscription.close()
+        elif not self._is_sending and not self._is_ended:
+            self._start_sending(sse.KEEP_ALIVE)
 
     def end(self) -> None:
         """Close the stream after its pending messages."""
-        self._subscription.end()
+        self._subscription.close()
 
-    def lose(self) -> None:
+    def on_revoked(self) -> None:
         """Close the stream because its credential has become invalid."""
-        self._subscription.end()
+        self._subscription.close()
 
-    def drop(self) -> None:
+    def abort(self) -> None:
         """End the stream at once."""
-        if not self._ended:
-            self._ended = True
-            if self._waiting is not None and self._waiting is not asyncio.current_task():
-                self._waiting.cancel()
+        if not self._is_ended:
+            self._is_ended = True
+            if self._server_task is not None and self._server_task is not asyncio.current_task():
+                self._server_task.cancel()
 
 
-class ChangeSource:
+class SubscriptionSource:
     """A subscription as the body of a Django response, which is pulled, not pushed."""
 
-    def __init__(self, opened: "Opened", streams: OpenStreams) -> None:
-        self._subscription, self._streams = opened.subscription, streams
-        self.warrant = opened.warrant
-        self._news = asyncio.Event()
-        self._subscription.wake = self._news.set
+    def __init__(self, opened: "OpenedSubscription", streams: LoopStreamRegistry) -> None:
+        self._subscription = opened.subscription
+        self._streams = streams
+        self.credential = opened.credential
+        self._wake_event = asyncio.Event()
+        self._subscription.wake = self._wake_event.set
         streams.add(self)
 
-    async def read(self, patience: float) -> bytes | None:
+    async def read(self, timeout: float) -> bytes | None:
         """Return the next events, a comment after `timeout`, or None at the end."""
         while True:
-            self._news.clear()
-            messages = await self._subscription.take()
+            self._wake_event.clear()
+            messages = await self._subscription.take_messages()
             if messages is None:
                 return None
             if messages:
                 return b"".join(map(sse.event, messages))
             try:
-                async with asyncio.timeout(patience):
-                    await self._news.wait()
+                async with asyncio.timeout(timeout):
+                    await self._wake_event.wait()
             except TimeoutError:
                 return sse.KEEP_ALIVE
 
-    def sent(self) -> None:
+    def mark_sent(self) -> None:
         """Ignore the notice of the last byte. Thread-safe."""
 
-    def left(self) -> None:
+    def close(self) -> None:
         """Release the stream. Called also after the end, and maybe more than once."""
         self._subscription.cancel()
-        self._streams.discard(self)
+        self._streams.remove(self)
 
-    def look(self, patience: float) -> None:
+    def check(self, send_timeout: float) -> None:
         """Close the stream if its credential has expired. Called periodically."""
         if self._subscription.is_expired(time()):
-            self._subscription.end()
+            self._subscription.close()
 
     def end(self) -> None:
         """Close the stream after its pending messages."""
-        self._subscription.end()
+        self._subscription.close()
 
-    def lose(self) -> None:
+    def on_revoked(self) -> None:
         """Close the stream because its credential has become invalid."""
-        self._subscription.end()
+        self._subscription.close()
 
-    def drop(self) -> None:
+    def abort(self) -> None:
         """End the stream at once."""
         self._subscription.cancel()

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple, Protocol
 from mcp_django.auth.requests import AuthRequest
 from mcp_django.protocol.errors import TransportRefusal
 from mcp_django.protocol.headers import Headers
-from mcp_django.runtime.calls.task import Flight
+from mcp_django.runtime.calls.task import CallTask
 from mcp_django.server.ports import Overloaded, Principal
-from mcp_django.transports.http.sse_body import Source
-from mcp_django.transports.security import Pairs
+from mcp_django.transports.http.sse_body import SSESource
+from mcp_django.transports.security import HeaderPairs
 
-KNOWN_LENGTH = 256
+MAX_CACHED_HEADER_BYTES = 256
 """Maximum bytes of a cached header value; any client can fill the cache."""
 JSON_TYPE = (b"content-type", b"application/json")
 TEXT_TYPE = (b"content-type", b"text/plain; charset=utf-8")
@@ -28,49 +28,49 @@ SSE_HEADERS = (
 )
 
 
-class Reply(NamedTuple):
+class HTTPReply(NamedTuple):
     """A complete HTTP response."""
 
     status: int
     body: bytes = b""
-    headers: Pairs = ()
+    headers: HeaderPairs = ()
 
 
-class Stream(NamedTuple):
+class HTTPStream(NamedTuple):
     """An event stream without a call, as an HTTP response."""
 
-    headers: Pairs
-    source: Source
+    headers: HeaderPairs
+    source: SSESource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HTTPLimits:
     """Limits of one HTTP exchange."""
 
-    body: int = 4 << 20
+    max_body_bytes: int = 4 << 20
     """Maximum bytes of a request body."""
-    nesting: int = 64
-    upgrade_after: float = 5.0
+    max_nesting: int = 64
+    stream_after_seconds: float = 5.0
     """Seconds after which the answer to a running call becomes a stream."""
-    keep_alive: float = 15.0
+    keep_alive_seconds: float = 15.0
     """Seconds of silence on a stream before a comment is sent."""
-    unsent: int = 64
+    max_unsent: int = 64
     """Maximum messages in the queue of a slow client."""
-    unsent_wait: float = 60.0
+    send_timeout: float = 60.0
     """Seconds that messages may wait, while the handler waits as well."""
-    _digits: int = field(init=False, repr=False, compare=False)
+    _max_body_digits: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_digits", len(str(self.body)))
+        object.__setattr__(self, "_max_body_digits", len(str(self.max_body_bytes)))
 
-    def exceeded(self, headers: Headers) -> bool:
+    def is_exceeded_by(self, headers: Headers) -> bool:
         """Return True if the declared length of the body exceeds the limit."""
         length = headers.get(b"content-length", b"")
         # Most lengths have fewer digits than the limit, and need no arithmetic.
-        return len(length) >= self._digits and length.isdigit() and int(length[:20]) > self.body
+        return len(length) >= self._max_body_digits and length.isdigit() and int(length[:20]) > self.max_body_bytes
 
 
-class Request(NamedTuple):
+class HTTPRequest(NamedTuple):
     """An HTTP request as the ASGI app or the Django view passes it to an endpoint."""
 
     method: str
@@ -78,79 +78,79 @@ class Request(NamedTuple):
     body: bytes
     peer: str | None = None
     """Address of the client; None when the server does not provide it."""
-    kwargs: Mapping[str, Any] | None = None
+    url_kwargs: Mapping[str, Any] | None = None
     """Arguments captured by the URL pattern."""
     make_request: Callable[[Principal], Any] | None = None
     """Callable that builds the Django request at its first use."""
-    streams: bool = True
+    supports_streaming: bool = True
     """True if the server can send an event stream."""
-    oversize: bool = False
+    is_oversize: bool = False
     """True if the body was left unread because its declared length exceeds the limit."""
     context: Context | None = None
     """Context in which code of the project runs; None for an empty one."""
     scheme: str = "http"
     """URL scheme of the request, as reported by the server."""
 
-    def asked(self) -> AuthRequest:
+    def build_auth_request(self) -> AuthRequest:
         """Build the part of the request that authentication uses."""
-        return AuthRequest(self.headers, self.peer, self.method, self.kwargs, self.scheme)
+        return AuthRequest(self.headers, self.peer, self.method, self.url_kwargs, self.scheme)
 
 
-class Side(Protocol):
+class HTTPEndpoint(Protocol):
     """An HTTP endpoint of a server. Only `StreamableHTTPEndpoint` returns call tasks."""
 
     limits: HTTPLimits
 
-    def handle(self, request: Request) -> Awaitable[Reply | Stream | Flight]:
+    def handle(self, request: HTTPRequest) -> Awaitable[HTTPReply | HTTPStream | CallTask]:
         """Handle a request; return the answer, or a call task to start."""
 
 
-def refused(refusal: TransportRefusal, cors: Pairs) -> Reply:
+def build_refusal(refusal: TransportRefusal, cors: HeaderPairs) -> HTTPReply:
     """Build the reply for a request that is rejected before its message is read."""
-    said = {name for name, _ in refusal.headers}
-    typed = () if b"content-type" in said or not refusal.body else (TEXT_TYPE,)
+    header_names = {name for name, _ in refusal.headers}
+    content_type = () if b"content-type" in header_names or not refusal.body else (TEXT_TYPE,)
     # Caches may store some error replies to a GET unless forbidden (RFC 9110, section 15.1).
-    kept = () if NO_STORE[0] in said else (NO_STORE,)
-    return Reply(refusal.status, refusal.body, (*typed, *kept, *refusal.headers, *cors))
+    cache_control = () if NO_STORE[0] in header_names else (NO_STORE,)
+    return HTTPReply(refusal.status, refusal.body, (*content_type, *cache_control, *refusal.headers, *cors))
 
 
-def overloaded(problem: Overloaded, body: bytes, cors: Pairs) -> Reply:
+def build_overload_reply(error: Overloaded, body: bytes, cors: HeaderPairs) -> HTTPReply:
     """Build the reply for a request that may be retried."""
-    retry = (b"retry-after", b"%d" % max(1, round(problem.retry_after)))
-    return Reply(problem.status, body, (JSON_TYPE, retry, *cors))
+    retry = (b"retry-after", b"%d" % max(1, round(error.retry_after)))
+    return HTTPReply(error.status, body, (JSON_TYPE, retry, *cors))
 
 
-def check_body(request: Request, limits: HTTPLimits) -> None:
+def check_body(request: HTTPRequest, limits: HTTPLimits) -> None:
     """Raise TransportRefusal for a body that is too large or not declared as JSON."""
-    if request.oversize or len(request.body) > limits.body:
-        raise TransportRefusal(413, body=b"The body is larger than %d bytes." % limits.body)
-    kind = request.headers.get(b"content-type", b"")
-    if kind != b"application/json" and not is_json(kind[:KNOWN_LENGTH]):
+    if request.is_oversize or len(request.body) > limits.max_body_bytes:
+        raise TransportRefusal(413, body=b"The body is larger than %d bytes." % limits.max_body_bytes)
+    content_type = request.headers.get(b"content-type", b"")
+    if content_type != b"application/json" and not is_json_content_type(content_type[:MAX_CACHED_HEADER_BYTES]):
         raise TransportRefusal(415, body=b"Content-Type must be application/json.")
 
 
 @lru_cache(256)
-def is_json(content_type: bytes) -> bool:
+def is_json_content_type(content_type: bytes) -> bool:
     """Return True if a Content-Type is JSON."""
     return content_type.partition(b";")[0].strip().lower() == b"application/json"
 
 
 def check_accept(headers: Headers) -> None:
     """Raise TransportRefusal if the client does not accept event streams."""
-    if not known_accepted.__wrapped__(headers.get(b"accept", b"*/*"))[1]:
+    if not parse_accept.__wrapped__(headers.get(b"accept", b"*/*"))[1]:
         raise TransportRefusal(406, body=b"Accept must allow text/event-stream.")
 
 
 @lru_cache(256)
-def known_accepted(accept: bytes) -> tuple[bool, bool]:
+def parse_accept(accept: bytes) -> tuple[bool, bool]:
     """Parse Accept into two flags: JSON accepted, event streams accepted.
 
     Clients must accept both, but many send one, or `*/*`. Results are cached, so values over `MAX_CACHED_HEADER_BYTES`
     must use the uncached function.
     """
-    kinds = {part.partition(b";")[0].strip().lower() for part in accept.split(b",")}
-    anything = b"*/*" in kinds
+    media_types = {part.partition(b";")[0].strip().lower() for part in accept.split(b",")}
+    accepts_any = b"*/*" in media_types
     return (
-        anything or not kinds.isdisjoint({b"application/json", b"application/*"}),
-        anything or not kinds.isdisjoint({b"text/event-stream", b"text/*"}),
+        accepts_any or not media_types.isdisjoint({b"application/json", b"application/*"}),
+        accepts_any or not media_types.isdisjoint({b"text/event-stream", b"text/*"}),
     )

@@ -16,21 +16,21 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 
 from mcp_django.protocol.errors import InvalidParams
-from mcp_django.runtime.url_elicitation import DONE, OPEN, SitePages, Visit
-from mcp_django.wiring import pages
+from mcp_django.runtime.url_elicitation import DONE_VIEW, OPEN_VIEW, PageVisit, SealedElicitationPages
+from mcp_django.wiring import get_elicitation_pages
 
-Response = Callable[[HttpRequest, SitePages, Visit], HttpResponse]
-TEMPLATE = "mcp_django/page_done.html"
+RespondFunction = Callable[[HttpRequest, SealedElicitationPages, PageVisit], HttpResponse]
+DONE_TEMPLATE = "mcp_django/page_done.html"
 
 
-def _view(purpose: str, respond: Response) -> Callable[..., HttpResponse]:
+def _build_view(purpose: str, respond: RespondFunction) -> Callable[..., HttpResponse]:
     @never_cache
     @require_GET
     @login_required
     def view(request: HttpRequest, /, token: str, **kwargs: Any) -> HttpResponse:
-        site = pages()
+        site = get_elicitation_pages()
         try:
-            visit = site.open(token, purpose)
+            visit = site.unseal_visit(token, purpose)
         except InvalidParams:
             raise Http404(_("This link has expired. Request the page again in your client.")) from None
         if str(request.user.pk) != visit.user:
@@ -43,18 +43,18 @@ def _view(purpose: str, respond: Response) -> Callable[..., HttpResponse]:
     return view
 
 
-def _open(request: HttpRequest, site: SitePages, visit: Visit) -> HttpResponse:
-    if site.is_finished(visit.id):
-        return _said(request, again=True)
+def _redirect_to_page(request: HttpRequest, pages: SealedElicitationPages, visit: PageVisit) -> HttpResponse:
+    if pages.is_finished(visit.id):
+        return _render_done(request, is_repeated=True)
     return HttpResponseRedirect(visit.target)
 
 
-def _done(request: HttpRequest, site: SitePages, visit: Visit) -> HttpResponse:
-    return _said(request, again=not site.finish(visit))
+def _finish_page(request: HttpRequest, pages: SealedElicitationPages, visit: PageVisit) -> HttpResponse:
+    return _render_done(request, is_repeated=not pages.mark_finished(visit))
 
 
-def _said(request: HttpRequest, *, again: bool) -> HttpResponse:
-    return render(request, TEMPLATE, {"again": again}, status=410 if again else 200)
+def _render_done(request: HttpRequest, *, is_repeated: bool) -> HttpResponse:
+    return render(request, DONE_TEMPLATE, {"again": is_repeated}, status=410 if is_repeated else 200)
 
 
-open_page, page_done = _view(OPEN, _open), _view(DONE, _done)
+open_page, page_done = _build_view(OPEN_VIEW, _redirect_to_page), _build_view(DONE_VIEW, _finish_page)

@@ -15,25 +15,25 @@ from django.http.response import HttpResponseBase
 from django.views.decorators.csrf import csrf_exempt
 
 from mcp_django import conf
-from mcp_django.auth.protected.metadata import document
-from mcp_django.auth.protected.registry import WELL_KNOWN, Resources
+from mcp_django.auth.protected.metadata import build_metadata
+from mcp_django.auth.protected.registry import WELL_KNOWN_PATH, ResourceRegistry
 from mcp_django.auth.requests import AuthRequest
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.headers import Headers
-from mcp_django.transports.security import Pairs
+from mcp_django.transports.security import HeaderPairs
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
-KEPT: Final = b"public, max-age=300"
-LONGEST: Final = 2048
+CACHE_CONTROL: Final = b"public, max-age=300"
+MAX_PATH_CHARACTERS: Final = 2048
 """Maximum characters of a path to resolve."""
-JSON: Final = (b"content-type", b"application/json")
-ANYBODY: Final = (b"access-control-allow-origin", b"*")
+JSON_TYPE: Final = (b"content-type", b"application/json")
+ALLOW_ANY_ORIGIN: Final = (b"access-control-allow-origin", b"*")
 METHODS: Final = b"GET, HEAD, OPTIONS"
-PREFLIGHT: Final = (
-    ANYBODY,
+PREFLIGHT_HEADERS: Final = (
+    ALLOW_ANY_ORIGIN,
     (b"access-control-allow-methods", METHODS),
     (b"access-control-allow-headers", b"Authorization, Content-Type, MCP-Protocol-Version"),
     (b"access-control-max-age", b"600"),
@@ -42,24 +42,24 @@ PREFLIGHT: Final = (
 logger = logging.getLogger("mcp_django.auth")
 
 
-class Answer(NamedTuple):
+class WellKnownReply(NamedTuple):
     """A complete HTTP response."""
 
     status: int
     body: bytes
-    headers: Pairs
+    headers: HeaderPairs
 
 
-class WellKnown:
+class WellKnownEndpoint:
     """The metadata documents, for the ASGI app (`serve`) and as a Django view."""
 
-    def __init__(self, resources: Callable[[], Resources]) -> None:
+    def __init__(self, resources: Callable[[], ResourceRegistry]) -> None:
         self._resources = resources
         self.view = login_not_required(csrf_exempt(self._view))
 
-    async def door(self, scope: Scope, path: str, send: Send) -> bool:
+    async def serve(self, scope: Scope, path: str, send: Send) -> bool:
         """Answer a request below the well-known path; return False if no document exists."""
-        answer = await _answer(self._resources(), scope["method"], path, Headers(scope["headers"]))
+        answer = await _build_reply(self._resources(), scope["method"], path, Headers(scope["headers"]))
         if answer is None:
             return False
         await send({"type": "http.response.start", "status": answer.status, "headers": list(answer.headers)})
@@ -70,7 +70,7 @@ class WellKnown:
         headers = Headers(
             [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in request.headers.items()]
         )
-        answer = await _answer(self._resources(), request.method or "", path or "", headers)
+        answer = await _build_reply(self._resources(), request.method or "", path or "", headers)
         if answer is None:
             return HttpResponse(status=404, headers={"Access-Control-Allow-Origin": "*"})
         response = HttpResponse(answer.body, status=answer.status)
@@ -80,36 +80,36 @@ class WellKnown:
         return response
 
 
-async def _answer(resources: Resources, method: str, path: str, headers: Headers) -> Answer | None:
+async def _build_reply(resources: ResourceRegistry, method: str, path: str, headers: Headers) -> WellKnownReply | None:
     # Functions of the project may query its database.
-    found = await sync_to_async(_found, thread_sensitive=True)(resources, path, headers)
-    if found is None:
+    document = await sync_to_async(_find_document, thread_sensitive=True)(resources, path, headers)
+    if document is None:
         return None
     if method == "OPTIONS":
-        return Answer(204, b"", PREFLIGHT)
+        return WellKnownReply(204, b"", PREFLIGHT_HEADERS)
     if method not in ("GET", "HEAD"):
-        return Answer(405, b"", ((b"allow", METHODS), ANYBODY, (b"content-length", b"0")))
-    status, body, kept = found
+        return WellKnownReply(405, b"", ((b"allow", METHODS), ALLOW_ANY_ORIGIN, (b"content-length", b"0")))
+    status, body, cache_control = document
     length = (b"content-length", b"%d" % len(body))
-    whole = (JSON, ANYBODY, (b"cache-control", kept), length)
-    return Answer(status, b"" if method == "HEAD" else body, whole)
+    reply_headers = (JSON_TYPE, ALLOW_ANY_ORIGIN, (b"cache-control", cache_control), length)
+    return WellKnownReply(status, b"" if method == "HEAD" else body, reply_headers)
 
 
-def _found(resources: Resources, path: str, headers: Headers) -> tuple[int, bytes, bytes] | None:
+def _find_document(resources: ResourceRegistry, path: str, headers: Headers) -> tuple[int, bytes, bytes] | None:
     """Find the status, the document and its Cache-Control."""
-    if resources.origin is None or len(path) > LONGEST or not path.isprintable():
+    if resources.origin is None or len(path) > MAX_PATH_CHARACTERS or not path.isprintable():
         return None
     if path in ("", "/"):
-        alias = resources.only()
-        place: tuple[str, Mapping[str, Any]] | None = resources.find("/") or ((alias, {}) if alias else None)
+        alias = resources.find_only_server()
+        match: tuple[str, Mapping[str, Any]] | None = resources.find_server("/") or ((alias, {}) if alias else None)
     else:
-        place = None if "//" in path else resources.find(path)
-    if place is None:
+        match = None if "//" in path else resources.find_server(path)
+    if match is None:
         return None
-    alias, kwargs = place
+    alias, kwargs = match
 
     try:
-        resource = resources.of(alias, AuthRequest(headers, kwargs=kwargs))
+        resource = resources.get(alias, AuthRequest(headers, kwargs=kwargs))
     except Exception:
         logger.exception("Protected-resource metadata of the server %r could not be built", alias)
         return 503, b'{"error":"temporarily_unavailable"}', b"no-store"
@@ -118,13 +118,13 @@ def _found(resources: Resources, path: str, headers: Headers) -> tuple[int, byte
     server = conf.get_settings().servers.get(alias)
     name, extra = (alias, {}) if server is None else (server.title or server.name, server.resource_metadata)
     slash = len(path) > 1 and path.endswith("/")
-    body = jsonrpc.dumps(document(resource, name=name, extra=extra, slash=slash))
-    return 200, body, b"no-store" if resources.varies(alias) else KEPT
+    body = jsonrpc.dumps(build_metadata(resource, name=name, extra=extra, trailing_slash=slash))
+    return 200, body, b"no-store" if resources.varies_by_request(alias) else CACHE_CONTROL
 
 
-def below(path: str) -> str | None:
+def get_well_known_path(path: str) -> str | None:
     """Return the part of a path after the well-known path; None for other paths."""
-    if not path.startswith(WELL_KNOWN):
+    if not path.startswith(WELL_KNOWN_PATH):
         return None
-    rest = path.removeprefix(WELL_KNOWN)
+    rest = path.removeprefix(WELL_KNOWN_PATH)
     return rest if not rest or rest.startswith("/") else None

@@ -14,41 +14,41 @@ from typing import NamedTuple
 STDIN, STDOUT, STDERR = 0, 1, 2
 
 
-class Streams(NamedTuple):
+class StandardStreams(NamedTuple):
     """Private file descriptors, which child processes do not inherit."""
 
-    source: int
+    stdin: int
     """Duplicate of the original stdin."""
-    sink: int
+    stdout: int
     """Duplicate of the original stdout."""
 
 
-_taken: list[Streams] = []
+_redirected: list[StandardStreams] = []
 
 
-def take() -> Streams:
+def redirect_standard_streams() -> StandardStreams:
     """Redirect stdin and stdout once per process; return the private descriptors.
 
     Output that Python has buffered for stdout goes to stderr too, so it must not be flushed before. With a pipe as
     stdout, this is the output of settings and apps during import. Raises OSError when stdin or stdout is closed.
     """
-    if not _taken:
-        _taken.append(_move())
+    if not _redirected:
+        _redirected.append(_redirect())
         if sys.stdout is not None and hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(line_buffering=True)
-    return _taken[0]
+    return _redirected[0]
 
 
-def _move() -> Streams:
+def _redirect() -> StandardStreams:
     # Check first, because a duplicate takes the lowest free number, which may be that of a closed stream.
     os.fstat(STDIN)
     os.fstat(STDOUT)
-    nothing = os.open(os.devnull, os.O_RDWR)
-    if nothing == STDERR:
-        os.set_inheritable(nothing, True)
-        nothing = os.dup(nothing)
-    streams = Streams(os.dup(STDIN), os.dup(STDOUT))
-    os.dup2(nothing, STDIN)
+    devnull = os.open(os.devnull, os.O_RDWR)
+    if devnull == STDERR:
+        os.set_inheritable(devnull, True)
+        devnull = os.dup(devnull)
+    streams = StandardStreams(os.dup(STDIN), os.dup(STDOUT))
+    os.dup2(devnull, STDIN)
     os.dup2(STDERR, STDOUT)
-    os.close(nothing)
+    os.close(devnull)
     return streams

@@ -18,146 +18,155 @@ from typing import Any
 from mcp_django.runtime.shutdown import Lifecycle
 from mcp_django.server.ports import Principal
 from mcp_django.server.server import Server
-from mcp_django.transports.connection.connection import Duplex
-from mcp_django.transports.connection.inbound_queue import ReadAhead
-from mcp_django.transports.connection.options import Ending, Terms
-from mcp_django.transports.connection.registry import Duplexes
+from mcp_django.transports.connection.connection import DuplexConnection
+from mcp_django.transports.connection.inbound_queue import InboundQueue
+from mcp_django.transports.connection.options import CloseReason, ConnectionOptions
+from mcp_django.transports.connection.registry import ConnectionRegistry
 from mcp_django.transports.credentials import Credential
 from mcp_django.transports.stdio.framing import LineReader, LineWriter
-from mcp_django.transports.stdio.redirect import Streams
+from mcp_django.transports.stdio.redirect import StandardStreams
 
-SILENCE = 60.0
+READ_TIMEOUT_SECONDS = 60.0
 """Seconds that one read of a silent connection waits."""
-LAST_MOMENTS = 3.0
+EXIT_TIMEOUT_SECONDS = 3.0
 """Seconds until a process exits after a signal, even if threads still run."""
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
-Identify = Callable[[], Awaitable[tuple[Principal, Credential | None]]]
+IdentifyClient = Callable[[], Awaitable[tuple[Principal, Credential | None]]]
 
 
-class NotStarted(Exception):
+class ServerStartError(Exception):
     """The process failed to start serving; the text gives the reason."""
 
 
-class Stdio:
+class StdioTransport:
     """The connection of a client on two descriptors, which are closed at the end."""
 
-    def __init__(self, duplexes: Duplexes, streams: Streams) -> None:
-        self._duplexes, self._limits = duplexes, duplexes.limits
+    def __init__(self, connections: ConnectionRegistry, streams: StandardStreams) -> None:
+        self._connections = connections
+        self._limits = connections.limits
         self._streams = streams
-        self.at_end = asyncio.Event()
+        self.input_closed = asyncio.Event()
         """Event that is set when the client has closed stdin."""
 
-    async def serve(self, principal: Principal, credential: Credential | None = None) -> Ending:
+    async def serve(self, principal: Principal, credential: Credential | None = None) -> CloseReason:
         """Serve until the connection ends, and return the reason.
 
         After the client has closed stdin, running calls are awaited; cancel this coroutine to stop them. Raises
         Overloaded, and leaves the descriptors open in that case.
         """
-        duplex = self._duplexes.open(principal, Terms(credential=credential))
-        reader, writer = LineReader(self._streams.source, self._limits.body), LineWriter(self._streams.sink)
-        ahead = ReadAhead(duplex, self._limits.body)
-        receiving = asyncio.create_task(self._receive(duplex, reader, ahead))
+        connection = self._connections.open_connection(principal, ConnectionOptions(credential=credential))
+        reader, writer = (
+            LineReader(self._streams.stdin, self._limits.max_message_bytes),
+            LineWriter(self._streams.stdout),
+        )
+        inbound_queue = InboundQueue(connection, self._limits.max_message_bytes)
+        receiving = asyncio.create_task(self._receive(connection, reader, inbound_queue))
         try:
-            await self._send(duplex, writer)
+            await self._send(connection, writer)
         finally:
             receiving.cancel()
-            ahead.stop()
+            inbound_queue.stop()
             reader.close()
             writer.close()
-            await duplex.close()
-        return duplex.ending or Ending.GONE
+            await connection.close()
+        return connection.close_reason or CloseReason.CLIENT_GONE
 
-    async def _receive(self, duplex: Duplex, reader: LineReader, ahead: ReadAhead) -> None:
+    async def _receive(self, connection: DuplexConnection, reader: LineReader, inbound_queue: InboundQueue) -> None:
         try:
             while (lines := await reader.read()) is not None:
                 for line in lines:
-                    await ahead.take(line)
+                    await inbound_queue.put(line)
         finally:
-            if duplex.session is not None:
-                duplex.session.hang_up()
-            duplex.end(Ending.CLOSING)
-            self.at_end.set()
+            if connection.session is not None:
+                connection.session.close_input()
+            connection.end(CloseReason.SHUTDOWN)
+            self.input_closed.set()
 
-    async def _send(self, duplex: Duplex, writer: LineWriter) -> None:
-        while (messages := await duplex.read(SILENCE)) is not None:
+    async def _send(self, connection: DuplexConnection, writer: LineWriter) -> None:
+        while (messages := await connection.read(READ_TIMEOUT_SECONDS)) is not None:
             if not messages:
                 continue
             try:
-                async with asyncio.timeout(self._limits.unsent_wait):
+                async with asyncio.timeout(self._limits.send_timeout):
                     await writer.write(messages)
             except TimeoutError:
-                duplex.end(Ending.BEHIND)
+                connection.end(CloseReason.SLOW_CLIENT)
                 return
             except OSError:
-                duplex.end(Ending.GONE)
+                connection.end(CloseReason.CLIENT_GONE)
                 return
 
 
 async def serve_process(
-    server: Server, duplexes: Duplexes, streams: Streams, *, lifecycle: Lifecycle, identify: Identify
-) -> Ending | signal.Signals:
+    server: Server,
+    connections: ConnectionRegistry,
+    streams: StandardStreams,
+    *,
+    lifecycle: Lifecycle,
+    identify: IdentifyClient,
+) -> CloseReason | signal.Signals:
     """Serve the client of this process until the client or the process ends.
 
     Returns the close reason or the received signal. `identify` authenticates the client. Raises its exceptions, and
     ServerStartError when a lifespan fails.
     """
-    with _signals() as signalled:
+    with _handle_signals() as received_signal:
         try:
-            await lifecycle.open([server])
+            await lifecycle.startup([server])
         except RuntimeError as problem:
-            raise NotStarted(str(problem)) from problem
+            raise ServerStartError(str(problem)) from problem
 
-        serving: asyncio.Task[Ending] | None = None
+        serving: asyncio.Task[CloseReason] | None = None
         try:
             principal, credential = await identify()
-            client = Stdio(duplexes, streams)
+            client = StdioTransport(connections, streams)
             serving = asyncio.create_task(client.serve(principal, credential))
-            silence = asyncio.create_task(client.at_end.wait())
-            await _first(serving, silence, signalled)
-            silence.cancel()
+            input_closed = asyncio.create_task(client.input_closed.wait())
+            await _wait_for_first(serving, input_closed, received_signal)
+            input_closed.cancel()
         finally:
             # The grace period of running calls starts here.
-            closing = asyncio.create_task(lifecycle.close())
-            await _first(closing, signalled)
+            closing = asyncio.create_task(lifecycle.shutdown())
+            await _wait_for_first(closing, received_signal)
             if serving is not None:
                 serving.cancel()
                 await asyncio.gather(serving, return_exceptions=True)
             await closing
-        return signalled.result() if signalled.done() else serving.result()
+        return received_signal.result() if received_signal.done() else serving.result()
 
 
-async def _first(*futures: "asyncio.Future[Any]") -> None:
+async def _wait_for_first(*futures: "asyncio.Future[Any]") -> None:
     await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
 
 
 @contextmanager
-def _signals() -> Iterator["asyncio.Future[signal.Signals]"]:
+def _handle_signals() -> Iterator["asyncio.Future[signal.Signals]"]:
     """Handle SIGTERM and SIGINT: the first sets the future, the second exits at once."""
     loop = asyncio.get_running_loop()
-    signalled: asyncio.Future[signal.Signals] = loop.create_future()
-    told = False
+    received_signal: asyncio.Future[signal.Signals] = loop.create_future()
+    is_signalled = False
 
-    def hear(number: int, frame: FrameType | None) -> None:
-        nonlocal told
-        if told:
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        nonlocal is_signalled
+        if is_signalled:
             os._exit(128 + number)
-        told = True
-        leave_within(LAST_MOMENTS, 128 + number)
-        loop.call_soon_threadsafe(signalled.set_result, signal.Signals(number))
+        is_signalled = True
+        exit_after(EXIT_TIMEOUT_SECONDS, 128 + number)
+        loop.call_soon_threadsafe(received_signal.set_result, signal.Signals(number))
 
     if threading.current_thread() is not threading.main_thread():
-        yield signalled
+        yield received_signal
         return
-    before = {number: signal.signal(number, hear) for number in SIGNALS}
+    previous_handlers = {number: signal.signal(number, on_signal) for number in SIGNALS}
     try:
-        yield signalled
+        yield received_signal
     finally:
-        for number, handler in before.items():
+        for number, handler in previous_handlers.items():
             signal.signal(number, handler)
 
 
-def leave_within(seconds: float, code: int) -> None:
+def exit_after(seconds: float, code: int) -> None:
     """Exit the process after `seconds`, even if threads of the project still run."""
     timer = threading.Timer(seconds, os._exit, (code,))
     timer.daemon = True

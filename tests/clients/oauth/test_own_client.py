@@ -14,11 +14,11 @@ from django.test import Client as Pages
 from pytest_django.fixtures import Settings
 
 from mcp_django.client import AuthorizationNeeded, Client, StreamableHTTP
-from mcp_django.client.oauth.auth import auth_for
-from mcp_django.client.oauth.http import Outgoing
+from mcp_django.client.oauth.auth import create_auth
+from mcp_django.client.oauth.http import OAuthHTTPClient
 from mcp_django.client.oauth.loopback import login
-from mcp_django.client.oauth.token_endpoint import revoke
-from mcp_django.client.oauth.token_store import Grant, TokenRow
+from mcp_django.client.oauth.token_endpoint import revoke_grant
+from mcp_django.client.oauth.token_store import TokenGrant, TokenRow
 from mcp_django.client.pool.factory import build_client
 from mcp_django.conf import get_settings
 from mcp_django.models import ClientFlow, ClientToken
@@ -86,7 +86,7 @@ class Person:
         """The row with their tokens."""
         return TokenRow(get_settings().clients["shop"], self.user)
 
-    def grant(self) -> Grant:
+    def grant(self) -> TokenGrant:
         """What is in it."""
         held = self.row.read()
         assert held is not None
@@ -101,7 +101,7 @@ class Person:
 @async_to_sync
 async def call(user: Any, tool: str, alias: str) -> str:
     """Connect and call."""
-    async with build_client(get_settings().clients[alias], user=user, patient=False) as client:
+    async with build_client(get_settings().clients[alias], user=user, retries=False) as client:
         result = await client.call_tool(tool, {})
         assert not result.is_error, result
         text: str = result.content[0].text  # type: ignore[union-attr]
@@ -167,7 +167,9 @@ def test_a_token_that_is_refused_is_renewed_though_its_time_is_not_over() -> Non
 def test_what_was_revoked_there_has_to_be_allowed_again() -> None:
     ada = Person("ada", "alice")
     ada.connect()
-    async_to_sync(revoke)(ada.grant(), Outgoing(get_settings().clients["shop"].url or ""), ada.grant().resource or "")
+    async_to_sync(revoke_grant)(
+        ada.grant(), OAuthHTTPClient(get_settings().clients["shop"].url or ""), ada.grant().resource or ""
+    )
     with pytest.raises(AuthorizationNeeded) as caught:
         ada.call()
     assert caught.value.url == CONNECT
@@ -196,7 +198,7 @@ def test_other_calls_go_on_while_one_takes_more() -> None:
     @async_to_sync
     async def both() -> str:
         settings = get_settings().clients["shop"]
-        async with Client(StreamableHTTP(settings.url or "", auth=auth_for(settings, ada.user))) as client:
+        async with Client(StreamableHTTP(settings.url or "", auth=create_auth(settings, ada.user))) as client:
             with pytest.raises(AuthorizationNeeded):
                 await client.call_tool("change", {})
             result = await client.call_tool("look", {})
@@ -246,7 +248,7 @@ def test_from_a_terminal() -> None:
 
             asyncio.run(go())
 
-        await login(get_settings().clients["shop"], ada.user, say=said.append, open_url=open_url)
+        await login(get_settings().clients["shop"], ada.user, write=said.append, open_url=open_url)
 
     logged_in()
     assert said[-1] == "400 200"

@@ -33,7 +33,7 @@ async def plan_journey(ctx: Context) -> str:
     stops: list[str] = []
     while (await ctx.elicit(f"Another stop after {len(stops)}?", bool)).data:
         stops.append((await ctx.elicit("Which stop?", str)).data or "")
-    number = await ctx.once("book", lambda: next(BOOKINGS))
+    number = await ctx.run_once("book", lambda: next(BOOKINGS))
     tools = [distance] if ctx.supports("sampling.tools") else None
     said = await ctx.sample(f"How far is it to visit {len(stops)} places?", tools=tools, max_tokens=50)
     sure = await ctx.elicit("Confirm?", bool, key="confirm")

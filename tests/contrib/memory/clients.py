@@ -4,9 +4,9 @@ from typing import Any
 
 from django.contrib.auth.models import User
 
-from mcp_django.auth.principal import ISSUER, Principal
-from mcp_django.server.primitives.registry import registry_for
-from mcp_django.server.server import Options, Server
+from mcp_django.auth.principal import PROJECT_ISSUER, DjangoPrincipal
+from mcp_django.server.primitives.registry import get_registry
+from mcp_django.server.server import Server, ServerOptions
 from tests.server.client import PipelineClient, ports
 
 
@@ -33,20 +33,20 @@ class Client(PipelineClient):
         return values
 
 
-def client_of(principal: Principal, alias: str = "memory") -> Client:
+def client_of(principal: DjangoPrincipal, alias: str = "memory") -> Client:
     """Make a client of a principal."""
-    server = Server("tests", "1", registry=registry_for(alias), ports=ports(), options=Options())
+    server = Server("tests", "1", registry=get_registry(alias), ports=ports(), options=ServerOptions())
     return Client(server, principal=principal)
 
 
 def user_client(user: User, client_id: str = "") -> Client:
     """Make a client of a user."""
-    return client_of(Principal(issuer=ISSUER, subject=str(user.pk), client_id=client_id, user=user))
+    return client_of(DjangoPrincipal(issuer=PROJECT_ISSUER, subject=str(user.pk), client_id=client_id, user=user))
 
 
 def machine_client(subject: str) -> Client:
     """Make a client of another issuer's subject, without a user."""
-    return client_of(Principal(issuer="https://as", subject=subject))
+    return client_of(DjangoPrincipal(issuer="https://as", subject=subject))
 
 
 def user_messages(*texts: str) -> list[dict[str, Any]]:

@@ -10,8 +10,8 @@ from django.test import Client
 from django.urls import reverse
 
 from mcp_django import owner_of
-from mcp_django.contrib.memory.conversations import Conversations
-from mcp_django.contrib.memory.facts import Facts
+from mcp_django.contrib.memory.conversations import ConversationStore
+from mcp_django.contrib.memory.facts import FactStore
 from mcp_django.contrib.memory.models import Conversation, Fact, Owner
 from tests.support.savepoints import rolled_back
 
@@ -25,8 +25,10 @@ def kept() -> User:
     """A user of whom something is kept."""
     ada = User.objects.create_user("ada")
     messages = [{"role": "user", "content": f"<b>{SECRET}</b>"}, {"role": "tool", "content": [{"type": "x"}]}]
-    Conversations(owner_of(ada), ada).save(messages, id="c", title=f"Title {SECRET}", tags=["t"], metadata={"a": "é"})
-    Facts(owner_of(ada), ada).save(f"Zürich {SECRET}", id="f", days=1)
+    ConversationStore(owner_of(ada), ada).save(
+        messages, id="c", title=f"Title {SECRET}", tags=["t"], metadata={"a": "é"}
+    )
+    FactStore(owner_of(ada), ada).save(f"Zürich {SECRET}", id="f", days=1)
     return ada
 
 
@@ -112,7 +114,7 @@ def test_rows_are_found_by_words_and_owner(kept: User, subtests: pytest.Subtests
         with subtests.test(query=query), rolled_back():
             client = admin_with("view_fact")
             other = User.objects.create_user("bob")
-            Facts(owner_of(other), other).save("Something else", id="g")
+            FactStore(owner_of(other), other).save("Something else", id="g")
             listed = client.get(urls_of_list("fact"), {"q": query}).context["cl"]
             assert [fact.name for fact in listed.result_list] == ["f"]
             assert list(client.get(urls_of_list("fact"), {"q": "%"}).context["cl"].result_list) == []
@@ -125,7 +127,7 @@ def urls_of_list(model: str) -> str:
 def test_owners_are_listed_with_how_much_they_keep(kept: User, django_assert_max_num_queries: Any) -> None:
     for number in range(5):
         user = User.objects.create_user(f"user{number}")
-        Facts(owner_of(user), user).save("x")
+        FactStore(owner_of(user), user).save("x")
     client = admin_with("view_owner")
     with django_assert_max_num_queries(8):
         listed = client.get(urls_of_list("owner"), {"o": "-4"}).context["cl"]
@@ -138,7 +140,7 @@ def test_owners_are_listed_with_how_much_they_keep(kept: User, django_assert_max
 
 
 def test_expired_ones_can_be_told_apart(kept: User) -> None:
-    Facts(owner_of(kept), kept).save("lasting", id="g")
+    FactStore(owner_of(kept), kept).save("lasting", id="g")
     Fact.objects.filter(name="f").update(expires="2020-01-01T00:00:00Z")
     client = admin_with("view_fact")
     for value, names in (("expired", ["f"]), ("never", ["g"]), ("some day", [])):

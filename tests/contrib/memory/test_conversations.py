@@ -7,8 +7,8 @@ from asgiref.sync import async_to_sync
 from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 
-from mcp_django.contrib.memory.conversations import Conversations
-from mcp_django.contrib.memory.facts import Facts
+from mcp_django.contrib.memory.conversations import ConversationStore
+from mcp_django.contrib.memory.facts import FactStore
 from mcp_django.contrib.memory.models import Conversation
 from tests.contrib.memory.clients import Client, user_client, user_messages
 from tests.official_schema import validator
@@ -170,11 +170,11 @@ def test_python_callers_get_errors_for_invalid_messages(db: None, subtests: pyte
     )
     for message in cases:
         with subtests.test(message=message), rolled_back(), pytest.raises(ValidationError):
-            Conversations("as|1").save([message])
+            ConversationStore("as|1").save([message])
 
 
 def test_reading_takes_one_statement_and_a_list_two(db: None, django_assert_num_queries: Any) -> None:
-    conversations, facts = Conversations("as|1"), Facts("as|1")
+    conversations, facts = ConversationStore("as|1"), FactStore("as|1")
     for number in range(3):
         conversations.save(user_messages(f"{number}"), id=f"c{number}", tags=["t"])
         facts.save(f"Fact {number}", tags=["t"])

@@ -10,8 +10,8 @@ from django.core.management import call_command
 from django.utils import timezone
 
 from mcp_django import conf
-from mcp_django.contrib.memory.conversations import Conversations
-from mcp_django.contrib.memory.facts import Facts
+from mcp_django.contrib.memory.conversations import ConversationStore
+from mcp_django.contrib.memory.facts import FactStore
 from mcp_django.contrib.memory.models import Conversation, Fact, Owner
 from tests.contrib.memory.clients import Client, user_messages
 
@@ -53,7 +53,7 @@ async def test_what_is_saved_under_an_expired_id_is_new(ada: Client) -> None:
 
 
 def test_each_save_restarts_the_expiry(db: None) -> None:
-    facts = Facts("as|1")
+    facts = FactStore("as|1")
     facts.save("x", id="f", days=2)
     Fact.objects.update(expires=timezone.now() + DAY)
     row, _ = facts.save("y", id="f")
@@ -64,7 +64,7 @@ def test_each_save_restarts_the_expiry(db: None) -> None:
 
 def test_the_project_limits_how_long_things_are_kept(db: None, options: Options) -> None:
     options(FACT_DAYS=10, CONVERSATION_DAYS=0.5)
-    facts, conversations = Facts("as|1"), Conversations("as|1")
+    facts, conversations = FactStore("as|1"), ConversationStore("as|1")
     assert days_left(facts.save("x")[0].expires) == 10
     assert days_left(facts.save("x", days=3)[0].expires) == 3
     assert days_left(facts.save("x", days=30)[0].expires) == 10
@@ -73,19 +73,19 @@ def test_the_project_limits_how_long_things_are_kept(db: None, options: Options)
 
 def test_what_has_expired_counts_for_no_quota(db: None, options: Options) -> None:
     options(FACTS_PER_OWNER=1)
-    Facts("as|1").save("old", days=1)
+    FactStore("as|1").save("old", days=1)
     let_expire()
-    Facts("as|1").save("new")
+    FactStore("as|1").save("new")
     assert [fact.text for fact in Fact.objects.all()] == ["new"]
 
 
 def test_the_command_deletes_what_has_expired_and_owners_without_anything(db: None) -> None:
-    Facts("as|1").save("old", days=1)
-    Conversations("as|1").save([], days=1)
-    Facts("as|2").save("old", days=1)
-    Facts("as|2").save("lasting")
+    FactStore("as|1").save("old", days=1)
+    ConversationStore("as|1").save([], days=1)
+    FactStore("as|2").save("old", days=1)
+    FactStore("as|2").save("lasting")
     let_expire()
-    Facts("as|3").save("later", days=1)
+    FactStore("as|3").save("later", days=1)
     out = StringIO()
     call_command("mcp_memory_expire", stdout=out)
     assert out.getvalue() == "Deleted conversations: 1, facts: 2, owners without data: 1.\n"
@@ -94,7 +94,7 @@ def test_the_command_deletes_what_has_expired_and_owners_without_anything(db: No
 
 
 def test_an_owner_who_deleted_everything_is_forgotten_and_may_come_back(db: None) -> None:
-    facts = Facts("as|1")
+    facts = FactStore("as|1")
     facts.save("x", id="f")
     facts.delete("f")
     call_command("mcp_memory_expire", stdout=StringIO())

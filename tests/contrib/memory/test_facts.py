@@ -6,7 +6,7 @@ import pytest
 from asgiref.sync import async_to_sync
 
 from mcp_django.contrib.memory.models import Fact
-from mcp_django.contrib.memory.search.tokenizer import indexed, query_words
+from mcp_django.contrib.memory.search.tokenizer import build_index_text, parse_query
 from tests.contrib.memory.clients import Client
 from tests.support.savepoints import rolled_back
 
@@ -131,9 +131,9 @@ def test_queries_are_split_into_words_without_operators(ada: Client, subtests: p
 
 
 def test_a_query_has_an_end() -> None:
-    assert len(query_words(" ".join(map(str, range(100))))) == 16
-    assert query_words("a A á") == ["a"]
-    assert indexed("y" * 5000) == f" {'y' * 64}"
+    assert len(parse_query(" ".join(map(str, range(100))))) == 16
+    assert parse_query("a A á") == ["a"]
+    assert build_index_text("y" * 5000) == f" {'y' * 64}"
 
 
 async def test_the_category_and_the_tags_are_searched_too(ada: Client) -> None:

@@ -7,44 +7,44 @@ from django.core.management import call_command
 from django.db import connection
 
 from mcp_django.contrib.memory.checks import check_search_config
-from mcp_django.contrib.memory.facts import Facts
+from mcp_django.contrib.memory.facts import FactStore
 from mcp_django.contrib.memory.models import Fact
-from mcp_django.contrib.memory.search.search import ranked
+from mcp_django.contrib.memory.search.search import rank_facts
 
 pytestmark = pytest.mark.django_db
 postgres = pytest.mark.skipif(connection.vendor != "postgresql", reason="needs PostgreSQL")
 
 
 @pytest.fixture
-def facts() -> Facts:
-    facts = Facts("as|1")
+def facts() -> FactStore:
+    facts = FactStore("as|1")
     for text in ("Has an allergy: peanuts.", "Runs on Sundays.", "Peanuts, peanuts, peanuts."):
         facts.save(text)
     return facts
 
 
-def found(facts: Facts, query: str) -> list[str]:
+def found(facts: FactStore, query: str) -> list[str]:
     return [fact.text for fact in facts.search(query).rows]
 
 
 @postgres
-def test_a_language_is_searched_by_stems(facts: Facts, options: Callable[..., None]) -> None:
+def test_a_language_is_searched_by_stems(facts: FactStore, options: Callable[..., None]) -> None:
     assert found(facts, "allergies") == []
     options(SEARCH_CONFIG="english")
     assert found(facts, "allergies running") == ["Runs on Sundays.", "Has an allergy: peanuts."]
 
 
 @postgres
-def test_what_is_said_more_often_comes_first(facts: Facts) -> None:
+def test_what_is_said_more_often_comes_first(facts: FactStore) -> None:
     assert found(facts, "peanuts") == ["Peanuts, peanuts, peanuts.", "Has an allergy: peanuts."]
 
 
 @postgres
-def test_the_search_can_use_its_index(facts: Facts) -> None:
+def test_the_search_can_use_its_index(facts: FactStore) -> None:
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_seqscan = off")
         cursor.execute("SET LOCAL enable_indexscan = off")
-    assert "mcp_memory_fact_search" in ranked(Fact.objects.all(), "peanuts").order_by().explain()
+    assert "mcp_memory_fact_search" in rank_facts(Fact.objects.all(), "peanuts").order_by().explain()
 
 
 @postgres

@@ -12,7 +12,7 @@ from asgiref.sync import async_to_sync
 from django.contrib.auth.models import AnonymousUser, Permission, User
 from django.core.management import call_command
 
-from mcp_django.auth.principal import ISSUER, Principal, local_principal
+from mcp_django.auth.principal import PROJECT_ISSUER, DjangoPrincipal, local_principal
 from mcp_django.contrib.memory import mcp_tools
 from mcp_django.contrib.memory.models import Conversation, Fact, Owner
 from mcp_django.protocol.errors import MCPError, ResourceNotFound
@@ -126,7 +126,7 @@ async def test_the_owner_is_issuer_and_subject_and_not_the_user_alone() -> None:
     """Two subjects that a verifier lets act as one user share nothing."""
     shared = await User.objects.acreate(username="api")
     one, two, other = (
-        client_of(Principal(issuer=issuer, subject=subject, user=shared))
+        client_of(DjangoPrincipal(issuer=issuer, subject=subject, user=shared))
         for issuer, subject in (("as", "1"), ("as", "2"), ("other", "1"))
     )
     await keep(one)
@@ -136,9 +136,9 @@ async def test_the_owner_is_issuer_and_subject_and_not_the_user_alone() -> None:
 
 @pytest.mark.django_db
 async def test_clever_names_do_not_make_two_owners_one() -> None:
-    await keep(client_of(Principal(issuer="a", subject="b|c")))
+    await keep(client_of(DjangoPrincipal(issuer="a", subject="b|c")))
     for issuer, subject in (("a|b", "c"), ("a", "b%7Cc"), ("A", "b|c"), ("a", "b|C"), ("a", "b|c ")):
-        client = client_of(Principal(issuer=issuer, subject=subject))
+        client = client_of(DjangoPrincipal(issuer=issuer, subject=subject))
         assert (await client.ok("get_user_facts"))["total"] == 0
     assert await Owner.objects.acount() == 1
 
@@ -171,7 +171,7 @@ def test_anonymous_callers_get_no_rows(subtests: pytest.Subtests) -> None:
 
 
 async def test_a_caller_without_a_name_sees_no_tool() -> None:
-    unnamed = client_of(Principal(issuer="as", subject=""))
+    unnamed = client_of(DjangoPrincipal(issuer="as", subject=""))
     assert await unnamed.names() == []
     assert await unnamed.names("resources/list", "resources", "uri") == []
     assert await unnamed.names("resources/templates/list", "resourceTemplates", "uriTemplate") == []
@@ -214,7 +214,7 @@ async def test_django_s_permissions_are_asked_for_where_the_project_wants_it(
 
     async def seen() -> list[str]:
         now = await User.objects.aget(pk=user.pk)
-        client = client_of(Principal(issuer=ISSUER, subject=str(user.pk), user=now))
+        client = client_of(DjangoPrincipal(issuer=PROJECT_ISSUER, subject=str(user.pk), user=now))
         return [*await client.names(), *await client.names("resources/list", "resources", "uri")]
 
     assert await seen() == []
@@ -235,7 +235,7 @@ async def test_scopes_are_asked_for_where_the_project_wants_it(
 ) -> None:
     options(READ_SCOPES=["memory:read"], WRITE_SCOPES=["memory:write"], SERVER="default")
     register_again(monkeypatch)
-    client = client_of(Principal(issuer="as", subject="1", scopes=frozenset({"memory:read"})), "default")
+    client = client_of(DjangoPrincipal(issuer="as", subject="1", scopes=frozenset({"memory:read"})), "default")
     tools = {tool.name: tool.scopes for tool in client.server.registry.tools}
     for name, scopes in tools.items():
         reads = name.startswith(("get_", "list_", "search_"))

@@ -5,7 +5,7 @@ from django.contrib.auth.models import User
 
 from mcp_django import owner_of
 from mcp_django.auth.principal import local_principal
-from mcp_django.contrib.memory.facts import Facts
+from mcp_django.contrib.memory.facts import FactStore
 from mcp_django.contrib.memory.models import Owner
 from mcp_django.contrib.memory.options import MemorySettings
 from tests.repository.pages import ROOT, python_blocks, served_by
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db
 def test_the_examples_do_what_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
     ada = User.objects.create_user("ada")
     example, orders, account = (served_by(block, monkeypatch)[0] for block in python_blocks(PAGE))
-    Facts(owner_of(ada), ada).save("Travels without luggage.")
+    FactStore(owner_of(ada), ada).save("Travels without luggage.")
     plan = example.plan_trip("Oslo", local_principal(ada))
     assert plan == "Plan a trip to Oslo. Keep in mind: Travels without luggage."
     orders.note_order(ada, 7)

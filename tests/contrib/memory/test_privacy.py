@@ -10,8 +10,8 @@ from django.core.exceptions import ValidationError
 from django.core.management import CommandError, call_command
 
 from mcp_django import owner_of
-from mcp_django.contrib.memory.conversations import Conversations
-from mcp_django.contrib.memory.facts import Facts
+from mcp_django.contrib.memory.conversations import ConversationStore
+from mcp_django.contrib.memory.facts import FactStore
 from mcp_django.contrib.memory.models import Conversation, Fact, Owner
 from mcp_django.contrib.memory.privacy import erase_user, export_user
 from tests.contrib.memory.clients import user_messages
@@ -32,8 +32,8 @@ def bob() -> User:
 
 def keep(owner: str | None, user: User | None = None) -> None:
     """A conversation and a fact."""
-    Conversations(owner, user).save(user_messages("Hello", "é"), id="c", tags=["t"], metadata={"k": 1})
-    Facts(owner, user).save("Likes tea.", id="f", category="drinks", days=1)
+    ConversationStore(owner, user).save(user_messages("Hello", "é"), id="c", tags=["t"], metadata={"k": 1})
+    FactStore(owner, user).save("Likes tea.", id="f", category="drinks", days=1)
 
 
 def kept() -> tuple[int, int, int]:
@@ -105,7 +105,7 @@ def test_a_credential_that_outlives_its_user_keeps_nothing(ada: User) -> None:
     before = User.objects.get(pk=ada.pk)
     ada.delete()
     with pytest.raises(ValidationError, match="requires an authenticated caller"):
-        Facts(owner, before).save("x")
+        FactStore(owner, before).save("x")
     assert kept() == (0, 0, 0)
 
 
@@ -113,15 +113,15 @@ def test_whom_a_user_of_another_system_is_makes_no_link() -> None:
     class ForeignUser:
         pk = 4711
 
-    Facts("as|1", ForeignUser()).save("x")
+    FactStore("as|1", ForeignUser()).save("x")
     assert Owner.objects.get().user is None
 
 
 def test_a_user_who_is_linked_later_is_linked(ada: User) -> None:
-    Facts("as|1").save("x")
-    Facts("as|1", ada).save("y")
+    FactStore("as|1").save("x")
+    FactStore("as|1", ada).save("y")
     assert Owner.objects.get().user == ada
-    Facts("as|1").save("z")
+    FactStore("as|1").save("z")
     assert Owner.objects.get().user == ada
 
 

@@ -8,8 +8,8 @@ import pytest
 from django.db import connection
 from django.db.models import Sum
 
-from mcp_django.contrib.memory.conversations import Conversations
-from mcp_django.contrib.memory.facts import Facts
+from mcp_django.contrib.memory.conversations import ConversationStore
+from mcp_django.contrib.memory.facts import FactStore
 from mcp_django.contrib.memory.models import Conversation, Fact, Owner
 from mcp_django.contrib.memory.validation import MemoryFull
 from tests.contrib.memory.clients import Client, user_messages
@@ -38,7 +38,7 @@ async def test_rows_of_each_kind_are_limited(ada: Client, bob: Client, options: 
 
 def test_bytes_of_everything_together_are_limited(db: None, options: Options) -> None:
     options(BYTES_PER_OWNER=300)
-    facts, conversations = Facts("as|1"), Conversations("as|1")
+    facts, conversations = FactStore("as|1"), ConversationStore("as|1")
     facts.save("é" * 100, id="f")
     assert kept_bytes() == 200
     conversations.save(user_messages("x"), id="c", title="t")
@@ -55,12 +55,12 @@ def test_bytes_of_everything_together_are_limited(db: None, options: Options) ->
             write()
     assert kept_bytes() == 300
     facts.save("x", id="f")
-    Facts("as|2").save("x" * 300)
+    FactStore("as|2").save("x" * 300)
 
 
 def test_one_conversation_is_limited(db: None, options: Options) -> None:
     options(BYTES_PER_CONVERSATION=1000)
-    conversations = Conversations("as|1")
+    conversations = ConversationStore("as|1")
     conversations.save(user_messages("x" * 900), id="c", title="c")
     with pytest.raises(Exception, match="more than the maximum of 1000"):
         conversations.save(user_messages("x" * 100), id="c", mode="append")
@@ -72,9 +72,9 @@ def test_one_conversation_is_limited(db: None, options: Options) -> None:
 def test_what_was_deleted_by_other_hands_does_not_count(db: None, options: Options) -> None:
     options(FACTS_PER_OWNER=1)
     for _ in range(3):
-        Facts("as|1").save("x")
+        FactStore("as|1").save("x")
         Fact.objects.all().delete()
-    Facts("as|1").save("y")
+    FactStore("as|1").save("y")
 
 
 def race(*work: Callable[[], Any]) -> list[Any]:
@@ -102,7 +102,7 @@ def race(*work: Callable[[], Any]) -> list[Any]:
 @pytest.mark.django_db(transaction=True)
 def test_the_quotas_are_exact_however_many_write_at_once(options: Options) -> None:
     options(FACTS_PER_OWNER=5, BYTES_PER_OWNER=1000)
-    writes = [lambda number=number: Facts("as|1").save(f"Fact {number}") for number in range(8)]
+    writes = [lambda number=number: FactStore("as|1").save(f"Fact {number}") for number in range(8)]
     outcomes = race(*writes)
     assert sorted(type(outcome).__name__ for outcome in outcomes) == ["MemoryFull"] * 3 + ["tuple"] * 5
     assert (Fact.objects.count(), Owner.objects.count()) == (5, 1)
@@ -110,7 +110,7 @@ def test_the_quotas_are_exact_however_many_write_at_once(options: Options) -> No
 
 @pytest.mark.django_db(transaction=True)
 def test_nothing_that_is_appended_at_once_is_lost() -> None:
-    conversations = Conversations("as|1")
+    conversations = ConversationStore("as|1")
     writes = [
         lambda number=number: conversations.save(user_messages(f"{number}"), id="c", mode="append")
         for number in range(6)

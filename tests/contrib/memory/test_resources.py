@@ -5,7 +5,7 @@ from typing import Any
 
 from asgiref.sync import async_to_sync
 
-from mcp_django.contrib.memory.mcp_tools import FACTS_SHOWN
+from mcp_django.contrib.memory.mcp_tools import MAX_FACTS_SHOWN
 from mcp_django.contrib.memory.models import Fact
 from tests.contrib.memory.clients import Client, user_messages
 from tests.official_schema import validator
@@ -28,10 +28,10 @@ async def test_conversations_and_facts_are_resources(ada: Client) -> None:
 async def test_of_many_facts_the_resource_shows_the_latest_and_says_so(ada: Client) -> None:
     saved = await ada.ok("save_user_fact", text="One")
     row = await Fact.objects.aget(name=saved["fact"]["id"])
-    rows = [Fact(owner_id=row.owner_id, name=f"f{number}", text=f"{number}") for number in range(FACTS_SHOWN)]
+    rows = [Fact(owner_id=row.owner_id, name=f"f{number}", text=f"{number}") for number in range(MAX_FACTS_SHOWN)]
     await Fact.objects.abulk_create(rows)
     kept = json.loads((await ada.read("memory://facts"))["text"])
-    assert (len(kept["facts"]), kept["total"]) == (FACTS_SHOWN, FACTS_SHOWN + 1)
+    assert (len(kept["facts"]), kept["total"]) == (MAX_FACTS_SHOWN, MAX_FACTS_SHOWN + 1)
 
 
 async def test_the_resources_are_listed_as_the_specification_wants_it(ada: Client) -> None:

@@ -23,7 +23,7 @@ Source = ClientProfile.Source
 
 def make_client(*uris: str, name: str = "Claude", source: Source = Source.REGISTERED, **profile: Any) -> Any:
     """Make a public client with redirect URIs, by default one that registered itself."""
-    application = toolkit_compat.applications()
+    application = toolkit_compat.get_application_model()
     known: dict[str, Any] = {"client_id": DOCUMENT} if source is Source.DOCUMENT else {}
     made = application.objects.create(
         name=name,
@@ -39,7 +39,7 @@ def make_client(*uris: str, name: str = "Claude", source: Source = Source.REGIST
 
 def give_token(user: Any, application: Any, scope: str, *, seconds: int = 600) -> Any:
     """Make an access token of the user."""
-    made = toolkit_compat.access_tokens()(
+    made = toolkit_compat.get_access_token_model()(
         user=user,
         application=application,
         scope=scope,

@@ -19,7 +19,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from mcp_django.contrib.oauth.clients.client_metadata import MOST_BYTES
+from mcp_django.contrib.oauth.clients.client_metadata import MAX_METADATA_BYTES
 from mcp_django.providers.safe_fetch import Fetcher
 from tests.support.waiting import WAIT_SECONDS
 
@@ -125,7 +125,7 @@ class DocumentServer:
         return Fetcher(
             allowed_hosts=hosts,
             timeout=WAIT_SECONDS,
-            max_size=MOST_BYTES,
+            max_size=MAX_METADATA_BYTES,
             resolve=self.resolve,
             transport=lambda: _LoopbackTransport(self),
         )

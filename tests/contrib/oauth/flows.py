@@ -12,7 +12,7 @@ from django.test import Client as Browser
 
 from mcp_django.contrib.oauth.clients import clients
 from mcp_django.contrib.oauth.models import ClientProfile
-from mcp_django.contrib.oauth.toolkit_compat import access_tokens, get_oauthlib_core
+from mcp_django.contrib.oauth.toolkit_compat import get_access_token_model, get_oauthlib_core
 
 RESOURCE = "https://testserver/mcp"
 REDIRECT = "https://app.example/callback"
@@ -32,7 +32,7 @@ def create_user(name: str = "alice", **fields: Any) -> Any:
 
 def create_client(name: str = "app", *, registered: bool = True, **fields: Any) -> Any:
     """Make a public client with one redirect URI. `registered`: it registered itself, and no operator approved it."""
-    application, _secret = clients.make(name, redirect_uris=[REDIRECT], **fields)
+    application, _secret = clients.create_client(name, redirect_uris=[REDIRECT], **fields)
     if registered:
         application.registration_source = application.RegistrationSource.DCR
         application.save()
@@ -101,4 +101,4 @@ def obtain_tokens(application: Any, user: Any, **options: Any) -> dict[str, Any]
 
 def find_token_row(token: str) -> Any:
     """Find the row of an access token; None when there is none."""
-    return access_tokens().objects.filter(token_checksum=hashlib.sha256(token.encode()).hexdigest()).first()
+    return get_access_token_model().objects.filter(token_checksum=hashlib.sha256(token.encode()).hexdigest()).first()

@@ -32,7 +32,7 @@ def text(response: Any) -> str:
 
 
 def grant() -> Any:
-    return toolkit_compat.grants().objects.get()
+    return toolkit_compat.get_grant_model().objects.get()
 
 
 def test_the_page_says_who_asks_for_what_and_where_the_user_is_sent(browser: Client) -> None:
@@ -129,7 +129,7 @@ def test_who_takes_all_ticks_away_is_asked_again(browser: Client, subtests: pyte
             assert page.status_code == 200
             assert "Nothing is selected" in text(page)
             assert " checked>" not in page.content.decode()
-            assert not toolkit_compat.grants().objects.exists()
+            assert not toolkit_compat.get_grant_model().objects.exists()
 
 
 def test_scopes_that_there_are_not_are_left_out(browser: Client) -> None:
@@ -142,7 +142,7 @@ def test_a_decision_that_another_site_posts_is_refused(ada: User) -> None:
     browser.force_login(ada)
     answer = browser.post(authorization_path(make_client()), {"allow": "1", "granted": list(SCOPES)})
     assert answer.status_code == 403
-    assert not toolkit_compat.grants().objects.exists()
+    assert not toolkit_compat.get_grant_model().objects.exists()
 
 
 def test_the_page_protects_itself_where_the_project_has_no_such_middleware(ada: User, settings: Settings) -> None:

@@ -73,7 +73,7 @@ def test_a_request_of_a_doubtful_client_is_not_redirected(browser: Client, subte
                 answer = browser.get(asked) if form is None else browser.post(asked, form)
                 assert refused(answer)
                 assert "frame-ancestors 'none'" in answer["Content-Security-Policy"]
-                assert not toolkit_compat.grants().objects.exists()
+                assert not toolkit_compat.get_grant_model().objects.exists()
 
 
 def test_an_odd_encoding_is_refused_like_any_other_damage(browser: Client) -> None:
@@ -114,7 +114,7 @@ def test_a_known_client_is_told_what_is_wrong(browser: Client, subtests: pytest.
                 assert said["error"] in error
                 assert (said["state"], said["iss"]) == ("st-1", ISSUER)
                 assert "code" not in said
-                assert not toolkit_compat.grants().objects.exists()
+                assert not toolkit_compat.get_grant_model().objects.exists()
 
 
 def test_no_state_is_invented(browser: Client) -> None:
@@ -138,20 +138,20 @@ def test_the_port_on_this_computer_is_free(browser: Client, subtests: pytest.Sub
         with subtests.test(uri=uri), rolled_back():
             answer = browser.post(authorization_path(make_client(LOOPBACK), redirect_uri=uri), YES)
             assert "code" in read_redirect(answer, uri)
-            assert toolkit_compat.grants().objects.get().redirect_uri == uri
+            assert toolkit_compat.get_grant_model().objects.get().redirect_uri == uri
 
 
 def test_a_resource_may_be_written_in_several_ways_and_twice(browser: Client) -> None:
     asked = authorization_path(make_client(), resource=["HTTPS://TestServer/mcp/", MCP])
     read_redirect(browser.post(asked, YES))
-    assert toolkit_compat.grants().objects.get().resource == [MCP]
+    assert toolkit_compat.get_grant_model().objects.get().resource == [MCP]
 
 
 def test_the_one_resource_need_not_be_named(browser: Client, subtests: pytest.Subtests) -> None:
     for resource in (None, ""):
         with subtests.test(resource=resource), rolled_back():
             read_redirect(browser.post(authorization_path(make_client(), resource=resource), YES))
-            assert toolkit_compat.grants().objects.get().resource == [MCP]
+            assert toolkit_compat.get_grant_model().objects.get().resource == [MCP]
 
 
 def test_a_scope_that_is_kept_for_other_groups_is_not_offered(browser: Client) -> None:
@@ -161,7 +161,7 @@ def test_a_scope_that_is_kept_for_other_groups_is_not_offered(browser: Client) -
     assert b'value="airports:read"' in page.content
     assert b'value="airports:write"' not in page.content
     read_redirect(browser.post(authorization_path(application), YES))
-    assert toolkit_compat.grants().objects.get().scope == "airports:read"
+    assert toolkit_compat.get_grant_model().objects.get().scope == "airports:read"
 
 
 def test_a_scope_that_is_kept_for_other_clients_is_not_offered(browser: Client) -> None:
@@ -208,7 +208,7 @@ def test_a_client_that_asks_for_nothing_gets_the_required_scopes(
                 authorization_path(make_client(), scope=scope), {"allow": "1", "granted": list(SCOPES)}
             )
             assert "code" in read_redirect(answer)
-            assert toolkit_compat.grants().objects.get().scope == "airports:read"
+            assert toolkit_compat.get_grant_model().objects.get().scope == "airports:read"
 
 
 def test_what_a_scope_includes_is_said_however_many_steps_away(browser: Client, settings: Settings) -> None:

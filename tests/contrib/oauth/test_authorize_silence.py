@@ -47,7 +47,7 @@ def test_who_said_yes_is_not_asked_again(browser: Client, allowed: Any) -> None:
     said = read_redirect(browser.get(authorization_path(allowed)))
     assert set(said) == {"code", "state", "iss"}
     read_redirect(browser.get(authorization_path(allowed, scope="airports:read")))
-    scopes = {grant.scope for grant in toolkit_compat.grants().objects.all()}
+    scopes = {grant.scope for grant in toolkit_compat.get_grant_model().objects.all()}
     assert scopes == {"airports:read airports:write", "airports:read"}
 
 
@@ -63,7 +63,7 @@ def test_a_client_cannot_skip_the_question(browser: Client, subtests: pytest.Sub
             application = make_client()
             assert is_page(browser.get(authorization_path(application, **parameters)))
             # Not even while it has a token of the user.
-            toolkit_compat.access_tokens().objects.create(
+            toolkit_compat.get_access_token_model().objects.create(
                 user=User.objects.get(),
                 application=application,
                 token="t",
@@ -140,7 +140,7 @@ def test_no_host_of_a_request_becomes_the_way_back(ada: User, subtests: pytest.S
 def test_an_anonymous_decision_leads_to_the_login(ada: User) -> None:
     answer = Client().post(authorization_path(make_client()), YES)
     assert answer["Location"].startswith("/accounts/login/?next=/o/authorize/")
-    assert not toolkit_compat.grants().objects.exists()
+    assert not toolkit_compat.get_grant_model().objects.exists()
 
 
 def test_without_a_prompt_an_anonymous_request_is_answered_login_required(ada: User) -> None:
@@ -152,7 +152,7 @@ def test_nothing_is_fetched_for_a_stranger(
     ada: User, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
 ) -> None:
     fetched: list[str] = []
-    monkeypatch.setattr(document_clients, "look_up", lambda client_id, user: fetched.append(client_id))
+    monkeypatch.setattr(document_clients, "refresh_client", lambda client_id, user: fetched.append(client_id))
     for prompt in (None, "none"):
         with subtests.test(prompt=prompt), rolled_back():
             application = make_client()
@@ -164,9 +164,9 @@ def test_nothing_is_fetched_for_a_stranger(
 
 def test_a_document_that_cannot_be_had_is_said_to_the_user(browser: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     def unavailable(client_id: str, user: User) -> None:
-        raise document_clients.Unavailable("The document could not be read")
+        raise document_clients.ClientDocumentUnavailable("The document could not be read")
 
-    monkeypatch.setattr(document_clients, "look_up", unavailable)
+    monkeypatch.setattr(document_clients, "refresh_client", unavailable)
     answer = browser.get(authorization_path(make_client(source=Source.DOCUMENT)))
     assert answer.status_code == 400
     assert b"The document could not be read" in answer.content
@@ -226,7 +226,7 @@ def test_two_resources_are_asked_about_and_remembered_together(browser: Client, 
     both = authorization_path(application, resource=[MCP, other])
     assert other.encode() in browser.get(both).content
     read_redirect(browser.post(both, YES))
-    assert toolkit_compat.grants().objects.get().resource == [MCP, other]
+    assert toolkit_compat.get_grant_model().objects.get().resource == [MCP, other]
     assert {row.resource for row in Consent.objects.all()} == {MCP, other}
     read_redirect(browser.get(both))
     read_redirect(browser.get(authorization_path(application, resource=other)))

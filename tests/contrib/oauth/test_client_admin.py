@@ -37,7 +37,7 @@ def profile() -> ClientProfile:
         redirect_uris=("https://client.example/cb", "http://127.0.0.1:1/"),
         client_uri="https://client.example/",
     )
-    application, _ = clients.register(said, address="192.0.2.1")
+    application, _ = clients.register_client(said, address="192.0.2.1")
     return ClientProfile.objects.get(application=application)
 
 
@@ -45,7 +45,7 @@ def profile() -> ClientProfile:
 def described() -> ClientProfile:
     said = ClientMetadata(name="Described", redirect_uris=("https://client.example/cb",))
     later = timezone.now() + timedelta(hours=1)
-    application = clients.keep_document(URL, said, digest="0" * 64, expires=later)
+    application = clients.save_document_client(URL, said, digest="0" * 64, expires=later)
     return ClientProfile.objects.get(application=application)
 
 
@@ -121,7 +121,7 @@ def test_only_a_client_that_an_operator_made_is_trusted_and_with_a_user(browser:
     robot = get_user_model().objects.create(username="robot")
     page = browser.post(change(profile), {"trusted": "on", "service_user": robot.pk}).content.decode()
     assert "Only clients created by an operator" in page
-    application, _ = clients.make("Robot")
+    application, _ = clients.create_client("Robot")
     ours = ClientProfile.objects.get(application=application)
     assert "needs a service user" in browser.post(change(ours), {"trusted": "on"}).content.decode()
     assert browser.post(change(ours), {"trusted": "on", "service_user": robot.pk}).status_code == 302
@@ -135,7 +135,7 @@ def test_only_superusers_say_whom_a_client_acts_for(client: Client) -> None:
     staff = get_user_model().objects.create_user("carla", is_staff=True)
     staff.user_permissions.set(Permission.objects.filter(content_type__app_label="mcp_oauth"))
     client.force_login(staff)
-    profile = clients.make("robot")[0].mcp_profile
+    profile = clients.create_client("robot")[0].mcp_profile
     data = {"trusted": "on", "service_user": boss.pk, "allowed_scopes": "mcp:read", "allowed_resources": ""}
     assert client.post(change(profile), data).status_code == 302
     profile.refresh_from_db()

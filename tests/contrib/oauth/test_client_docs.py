@@ -30,15 +30,24 @@ def test_the_options_and_their_defaults_are_those_of_the_code() -> None:
 
 
 def test_the_numbers_are_those_of_the_code() -> None:
-    assert f"at most {redirects.MOST_URIS} uris, of {redirects.MOST_BYTES:,} characters" in PAGE.lower()
-    assert f"at most {client_metadata.MOST_BYTES // 1024} KB" in PAGE
-    assert f"at most {client_metadata.MOST_NAME} characters" in PAGE
-    assert f"takes at most {documents.TIMEOUT:g} seconds" in " ".join(PAGE.split())
-    assert f"{documents.MOST_URL} characters" in PAGE
-    assert (documents.SHORTEST, documents.UNSAID, documents.LONGEST) == (300, 3600, 86400)
-    assert f"{document_clients.KEPT_ON_FAILURE.days} more days" in PAGE
-    assert f"{document_clients.PER_USER.times} a minute for a user" in PAGE
-    assert f"{document_clients.IN_ALL.times} in all, {document_clients.AT_ONCE} at once" in PAGE
+    assert (
+        f"at most {redirects.MAX_REDIRECT_URIS} uris, of {redirects.MAX_REDIRECT_URI_CHARS:,} characters"
+        in PAGE.lower()
+    )
+    assert f"at most {client_metadata.MAX_METADATA_BYTES // 1024} KB" in PAGE
+    assert f"at most {client_metadata.MAX_NAME_CHARS} characters" in PAGE
+    assert f"takes at most {documents.FETCH_TIMEOUT_SECONDS:g} seconds" in " ".join(PAGE.split())
+    assert f"{documents.MAX_URL_CHARS} characters" in PAGE
+    assert (documents.MIN_LIFETIME_SECONDS, documents.DEFAULT_LIFETIME_SECONDS, documents.MAX_LIFETIME_SECONDS) == (
+        300,
+        3600,
+        86400,
+    )
+    assert f"{document_clients.STALE_DOCUMENT_LIFETIME.days} more days" in PAGE
+    assert f"{document_clients.USER_FETCH_RATE.times} a minute for a user" in PAGE
+    assert (
+        f"{document_clients.TOTAL_FETCH_RATE.times} in all, {document_clients.MAX_CONCURRENT_FETCHES} at once" in PAGE
+    )
 
 
 def test_the_settings_are_taken(settings: Any) -> None:
@@ -46,7 +55,7 @@ def test_the_settings_are_taken(settings: Any) -> None:
     found: dict[str, Any] = {}
     exec(block, found)
     settings.MCP = found["MCP"]
-    assert not list(conf.problems())
+    assert not list(conf.get_problems())
 
 
 @pytest.mark.django_db

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from mcp_django.contrib.oauth.clients.client_metadata import (
-    MOST_BYTES,
-    UNNAMED,
+    DEFAULT_CLIENT_NAME,
+    MAX_METADATA_BYTES,
     ClientMetadata,
-    Refused,
+    ClientMetadataRefused,
     read_document,
     read_json,
     read_registration,
@@ -101,7 +101,7 @@ def test_a_real_client_is_registered_as_a_public_one_with_the_code_grant(subtest
     for name, given in REAL.items():
         with subtests.test(name):
             found = read_registration(given, schemes=SCHEMES)
-            told = found.registered()
+            told = found.build_response_members()
             assert found.is_public
             assert told["redirect_uris"] == given["redirect_uris"]
             assert told["grant_types"] == ["authorization_code", "refresh_token"]
@@ -133,19 +133,19 @@ OTHER_GRANTS: list[list[str]] = [
 
 def test_a_client_that_does_without_the_code_grant_is_refused(subtests: pytest.Subtests) -> None:
     for grants in OTHER_GRANTS:
-        with subtests.test(grants=grants), pytest.raises(Refused, match="authorization_code"):
+        with subtests.test(grants=grants), pytest.raises(ClientMetadataRefused, match="authorization_code"):
             read(grant_types=grants)
 
 
 def test_a_client_that_does_without_codes_is_refused(subtests: pytest.Subtests) -> None:
     for types in (["token"], [], ["id_token token"]):
-        with subtests.test(types=types), pytest.raises(Refused, match="response_types"):
+        with subtests.test(types=types), pytest.raises(ClientMetadataRefused, match="response_types"):
             read(response_types=types)
 
 
 def test_a_way_to_authenticate_that_is_not_offered_is_refused(subtests: pytest.Subtests) -> None:
     for method in ("private_key_jwt", "tls_client_auth", "client_secret_jwt", "NONE"):
-        with subtests.test(method=method), pytest.raises(Refused, match="token_endpoint_auth_method"):
+        with subtests.test(method=method), pytest.raises(ClientMetadataRefused, match="token_endpoint_auth_method"):
             read(token_endpoint_auth_method=method)
 
 
@@ -157,7 +157,7 @@ def test_a_client_that_does_not_say_gets_a_secret_as_the_standard_has_it() -> No
 def test_a_web_application_has_no_redirects_to_the_own_machine(subtests: pytest.Subtests) -> None:
     for uri in ("http://127.0.0.1:1/", "http://localhost/cb", "https://localhost/", "cursor://x/cb"):
         with subtests.test(uri=uri):
-            with pytest.raises(Refused) as told:
+            with pytest.raises(ClientMetadataRefused) as told:
                 read(application_type="web", redirect_uris=[CALLBACK, uri])
             assert told.value.code == "invalid_redirect_uri"
             assert read(application_type="native", redirect_uris=[CALLBACK, uri]).application_type == "native"
@@ -179,7 +179,7 @@ NO_REDIRECT_URIS: list[Any] = [
 def test_redirect_uris_are_a_short_array_of_uris(subtests: pytest.Subtests) -> None:
     for uris in NO_REDIRECT_URIS:
         with subtests.test(uris=uris):
-            with pytest.raises(Refused) as told:
+            with pytest.raises(ClientMetadataRefused) as told:
                 read(redirect_uris=uris)
             assert told.value.code == "invalid_redirect_uri"
 
@@ -194,19 +194,19 @@ def test_a_member_of_the_wrong_type_is_refused(subtests: pytest.Subtests) -> Non
         "client_uri",
     ):
         for value in (1, True, {}, [1], [None], [[]], 1.5):
-            with subtests.test(name=name, value=value), pytest.raises(Refused):
+            with subtests.test(name=name, value=value), pytest.raises(ClientMetadataRefused):
                 read(**{name: value})
 
 
 def test_null_is_as_good_as_absent(subtests: pytest.Subtests) -> None:
     for name in ("grant_types", "response_types", "client_name", "application_type", "client_uri"):
         with subtests.test(name=name):
-            assert read(**{name: None}).registered().get("client_uri") is None
+            assert read(**{name: None}).build_response_members().get("client_uri") is None
 
 
 def test_a_client_without_a_name_is_called_so() -> None:
     for name in (None, "", "  \u200b "):
-        assert read(client_name=name).name == UNNAMED
+        assert read(client_name=name).name == DEFAULT_CLIENT_NAME
 
 
 NAMES: list[tuple[str, str]] = [
@@ -231,7 +231,7 @@ def test_a_name_is_one_line_of_characters_that_can_be_seen(subtests: pytest.Subt
 
 def test_a_name_that_is_too_long_is_refused() -> None:
     assert read(client_name="x" * 100)
-    with pytest.raises(Refused, match="client_name"):
+    with pytest.raises(ClientMetadataRefused, match="client_name"):
         read(client_name="x" * 101)
 
 
@@ -250,12 +250,12 @@ UNSAFE_LINKS: list[str] = [
 def test_a_page_that_is_not_safe_to_link_to_is_left_out(subtests: pytest.Subtests) -> None:
     for link in UNSAFE_LINKS:
         with subtests.test(link=link):
-            assert "client_uri" not in read(client_uri=link).registered()
+            assert "client_uri" not in read(client_uri=link).build_response_members()
 
 
 def test_a_document_names_its_own_url() -> None:
     for other in (None, "https://client.example/other.json", URL + "/", URL.upper(), [URL]):
-        with pytest.raises(Refused, match="client_id"):
+        with pytest.raises(ClientMetadataRefused, match="client_id"):
             read_document(said(client_id=other), url=URL, schemes=SCHEMES)
     assert read_document(said(client_id=URL), url=URL, schemes=SCHEMES).auth_method == "none"
 
@@ -276,7 +276,7 @@ NO_PUBLIC_CLIENTS: list[tuple[dict[str, Any], str]] = [
 
 def test_a_document_that_is_no_public_client_of_the_code_grant_is_refused(subtests: pytest.Subtests) -> None:
     for members, why in NO_PUBLIC_CLIENTS:
-        with subtests.test(members=members), pytest.raises(Refused, match=why):
+        with subtests.test(members=members), pytest.raises(ClientMetadataRefused, match=why):
             read_document(said(client_id=URL, **members), url=URL, schemes=SCHEMES)
 
 
@@ -301,14 +301,14 @@ NOT_TAKEN = {
     "another charset": '{"client_name": "ü"}'.encode("latin-1"),
     "UTF-16": "{}".encode("utf-16"),
     "a byte order mark": b"\xef\xbb\xbf{}",
-    "too long": b'{"client_name": "' + b"x" * MOST_BYTES + b'"}',
+    "too long": b'{"client_name": "' + b"x" * MAX_METADATA_BYTES + b'"}',
 }
 
 
 def test_odd_json_is_refused_and_not_quoted(subtests: pytest.Subtests) -> None:
     for name, body in NOT_TAKEN.items():
         with subtests.test(name):
-            with pytest.raises(Refused) as told:
+            with pytest.raises(ClientMetadataRefused) as told:
                 read_json(body)
             assert told.value.description.isascii()
             assert "example" not in told.value.description

@@ -8,7 +8,7 @@ from django.test import Client
 
 from mcp_django.contrib.oauth import toolkit_compat
 from mcp_django.contrib.oauth.flows import consents
-from mcp_django.contrib.oauth.flows.connected_apps import connections_of
+from mcp_django.contrib.oauth.flows.connected_apps import get_connected_apps
 from mcp_django.contrib.oauth.models import Consent
 from tests.contrib.oauth.clients import (
     LOOPBACK,
@@ -28,8 +28,8 @@ PAGE = "/o/connections/"
 
 
 def test_each_client_is_shown_with_what_it_may_do(browser: Client, ada: User) -> None:
-    consents.give(ada, make_client(source=Source.DOCUMENT), [MCP], SCOPES)
-    consents.give(ada, make_client(LOOPBACK, name="Editor"), [MCP], ["airports:read"])
+    consents.record_consent(ada, make_client(source=Source.DOCUMENT), [MCP], SCOPES)
+    consents.record_consent(ada, make_client(LOOPBACK, name="Editor"), [MCP], ["airports:read"])
     page = browser.get(PAGE)
     shown = page.content.decode()
     assert page.status_code == 200
@@ -42,9 +42,9 @@ def test_each_client_is_shown_with_what_it_may_do(browser: Client, ada: User) ->
 
 def test_tokens_from_before_count_among_what_it_may_do(ada: User, site: Any) -> None:
     application = make_client()
-    consents.give(ada, application, [MCP], ["airports:read"])
+    consents.record_consent(ada, application, [MCP], ["airports:read"])
     token = give_token(ada, application, "airports:write")
-    found = connections_of(ada)[0]
+    found = get_connected_apps(ada)[0]
     assert [offer.scope for offer in found.offers] == ["airports:read", "airports:write"]
     assert found.last_used == token.created
     assert found.resource_names == ("testserver/mcp",)
@@ -53,11 +53,11 @@ def test_tokens_from_before_count_among_what_it_may_do(ada: User, site: Any) -> 
 def test_a_client_that_has_tokens_and_no_consent_is_shown_too(ada: User) -> None:
     give_token(ada, make_client(), "airports:read")
     give_token(ada, make_client(name="Over"), "airports:read", seconds=-1)
-    assert [one.client.name for one in connections_of(ada)] == ["Claude"]
+    assert [one.client.name for one in get_connected_apps(ada)] == ["Claude"]
 
 
 def test_users_do_not_see_the_clients_of_others(browser: Client) -> None:
-    consents.give(User.objects.create_user("bob"), make_client(), [MCP], SCOPES)
+    consents.record_consent(User.objects.create_user("bob"), make_client(), [MCP], SCOPES)
     assert "No application is connected" in browser.get(PAGE).content.decode()
 
 
@@ -69,9 +69,9 @@ def test_who_takes_access_away_ends_consents_codes_and_tokens(browser: Client, a
     page = browser.post(PAGE, {"client": str(application.pk)})
     assert "Access of Claude was withdrawn." in page.content.decode()
     assert Consent.objects.get().revoked is not None
-    assert list(toolkit_compat.access_tokens().objects.all()) == [other]
-    assert not toolkit_compat.grants().objects.exists()
-    assert [one.client.name for one in connections_of(ada)] == ["Other"]
+    assert list(toolkit_compat.get_access_token_model().objects.all()) == [other]
+    assert not toolkit_compat.get_grant_model().objects.exists()
+    assert [one.client.name for one in get_connected_apps(ada)] == ["Other"]
     # The next request of the client is asked about.
     assert b'name="allow"' in browser.get(authorization_path(application)).content
 
@@ -79,7 +79,7 @@ def test_who_takes_access_away_ends_consents_codes_and_tokens(browser: Client, a
 def test_a_key_of_no_client_ends_nothing(browser: Client, ada: User, subtests: pytest.Subtests) -> None:
     for key in ("", "0", "-1", "x", "9" * 400, "1\0", "\u0661"):
         with subtests.test(key=key), rolled_back():
-            consents.give(ada, make_client(), [MCP], SCOPES)
+            consents.record_consent(ada, make_client(), [MCP], SCOPES)
             page = browser.post(PAGE, {"client": key})
             assert "This application has no access." in page.content.decode()
             assert Consent.objects.get().revoked is None
@@ -87,7 +87,7 @@ def test_a_key_of_no_client_ends_nothing(browser: Client, ada: User, subtests: p
 
 def test_users_do_not_end_the_access_of_others(browser: Client) -> None:
     bob, application = User.objects.create_user("bob"), make_client()
-    consents.give(bob, application, [MCP], SCOPES)
+    consents.record_consent(bob, application, [MCP], SCOPES)
     assert "This application has no access." in browser.post(PAGE, {"client": application.pk}).content.decode()
     assert Consent.objects.get().revoked is None
 
@@ -107,6 +107,6 @@ def test_the_list_takes_as_many_queries_for_many_clients(
     browser: Client, ada: User, django_assert_max_num_queries: Any
 ) -> None:
     for number in range(12):
-        consents.give(ada, make_client(WEB, name=f"Client {number}"), [MCP], SCOPES)
+        consents.record_consent(ada, make_client(WEB, name=f"Client {number}"), [MCP], SCOPES)
     with django_assert_max_num_queries(8):
         assert browser.get(PAGE).content.count(b"<h2") == 12

@@ -24,7 +24,7 @@ def admin(site: None) -> Client:
 
 @pytest.fixture
 def consent(ada: User) -> Consent:
-    consents.give(ada, make_client(), [MCP], ["airports:read"])
+    consents.record_consent(ada, make_client(), [MCP], ["airports:read"])
     return Consent.objects.get()
 
 
@@ -68,4 +68,4 @@ def test_who_deletes_a_consent_ends_the_tokens_too(admin: Client, consent: Conse
             else:
                 admin.post(f"{PAGE}{consent.pk}/delete/", {"post": "yes"})
             assert not Consent.objects.exists()
-            assert not toolkit_compat.access_tokens().objects.exists()
+            assert not toolkit_compat.get_access_token_model().objects.exists()

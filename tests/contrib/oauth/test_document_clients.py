@@ -19,7 +19,7 @@ from oauth2_provider.models import Application
 
 from mcp_django.contrib.oauth.clients import clients, document_clients, documents
 from mcp_django.contrib.oauth.clients.client_metadata import ClientMetadata
-from mcp_django.contrib.oauth.clients.document_clients import Unavailable, look_up
+from mcp_django.contrib.oauth.clients.document_clients import ClientDocumentUnavailable, refresh_client
 from mcp_django.contrib.oauth.models import ClientProfile
 from tests.contrib.oauth.document_server import HOST, DocumentServer, certificate, document, response
 from tests.support.savepoints import rolled_back
@@ -66,7 +66,7 @@ def test_a_client_is_made_of_its_document(web: DocumentServer, user: Any) -> Non
         client_uri="https://claude.ai/",
         redirect_uris=["http://localhost/callback", "https://claude.ai/cb"],
     )
-    look_up(URL, user)
+    refresh_client(URL, user)
     application = the_client()
     assert application.name == "Claude"
     assert application.redirect_uris.split() == ["http://localhost/callback", "https://claude.ai/cb"]
@@ -85,11 +85,11 @@ def test_a_client_is_made_of_its_document(web: DocumentServer, user: Any) -> Non
 
 def test_a_document_is_fetched_once_while_it_is_good_and_again_after(web: DocumentServer, user: Any) -> None:
     for _ in range(3):
-        look_up(URL, user)
+        refresh_client(URL, user)
     assert web.asked == [PATH]
     expire()
     web.pages[PATH] = document(URL, client_name="New name", redirect_uris=["https://new.example/cb"])
-    look_up(URL, user)
+    refresh_client(URL, user)
     assert web.asked == [PATH] * 2
     application = the_client()
     assert (application.name, application.redirect_uris) == ("New name", "https://new.example/cb")
@@ -99,77 +99,77 @@ def test_a_document_is_fetched_once_while_it_is_good_and_again_after(web: Docume
 
 
 def test_what_operators_decided_about_a_client_outlives_its_document(web: DocumentServer, user: Any) -> None:
-    look_up(URL, user)
+    refresh_client(URL, user)
     ClientProfile.objects.update(blocked=True, approved=True, allowed_scopes=["a"])
     expire()
-    look_up(URL, user)
+    refresh_client(URL, user)
     profile = ClientProfile.objects.get()
     assert (profile.blocked, profile.approved, profile.allowed_scopes) == (True, True, ["a"])
 
 
 def test_the_last_document_counts_for_a_while_when_no_new_one_is_to_be_had(web: DocumentServer, user: Any) -> None:
-    look_up(URL, user)
+    refresh_client(URL, user)
     web.pages[PATH] = response(b"", status="503 Busy")
     expire()
-    look_up(URL, user)
+    refresh_client(URL, user)
     assert web.asked == [PATH] * 2
-    expire(document_clients.KEPT_ON_FAILURE + timedelta(minutes=1))
-    with pytest.raises(Unavailable):
-        look_up(URL, user)
+    expire(document_clients.STALE_DOCUMENT_LIFETIME + timedelta(minutes=1))
+    with pytest.raises(ClientDocumentUnavailable):
+        refresh_client(URL, user)
     web.pages[PATH] = document(URL)
     cache.clear()
-    look_up(URL, user)
+    refresh_client(URL, user)
 
 
 def test_a_url_that_fails_is_not_tried_again_at_once(web: DocumentServer, user: Any) -> None:
     web.pages[PATH] = response(b"", status="404 Not Found")
     for _ in range(3):
-        with pytest.raises(Unavailable):
-            look_up(URL, user)
+        with pytest.raises(ClientDocumentUnavailable):
+            refresh_client(URL, user)
     assert web.asked == [PATH]
     web.pages["/other.json"] = document(f"https://{HOST}/other.json")
-    look_up(f"https://{HOST}/other.json", user)
+    refresh_client(f"https://{HOST}/other.json", user)
     cache.clear()
     web.pages[PATH] = document(URL)
-    look_up(URL, user)
+    refresh_client(URL, user)
 
 
 def test_what_went_wrong_is_for_the_log_and_not_for_the_page(
     web: DocumentServer, user: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     web.addresses = ["10.0.0.1"]
-    with caplog.at_level("INFO", "mcp_django.oauth"), pytest.raises(Unavailable) as told:
-        look_up(URL, user)
+    with caplog.at_level("INFO", "mcp_django.oauth"), pytest.raises(ClientDocumentUnavailable) as told:
+        refresh_client(URL, user)
     assert "public" not in str(told.value)
     assert "not on the public internet" in caplog.text
     assert "10.0.0.1" not in caplog.text
 
 
 def test_a_user_has_so_many_documents_fetched_in_a_minute(web: DocumentServer, user: Any) -> None:
-    urls = [f"https://{HOST}/{n}.json" for n in range(document_clients.PER_USER.times + 1)]
+    urls = [f"https://{HOST}/{n}.json" for n in range(document_clients.USER_FETCH_RATE.times + 1)]
     for url in urls:
         web.pages[url.removeprefix(f"https://{HOST}")] = document(url)
     for url in urls[:-1]:
-        look_up(url, user)
-    with pytest.raises(Unavailable):
-        look_up(urls[-1], user)
-    look_up(urls[0], user)
-    look_up(urls[-1], get_user_model().objects.create(username="bob"))
+        refresh_client(url, user)
+    with pytest.raises(ClientDocumentUnavailable):
+        refresh_client(urls[-1], user)
+    refresh_client(urls[0], user)
+    refresh_client(urls[-1], get_user_model().objects.create(username="bob"))
 
 
 def test_no_more_than_so_many_are_fetched_at_once(web: DocumentServer, user: Any) -> None:
     taken = 0
-    while document_clients._slots.acquire(blocking=False):
+    while document_clients._fetch_slots.acquire(blocking=False):
         taken += 1
     try:
-        with pytest.raises(Unavailable):
-            look_up(URL, user)
-        assert taken == document_clients.AT_ONCE
+        with pytest.raises(ClientDocumentUnavailable):
+            refresh_client(URL, user)
+        assert taken == document_clients.MAX_CONCURRENT_FETCHES
         assert not web.resolved
     finally:
-        document_clients._slots.release(taken)
-    look_up(URL, user)
-    assert document_clients._slots._value == document_clients.AT_ONCE  # type: ignore[attr-defined]
+        document_clients._fetch_slots.release(taken)
+    refresh_client(URL, user)
+    assert document_clients._fetch_slots._value == document_clients.MAX_CONCURRENT_FETCHES  # type: ignore[attr-defined]
 
 
 def test_a_slot_is_given_back_whatever_happens(web: DocumentServer, user: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,8 +178,8 @@ def test_a_slot_is_given_back_whatever_happens(web: DocumentServer, user: Any, m
 
     monkeypatch.setattr(documents, "make_fetcher", broken)
     with pytest.raises(RuntimeError):
-        look_up(URL, user)
-    assert document_clients._slots._value == document_clients.AT_ONCE  # type: ignore[attr-defined]
+        refresh_client(URL, user)
+    assert document_clients._fetch_slots._value == document_clients.MAX_CONCURRENT_FETCHES  # type: ignore[attr-defined]
 
 
 def test_a_client_that_an_operator_made_is_not_taken_over(web: DocumentServer, user: Any) -> None:
@@ -190,24 +190,24 @@ def test_a_client_that_an_operator_made_is_not_taken_over(web: DocumentServer, u
         client_type="confidential",
         authorization_grant_type="authorization-code",
     )
-    look_up(URL, user)
+    refresh_client(URL, user)
     assert not web.resolved
     assert (the_client().name, the_client().client_type) == ("ours", "confidential")
     said = ClientMetadata(name="theirs", redirect_uris=("https://evil.example/",))
-    assert clients.keep_document(URL, said, digest="", expires=None).name == "ours"
+    assert clients.save_document_client(URL, said, digest="", expires=None).name == "ours"
     assert the_client().redirect_uris == "https://ours.example/cb"
 
 
 def test_a_client_that_an_operator_pinned_is_not_fetched(web: DocumentServer, user: Any) -> None:
     body = document(URL, client_name="Pinned").split(b"\r\n\r\n", 1)[1]
-    document_clients.pin(URL, body)
-    look_up(URL, user)
+    document_clients.pin_document(URL, body)
+    refresh_client(URL, user)
     assert not web.resolved
     assert the_client().name == "Pinned"
 
 
 def test_two_that_see_a_client_first_make_one(web: DocumentServer, user: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    look_up(URL, user)
+    refresh_client(URL, user)
     first = the_client()
     seen: list[Any] = []
 
@@ -217,14 +217,14 @@ def test_two_that_see_a_client_first_make_one(web: DocumentServer, user: Any, mo
 
     monkeypatch.setattr(Application, "save", nobody_yet)
     said = ClientMetadata(name="A client", redirect_uris=("https://client.example/cb",))
-    assert clients.keep_document(URL, said, digest="", expires=None).pk == first.pk
+    assert clients.save_document_client(URL, said, digest="", expires=None).pk == first.pk
     assert len(seen) == 1
 
 
 def test_an_id_that_is_no_https_url_is_ignored(web: DocumentServer, user: Any, subtests: pytest.Subtests) -> None:
     for client_id in ("", "abc", "http://client.example/c.json", "\x00", "https", "urn:x", "a" * 5000, "\ud800"):
         with subtests.test(client_id=client_id), rolled_back():
-            look_up(client_id, user)
+            refresh_client(client_id, user)
             assert not web.resolved
 
 
@@ -244,29 +244,29 @@ def test_an_id_that_cannot_be_a_documents_url_is_refused(
 ) -> None:
     for client_id in IMPOSSIBLE_URLS:
         with subtests.test(client_id=client_id), rolled_back():
-            with pytest.raises(Unavailable):
-                look_up(client_id, user)
+            with pytest.raises(ClientDocumentUnavailable):
+                refresh_client(client_id, user)
             assert not web.resolved
 
 
 def test_documents_can_be_switched_off(web: DocumentServer, user: Any) -> None:
     with override_settings(MCP={"AUTH": "none", "OAUTH": {"CLIENT_METADATA_DOCUMENTS": False}}):
-        with pytest.raises(Unavailable):
-            look_up(URL, user)
-        document_clients.pin(URL, document(URL).split(b"\r\n\r\n", 1)[1])
-        look_up(URL, user)
+        with pytest.raises(ClientDocumentUnavailable):
+            refresh_client(URL, user)
+        document_clients.pin_document(URL, document(URL).split(b"\r\n\r\n", 1)[1])
+        refresh_client(URL, user)
     assert not web.resolved
 
 
 def test_only_the_hosts_of_the_settings_are_fetched_from(web: DocumentServer, user: Any) -> None:
     settings = {"AUTH": "none", "OAUTH": {"DOCUMENT_HOSTS": ["claude.ai"]}}
-    with override_settings(MCP=settings), pytest.raises(Unavailable):
-        look_up(URL, user)
+    with override_settings(MCP=settings), pytest.raises(ClientDocumentUnavailable):
+        refresh_client(URL, user)
     assert not web.resolved
 
 
 def asks(request: Any) -> HttpResponse:
-    look_up(request.GET["client_id"], get_user_model().objects.get())
+    refresh_client(request.GET["client_id"], get_user_model().objects.get())
     return HttpResponse(the_client().name)
 
 
@@ -281,9 +281,9 @@ async def test_a_document_is_fetched_under_asgi_while_the_loop_serves_others(web
 
 def test_there_is_room_for_so_many_clients(web: DocumentServer, user: Any) -> None:
     with override_settings(MCP={"AUTH": "none", "OAUTH": {"MOST_CLIENTS": 1}}):
-        clients.register(ClientMetadata(name="x", redirect_uris=("https://x.example/",)), address=None)
-        with pytest.raises(Unavailable):
-            look_up(URL, user)
+        clients.register_client(ClientMetadata(name="x", redirect_uris=("https://x.example/",)), address=None)
+        with pytest.raises(ClientDocumentUnavailable):
+            refresh_client(URL, user)
     assert not Application.objects.filter(client_id=URL).exists()
 
 
@@ -294,9 +294,9 @@ def test_users_who_ask_at_the_same_moment_have_one_client(
 ) -> None:
     people = [get_user_model().objects.create(username=f"user {n}") for n in range(4)]
     if known:
-        look_up(URL, people[0])
+        refresh_client(URL, people[0])
         expire()
-    met, real, problems = threading.Barrier(len(people)), clients.keep_document, []
+    met, real, problems = threading.Barrier(len(people)), clients.save_document_client, []
 
     def keep(*args: Any, **kwargs: Any) -> Any:
         met.wait(WAIT_SECONDS)
@@ -304,13 +304,13 @@ def test_users_who_ask_at_the_same_moment_have_one_client(
 
     def ask(person: Any) -> None:
         try:
-            look_up(URL, person)
+            refresh_client(URL, person)
         except Exception as problem:
             problems.append(problem)
         finally:
             connections.close_all()
 
-    monkeypatch.setattr(clients, "keep_document", keep)
+    monkeypatch.setattr(clients, "save_document_client", keep)
     threads = [threading.Thread(target=ask, args=[person]) for person in people]
     for thread in threads:
         thread.start()

@@ -12,18 +12,18 @@ import orjson
 import pytest
 from asgiref.sync import async_to_sync
 
-from mcp_django.contrib.oauth.clients.client_metadata import MOST_BYTES, Refused
+from mcp_django.contrib.oauth.clients.client_metadata import MAX_METADATA_BYTES, ClientMetadataRefused
 from mcp_django.contrib.oauth.clients.documents import (
-    LONGEST,
-    SHORTEST,
-    TIMEOUT,
-    UNSAID,
-    Document,
-    fetch,
+    DEFAULT_LIFETIME_SECONDS,
+    FETCH_TIMEOUT_SECONDS,
+    MAX_LIFETIME_SECONDS,
+    MIN_LIFETIME_SECONDS,
+    ClientDocument,
+    fetch_document,
+    find_url_problem,
+    get_lifetime_seconds,
     is_document_url,
-    lifetime,
     make_fetcher,
-    problem_with,
 )
 from mcp_django.providers.safe_fetch import Fetcher
 from tests.contrib.oauth.document_server import HOST, PUBLIC, DocumentServer, certificate, document, json_page, response
@@ -98,8 +98,8 @@ def web(pem: Path) -> Iterator[DocumentServer]:
         yield server
 
 
-async def get(web: DocumentServer, url: str = URL, fetcher: Fetcher | None = None) -> Document:
-    return await fetch(url, fetcher or web.fetcher(), schemes=("cursor",))
+async def get(web: DocumentServer, url: str = URL, fetcher: Fetcher | None = None) -> ClientDocument:
+    return await fetch_document(url, fetcher or web.fetcher(), schemes=("cursor",))
 
 
 def test_an_https_url_is_the_id_of_a_document_and_nothing_else_is() -> None:
@@ -114,9 +114,9 @@ def test_an_ambiguous_url_is_not_fetched(subtests: pytest.Subtests) -> None:
 
     for name, url in NO_ID.items():
         with subtests.test(name):
-            assert problem_with(url)
-            with pytest.raises(Refused):
-                async_to_sync(fetch)(url, Fetcher(resolve=resolve), schemes=())
+            assert find_url_problem(url)
+            with pytest.raises(ClientMetadataRefused):
+                async_to_sync(fetch_document)(url, Fetcher(resolve=resolve), schemes=())
 
 
 REAL_IDS: list[str] = [
@@ -134,7 +134,7 @@ REAL_IDS: list[str] = [
 def test_the_urls_of_real_clients_can_be_ids(subtests: pytest.Subtests) -> None:
     for url in REAL_IDS:
         with subtests.test(url=url):
-            assert problem_with(url) is None
+            assert find_url_problem(url) is None
 
 
 async def test_a_document_is_fetched_over_tls_from_the_address_that_was_checked(web: DocumentServer) -> None:
@@ -142,7 +142,7 @@ async def test_a_document_is_fetched_over_tls_from_the_address_that_was_checked(
     found = await get(web)
     assert found.metadata.name == "Claude"
     assert found.metadata.redirect_uris == ("https://client.example/cb",)
-    assert found.seconds == UNSAID
+    assert found.lifetime_seconds == DEFAULT_LIFETIME_SECONDS
     assert len(found.digest) == 64
     assert web.connected == [f"{PUBLIC}:443"]
     assert b"accept: application/json" in web.heads[0].lower()
@@ -152,7 +152,7 @@ async def test_a_document_is_fetched_over_tls_from_the_address_that_was_checked(
 async def test_the_certificate_is_that_of_the_host(web: DocumentServer) -> None:
     other = "https://other.example/client.json"
     web.pages["/client.json"] = document(other)
-    with pytest.raises(Refused, match="not fetched"):
+    with pytest.raises(ClientMetadataRefused, match="not fetched"):
         await get(web, other)
     assert not web.asked
 
@@ -162,7 +162,7 @@ def test_a_host_inside_the_network_is_not_connected_to(web: DocumentServer, subt
         for addresses in ([address], [PUBLIC, address], [address, PUBLIC]):
             with subtests.test(addresses=addresses):
                 web.addresses = addresses
-                with pytest.raises(Refused, match="public internet"):
+                with pytest.raises(ClientMetadataRefused, match="public internet"):
                     async_to_sync(get)(web)
                 assert not web.connected
 
@@ -173,7 +173,7 @@ async def test_a_name_that_changes_its_address_is_asked_once(web: DocumentServer
     web.pages["/client.json"] = document(URL)
     assert await get(web)
     assert web.connected == [f"{PUBLIC}:443"]
-    with pytest.raises(Refused):
+    with pytest.raises(ClientMetadataRefused):
         await get(web)
     assert len(web.connected) == 1
 
@@ -184,7 +184,7 @@ def test_a_redirect_is_not_followed(web: DocumentServer, subtests: pytest.Subtes
         with subtests.test(status=status):
             web.asked.clear()
             web.pages["/client.json"] = response(b"", status=f"{status} Moved", location="/other.json")
-            with pytest.raises(Refused, match="redirects"):
+            with pytest.raises(ClientMetadataRefused, match="redirects"):
                 async_to_sync(get)(web)
             assert web.asked == ["/client.json"]
 
@@ -218,7 +218,7 @@ def test_other_pages_are_refused(web: DocumentServer, subtests: pytest.Subtests)
     for name, (page, why) in PAGES.items():
         with subtests.test(name):
             web.pages["/client.json"] = page
-            with pytest.raises(Refused, match=why):
+            with pytest.raises(ClientMetadataRefused, match=why):
                 async_to_sync(get)(web)
 
 
@@ -250,7 +250,7 @@ async def test_a_server_that_drips_is_given_up_in_time(web: DocumentServer, cloc
     await eventually(lambda: web.received)
     await clock.advance(WAIT_SECONDS * 0.5)
     await eventually(fetched.done, "more bytes give the server more time")
-    with pytest.raises(Refused, match="longer than"):
+    with pytest.raises(ClientMetadataRefused, match="longer than"):
         await fetched
     await eventually(gone.is_set)
 
@@ -258,40 +258,40 @@ async def test_a_server_that_drips_is_given_up_in_time(web: DocumentServer, cloc
 async def test_only_hosts_that_were_named_are_fetched_from_if_any_were(web: DocumentServer) -> None:
     web.pages["/client.json"] = document(URL)
     assert await get(web, fetcher=web.fetcher([HOST]))
-    with pytest.raises(Refused, match="allowed"):
+    with pytest.raises(ClientMetadataRefused, match="allowed"):
         await get(web, fetcher=web.fetcher(["claude.ai"]))
 
 
 def test_what_fetches_documents_takes_no_private_address_and_no_http() -> None:
     made: Any = make_fetcher(["intranet.example"])
-    assert (made._private, made._http, made._redirects, made._max_size) == (False, False, 0, MOST_BYTES)
-    assert made._timeout == TIMEOUT
+    assert (made._private, made._http, made._redirects, made._max_size) == (False, False, 0, MAX_METADATA_BYTES)
+    assert made._timeout == FETCH_TIMEOUT_SECONDS
 
 
 LIFETIMES: list[tuple[str, int]] = [
-    ("", UNSAID),
-    ("public", UNSAID),
+    ("", DEFAULT_LIFETIME_SECONDS),
+    ("public", DEFAULT_LIFETIME_SECONDS),
     ("max-age=600", 600),
     ("public, Max-Age = 7200", 7200),
     ('max-age="900"', 900),
-    ("max-age=0", SHORTEST),
-    ("max-age=-5", UNSAID),
-    ("max-age=99999999999", LONGEST),
-    ("max-age=31536000, immutable", LONGEST),
-    ("s-maxage=600", UNSAID),
-    ("no-store", SHORTEST),
-    ("No-Cache, max-age=9000", SHORTEST),
-    ("max-age=abc", UNSAID),
+    ("max-age=0", MIN_LIFETIME_SECONDS),
+    ("max-age=-5", DEFAULT_LIFETIME_SECONDS),
+    ("max-age=99999999999", MAX_LIFETIME_SECONDS),
+    ("max-age=31536000, immutable", MAX_LIFETIME_SECONDS),
+    ("s-maxage=600", DEFAULT_LIFETIME_SECONDS),
+    ("no-store", MIN_LIFETIME_SECONDS),
+    ("No-Cache, max-age=9000", MIN_LIFETIME_SECONDS),
+    ("max-age=abc", DEFAULT_LIFETIME_SECONDS),
 ]
 
 
 def test_how_long_a_document_is_good_has_bounds(subtests: pytest.Subtests) -> None:
     for header, seconds in LIFETIMES:
         with subtests.test(header=header):
-            assert lifetime(header) == seconds
+            assert get_lifetime_seconds(header) == seconds
 
 
 async def test_the_lifetime_of_a_document_is_in_its_headers(web: DocumentServer) -> None:
     body = orjson.loads(document(URL).split(b"\r\n\r\n", 1)[1])
     web.pages["/client.json"] = json_page(body, cache_control="max-age=1200")
-    assert (await get(web)).seconds == 1200
+    assert (await get(web)).lifetime_seconds == 1200

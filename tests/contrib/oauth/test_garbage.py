@@ -132,7 +132,7 @@ def test_what_is_sent_is_not_sent_back() -> None:
 
 
 def test_those_who_guess_are_slowed_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(throttle, "rate_of", lambda name: Rate.parse("3/h"))
+    monkeypatch.setattr(throttle, "get_rate", lambda name: Rate.parse("3/h"))
     app, user = create_client(), create_user()
     for _ in range(3):
         read_json(exchange(app, "guess"), 400)
@@ -146,7 +146,7 @@ def test_a_database_that_fails_is_no_reason_to_throw_tokens_away(monkeypatch: py
         raise DatabaseError("connection refused at 10.0.0.1")
 
     app = create_client()
-    monkeypatch.setattr(credentials, "find", fail)
+    monkeypatch.setattr(credentials, "find_application", fail)
     response = exchange(app, "x")
     assert read_json(response, 503)["error"] == "temporarily_unavailable"
     assert b"10.0.0.1" not in response.content
@@ -154,7 +154,7 @@ def test_a_database_that_fails_is_no_reason_to_throw_tokens_away(monkeypatch: py
 
 
 def test_a_client_that_shows_a_secret_does_not_print_it() -> None:
-    assert "hush" not in repr(credentials.Shown("app", "hush"))
+    assert "hush" not in repr(credentials.ClientCredentials("app", "hush"))
 
 
 def test_failures_behind_an_unknown_proxy_are_not_counted_together(settings: Any) -> None:

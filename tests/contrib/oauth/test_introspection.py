@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from mcp_django.contrib.oauth.clients import clients
 from mcp_django.contrib.oauth.models import ClientProfile
-from mcp_django.contrib.oauth.toolkit_compat import access_tokens
+from mcp_django.contrib.oauth.toolkit_compat import get_access_token_model
 from mcp_django.models import ScopeGrant
 from tests.support.savepoints import rolled_back
 
@@ -32,7 +32,7 @@ def basic(application: Any, secret: str) -> dict[str, str]:
 
 @pytest.fixture
 def operator() -> tuple[Any, str]:
-    return clients.make("resource server")
+    return clients.create_client("resource server")
 
 
 def test_a_resource_server_of_the_operator_learns_what_a_token_is(operator: tuple[Any, str]) -> None:
@@ -58,7 +58,7 @@ def test_nothing_else_is_an_active_token(operator: tuple[Any, str]) -> None:
     tokens = obtain_tokens(app, user)
     for token in (tokens["refresh_token"], "unknown", "x" * 8000):
         assert read_json(post(PATH, {"token": token}, **basic(*operator))) == {"active": False}
-    access_tokens().objects.update(expires=timezone.now())
+    get_access_token_model().objects.update(expires=timezone.now())
     assert read_json(post(PATH, {"token": tokens["access_token"]}, **basic(*operator))) == {"active": False}
 
 
@@ -73,13 +73,13 @@ def test_a_token_that_is_refused_is_not_active(operator: tuple[Any, str], subtes
             elif what == "client":
                 ClientProfile.objects.filter(application=app).update(blocked=True)
             else:
-                access_tokens().objects.update(resource=[])
+                get_access_token_model().objects.update(resource=[])
             assert read_json(post(PATH, {"token": token}, **basic(*operator))) == {"active": False}
 
 
 def test_a_resource_server_with_limits_knows_of_its_own_resources() -> None:
-    own, secret = clients.make("own", resources=[RESOURCE + "/"])
-    other, other_secret = clients.make("other", resources=["https://other.example/mcp"])
+    own, secret = clients.create_client("own", resources=[RESOURCE + "/"])
+    other, other_secret = clients.create_client("other", resources=["https://other.example/mcp"])
     token = obtain_tokens(create_client(), create_user())["access_token"]
     assert read_json(post(PATH, {"token": token}, **basic(own, secret)))["active"] is True
     assert read_json(post(PATH, {"token": token}, **basic(other, other_secret))) == {"active": False}
@@ -97,10 +97,10 @@ def test_what_an_operator_took_from_the_client_is_not_told(operator: tuple[Any, 
 def test_other_clients_may_not_introspect(operator: tuple[Any, str]) -> None:
     app = create_client()
     token = obtain_tokens(app, create_user())["access_token"]
-    registered, secret = clients.make("registered", redirect_uris=[flows.REDIRECT], confidential=True)
+    registered, secret = clients.create_client("registered", redirect_uris=[flows.REDIRECT], confidential=True)
     registered.registration_source = "dcr"
     registered.save()
-    made, made_secret = clients.make("made by a user")
+    made, made_secret = clients.create_client("made by a user")
     made.user = create_user("bob")
     made.save()
     device = "urn:ietf:params:oauth:grant-type:device_code"

@@ -7,7 +7,7 @@ from django.contrib.auth.models import Permission
 from django.test import Client
 from django.urls import reverse
 
-from mcp_django.contrib.oauth.toolkit_compat import access_tokens, grants, refresh_tokens
+from mcp_django.contrib.oauth.toolkit_compat import get_access_token_model, get_grant_model, get_refresh_token_model
 from tests.support.savepoints import rolled_back
 
 from . import flows
@@ -15,7 +15,7 @@ from .flows import create_client as make_client
 from .flows import create_user, issue_code, obtain_tokens
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.contrib.oauth.urls")]
-MODELS = {"accesstoken": access_tokens, "refreshtoken": refresh_tokens, "grant": grants}
+MODELS = {"accesstoken": get_access_token_model, "refreshtoken": get_refresh_token_model, "grant": get_grant_model}
 
 
 @pytest.fixture
@@ -43,6 +43,6 @@ def test_the_user_of_a_token_cannot_be_changed(browser: Client, subtests: pytest
 
 
 def test_tokens_are_revoked_in_the_admin(browser: Client) -> None:
-    data = {"action": "revoke_tokens", "_selected_action": [access_tokens().objects.get().pk]}
+    data = {"action": "revoke_tokens", "_selected_action": [get_access_token_model().objects.get().pk]}
     browser.post(reverse("admin:oauth2_provider_accesstoken_changelist"), data)
-    assert not access_tokens().objects.exists()
+    assert not get_access_token_model().objects.exists()

@@ -8,10 +8,10 @@ from django.contrib.auth.models import Group
 
 from mcp_django.auth.requests import AuthRequest
 from mcp_django.contrib.oauth.models import ClientProfile
-from mcp_django.contrib.oauth.toolkit_compat import access_tokens
+from mcp_django.contrib.oauth.toolkit_compat import get_access_token_model
 from mcp_django.models import ScopeGrant
 from mcp_django.protocol.headers import Headers
-from mcp_django.wiring import authenticator
+from mcp_django.wiring import create_authenticator
 
 from . import flows
 from .flows import create_client, create_user, exchange, issue_code, obtain_tokens, read_json, refresh
@@ -32,7 +32,7 @@ def keep(scope: str) -> ScopeGrant:
 def held(token: str) -> set[str]:
     """What the bearer holds at the endpoint."""
     asked = AuthRequest(Headers([(b"authorization", f"Bearer {token}".encode())]))
-    return set(async_to_sync(authenticator("default").authenticate)(asked).scopes)
+    return set(async_to_sync(create_authenticator("default").authenticate)(asked).scopes)
 
 
 def test_a_token_is_good_for_the_rest_at_once() -> None:
@@ -94,4 +94,4 @@ def test_a_code_that_would_give_nothing_gives_no_token() -> None:
     given = issue_code(app, create_user(), scopes="notes:write")
     keep("notes:write")
     assert read_json(exchange(app, given), 400)["error"] == "invalid_scope"
-    assert not access_tokens().objects.exists()
+    assert not get_access_token_model().objects.exists()

@@ -14,7 +14,7 @@ from mcp_django.contrib.oauth.options import get_settings
 
 def problems(settings: Any, **options: Any) -> list[str]:
     settings.MCP = {"OAUTH": options}
-    return [problem.path for problem in conf.problems()]
+    return [problem.path for problem in conf.get_problems()]
 
 
 OUT_OF_RANGE: list[tuple[str, Any]] = [

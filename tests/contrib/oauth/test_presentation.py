@@ -3,7 +3,13 @@
 import pytest
 from django.contrib.auth.models import User
 
-from mcp_django.contrib.oauth.clients.display import ascii_host, clean_name, client_of, target_of, targets_of
+from mcp_django.contrib.oauth.clients.display import (
+    build_client_display,
+    clean_name,
+    get_ascii_host,
+    get_redirect_hosts,
+    get_redirect_target,
+)
 from mcp_django.contrib.oauth.models import ClientProfile
 from tests.contrib.oauth.clients import DOCUMENT, WEB, Source, make_client
 
@@ -26,10 +32,10 @@ def test_a_name_is_shown_in_one_line_of_visible_characters(subtests: pytest.Subt
 
 
 def test_letters_of_other_alphabets_do_not_pass_for_a_host() -> None:
-    assert ascii_host("https://\u0441laude.ai/client") == "xn--laude-0ye.ai"
-    assert ascii_host("https://claude.ai/client") == "claude.ai"
-    assert ascii_host("https://[/") == ""
-    assert ascii_host("nothing") == ""
+    assert get_ascii_host("https://\u0441laude.ai/client") == "xn--laude-0ye.ai"
+    assert get_ascii_host("https://claude.ai/client") == "claude.ai"
+    assert get_ascii_host("https://[/") == ""
+    assert get_ascii_host("nothing") == ""
 
 
 TARGETS: list[tuple[str, str, str, str]] = [
@@ -47,36 +53,36 @@ TARGETS: list[tuple[str, str, str, str]] = [
 def test_a_target_says_where_it_leads(subtests: pytest.Subtests) -> None:
     for uri, kind, host, source in TARGETS:
         with subtests.test(uri=uri):
-            target = target_of(uri)
+            target = get_redirect_target(uri)
             assert (target.kind, target.host, target.source) == (kind, host, source)
             assert target.is_local is (kind != "web")
 
 
 def test_targets_on_the_own_machine_count_as_one() -> None:
     uris = ["http://127.0.0.1:1/a", "http://localhost/b", "https://a.example/1", "https://a.example/2", "cursor://x/y"]
-    assert targets_of(uris) == ["a.example", "cursor:", "this computer"]
+    assert get_redirect_hosts(uris) == ["a.example", "cursor:", "this computer"]
 
 
 @pytest.mark.django_db
 def test_only_a_document_proves_a_host() -> None:
-    assert client_of(make_client(source=Source.DOCUMENT)).host == "client.example"
-    registered = client_of(make_client(source=Source.REGISTERED))
+    assert build_client_display(make_client(source=Source.DOCUMENT)).host == "client.example"
+    registered = build_client_display(make_client(source=Source.REGISTERED))
     assert (registered.host, registered.vouched, registered.initial) == ("", False, "C")
 
 
 @pytest.mark.django_db
 def test_an_operator_vouches_for_what_they_approved() -> None:
-    assert client_of(make_client(approved=True)).vouched
-    assert client_of(make_client(source=Source.MANUAL)).vouched
+    assert build_client_display(make_client(approved=True)).vouched
+    assert build_client_display(make_client(source=Source.MANUAL)).vouched
 
 
 @pytest.mark.django_db
 def test_a_client_that_a_user_made_is_not_vouched_for() -> None:
     application = make_client(source=Source.MANUAL)
     application.user = User.objects.create_user("mallory")
-    assert not client_of(application).vouched
+    assert not build_client_display(application).vouched
     application.user.is_staff = True
-    assert client_of(application).vouched
+    assert build_client_display(application).vouched
 
 
 @pytest.mark.django_db
@@ -84,6 +90,6 @@ def test_a_client_without_a_profile_or_a_name_is_shown_too() -> None:
     application = make_client(WEB, name="\u200b")
     ClientProfile.objects.filter(application=application).delete()
     application.refresh_from_db()
-    shown = client_of(application)
+    shown = build_client_display(application)
     assert (shown.name, shown.initial, shown.host) == ("An application without a name", "A", "")
     assert shown.id != DOCUMENT

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mcp_django.contrib.oauth.log_redaction import redacted
+from mcp_django.contrib.oauth.log_redaction import redact
 
 from . import flows
 from .flows import create_client, create_user, exchange, issue_code, read_json, refresh
@@ -44,9 +44,9 @@ MESSAGES: list[str] = [
 def test_messages_of_libraries_are_redacted(subtests: pytest.Subtests) -> None:
     for text in MESSAGES:
         with subtests.test(text=text):
-            assert "SECRET" not in redacted(text)
+            assert "SECRET" not in redact(text)
 
 
 def test_what_is_no_credential_stays() -> None:
     text = "Dispatching grant_type refresh_token request to <Grant>; Token request validation ok for <Request>"
-    assert redacted(text) == text
+    assert redact(text) == text

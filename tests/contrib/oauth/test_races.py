@@ -11,7 +11,7 @@ from mcp_django.contrib.oauth.flows import refresh_rotation, revocation
 from mcp_django.contrib.oauth.flows.validator import Validator
 from mcp_django.contrib.oauth.models import TokenFamily
 from mcp_django.contrib.oauth.tokens import resource_indicators
-from mcp_django.contrib.oauth.toolkit_compat import access_tokens, refresh_tokens
+from mcp_django.contrib.oauth.toolkit_compat import get_access_token_model, get_refresh_token_model
 from tests.support.waiting import WAIT_SECONDS
 
 from . import flows
@@ -73,11 +73,11 @@ def test_a_code_that_is_used_twice_at_once_ends_what_it_gave(monkeypatch: pytest
     app, user = create_client(), create_user()
     given = issue_code(app, user)
     # All have found the code before one of them uses it up.
-    responses = at_once(lambda: exchange(app, given), monkeypatch, meet=(resource_indicators, "resolve"))
+    responses = at_once(lambda: exchange(app, given), monkeypatch, meet=(resource_indicators, "resolve_resources"))
     good = [response for response in responses if response.status_code == 200]
     assert len(good) == 1
     assert {read_json(response, 400)["error"] for response in responses if response is not good[0]} == {"invalid_grant"}
-    assert not access_tokens().objects.exists()
+    assert not get_access_token_model().objects.exists()
     assert read_json(refresh(app, read_json(good[0])["refresh_token"]), 400)["error"] == "invalid_grant"
 
 
@@ -89,7 +89,7 @@ def test_tokens_that_are_revoked_before_they_are_answered_are_answered_all_the_s
 
     def save(*args: Any, **kwargs: Any) -> None:
         real(*args, **kwargs)
-        revocation.withdraw(user, app)
+        revocation.withdraw_access(user, app)
 
     monkeypatch.setattr(Validator, "save_bearer_token", save)
     assert flows.find_token_row(read_json(exchange(app, issue_code(app, user)))["access_token"]) is None
@@ -109,18 +109,18 @@ def test_nothing_survives_a_revocation_beside_refreshes(monkeypatch: pytest.Monk
             return None
         return refresh(app, token)
 
-    real = revocation.withdraw
+    real = revocation.withdraw_access
     at_once(work, monkeypatch, meet=None)
-    assert not access_tokens().objects.exists()
-    assert not refresh_tokens().objects.filter(revoked=None).exists()
+    assert not get_access_token_model().objects.exists()
+    assert not get_refresh_token_model().objects.filter(revoked=None).exists()
     assert not TokenFamily.objects.filter(revoked=None).exists()
 
 
 def test_a_turn_begins_with_a_write(django_assert_num_queries: Any) -> None:
     """A transaction that has read before it writes would be refused by SQLite as soon as another one wrote between."""
     app = create_client()
-    token = refresh_rotation.find(obtain_tokens(app, create_user())["refresh_token"])
+    token = refresh_rotation.find_refresh_token(obtain_tokens(app, create_user())["refresh_token"])
     with django_assert_num_queries(4) as found:
-        refresh_rotation.take_turn(token)
+        refresh_rotation.claim_rotation(token)
     assert found.captured_queries[0]["sql"].startswith("UPDATE")
     assert router.db_for_write(TokenFamily) == "default"

@@ -3,12 +3,12 @@
 import pytest
 
 from mcp_django.contrib.oauth.redirects import (
-    host_of,
+    find_redirect_problem,
+    get_display_host,
     is_loopback,
     is_native,
     is_private_use,
     is_well_formed,
-    problem_with,
 )
 
 SCHEMES = ("cursor",)
@@ -81,13 +81,13 @@ HOSTILE = {
 def test_the_redirect_uris_of_real_clients_are_taken(subtests: pytest.Subtests) -> None:
     for uri in REAL:
         with subtests.test(uri=uri):
-            assert problem_with(uri, schemes=SCHEMES) is None
+            assert find_redirect_problem(uri, schemes=SCHEMES) is None
 
 
 def test_a_redirect_uri_that_could_lead_elsewhere_is_refused(subtests: pytest.Subtests) -> None:
     for name, uri in HOSTILE.items():
         with subtests.test(name):
-            told = problem_with(uri, schemes=SCHEMES)
+            told = find_redirect_problem(uri, schemes=SCHEMES)
             assert told
             assert "evil" not in told
 
@@ -95,7 +95,7 @@ def test_a_redirect_uri_that_could_lead_elsewhere_is_refused(subtests: pytest.Su
 def test_a_redirect_uri_is_a_string(subtests: pytest.Subtests) -> None:
     for value in (None, 1, True, ["https://host.example/cb"], {"uri": "https://host.example/cb"}):
         with subtests.test(value=value):
-            assert problem_with(value)
+            assert find_redirect_problem(value)
 
 
 AMBIGUOUS: list[str] = [
@@ -119,15 +119,15 @@ def test_a_uri_that_readers_could_differ_about_is_not_well_formed(subtests: pyte
 
 
 def test_private_use_schemes_are_those_that_were_allowed() -> None:
-    assert problem_with("cursor://x/cb")
-    assert problem_with("com.example.app:/cb", schemes=["com.example.app"]) is None
+    assert find_redirect_problem("cursor://x/cb")
+    assert find_redirect_problem("com.example.app:/cb", schemes=["com.example.app"]) is None
 
 
 def test_allowing_a_scheme_of_the_browser_allows_nothing(subtests: pytest.Subtests) -> None:
     for scheme in ("javascript", "data", "https", "http", "file", "blob", "ws", "a b", "", "Cursor"):
         with subtests.test(scheme=scheme):
             assert not is_private_use(scheme)
-            assert problem_with(f"{scheme}://evil.example/x", schemes=[scheme]) or scheme == "https"
+            assert find_redirect_problem(f"{scheme}://evil.example/x", schemes=[scheme]) or scheme == "https"
 
 
 def test_loopback_and_apps_are_told_from_the_web() -> None:
@@ -139,6 +139,6 @@ def test_loopback_and_apps_are_told_from_the_web() -> None:
 
 
 def test_what_is_shown_of_a_redirect_uri_is_where_it_leads() -> None:
-    assert host_of("https://claude.ai/api/mcp/auth_callback") == "claude.ai"
-    assert host_of("http://127.0.0.1:33418/") == "127.0.0.1:33418"
-    assert host_of("cursor://anysphere.cursor-mcp/oauth/callback") == "cursor:"
+    assert get_display_host("https://claude.ai/api/mcp/auth_callback") == "claude.ai"
+    assert get_display_host("http://127.0.0.1:33418/") == "127.0.0.1:33418"
+    assert get_display_host("cursor://anysphere.cursor-mcp/oauth/callback") == "cursor:"

@@ -11,7 +11,7 @@ from django.test import AsyncClient, Client, override_settings
 from django.urls import include, path
 from oauth2_provider.models import AccessToken, Application
 
-from mcp_django.contrib.oauth.clients.client_metadata import MOST_BYTES
+from mcp_django.contrib.oauth.clients.client_metadata import MAX_METADATA_BYTES
 from mcp_django.contrib.oauth.models import ClientProfile
 from mcp_django.contrib.oauth.tokens.credentials import has_secret
 from tests.contrib.oauth.test_client_metadata import NOT_TAKEN, REAL
@@ -183,7 +183,7 @@ def test_a_client_does_not_choose_its_id_or_secret() -> None:
 def test_a_body_is_16_kilobytes_at_most() -> None:
     with override_settings(DATA_UPLOAD_MAX_MEMORY_SIZE=10):
         assert register().status_code == 201
-    assert send(b'{"client_name": "' + b"x" * MOST_BYTES + b'"}').status_code == 400
+    assert send(b'{"client_name": "' + b"x" * MAX_METADATA_BYTES + b'"}').status_code == 400
     assert send(b"x" * 5_000_000).status_code == 400
 
 

@@ -8,10 +8,10 @@ from django.core.management import call_command
 from django.utils import timezone
 
 from mcp_django.auth.authentication import principal_cache
-from mcp_django.auth.principal import Principal
+from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.contrib.oauth.flows import revocation
 from mcp_django.contrib.oauth.models import Consent
-from mcp_django.contrib.oauth.toolkit_compat import access_tokens, grants
+from mcp_django.contrib.oauth.toolkit_compat import get_access_token_model, get_grant_model
 from tests.support.savepoints import rolled_back
 
 from . import flows
@@ -42,16 +42,16 @@ class BearerMemory:
         self.app, self.user = create_client(), create_user()
         Consent.objects.create(user=self.user, application=self.app, resource=RESOURCE, redirects_hash="")
         self.tokens = obtain_tokens(self.app, self.user)
-        self.store = principal_cache.Known(60)
+        self.store = principal_cache.PrincipalCache(60)
         self.row = find_token_row(self.tokens["access_token"])
         self._keep(b"mine", self.user, self.app.client_id, self.row.pk)
         self._keep(b"other", create_user("bob"), "other", self.row.pk + 1)
 
     def _keep(self, digest: bytes, user: Any, client_id: str, token_id: int) -> None:
-        found = Principal(
+        found = DjangoPrincipal(
             issuer="django", subject=str(user.pk), user=user, client_id=client_id, kind="oauth", token_id=token_id
         )
-        self.store.keep(digest, found, principal_cache.mark())
+        self.store.add(digest, found, principal_cache.get_generation())
 
 
 def revoke(found: BearerMemory) -> None:
@@ -65,7 +65,7 @@ def replay(found: BearerMemory) -> None:
 
 
 def send_away(found: BearerMemory) -> None:
-    revocation.withdraw(found.user, found.app)
+    revocation.withdraw_access(found.user, found.app)
 
 
 def take_back(found: BearerMemory) -> None:
@@ -75,7 +75,9 @@ def take_back(found: BearerMemory) -> None:
 
 
 def clear(found: BearerMemory) -> None:
-    access_tokens().objects.filter(pk=found.row.pk).update(expires=timezone.now() - timezone.timedelta(days=40))
+    get_access_token_model().objects.filter(pk=found.row.pk).update(
+        expires=timezone.now() - timezone.timedelta(days=40)
+    )
     call_command("cleartokens")
 
 
@@ -94,8 +96,8 @@ ENDS: dict[str, Callable[[BearerMemory], Any]] = {
     "expired tokens are cleared": clear,
     "the client is blocked": block,
     "the client is deleted": lambda found: found.app.delete(),
-    "the client's tokens end": lambda found: revocation.end_client(found.app),
-    "the user's tokens end": lambda found: revocation.end_user(found.user),
+    "the client's tokens end": lambda found: revocation.revoke_client(found.app),
+    "the user's tokens end": lambda found: revocation.revoke_user(found.user),
 }
 
 
@@ -116,8 +118,8 @@ def test_a_consent_that_is_taken_back_takes_its_tokens_along() -> None:
     found = BearerMemory()
     issue_code(found.app, found.user)
     take_back(found)
-    assert not access_tokens().objects.exists()
-    assert not grants().objects.exists()
+    assert not get_access_token_model().objects.exists()
+    assert not get_grant_model().objects.exists()
     assert read_json(refresh(found.app, found.tokens["refresh_token"]), 400)["error"] == "invalid_grant"
 
 

@@ -10,7 +10,7 @@ from django.utils import timezone
 from mcp_django.contrib.oauth.clients import clients
 from mcp_django.contrib.oauth.flows import revocation
 from mcp_django.contrib.oauth.models import ClientProfile, Consent, UsedCode
-from mcp_django.contrib.oauth.toolkit_compat import access_tokens, grants, refresh_tokens
+from mcp_django.contrib.oauth.toolkit_compat import get_access_token_model, get_grant_model, get_refresh_token_model
 from tests.support.savepoints import rolled_back
 
 from . import flows
@@ -48,10 +48,10 @@ def test_a_code_gives_a_pair_for_the_resource() -> None:
 def test_nothing_of_a_token_or_code_is_stored() -> None:
     app, user = create_client(), create_user()
     given = issue_code(app, user)
-    assert not grants().objects.filter(code=given).exists()
+    assert not get_grant_model().objects.filter(code=given).exists()
     found = read_json(exchange(app, given))
     assert find_token_row(found["access_token"]).token == ""
-    assert refresh_tokens().objects.get().token == ""
+    assert get_refresh_token_model().objects.get().token == ""
 
 
 def test_answers_are_json_and_not_stored() -> None:
@@ -90,7 +90,7 @@ def test_a_code_is_good_for_what_it_was_given_for_only(subtests: pytest.Subtests
             assert response.status_code in (400, 401), response.content
             found = json.loads(response.content)
             assert found["error"] == error
-            assert not access_tokens().objects.exists()
+            assert not get_access_token_model().objects.exists()
 
 
 def test_a_code_is_another_clients() -> None:
@@ -136,7 +136,7 @@ def test_a_used_code_in_other_hands_ends_nothing() -> None:
 def test_an_expired_code_gives_nothing() -> None:
     app = create_client()
     given = issue_code(app, create_user())
-    grants().objects.update(expires=timezone.now())
+    get_grant_model().objects.update(expires=timezone.now())
     assert read_json(exchange(app, given), 400)["error"] == "invalid_grant"
     assert not UsedCode.objects.exists()
 
@@ -162,7 +162,7 @@ def test_a_client_that_a_user_sent_away_gets_no_token() -> None:
     app, user = create_client(), create_user()
     Consent.objects.create(user=user, application=app, resource=RESOURCE, redirects_hash="")
     given, tokens = issue_code(app, user), obtain_tokens(app, user)
-    revocation.withdraw(user, app)
+    revocation.withdraw_access(user, app)
     assert find_token_row(tokens["access_token"]) is None
     assert read_json(exchange(app, given), 400)["error"] == "invalid_grant"
     assert read_json(refresh(app, tokens["refresh_token"]), 400)["error"] == "invalid_grant"
@@ -192,7 +192,7 @@ def basic(client_id: str, secret: str) -> dict[str, str]:
 
 
 def test_a_confidential_client_shows_its_secret_in_one_way() -> None:
-    app, secret = clients.make("app", redirect_uris=[flows.REDIRECT], confidential=True)
+    app, secret = clients.create_client("app", redirect_uris=[flows.REDIRECT], confidential=True)
     user = create_user()
     form = {"grant_type": "authorization_code", "redirect_uri": flows.REDIRECT, "code_verifier": flows.VERIFIER}
     read_json(post("/o/token/", {**form, "code": issue_code(app, user)}, **basic(app.client_id, secret)))
@@ -209,7 +209,7 @@ def test_a_confidential_client_shows_its_secret_in_one_way() -> None:
 
 def test_a_trusted_client_acts_for_its_service_user() -> None:
     robot = create_user("robot")
-    app, secret = clients.make("robot", service_user=robot)
+    app, secret = clients.create_client("robot", service_user=robot)
     form = {"grant_type": "client_credentials", "scope": "notes:read", "client_id": app.client_id}
     found = read_json(post("/o/token/", {**form, "client_secret": secret}))
     assert find_token_row(found["access_token"]).user == robot
@@ -221,7 +221,7 @@ def test_a_trusted_client_acts_for_its_service_user() -> None:
 
 
 def test_other_clients_have_no_tokens_of_their_own() -> None:
-    app, secret = clients.make("robot", service_user=create_user("robot"))
+    app, secret = clients.create_client("robot", service_user=create_user("robot"))
     form = {"grant_type": "client_credentials", "client_id": app.client_id, "client_secret": secret}
     profiles = ClientProfile.objects.filter(application=app)
     for change in ({"trusted": False}, {"trusted": True, "source": "registered"}):

@@ -10,11 +10,11 @@ from oauth2_provider.oauth2_validators import OAuth2Validator
 
 from mcp_django.contrib.oauth.flows.server import AuthorizationServer
 from mcp_django.contrib.oauth.flows.validator import Validator
-from mcp_django.contrib.oauth.toolkit_compat import PRIVATE, BaseValidator, oauth2_settings, only_s256
+from mcp_django.contrib.oauth.toolkit_compat import PRIVATE_NAMES, BaseValidator, oauth2_settings, restrict_to_s256
 
 
 def test_a_private_name_is_there(subtests: pytest.Subtests) -> None:
-    for path in PRIVATE:
+    for path in PRIVATE_NAMES:
         with subtests.test(path=path):
             module, owner, name = path.rsplit(".", 2)
             found = getattr(import_module(module), owner)
@@ -38,7 +38,7 @@ def test_only_s256_is_left() -> None:
     grant = server.grant_types["authorization_code"]
     assert set(grant._code_challenge_methods) == {"S256"}
     assert not grant.validate_code_challenge("E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM", "S256", "wrong")
-    only_s256(grant)
+    restrict_to_s256(grant)
     # The example of RFC 7636, appendix B.
     verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"
     assert grant.validate_code_challenge("E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM", "S256", verifier)

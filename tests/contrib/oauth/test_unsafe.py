@@ -9,7 +9,7 @@ from django.test import RequestFactory
 from oauth2_provider.views.generic import ProtectedResourceView
 from oauthlib.oauth2 import OAuth2Error
 
-from mcp_django.contrib.oauth.toolkit_compat import access_tokens, get_oauthlib_core, grants
+from mcp_django.contrib.oauth.toolkit_compat import get_access_token_model, get_grant_model, get_oauthlib_core
 from tests.support.savepoints import rolled_back
 
 from . import flows
@@ -74,8 +74,8 @@ def test_unsafe_requests_for_codes_are_refused(subtests: pytest.Subtests) -> Non
         with subtests.test(changes=changes), rolled_back():
             found = authorize(create_client(), create_user(), **changes)
             assert found["error"] == error
-            assert not grants().objects.exists()
-            assert not access_tokens().objects.exists()
+            assert not get_grant_model().objects.exists()
+            assert not get_access_token_model().objects.exists()
 
 
 def test_a_deactivated_user_gives_no_code() -> None:
@@ -110,7 +110,7 @@ def test_a_view_of_the_toolkit_takes_no_others() -> None:
 
     def changed(**fields: Any) -> str:
         token: str = obtain_tokens(app, user)["access_token"]
-        access_tokens().objects.filter(pk=find_token_row(token).pk).update(**fields)
+        get_access_token_model().objects.filter(pk=find_token_row(token).pk).update(**fields)
         return token
 
     assert status(changed(resource=[])) == 403

@@ -20,7 +20,7 @@ LONG_AGO = timedelta(days=400)
 
 def made(name: str, *, age: timedelta = LONG_AGO, **changes: Any) -> Application:
     said = ClientMetadata(name=name, redirect_uris=("https://client.example/cb",))
-    application, _ = clients.register(said, address=None)
+    application, _ = clients.register_client(said, address=None)
     ClientProfile.objects.filter(application=application).update(created=timezone.now() - age, **changes)
     return application
 
@@ -41,9 +41,9 @@ def test_a_client_that_was_not_used_for_long_is_deleted() -> None:
     made("new", age=timedelta(days=29))
     made("just used", last_used=timezone.now())
     made("used once", last_used=timezone.now() - LONG_AGO)
-    assert expiry.clear(days=30, dry_run=True) == 2
+    assert expiry.delete_unused(days=30, dry_run=True) == 2
     assert names() == {"old", "new", "just used", "used once"}
-    assert expiry.clear(days=30) == 2
+    assert expiry.delete_unused(days=30) == 2
     assert names() == {"new", "just used"}
 
 
@@ -60,7 +60,7 @@ def test_a_client_with_something_that_is_still_good_stays() -> None:
     RefreshToken.objects.create(user=user, application=revoked, token="s", revoked=now)
     RefreshToken.objects.create(user=user, application=spent, token="t")
     RefreshToken.objects.filter(token="t").update(created=now - timedelta(days=31))
-    assert expiry.clear(days=30) == 3
+    assert expiry.delete_unused(days=30) == 3
     assert names() == {"access", "refresh", "code"}
     assert AccessToken.objects.count() == 1
 
@@ -76,7 +76,7 @@ def test_a_client_that_an_operator_had_a_say_in_stays() -> None:
     Application.objects.filter(pk=fetched.pk).update(cimd_expires_at=timezone.now() - LONG_AGO)
     Application.objects.create(name="of the toolkit", client_type="public", authorization_grant_type="password")
     assert pinned.cimd_expires_at is None
-    assert expiry.clear(days=30) == 1
+    assert expiry.delete_unused(days=30) == 1
     assert names() == {"approved", "blocked", "trusted", "manual", "pinned", "of the toolkit"}
 
 
@@ -87,7 +87,7 @@ def test_those_that_never_came_back_make_room_for_others() -> None:
         token(used, "long gone", left=-LONG_AGO)
         made("third", age=timedelta(minutes=1))
         assert names() == {"used", "third"}
-        with pytest.raises(clients.TooMany):
+        with pytest.raises(clients.TooManyClients):
             made("fourth")
         ClientProfile.objects.filter(application=used).update(approved=True)
         made("fifth", age=timedelta(minutes=1))

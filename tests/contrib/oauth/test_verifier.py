@@ -23,7 +23,7 @@ from mcp_django.contrib.oauth.models import ClientProfile
 from mcp_django.contrib.oauth.tokens import access_tokens as bearers
 from mcp_django.contrib.oauth.tokens import token_format
 from mcp_django.contrib.oauth.tokens.verifier import verifier
-from mcp_django.contrib.oauth.toolkit_compat import access_tokens, refresh_tokens, set_token
+from mcp_django.contrib.oauth.toolkit_compat import get_access_token_model, get_refresh_token_model, set_token
 from tests.support.savepoints import rolled_back
 
 from . import flows
@@ -75,7 +75,7 @@ def make(app: Any, user: Any, **fields: Any) -> str:
         "expires": timezone.now() + timedelta(minutes=5),
         "resource": [RESOURCE],
     }
-    row = access_tokens()(**{**values, **fields})
+    row = get_access_token_model()(**{**values, **fields})
     set_token(row, token)
     row.save()
     return token
@@ -130,7 +130,7 @@ def test_other_strings_are_refused_as_access_tokens() -> None:
     for token in (found["refresh_token"], given, f"{part}.{part}.c2ln", "eyJ.x.y", found["access_token"][:-1], "x"):
         assert not is_in(token)
     # Also if one was stored as an access token by other means.
-    odd = refresh_tokens().objects.get().access_token
+    odd = get_refresh_token_model().objects.get().access_token
     set_token(odd, found["refresh_token"])
     odd.save()
     assert not is_in(found["refresh_token"])
@@ -179,7 +179,7 @@ def test_a_blocked_client_is_out_at_once() -> None:
 
 def test_a_client_that_is_trusted_no_more_is_out() -> None:
     robot = create_user("robot")
-    app, _secret = clients.make("robot", service_user=robot)
+    app, _secret = clients.create_client("robot", service_user=robot)
     token = make(app, robot)
     assert is_in(token)
     assert not is_in(make(app, create_user()))
@@ -250,7 +250,7 @@ async def test_a_database_that_fails_is_unavailable(monkeypatch: pytest.MonkeyPa
     def fail(token: str) -> Any:
         raise DatabaseError
 
-    monkeypatch.setattr(bearers, "rows", fail)
+    monkeypatch.setattr(bearers, "find_rows", fail)
     with pytest.raises(AuthError) as raised:
         await verifier().verify(
             token_format.access_token(None), resource=ProtectedResource(server="default", uri=RESOURCE)

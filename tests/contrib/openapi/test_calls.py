@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from mcp_django.server.primitives.registry import registry_for
+from mcp_django.server.primitives.registry import get_registry
 from mcp_django.server.primitives.toolset import register
 from tests.contrib.openapi.pets import Api, document, operation, parameter, peer, tools, toolset
 
@@ -28,4 +28,4 @@ def test_an_instance_can_be_registered(monkeypatch: Any) -> None:
     monkeypatch.setattr("mcp_django.server.primitives.registry.REGISTRIES", {})
     made = toolset(ONE)
     assert register(made) is made
-    assert [tool.name for tool in registry_for("default").tools] == ["getPet"]
+    assert [tool.name for tool in get_registry("default").tools] == ["getPet"]

@@ -9,9 +9,9 @@ import pytest
 import yaml
 from django.urls import path
 
-from mcp_django.auth.principal import Principal
+from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.server.primitives.registry import Registry
-from mcp_django.server.server import Options, Server
+from mcp_django.server.server import Server, ServerOptions
 from tests.contrib.openapi.pets import Api, document, operation, parameter
 from tests.repository.pages import ROOT, python_blocks, served_by
 from tests.server.client import PipelineClient, make_principal, ports
@@ -30,7 +30,7 @@ PETS = document(
 
 def connected(registry: Registry) -> Server:
     assert not registry.problems
-    return Server("docs", "1", registry=registry, ports=ports(), options=Options())
+    return Server("docs", "1", registry=registry, ports=ports(), options=ServerOptions())
 
 
 @pytest.fixture
@@ -71,7 +71,9 @@ async def test_each_caller_has_a_key_as_the_page_says(whole: tuple[Any, Registry
     server = Server("docs", "1", toolsets=[module.each_their_own], ports=ports())
     for name in ("ada", "bob"):
         user = SimpleNamespace(username=name, pk=1, has_perm=lambda *given: True)
-        result = await PipelineClient(server, Principal(issuer="tests", subject=name, user=user)).call("own_addPet")
+        result = await PipelineClient(server, DjangoPrincipal(issuer="tests", subject=name, user=user)).call(
+            "own_addPet"
+        )
         assert result["isError"] is (name == "bob")
     assert (api.last.headers["x-key"], api.last.headers["x-tenant"]) == ("ada's key", "north")
     assert len(api.requests) == 1
@@ -79,6 +81,6 @@ async def test_each_caller_has_a_key_as_the_page_says(whole: tuple[Any, Registry
 
 def test_the_api_of_django_ninja_is_registered_as_the_page_says(whole: tuple[Any, Registry]) -> None:
     _, registry = whole
-    registry.settle()
+    registry.run_deferred()
     assert not registry.problems
     assert [tool.name for tool in registry.tools] == ["pets_add_pet", "shop_example_mcp_tools_greeting"]

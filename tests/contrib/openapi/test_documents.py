@@ -120,7 +120,7 @@ def test_a_dict_that_holds_itself_is_refused() -> None:
 
 
 def test_too_large_a_text_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(reading, "MAX_BYTES", 100)
+    monkeypatch.setattr(reading, "MAX_DOCUMENT_BYTES", 100)
     (tmp_path / "api.json").write_text(json.dumps(ONE))
     assert "larger than" in refusal(tmp_path / "api.json")
     assert "larger than" in refusal(json.dumps(ONE))

@@ -12,7 +12,7 @@ from ninja import File, Form, NinjaAPI, Router, Schema, Status
 from ninja.files import UploadedFile
 from ninja.security import HttpBearer, django_auth
 
-from mcp_django.auth.principal import Principal
+from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.contrib.openapi import OpenAPIToolset, Route
 from mcp_django.schema import DeclarationError
 from tests.server.client import PipelineClient, make_server
@@ -88,8 +88,8 @@ def _urls(settings: Any) -> None:
     settings.ROOT_URLCONF = __name__
 
 
-def caller(user: Any) -> Principal:
-    return Principal(issuer="tests", subject=user.get_username(), user=user)
+def caller(user: Any) -> DjangoPrincipal:
+    return DjangoPrincipal(issuer="tests", subject=user.get_username(), user=user)
 
 
 def caller_user() -> User:

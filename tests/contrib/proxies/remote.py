@@ -16,7 +16,7 @@ from mcp_django import Server
 from mcp_django.client import ClientConnectionError
 from mcp_django.contrib.proxies import Proxy
 from mcp_django.contrib.proxies.connections.targets import TargetSource
-from mcp_django.protocol.revisions import STATELESS
+from mcp_django.protocol.revisions import STATELESS_VERSIONS
 from tests.server.client import PipelineClient, make_server
 
 
@@ -103,7 +103,7 @@ def declare(remote: Remote) -> None:
     @server.tool()
     async def greet(ctx: Context) -> str | types.InputRequiredResult:
         remote.counts["greet"] += 1
-        if ctx.protocol_version in STATELESS:
+        if ctx.protocol_version in STATELESS_VERSIONS:
             answers = ctx.input_responses
             if answers is None:
                 schema = {"type": "object", "properties": {"name": {"type": "string"}}}
@@ -128,7 +128,7 @@ def declare(remote: Remote) -> None:
     @server.tool()
     async def poem(ctx: Context) -> str | types.InputRequiredResult:
         message = types.SamplingMessage(role="user", content=types.TextContent(text="A poem"))
-        if ctx.protocol_version in STATELESS:
+        if ctx.protocol_version in STATELESS_VERSIONS:
             if ctx.input_responses is None:
                 params = types.CreateMessageRequestParams(messages=[message], max_tokens=10)
                 return types.InputRequiredResult(input_requests={"poem": types.CreateMessageRequest(params=params)})
@@ -139,7 +139,7 @@ def declare(remote: Remote) -> None:
 
     @server.tool()
     async def places(ctx: Context) -> str | types.InputRequiredResult:
-        if ctx.protocol_version in STATELESS:
+        if ctx.protocol_version in STATELESS_VERSIONS:
             if ctx.input_responses is None:
                 return types.InputRequiredResult(input_requests={"where": types.ListRootsRequest()})
             found = ctx.input_responses["where"]

@@ -52,11 +52,11 @@ async def test_who_does_not_want_to_answer_need_not(subtests: pytest.Subtests) -
 class Shy(TargetSource):
     """A remote that shows a tool that asks to those only who said that they can be asked."""
 
-    def own(self, user: Any, headers: Any, answering: Any, tools: bool) -> Any:
+    def create_client(self, user: Any, headers: Any, answering: Any, tools: bool) -> Any:
         self._target = Remote(era=self._options["protocol_version"])
         if "elicitation" not in answering:
             self._target.server._tool_manager.remove_tool("greet")
-        return super().own(user, headers, answering, tools)
+        return super().create_client(user, headers, answering, tools)
 
 
 async def test_who_can_be_asked_sees_the_tools_that_are_shown_only_to_them(subtests: pytest.Subtests) -> None:
@@ -78,7 +78,7 @@ async def test_lists_for_those_who_can_be_asked_need_no_session_that_calls_have(
     proxy = proxy_of(Remote(era="handshake"), sessions=1)
     peer = PipelineClient(served(proxy))
     await peer.call("r__greet")
-    assert proxy._here().sessions.are_taken
+    assert proxy._get_state().sessions.is_exhausted
     assert "r__greet" in await PipelineClient(peer.server, principal=make_principal(name="bob")).names()
 
 
@@ -115,7 +115,7 @@ async def test_an_answer_that_comes_to_another_process_is_an_error() -> None:
     retry = {"name": "r__greet", "arguments": {}, **_answered(asked)}
     found = await there.request("tools/call", retry)
     assert found["isError"]
-    assert found["content"][0]["text"] == forwarding.LOST
+    assert found["content"][0]["text"] == forwarding.LOST_CALL_MESSAGE
     assert remote.counts["greet"] == 1
 
 
@@ -136,31 +136,31 @@ async def test_nobody_else_can_go_on_with_a_parked_call() -> None:
     remote = Remote(era="handshake")
     proxy = proxy_of(remote)
     await PipelineClient(served(proxy), principal=make_principal(name="ada")).call("r__greet")
-    desk = proxy._here().desk
-    (id,) = desk._parked
+    desk = proxy._get_state().suspended_calls
+    (id,) = desk._calls
     assert desk.take(id, "tests|bob") is None
     assert desk.take(id, "tests|ada") is not None
 
 
 async def test_a_call_that_is_parked_for_too_long_is_given_up_at_the_remote(clock: Clock) -> None:
     remote = Remote(era="handshake")
-    proxy = proxy_of(remote, parked_seconds=60)
+    proxy = proxy_of(remote, suspended_call_ttl=60)
     peer = PipelineClient(served(proxy))
     asked = await peer.call("r__greet")
     await clock.advance(60)
     await remote.cancelled.wait()
-    assert len(proxy._here().desk) == 0
+    assert len(proxy._get_state().suspended_calls) == 0
     found = await peer.request("tools/call", {"name": "r__greet", "arguments": {}, **_answered(asked)})
-    assert found["content"][0]["text"] == forwarding.LOST
+    assert found["content"][0]["text"] == forwarding.LOST_CALL_MESSAGE
 
 
 async def test_the_call_that_is_parked_longest_gives_way() -> None:
     remote = Remote(era="handshake")
-    proxy = proxy_of(remote, parked=1)
+    proxy = proxy_of(remote, suspended_calls=1)
     peer = PipelineClient(served(proxy))
     first = await peer.call("r__greet")
     second = await peer.call("r__greet")
-    assert len(proxy._here().desk) == 1
+    assert len(proxy._get_state().suspended_calls) == 1
     lost = await peer.request("tools/call", {"name": "r__greet", "arguments": {}, **_answered(first)})
     assert lost["isError"]
     found = await peer.request("tools/call", {"name": "r__greet", "arguments": {}, **_answered(second)})
@@ -169,7 +169,7 @@ async def test_the_call_that_is_parked_longest_gives_way() -> None:
 
 async def test_who_has_most_calls_parked_loses_one_and_nobody_else() -> None:
     remote = Remote(era="handshake")
-    server = served(proxy_of(remote, parked=3))
+    server = served(proxy_of(remote, suspended_calls=3))
     ada, bob = (PipelineClient(server, principal=make_principal(name=name)) for name in ("ada", "bob"))
     first = await ada.call("r__greet")
     for _ in range(4):
@@ -190,7 +190,7 @@ async def test_a_parked_call_gives_its_session_to_a_call_that_needs_one() -> Non
 
 async def test_a_question_is_asked_only_where_the_proxy_lets_it() -> None:
     remote = Remote(era="handshake")
-    peer = peer_of(remote, options={"asks": []}, answer=answers)
+    peer = peer_of(remote, options={"client_features": []}, answer=answers)
     assert (await peer.call("r__greet"))["isError"]
     assert peer.rounds == 0
 
@@ -222,7 +222,7 @@ async def test_more_calls_than_there_may_be_sessions_wait_their_turn(clock: Cloc
     proxy = proxy_of(remote, sessions=1)
     peer = PipelineClient(served(proxy), answer=answers, version=HANDSHAKE)
     assert await asyncio.gather(*(peer.text("r__greet") for _ in range(4))) == ["Hello Ada"] * 4
-    assert len(proxy._here().sessions) == 1
+    assert len(proxy._get_state().sessions) == 1
 
 
 async def test_a_call_that_waits_for_a_session_for_too_long_is_told_so(clock: Clock) -> None:
@@ -231,7 +231,7 @@ async def test_a_call_that_waits_for_a_session_for_too_long_is_told_so(clock: Cl
     slow = asyncio.ensure_future(PipelineClient(server, version=HANDSHAKE).call("r__slow"))
     await remote.reached.wait()
     late = asyncio.create_task(PipelineClient(server, version=HANDSHAKE).error("r__greet"))
-    await clock.advance(sessions.PATIENCE)
+    await clock.advance(sessions.ACQUIRE_TIMEOUT_SECONDS)
     assert "Too many calls use the server 'r'" in await late
     remote.gate.set()
     assert not (await slow)["isError"]

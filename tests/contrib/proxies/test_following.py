@@ -18,7 +18,7 @@ from mcp_django.protocol import jsonrpc, meta
 from mcp_django.providers.mounts import Mount
 from mcp_django.server.calls.call import Connection
 from mcp_django.server.calls.message_queue import Outbox
-from mcp_django.server.calls.pending import Work
+from mcp_django.server.calls.pending import PendingResponse
 from mcp_django.server.pipeline import Pipeline
 from mcp_django.server.subscriptions import upstream as streams
 from mcp_django.server.subscriptions.listen import Subscription
@@ -113,7 +113,7 @@ class Listener:
         message = {"jsonrpc": "2.0", "id": id, "method": "subscriptions/listen", "params": params}
         raw = jsonrpc.loads(jsonrpc.dumps(message))
         work = self.pipeline.handle(self.pipeline.stateless, raw, self.connection, Outbox())
-        assert isinstance(work, Work)
+        assert isinstance(work, PendingResponse)
         await work.run
         assert self.connection.subscriptions is not None
         self.open.append(self.connection.subscriptions[id])
@@ -133,7 +133,7 @@ async def heard(stream: Subscription) -> list[str]:
 
 
 def server_of(*proxies: Proxy, **given: Any) -> Server:
-    return Server("tests", "1", ports=ports(changes=ChangeLog()), proxies=proxies, **given)
+    return Server("tests", "1", ports=ports(change_feed=ChangeLog()), proxies=proxies, **given)
 
 
 @UPSTREAM
@@ -158,8 +158,8 @@ async def test_many_who_listen_are_one_subscription_which_ends_with_the_last(ups
     await remote.is_subscribed_to(ONE, "thing://by/me")
     await remote.update("thing://by/me")
     assert await heard(other) == ["thing://by/me"]
-    other.end()
-    while await other.take() is not None:
+    other.close()
+    while await other.take_messages() is not None:
         pass
     await remote.is_subscribed_to()
     if upstream == "handshake":
@@ -210,7 +210,7 @@ async def test_what_changes_in_an_interval_is_told_at_its_end(clock: Clock) -> N
     hearing = asyncio.create_task(heard(stream))
     await clock.settle()
     assert not hearing.done()
-    await clock.advance(following.REST)
+    await clock.advance(following.NOTIFY_INTERVAL_SECONDS)
     assert await hearing == [ONE]
 
 
@@ -218,7 +218,7 @@ async def test_what_changes_in_an_interval_is_told_at_its_end(clock: Clock) -> N
 async def test_a_remote_that_does_not_declare_it_is_not_asked(upstream: str) -> None:
     remote = Deaf(era=upstream)
     stream = await Listener(server_of(proxy_of(remote))).listen(ONE)
-    assert not stream.is_over
+    assert not stream.is_closed
     assert not remote.begun
 
 
@@ -231,10 +231,10 @@ async def test_a_remote_that_refuses_harms_nobody() -> None:
     stream = await listener.listen(ONE)
     await remote.update(ONE)
     assert await heard(stream) == [ONE]
-    assert not refused.is_over
+    assert not refused.is_closed
 
 
-@pytest.mark.parametrize("bound", ["RESOURCES", "EACH"])
+@pytest.mark.parametrize("bound", ["MAX_RESOURCES", "MAX_RESOURCES_PER_CALLER"])
 async def test_there_is_a_bound(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, bound, 2)
     remote = Watched(era="handshake")
@@ -245,7 +245,7 @@ async def test_there_is_a_bound(bound: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 async def test_one_caller_leaves_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, "EACH", 2)
+    monkeypatch.setattr(following, "MAX_RESOURCES_PER_CALLER", 2)
     remote = Watched(era="handshake")
     server = server_of(proxy_of(remote))
     await Listener(server, make_principal(name="ada")).listen(*(f"thing://by/{n}" for n in range(4)))
@@ -263,10 +263,10 @@ async def test_after_an_outage_it_is_followed_again_and_counts_as_changed(upstre
     remote.down = False
     hearing = asyncio.create_task(heard(stream))
     while not hearing.done():
-        await clock.advance(following.LOOK)
+        await clock.advance(following.CHECK_INTERVAL_SECONDS)
     assert await hearing == [ONE]
     assert remote.begun[ONE] > before
-    await clock.advance(following.REST)
+    await clock.advance(following.NOTIFY_INTERVAL_SECONDS)
     await remote.update(ONE)
     assert await heard(stream) == [ONE]
 
@@ -275,8 +275,10 @@ async def test_each_caller_hears_what_its_own_credential_hears() -> None:
     vaults = {name: Watched(era="handshake") for name in ("ada", "bob")}
 
     class Doors(TargetSource):
-        def own(self, user: Any, headers: Any, answering: Any, tools: bool) -> Any:
-            return TargetSource("r", vaults[headers["X"]], protocol_version="handshake").own(None, None, {}, False)
+        def create_client(self, user: Any, headers: Any, answering: Any, tools: bool) -> Any:
+            return TargetSource("r", vaults[headers["X"]], protocol_version="handshake").create_client(
+                None, None, {}, False
+            )
 
     proxy = Proxy(
         Doors("r", vaults["ada"]), permission="any", credentials=lambda ctx: {"X": ctx.principal.subject}, prefix="r"
@@ -295,7 +297,7 @@ async def test_each_caller_hears_what_its_own_credential_hears() -> None:
 async def test_a_client_that_leaves_while_the_remote_is_asked_leaves_nothing_behind() -> None:
     remote = Watched(era="handshake")
     server = server_of(proxy_of(remote))
-    await (await Listener(server).listen("thing://by/me")).take()
+    await (await Listener(server).listen("thing://by/me")).take_messages()
     entered = asyncio.Event()
     lowlevel: Any = remote.server._lowlevel_server
 
@@ -357,7 +359,7 @@ def test_a_session_hears_of_what_it_subscribes_to_while_its_stream_is_open(upstr
         stream = await stage.open(session)
         await stage.changes.subscribe(stage.call(session), ONE)
         await remote.is_subscribed_to(ONE)
-        await eventually(lambda: bool(stream.view._followed._stops))
+        await eventually(lambda: bool(stream.view._upstream._stops))
         await remote.update(ONE)
         await eventually(lambda: bool(stream))
         assert stream.messages == [
@@ -395,15 +397,15 @@ def test_a_stream_that_opens_later_or_elsewhere_takes_over_and_is_told_once_of_w
 
 @real_threads
 def test_a_remote_that_was_down_when_the_stream_opened_is_followed_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "AGAIN", 0.01)
-    monkeypatch.setattr("mcp_django.contrib.proxies.catalog.catalog_cache.RETRY", 0.0)
+    monkeypatch.setattr(streams, "LOOKUP_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("mcp_django.contrib.proxies.catalog.catalog_cache.RETRY_DELAY_SECONDS", 0.0)
     remote = Watched(era="handshake", down=True)
 
     async def main(stage: Stage) -> None:
         session = await stage.session()
         await stage.changes.subscribe(stage.call(session), ONE)
         stream = await stage.open(session)
-        await eventually(lambda: bool(stream.view._followed._tasks))
+        await eventually(lambda: bool(stream.view._upstream._tasks))
         remote.down = False
         await eventually(lambda: bool(stream))
         assert set(remote.subscribed) == {ONE}

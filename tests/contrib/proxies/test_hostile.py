@@ -57,7 +57,7 @@ async def test_a_tool_that_cannot_be_served_is_left_out_and_logged(
         {"name": "b a d", "inputSchema": SCHEMA},
         {"name": "x" * 200, "inputSchema": SCHEMA},
         {"name": "bad\nname", "inputSchema": SCHEMA},
-        {"name": "bad", "inputSchema": SCHEMA, "description": "x" * (components.ENTRY_BYTES + 1)},
+        {"name": "bad", "inputSchema": SCHEMA, "description": "x" * (components.MAX_ENTRY_BYTES + 1)},
         {
             "name": "bad",
             "inputSchema": {**SCHEMA, "properties": {"a": {"type": "string", "x-mcp-header": "a b"}}},
@@ -101,7 +101,7 @@ async def test_what_is_too_much_or_has_the_wrong_form_in_an_entry_is_left_out() 
     (shown,) = (await peer_of(listing(entry)).request("tools/list"))["tools"]
     assert shown == {
         "name": "r__good",
-        "title": "t" * components.TITLE,
+        "title": "t" * components.MAX_TITLE_CHARACTERS,
         "icons": [{"src": "https://ok.example/i.png"}],
         "_meta": {"a/b": 1},
         "inputSchema": SCHEMA,
@@ -123,7 +123,7 @@ async def test_a_list_without_an_end_has_one(monkeypatch: pytest.MonkeyPatch) ->
         pages += 1
         return {"tools": [{**GOOD, "name": f"t{pages}"}], "nextCursor": "again"}
 
-    monkeypatch.setattr("mcp_django.contrib.proxies.catalog.lists.PAGES", 5)
+    monkeypatch.setattr("mcp_django.contrib.proxies.catalog.lists.MAX_PAGES", 5)
     peer = peer_of(Each("handshake", {"tools_list": page}))
     assert len(await peer.names()) == 5
 
@@ -153,7 +153,7 @@ async def test_structured_content_that_breaks_the_output_schema_is_a_tool_error(
 
 
 async def test_a_result_that_is_too_large_is_a_tool_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(results, "CHARACTERS", 1000)
+    monkeypatch.setattr(results, "MAX_RESULT_CHARACTERS", 1000)
     assert "too large" in await answering({"content": [{"type": "text", "text": "x" * 2000}]}).error("r__good")
 
 
@@ -220,11 +220,11 @@ async def test_a_remote_that_wants_to_be_asked_again_for_ever_is_left(subtests: 
             remote = listing(GOOD, era="stateless", tools_call=again)
             peer = peer_of(remote, version=version, answer=lambda method, params: {"action": "decline"})
             assert "rounds" in await peer.error("r__good")
-            assert sum(script.methods().count("tools/call") for script in remote.scripts) == forwarding.ROUNDS
+            assert sum(script.methods().count("tools/call") for script in remote.scripts) == forwarding.MAX_ROUNDS
 
 
 async def test_lists_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr("mcp_django.contrib.proxies.catalog.lists.BYTES", 5000)
+    monkeypatch.setattr("mcp_django.contrib.proxies.catalog.lists.MAX_LIST_BYTES", 5000)
     tools = [{**GOOD, "name": f"t{number}", "description": "x" * 1000} for number in range(9)]
     peer = peer_of(listing(*tools))
     assert await peer.names() == [f"r__t{number}" for number in range(4)]
@@ -257,17 +257,17 @@ async def test_a_remote_whose_lists_change_whenever_they_are_read_is_not_followe
 
     peer = peer_of(remote := Each("handshake", {"tools_list": page}))
     await peer.names()
-    while read <= catalog_cache.HASTE:
+    while read <= catalog_cache.MAX_RAPID_REFRESHES:
         await asyncio.sleep(0)
     await turns(2000)
-    assert read == catalog_cache.HASTE + 1
+    assert read == catalog_cache.MAX_RAPID_REFRESHES + 1
 
 
 async def test_lists_change_when_the_remote_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     peer = peer_of(remote := listing(GOOD), capabilities={})
     (proxy,) = peer.server.providers
     assert proxy.version is None
-    proxy.look()
+    proxy.refresh()
     assert await peer.names() == ["r__good"]
     for kind in ("prompts", "resources", "resources/templates"):
         await peer.request(f"{kind}/list")
@@ -287,5 +287,5 @@ async def test_lists_are_kept_as_long_as_the_remote_says(clock: Clock) -> None:
         peer = peer_of(remote, capabilities={})
         for _ in range(3):
             await peer.names()
-            await clock.advance(catalog_cache.LEAST)
+            await clock.advance(catalog_cache.MIN_TTL_SECONDS)
         assert remote.scripts[0].methods().count("tools/list") == times

@@ -138,11 +138,11 @@ async def test_the_log_is_passed_on_to_who_wants_it(subtests: pytest.Subtests) -
 async def test_nobody_hears_the_log_where_the_server_takes_logging_away(subtests: pytest.Subtests) -> None:
     for taken in [True, False]:
         with subtests.test(taken=taken):
-            proxy = proxy_of(Remote(), asks=())
-            server = served(proxy).with_options(capabilities={"logging": None} if taken else {})
+            proxy = proxy_of(Remote(), client_features=())
+            server = served(proxy).set_options(capabilities={"logging": None} if taken else {})
             assert await PipelineClient(server, log_level="info").text("r__chatty") == "done"
             # A call that hears the log has a connection of its own.
-            assert len(proxy._here().sessions) == (0 if taken else 1)
+            assert len(proxy._get_state().sessions) == (0 if taken else 1)
 
 
 async def test_a_call_that_is_cancelled_is_cancelled_at_the_remote(subtests: pytest.Subtests) -> None:
@@ -197,7 +197,7 @@ async def test_tools_and_prompts_can_be_left_out() -> None:
 
 
 async def test_what_is_not_offered_is_not_asked_for() -> None:
-    peer = peer_of(Remote(), options={"offers": ["tools"]})
+    peer = peer_of(Remote(), options={"features": ["tools"]})
     assert "r__add" in await peer.names()
     with pytest.raises(MethodNotFound):
         await peer.request("resources/read", {"uri": "thing://one"})
@@ -212,7 +212,7 @@ async def test_a_remote_that_is_down_is_an_error_at_once_and_hides_nothing_else(
     assert await peer.error("r__add", a=1) == "The server 'r' cannot be reached now; try again later"
     assert await peer.text("mine") == "here"
     remote.down = False
-    await clock.advance(catalog_cache.RETRY)
+    await clock.advance(catalog_cache.RETRY_DELAY_SECONDS)
     assert (await peer.call("r__add", a=1))["structuredContent"] == {"total": 2}
 
 
@@ -222,7 +222,7 @@ async def test_lists_that_are_known_stand_in_for_those_of_a_remote_that_went_dow
     assert "r__add" in await peer.names()
     assert await peer.names("resources/list", "resources", "uri")
     await remote.go_down()
-    await clock.advance(catalog_cache.HOLDS)
+    await clock.advance(catalog_cache.DEFAULT_TTL_SECONDS)
     assert "r__add" in await peer.names()
     assert await peer.error("r__add", a=1) == "The server 'r' cannot be reached now; try again later"
     with pytest.raises(InternalError, match="cannot be reached now"):
@@ -233,10 +233,10 @@ async def test_lists_that_are_known_stand_in_for_those_of_a_remote_that_went_dow
 
 async def test_after_a_while_a_remote_that_is_down_lists_nothing(clock: Clock) -> None:
     remote = Remote(era="handshake")
-    peer = peer_of(remote, options={"stale": 600})
+    peer = peer_of(remote, options={"stale_ttl": 600})
     assert "r__add" in await peer.names()
     await remote.go_down()
-    await clock.advance(catalog_cache.HOLDS)
+    await clock.advance(catalog_cache.DEFAULT_TTL_SECONDS)
     assert "r__add" in await peer.names()
     await clock.advance(600)
     assert await peer.names() == []
@@ -260,10 +260,10 @@ async def test_policies_and_rates_hold_for_proxied_tools_by_their_names_here() -
     class Counting(Policy):
         """Lets each tool be called once."""
 
-        def guards(self, primitive: Any) -> bool:
+        def is_restricted(self, primitive: Any) -> bool:
             return True
 
-        async def ration(self, principal: Any, tool: Any) -> float | None:
+        async def count_use(self, principal: Any, tool: Any) -> float | None:
             assert tool.rate == Rate(1, 60)
             counted.append(tool.name)
             return None if counted.count(tool.name) == 1 else 5.0
@@ -277,7 +277,7 @@ async def test_policies_and_rates_hold_for_proxied_tools_by_their_names_here() -
 
 def test_arguments_that_are_mirrored_into_headers_are_checked_here_like_those_of_other_tools() -> None:
     schema = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
-    tool = proxy_of(Remote())._entries.make("tools", {"name": "t", "inputSchema": schema})
+    tool = proxy_of(Remote())._components.build("tools", {"name": "t", "inputSchema": schema})
     assert tool.header_params == (HeaderParam(("region",), b"mcp-param-region"),)
     assert tool.wire["inputSchema"] == schema
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from django.test import override_settings
 
-from mcp_django.auth.principal import Principal
+from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.contrib.proxies.catalog import catalog_cache
 from mcp_django.wiring import get_server
 from tests.management.stdio_project import ROOT
@@ -75,7 +75,7 @@ async def test_a_program_that_ends_in_the_middle_of_a_call_with_a_session_of_its
 
 
 async def test_a_server_that_is_killed_and_started_again_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalog_cache, "RETRY", 0.0)
+    monkeypatch.setattr(catalog_cache, "RETRY_DELAY_SECONDS", 0.0)
     port = take_port()
     url = f"http://127.0.0.1:{port}/mcp"
     with proxied({"URL": url, "MAX_RETRIES": 0, "BACKOFF": 0}):
@@ -102,13 +102,13 @@ async def test_users_with_credentials_of_their_own_never_get_each_other_s() -> N
         server = get_server()
 
         async def calls(number: int, capabilities: dict[str, Any]) -> None:
-            who = Principal(issuer="tests", subject=str(number), user=FakeUser(pk=number))
+            who = DjangoPrincipal(issuer="tests", subject=str(number), user=FakeUser(pk=number))
             peer = PipelineClient(server, principal=who, capabilities=capabilities)
             for _ in range(3):
                 assert await peer.text("far__bearer") == f"Bearer token-{number}"
 
         await asyncio.gather(*(calls(number, can) for number in (1, 2) for can in ({}, {"elicitation": {}})))
-        nobody = PipelineClient(server, principal=Principal(issuer="tests", subject="3", user=FakeUser(pk=3)))
+        nobody = PipelineClient(server, principal=DjangoPrincipal(issuer="tests", subject="3", user=FakeUser(pk=3)))
         assert [name for name in await nobody.names() if name.startswith("far__")] == ["far__connect"]
         assert "no credential for you" in await nobody.error("far__bearer")
 

@@ -10,7 +10,7 @@ from django.test import override_settings
 from mcp_django import conf
 from mcp_django.conf.proxies import ProxySettings
 from mcp_django.contrib.proxies import Proxy
-from mcp_django.contrib.proxies.options import ProxyOptions, closed
+from mcp_django.contrib.proxies.options import ProxyOptions, deny_everyone
 from mcp_django.schema import DeclarationError
 from mcp_django.server.rates import Rate
 from mcp_django.wiring import get_server
@@ -38,7 +38,7 @@ def proxies_of(proxies: Any) -> dict[str, Proxy]:
 def test_a_list_of_aliases_is_enough_and_closed() -> None:
     proxies = proxies_of(["weather", "github"])
     assert [proxy.naming.prefix for proxy in proxies.values()] == ["weather", "github"]
-    assert proxies["weather"].options.granted is closed
+    assert proxies["weather"].options.effective_permission is deny_everyone
 
 
 def test_every_option_reaches_the_proxy() -> None:
@@ -47,12 +47,16 @@ def test_every_option_reaches_the_proxy() -> None:
         "URI_PREFIX": "far",
         "SCOPES": ["weather"],
         "RATE": "5/m",
-        "OFFERS": ["tools"],
-        "STALE": 0,
+        "FEATURES": ["tools"],
+        "STALE_TTL": 0,
     }
     proxy = proxies_of({"weather": options})["weather"]
     assert (proxy.naming.prefix, proxy.naming.uri_prefix, proxy.offers) == ("w", "far", {"tools"})
-    assert (proxy.options.granted, proxy.options.frequency, proxy.options.stale) == (None, Rate(5, 60), 0.0)
+    assert (proxy.options.effective_permission, proxy.options.parsed_rate, proxy.options.stale_ttl) == (
+        None,
+        Rate(5, 60),
+        0.0,
+    )
 
 
 def test_the_setting_and_the_proxy_have_the_same_options_and_defaults() -> None:
@@ -64,8 +68,8 @@ def test_what_cannot_be_used_is_refused_by_name(subtests: pytest.Subtests) -> No
         ({"wether": {}}, 'names no entry of MCP["CLIENTS"]'),
         ({"weather": {"PREFIX": "a__b"}}, '["PREFIX"] must have letters'),
         ({"weather": {"PERMISSION": "everybody"}}, '["PERMISSION"] must be a permission'),
-        ({"weather": {"OFFERS": ["tool"]}}, '["OFFERS"] must be one of'),
-        ({"weather": {"ASKS": "sampling"}}, '["ASKS"] must be a list'),
+        ({"weather": {"FEATURES": ["tool"]}}, '["FEATURES"] must be one of'),
+        ({"weather": {"CLIENT_FEATURES": "sampling"}}, '["CLIENT_FEATURES"] must be a list'),
         ({"weather": {}, "github": {"PREFIX": "weather"}}, "is already used by 'weather'"),
         ("weather", "must be a dict"),
     ]:
@@ -75,7 +79,7 @@ def test_what_cannot_be_used_is_refused_by_name(subtests: pytest.Subtests) -> No
 
 def test_an_unknown_option_is_reported() -> None:
     with override_settings(MCP=setting({"weather": {"PERMISION": "any"}})):
-        (problem,) = conf.problems()
+        (problem,) = conf.get_problems()
     assert (problem.unknown, problem.suggestion) == (True, "PERMISSION")
 
 
@@ -107,7 +111,7 @@ def test_the_examples_of_the_page_work() -> None:
     said: dict[str, Any] = {}
     exec(first, said)
     with override_settings(MCP=said["MCP"]):
-        assert conf.problems() == []
+        assert conf.get_problems() == []
         assert [provider.name for provider in get_server().providers if isinstance(provider, Proxy)] == [
             "weather",
             "github",
@@ -123,12 +127,12 @@ def test_the_examples_of_the_page_work() -> None:
 
 
 def test_a_text_is_no_list_of_its_letters(subtests: pytest.Subtests) -> None:
-    for name in ["scopes", "allow", "deny", "offers", "asks"]:
+    for name in ["scopes", "allow", "deny", "features", "client_features"]:
         with subtests.test(name=name), pytest.raises(DeclarationError, match=rf"write {name}=\['get_\*'\]"):
             Proxy("weather", **{name: "get_*"})
 
 
 def test_what_cannot_be_offered_or_asked_is_refused(subtests: pytest.Subtests) -> None:
-    for name in ["offers", "asks"]:
+    for name in ["features", "client_features"]:
         with subtests.test(name=name), pytest.raises(DeclarationError, match=f"{name} contains 'tool'; use values of"):
             Proxy("weather", **{name: ["tool"]})

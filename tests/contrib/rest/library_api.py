@@ -10,7 +10,7 @@ from django.core.cache import cache as kept
 from rest_framework.test import APIClient
 
 from mcp_django import Server
-from mcp_django.auth.principal import Principal, local_principal
+from mcp_django.auth.principal import DjangoPrincipal, local_principal
 from mcp_django.contrib.rest import expose
 from tests.library import views
 from tests.library.models import Author, Book, Review
@@ -73,11 +73,11 @@ def api() -> Server:
     return server
 
 
-def principal(user: User | None) -> Principal:
+def principal(user: User | None) -> DjangoPrincipal:
     """Make the principal of a user, or the local one."""
     if user is None:
         return local_principal()
-    return Principal(issuer="tests", subject=str(user.pk), user=user)
+    return DjangoPrincipal(issuer="tests", subject=str(user.pk), user=user)
 
 
 def peer(server: Server, user: User | None = None) -> PipelineClient:
@@ -133,6 +133,6 @@ def rows() -> list[Any]:
     return [sorted(map(str, found)) for found in (books, reviews, Author.objects.values_list("name"))]
 
 
-def anonymous() -> Principal:
+def anonymous() -> DjangoPrincipal:
     """Make a principal without a user."""
-    return Principal(issuer="tests", subject="nobody", user=AnonymousUser())
+    return DjangoPrincipal(issuer="tests", subject="nobody", user=AnonymousUser())

@@ -13,8 +13,8 @@ from rest_framework.response import Response
 from rest_framework.test import APIRequestFactory
 from rest_framework.views import APIView
 
-from mcp_django.auth.authentication.verifiers import INVALID, AuthError
-from mcp_django.auth.principal import Principal
+from mcp_django.auth.authentication.verifiers import INVALID_MESSAGE, AuthError
+from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.auth.resource import ProtectedResource
 from mcp_django.contrib.rest.access.bearer import BearerAuthentication
 from mcp_django.contrib.rest.access.permissions import HasScopes
@@ -26,16 +26,16 @@ METADATA = "https://mcp.example/.well-known/oauth-protected-resource/api"
 HERE = "tests.contrib.rest.test_bearer"
 
 
-async def verify(token: str, *, resource: ProtectedResource) -> Principal:
+async def verify(token: str, *, resource: ProtectedResource) -> DjangoPrincipal:
     """A verifier whose tokens are the URL they were made for."""
     if token == "down":
         raise RuntimeError("no backend")
     if token == "nobody":
-        return Principal(issuer="tests", subject="machine")
-    if not resource.is_meant(token.replace("_", ":")):
-        raise AuthError("invalid_token", INVALID)
+        return DjangoPrincipal(issuer="tests", subject="machine")
+    if not resource.matches_audience(token.replace("_", ":")):
+        raise AuthError("invalid_token", INVALID_MESSAGE)
     user = await User.objects.aget(username="alice")
-    return Principal(issuer="tests", subject="alice", user=user, scopes=frozenset({"shop:read"}))
+    return DjangoPrincipal(issuer="tests", subject="alice", user=user, scopes=frozenset({"shop:read"}))
 
 
 class Authentication(BearerAuthentication):

@@ -17,7 +17,7 @@ from rest_framework.response import Response
 from rest_framework.versioning import NamespaceVersioning
 from rest_framework.views import APIView
 
-from mcp_django.auth.principal import Principal, local_principal
+from mcp_django.auth.principal import DjangoPrincipal, local_principal
 from mcp_django.contrib.rest import expose
 from mcp_django.server.calls.call import Connection
 from tests.contrib.rest.library_api import STATUS, api, call_http, fill, peer, principal
@@ -78,8 +78,8 @@ class Mirror(APIView):
         )
 
 
-def caller(user: User | None, *scopes: str, **given: Any) -> Principal:
-    return Principal(issuer="tests", subject="x", user=user, scopes=frozenset(scopes), **given)
+def caller(user: User | None, *scopes: str, **given: Any) -> DjangoPrincipal:
+    return DjangoPrincipal(issuer="tests", subject="x", user=user, scopes=frozenset(scopes), **given)
 
 
 def test_the_user_and_what_was_delegated_come_from_the_principal() -> None:

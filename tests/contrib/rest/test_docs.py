@@ -9,7 +9,7 @@ from asgiref.sync import async_to_sync
 from django.contrib.auth.models import Group, Permission, User
 
 from mcp_django.server.primitives import registry
-from mcp_django.server.server import Options, Server
+from mcp_django.server.server import Server, ServerOptions
 from tests.contrib.rest.library_api import principal
 from tests.repository.pages import ROOT, python_blocks, served_by
 from tests.server.client import PipelineClient, ports
@@ -19,7 +19,7 @@ BLOCKS = python_blocks(ROOT / "docs" / "topics" / "rest.md")
 
 def server_of(found: registry.Registry) -> Server:
     assert not found.problems
-    return Server("docs", "1", registry=found, ports=ports(), options=Options())
+    return Server("docs", "1", registry=found, ports=ports(), options=ServerOptions())
 
 
 @pytest.mark.django_db

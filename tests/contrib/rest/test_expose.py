@@ -114,10 +114,10 @@ def test_it_decorates_and_reports_what_is_wrong_to_the_checks(monkeypatch: pytes
         def list(self, request: Any) -> Response:
             return Response([])
 
-    assert [tool.name for tool in registry.registry_for("default").tools] == ["moon"]
+    assert [tool.name for tool in registry.get_registry("default").tools] == ["moon"]
     assert callable(moon)
     assert Shelf.__name__ == "Shelf"
-    (problem,) = registry.problems()
+    (problem,) = registry.collect_problems()
     assert "has no action 'reed'" in problem.text
 
 

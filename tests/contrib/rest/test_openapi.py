@@ -12,7 +12,7 @@ from rest_framework.decorators import action
 from rest_framework.response import Response
 
 from mcp_django.contrib.rest import expose
-from mcp_django.contrib.rest.openapi import _Translation
+from mcp_django.contrib.rest.openapi import _SchemaTranslator
 from tests.library.models import Book
 from tests.library.views import BookFilter, CoverSerializer, DjangoFilterBackend, Pages, ReviewSerializer
 from tests.server.client import PipelineClient, make_server
@@ -132,5 +132,5 @@ def test_schemas_of_openapi_become_json_schema(subtests: pytest.Subtests) -> Non
                 },
                 "Y": {"type": "object", "properties": {"again": {"$ref": "#/components/schemas/Y"}}},
             }
-            found = _Translation(components).given(openapi)
+            found = _SchemaTranslator(components).translate_input(openapi)
             assert found == schema or (schema is None and str(found).count("again") == 13)

@@ -11,8 +11,8 @@ from rest_framework import pagination, serializers, viewsets
 from rest_framework.response import Response
 
 from mcp_django.contrib.rest import expose
-from mcp_django.contrib.rest.schema.regex import portable
-from mcp_django.contrib.rest.schema.serializers import answer_of, body_of
+from mcp_django.contrib.rest.schema.regex import convert_to_ecma
+from mcp_django.contrib.rest.schema.serializers import build_body_schema, build_response_schema
 from mcp_django.schema.custom_schema import check_schema
 from tests.library.models import Author, Book
 from tests.library.views import BookSerializer, Pages
@@ -21,12 +21,12 @@ from tests.server.client import PipelineClient, make_server
 
 def given(field: Any) -> Any:
     made = type("Made", (serializers.Serializer,), {"it": field})()
-    return body_of(made)["properties"].get("it")
+    return build_body_schema(made)["properties"].get("it")
 
 
 def returned(field: Any) -> Any:
     made = type("Made", (serializers.Serializer,), {"it": field})()
-    return answer_of(made)["properties"].get("it")
+    return build_response_schema(made)["properties"].get("it")
 
 
 class Inner(serializers.Serializer):
@@ -163,7 +163,7 @@ def test_methods_are_described_by_what_they_say_they_return() -> None:
         def get_three(self, obj):  # type: ignore[no-untyped-def]
             return 1
 
-    assert answer_of(Methods())["properties"] == {
+    assert build_response_schema(Methods())["properties"] == {
         "one": {"anyOf": [{"type": "array", "items": {"type": "integer"}}, {"type": "null"}]},
         "two": {"enum": ["a", "b"]},
         "three": {},
@@ -175,8 +175,8 @@ def test_a_serializer_inside_itself_is_described_to_a_depth() -> None:
         def get_fields(self) -> Any:
             return {"child": Tree(required=False)}
 
-    assert str(body_of(Tree())).count("child") == 6
-    check_schema(body_of(Tree()), "tree")
+    assert str(build_body_schema(Tree())).count("child") == 6
+    check_schema(build_body_schema(Tree()), "tree")
 
 
 def test_a_serializer_that_writes_its_own_form_promises_nothing() -> None:
@@ -187,8 +187,8 @@ def test_a_serializer_that_writes_its_own_form_promises_nothing() -> None:
         def to_internal_value(self, data: Any) -> Any:
             return data
 
-    assert answer_of(Own()) == {}
-    assert body_of(Own())["additionalProperties"] is True
+    assert build_response_schema(Own()) == {}
+    assert build_body_schema(Own())["additionalProperties"] is True
 
 
 def test_patterns_are_told_where_they_mean_the_same(subtests: pytest.Subtests) -> None:
@@ -203,7 +203,7 @@ def test_patterns_are_told_where_they_mean_the_same(subtests: pytest.Subtests) -
     )
     for pattern, flags, ported in cases:
         with subtests.test(pattern=pattern, flags=flags, ported=ported):
-            assert portable(re.compile(pattern, flags)) == ported
+            assert convert_to_ecma(re.compile(pattern, flags)) == ported
 
 
 class Odd(Pages):

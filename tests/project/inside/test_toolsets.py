@@ -11,8 +11,8 @@ from django.db import connection
 from django.db.models import Avg, Count, Max
 from django.test.utils import CaptureQueriesContext
 
-from mcp_django.auth.principal import Principal, local_principal
-from mcp_django.transports.inprocess import Caller
+from mcp_django.auth.principal import DjangoPrincipal, local_principal
+from mcp_django.transports.inprocess import InProcessCaller
 from mcp_django.wiring import get_server
 from project.airports.models import Airport, Region, Trip
 
@@ -24,7 +24,7 @@ class Client:
     """Somebody who asks, and what was asked of the tables of the airports."""
 
     def __init__(self, principal: Any = None) -> None:
-        self._caller = Caller(get_server("default"), principal or local_principal())
+        self._caller = InProcessCaller(get_server("default"), principal or local_principal())
 
     def call(self, tool: str, **arguments: Any) -> Any:
         """The structured result of a tool."""
@@ -140,7 +140,7 @@ def test_trips_are_those_of_who_asks() -> None:
     ends = {"origin_id": "LSZH", "destination_id": "NZAA"}
     mine = Trip.objects.create(owner=ada, name="South", **ends)
     Trip.objects.create(owner=bob, name="Secret", **ends)
-    client = Client(Principal(issuer="tests", subject="ada", user=ada))
+    client = Client(DjangoPrincipal(issuer="tests", subject="ada", user=ada))
     found = client.call("trip_list", filters={"destination__country": "NZ"})["items"]
     assert [row["name"] for row in found] == ["South"]
     assert found[0]["origin"]["uri"] == "airports.airport://LSZH"
@@ -150,7 +150,7 @@ def test_trips_are_those_of_who_asks() -> None:
 
 def test_a_trip_is_written_for_who_asks_with_its_stops() -> None:
     ada, bob = [User.objects.create_superuser(name) for name in ("ada", "bob")]
-    mine = Client(Principal(issuer="tests", subject="ada", user=ada))
+    mine = Client(DjangoPrincipal(issuer="tests", subject="ada", user=ada))
     values = {"name": "South", "origin": "LSZH", "destination": "NZAA", "depart_on": "2030-05-01"}
     stops = {"stops": {"add": [{"position": 1, "airport": "NFFN"}]}}
     made = mine.written("trip_create", values=values, inlines=stops)
@@ -159,6 +159,6 @@ def test_a_trip_is_written_for_who_asks_with_its_stops() -> None:
     assert mine.written("trip_update", pk=trip.pk, values={"name": "Far south"})["changed"] == ["name"]
     assert "owner" in mine.refused("trip_update", pk=trip.pk, values={"owner": bob.pk})
     assert mine.refused("trip_create", values={**values, "name": "Far south"})
-    theirs = Client(Principal(issuer="tests", subject="bob", user=bob))
+    theirs = Client(DjangoPrincipal(issuer="tests", subject="bob", user=bob))
     assert "There is no trip" in theirs.refused("trip_update", pk=trip.pk, values={"name": "Mine"})
     assert Trip.objects.get().name == "Far south"

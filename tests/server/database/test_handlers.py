@@ -19,10 +19,10 @@ from django.utils import timezone
 
 from mcp_django import Context, Server, ToolError
 from mcp_django.models import Session as SessionRow
-from mcp_django.runtime.threads.executor import LaneExecutor
-from mcp_django.server.calls.session import Session
-from mcp_django.testing import Client
-from mcp_django.wiring import ports as wired_ports
+from mcp_django.runtime.threads.executor import LeasingExecutor
+from mcp_django.server.calls.session import ServerSession
+from mcp_django.testing import TestClient
+from mcp_django.wiring import get_ports as wired_ports
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, make_server, ports
 from tests.server.test_context import in_a_thread
 from tests.server.test_farewells import EventLog, server_of
@@ -30,14 +30,14 @@ from tests.server.test_sampling import CAPABLE, ERAS, Model, use
 from tests.testapp.models import Book
 
 
-class Watched(LaneExecutor):
+class Watched(LeasingExecutor):
     """Lanes that count whose thread waits without one."""
 
     waiting = 0
 
     @contextlib.contextmanager
-    def parking(self) -> Iterator[None]:
-        with super().parking():
+    def blocking_wait(self) -> Iterator[None]:
+        with super().blocking_wait():
             self.waiting += 1
             yield
             self.waiting -= 1
@@ -48,7 +48,7 @@ class Watched(LaneExecutor):
 def test_a_plain_handler_gives_its_lane_up_for_the_model_and_not_for_the_tools_it_uses(version: str) -> None:
     threads: list[int] = []
     waiting: list[tuple[str, int]] = []
-    executor = Watched(lanes=1, queue=4)
+    executor = Watched(max_threads=1, max_queued=4)
     server = Server("tests", "1", ports=ports(executor=executor))
 
     @server.tool
@@ -144,15 +144,15 @@ async def test_background_work_runs_when_the_transaction_has_committed_and_not_w
     assert done == [False]
 
 
-async def end_by_client(session: Session, client: Client) -> None:
+async def end_by_client(session: ServerSession, client: TestClient) -> None:
     await client.close()
 
 
-async def end_in_admin(session: Session, client: Client) -> None:
+async def end_in_admin(session: ServerSession, client: TestClient) -> None:
     await sync_to_async(SessionRow.objects.filter(pk=session.pk).end)("admin")
 
 
-async def expire(session: Session, client: Client) -> None:
+async def expire(session: ServerSession, client: TestClient) -> None:
     past = timezone.now() - timedelta(seconds=1)
     await SessionRow.objects.filter(pk=session.pk).aupdate(expires=past)
     assert await client.server.sessions.load(session.key, session.owner) is None
@@ -161,10 +161,10 @@ async def expire(session: Session, client: Client) -> None:
 @pytest.mark.django_db
 @pytest.mark.parametrize("end", [end_by_client, end_in_admin, expire], ids=["client", "admin", "lifetime"])
 async def test_work_left_for_the_end_of_a_session_is_done_however_it_ends(
-    end: Callable[[Session, Client], Awaitable[None]],
+    end: Callable[[ServerSession, TestClient], Awaitable[None]],
 ) -> None:
     log = EventLog()
-    client = Client(server_of(log, ports=wired_ports()), revision=HANDSHAKE)
+    client = TestClient(server_of(log, ports=wired_ports()), revision=HANDSHAKE)
     await client.call_tool("open_it")
     assert client.session is not None
     await end(client.session, client)
@@ -197,7 +197,7 @@ class InsideATestCase(TestCase):
 
         @server.tool
         def once(ctx: Context) -> int:
-            pk = ctx.sync.once("add", lambda: Book.objects.create(title="Once").pk)
+            pk = ctx.sync.run_once("add", lambda: Book.objects.create(title="Once").pk)
             ctx.sync.elicit("Keep it?", bool)
             return int(Book.objects.get(pk=pk).title == "Once")
 

@@ -4,10 +4,10 @@ The site's own setting, "none", wants to see a loopback address; some servers ha
 before they looked.
 """
 
-from mcp_django.auth.principal import Principal
+from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.auth.resource import ProtectedResource
 
 
-async def anyone(token: str, *, resource: ProtectedResource) -> Principal:
+async def anyone(token: str, *, resource: ProtectedResource) -> DjangoPrincipal:
     """The principal that the token names."""
-    return Principal(issuer="tests", subject=token)
+    return DjangoPrincipal(issuer="tests", subject=token)

@@ -20,8 +20,8 @@ from urllib.parse import parse_qs
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from mcp_django.runtime.calls.concurrency import InFlight
-from mcp_django.wiring import listens
+from mcp_django.runtime.calls.concurrency import ConcurrencyLimiter
+from mcp_django.wiring import get_stream_limiter
 from tests.servers.site.events import RUNNING
 
 Application = Callable[[Any, Any, Any], Awaitable[None]]
@@ -47,7 +47,11 @@ class Probed:
         if scope["type"] != "http" or scope["path"].removeprefix(scope.get("root_path", "")) != "/probe":
             return await self._application(scope, receive, send)
         asked = parse_qs(scope["query_string"])
-        found = {"listening": len(listens())} if b"listening" in asked else look(with_objects=b"objects" in asked)
+        found = (
+            {"listening": len(get_stream_limiter())}
+            if b"listening" in asked
+            else look(with_objects=b"objects" in asked)
+        )
         headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": json.dumps(found).encode()})
@@ -79,8 +83,8 @@ def look(*, with_objects: bool) -> dict[str, Any]:
         "pid": os.getpid(),
         "at": time.monotonic(),
         "running": sorted(RUNNING),
-        "in_flight": sum(len(o) for o in objects if isinstance(o, InFlight)),
-        "listening": len(listens()),
+        "in_flight": sum(len(o) for o in objects if isinstance(o, ConcurrencyLimiter)),
+        "listening": len(get_stream_limiter()),
         "tasks": _tasks(),
         "threads": sorted(threads.values()),
         "connections": Counter(threads.get(o._thread_ident, "(a thread that is gone)") for o in opened),

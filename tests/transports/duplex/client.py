@@ -7,7 +7,7 @@ from typing import Any
 from asgiref.sync import sync_to_async
 
 from mcp_django.models import Session
-from mcp_django.transports.connection.connection import Duplex
+from mcp_django.transports.connection.connection import DuplexConnection
 
 STATELESS, HANDSHAKE = "2026-07-28", "2025-11-25"
 META = "io.modelcontextprotocol/"
@@ -18,7 +18,7 @@ NEVER = 1e9
 class FakeClient:
     """The client's end of a channel."""
 
-    def __init__(self, duplex: Duplex) -> None:
+    def __init__(self, duplex: DuplexConnection) -> None:
         self.duplex = duplex
         self.waiting: list[dict[str, Any]] = []
 
@@ -28,7 +28,7 @@ class FakeClient:
     async def next(self) -> dict[str, Any]:
         while not self.waiting:
             messages = await self.duplex.read(NEVER)
-            assert messages is not None, self.duplex.ending
+            assert messages is not None, self.duplex.close_reason
             self.waiting += map(json.loads, messages)
         return self.waiting.pop(0)
 

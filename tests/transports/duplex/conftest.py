@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from mcp_django import Context, Server
-from mcp_django.auth.principal import Principal
-from mcp_django.transports.connection.options import Terms
-from mcp_django.transports.factory import build_duplexes
-from mcp_django.wiring import ports
+from mcp_django.auth.principal import DjangoPrincipal
+from mcp_django.transports.connection.options import ConnectionOptions
+from mcp_django.transports.factory import build_connection_registry
+from mcp_django.wiring import get_ports
 from tests.transports.duplex.client import FakeClient, Stage
 
-ALICE = Principal(issuer="tests", subject="alice", scopes=frozenset({"read"}))
+ALICE = DjangoPrincipal(issuer="tests", subject="alice", scopes=frozenset({"read"}))
 
 
 @pytest.fixture
@@ -61,14 +61,14 @@ def server(stage: Stage, db: None) -> Server:
                 stage.begun.set()
         return "flooded"
 
-    return server.bind(ports("channels"))
+    return server.bind(get_ports("channels"))
 
 
 @pytest.fixture
 def peer(server: Server) -> Callable[..., Any]:
     @asynccontextmanager
     async def opened(**terms: Any) -> AsyncIterator[FakeClient]:
-        duplex = build_duplexes(server).open(ALICE, Terms(**terms))
+        duplex = build_connection_registry(server).open_connection(ALICE, ConnectionOptions(**terms))
         try:
             yield FakeClient(duplex)
         finally:

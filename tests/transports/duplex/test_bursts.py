@@ -4,9 +4,9 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.db import transaction
 
-from mcp_django import broadcast
-from mcp_django.transports.connection.options import Ending, Terms
-from mcp_django.transports.factory import get_duplexes
+from mcp_django.notifications import broadcast
+from mcp_django.transports.connection.options import CloseReason, ConnectionOptions
+from mcp_django.transports.factory import get_connection_registry
 from tests.transports.duplex.client import FakeClient
 from tests.transports.duplex.conftest import ALICE
 
@@ -23,13 +23,13 @@ def say(count: int) -> None:
 @pytest.mark.parametrize("events", [3, 1000])
 async def test_a_client_that_reads_hears_all_of_it_once_and_in_order(settings, events):
     settings.MCP = {**settings.MCP, "LIMITS": {"EVENTS": events}}
-    client = FakeClient(get_duplexes("default").open(ALICE, Terms()))
+    client = FakeClient(get_connection_registry("default").open_connection(ALICE, ConnectionOptions()))
     try:
         await client.initialize()
         count = 2 * events + 1
         await sync_to_async(say)(count)
         assert [(await client.next())["params"]["number"] for _ in range(count)] == list(range(count))
-        assert client.duplex.ending is None
+        assert client.duplex.close_reason is None
     finally:
         await client.duplex.close()
-    assert client.duplex.ending is Ending.GONE
+    assert client.duplex.close_reason is CloseReason.CLIENT_GONE

@@ -7,8 +7,8 @@ from asgiref.sync import sync_to_async
 
 from mcp_django.models import EndReason, Session, StreamEvent
 from mcp_django.protocol.revisions import Era
-from mcp_django.transports.connection.options import Ending
-from mcp_django.wiring import lifecycle
+from mcp_django.transports.connection.options import CloseReason
+from mcp_django.wiring import get_lifecycle
 from tests.transports.duplex.client import HANDSHAKE, call, live_sessions
 from tests.transports.duplex.conftest import ALICE
 
@@ -180,14 +180,14 @@ async def test_a_handler_waits_for_a_client_that_reads_slowly_and_loses_nothing(
 
 
 async def test_a_client_that_reads_nothing_is_behind_in_the_end(peer, settings, clock):
-    settings.MCP = {"LIMITS": {"UNSENT_WAIT": 20}}
+    settings.MCP = {"LIMITS": {"SEND_TIMEOUT": 20}}
     async with peer() as client:
         await client.initialize()
         await client.legacy(1, "tools/call", **call("flood", messages=500))
         over = asyncio.Event()
         client.duplex.on_end = over.set
         await clock.advance_until(over.is_set)
-        assert client.duplex.ending is Ending.BEHIND
+        assert client.duplex.close_reason is CloseReason.SLOW_CLIENT
         assert await client.rest() == []
 
 
@@ -208,22 +208,22 @@ async def test_a_client_that_does_not_read_is_not_answered_without_end(
 ) -> None:
     for message in [b"{", b"[]", b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}']:
         with subtests.test(message=message):
-            settings.MCP = {"LIMITS": {"UNSENT": 5, "UNSENT_WAIT": 20}}
+            settings.MCP = {"LIMITS": {"SEND_BUFFER": 5, "SEND_TIMEOUT": 20}}
             async with peer() as client:
                 sending = asyncio.ensure_future(send_often(client, message))
                 await clock.advance_until(sending.done)
-                assert client.duplex.ending is Ending.BEHIND
+                assert client.duplex.close_reason is CloseReason.SLOW_CLIENT
 
 
 async def test_a_stream_of_changes_ends_with_the_result_and_a_cancellation_when_the_server_does(peer, server):
     async with peer() as client:
         await client.modern("l", "subscriptions/listen", notifications={"toolsListChanged": True})
         assert (await client.next())["method"] == "notifications/subscriptions/acknowledged"
-        client.duplex.end(Ending.CLOSING)
+        client.duplex.end(CloseReason.SHUTDOWN)
         result, cancelled = await client.rest()
         assert result["id"] == "l"
         assert (cancelled["method"], cancelled["params"]["requestId"]) == ("notifications/cancelled", "l")
-        assert client.duplex.ending is Ending.CLOSING
+        assert client.duplex.close_reason is CloseReason.SHUTDOWN
 
 
 async def test_a_stream_of_changes_can_be_taken_back(peer, server):
@@ -239,7 +239,7 @@ async def test_what_runs_is_answered_before_the_server_leaves(peer, stage):
     async with peer() as client:
         await client.modern(1, "tools/call", **call("wait"))
         await stage.begun.wait()
-        client.duplex.end(Ending.CLOSING)
+        client.duplex.end(CloseReason.SHUTDOWN)
         await client.modern(2, "tools/call", **call("add", a=1, b=1))
         assert "shutting down" in (await client.next())["error"]["message"]
         stage.go.set()
@@ -252,7 +252,7 @@ async def test_a_call_that_outlasts_the_grace_is_told_so(peer, stage, settings, 
     async with peer() as client:
         await client.modern(1, "tools/call", **call("wait"))
         await stage.begun.wait()
-        closing = asyncio.ensure_future(lifecycle().close())
+        closing = asyncio.ensure_future(get_lifecycle().shutdown())
         reading = asyncio.ensure_future(client.rest())
         await clock.advance_until(reading.done)
         (last,) = await reading
@@ -276,7 +276,7 @@ async def test_a_session_that_an_operator_ends_ends_its_channel(peer):
 
         await sync_to_async(Session.objects.all().end)("by an operator")
         assert await client.rest() == []
-        assert client.duplex.ending is Ending.OVER
+        assert client.duplex.close_reason is CloseReason.SESSION_ENDED
 
 
 async def test_the_key_of_a_session_is_nobody_s(peer, server):
@@ -302,7 +302,7 @@ async def test_a_client_that_leaves_while_its_session_is_opened_leaves_no_sessio
                 await client.legacy(1, "initialize", protocolVersion=HANDSHAKE, capabilities={}, clientInfo=info)
                 for _ in range(turns):
                     await asyncio.sleep(0)
-            while lifecycle().flights or await live_sessions():
+            while get_lifecycle().active or await live_sessions():
                 await asyncio.sleep(0)
 
 
@@ -311,7 +311,7 @@ async def test_a_batch_that_has_not_begun_ends_with_the_channel(peer, stage):
         await client.initialize("2025-03-26")
         waits = [{"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": call("wait")} for id in (1, 2)]
         await client.send(waits)
-        client.duplex.end(Ending.GONE)
+        client.duplex.end(CloseReason.CLIENT_GONE)
     for _ in range(20):  # turns of the loop, in which it would begin
         await asyncio.sleep(0)
     assert not stage.begun.is_set() or stage.cancelled.is_set()

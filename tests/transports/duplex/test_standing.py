@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from mcp_django.auth.principal import Principal
+from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.protocol.errors import TransportRefusal
 from mcp_django.server.ports import Overloaded
-from mcp_django.transports.connection.options import Ending, Terms
-from mcp_django.transports.factory import build_duplexes
+from mcp_django.transports.connection.options import CloseReason, ConnectionOptions
+from mcp_django.transports.factory import build_connection_registry
 from tests.transports.duplex.client import FakeClient, call
 from tests.transports.duplex.conftest import ALICE
 
@@ -22,26 +22,26 @@ class Credentials:
     def __init__(self) -> None:
         self.now: Any = ALICE
 
-    def known(self) -> Principal | None:
+    def get_cached(self) -> DjangoPrincipal | None:
         return self.now if self.now is ALICE else None
 
-    async def verify(self) -> Principal:
+    async def verify(self) -> DjangoPrincipal:
         if isinstance(self.now, Exception):
             raise self.now
         return self.now
 
 
-def alice(**given: Any) -> Principal:
-    return Principal(issuer="tests", subject="alice", **given)
+def alice(**given: Any) -> DjangoPrincipal:
+    return DjangoPrincipal(issuer="tests", subject="alice", **given)
 
 
 async def test_a_credential_that_is_good_for_less_ends_the_channel_with_the_next_message(
     subtests: pytest.Subtests, peer
 ) -> None:
     for now, ending in [
-        (TransportRefusal(401), Ending.REVOKED),
-        (alice(scopes=frozenset()), Ending.FORBIDDEN),
-        (Principal(issuer="tests", subject="bob", scopes=frozenset({"read"})), Ending.REVOKED),
+        (TransportRefusal(401), CloseReason.REVOKED),
+        (alice(scopes=frozenset()), CloseReason.FORBIDDEN),
+        (DjangoPrincipal(issuer="tests", subject="bob", scopes=frozenset({"read"})), CloseReason.REVOKED),
     ]:
         with subtests.test(now=now, ending=ending):
             credential = Credentials()
@@ -51,7 +51,7 @@ async def test_a_credential_that_is_good_for_less_ends_the_channel_with_the_next
                 credential.now = now
                 await client.modern(2, "tools/call", **call("add", a=1, b=1))
                 assert await client.rest() == []
-                assert client.duplex.ending is ending
+                assert client.duplex.close_reason is ending
 
 
 async def test_a_running_call_ends_with_the_credential(peer, stage):
@@ -60,10 +60,10 @@ async def test_a_running_call_ends_with_the_credential(peer, stage):
         await client.modern(1, "tools/call", **call("wait"))
         await stage.begun.wait()
         credential.now = TransportRefusal(401)
-        assert client.duplex.warrant is not None
-        await client.duplex.is_good()
+        assert client.duplex.credential is not None
+        await client.duplex.is_valid()
         await stage.cancelled.wait()
-        assert client.duplex.ending is Ending.REVOKED
+        assert client.duplex.close_reason is CloseReason.REVOKED
 
 
 async def test_a_channel_goes_on_while_nobody_can_verify_and_its_requests_are_refused(peer):
@@ -73,8 +73,8 @@ async def test_a_channel_goes_on_while_nobody_can_verify_and_its_requests_are_re
         await client.modern(1, "tools/list")
         refused = await client.next()
         assert (refused["id"], refused["error"]["code"]) == (1, -32603)
-        assert client.duplex.warrant is not None
-        await client.duplex.is_good()
+        assert client.duplex.credential is not None
+        await client.duplex.is_valid()
         credential.now = ALICE
         await client.modern(2, "tools/list")
         assert (await client.next())["result"]["tools"]
@@ -91,7 +91,7 @@ async def test_what_is_granted_later_counts_for_later_calls(peer):
 async def test_each_call_has_a_request_of_its_own_with_the_user_as_verified_last(peer):
     credential = Credentials()
 
-    def make_request(principal: Principal) -> Any:
+    def make_request(principal: DjangoPrincipal) -> Any:
         return SimpleNamespace(user=str(principal.user), notes=[])
 
     async with peer(credential=credential, make_request=make_request) as client:
@@ -104,31 +104,31 @@ async def test_each_call_has_a_request_of_its_own_with_the_user_as_verified_last
 async def test_a_channel_ends_in_the_moment_in_which_its_credential_expires(server, clock):
     credential = Credentials()
     credential.now = alice(expires_at=time() + 60, scopes=ALICE.scopes)
-    duplex = build_duplexes(server).open(credential.now, Terms(credential=credential))
+    duplex = build_connection_registry(server).open_connection(credential.now, ConnectionOptions(credential=credential))
     client = FakeClient(duplex)
     try:
         await clock.advance(59)
-        assert duplex.ending is None
+        assert duplex.close_reason is None
         await clock.advance(1.1)
         assert await client.rest() == []
-        assert duplex.ending is Ending.REVOKED
+        assert duplex.close_reason is CloseReason.REVOKED
     finally:
         await duplex.close()
 
 
 async def test_an_owner_has_so_many_channels(server, settings):
-    settings.MCP = {"LIMITS": {"LISTENS_PER_OWNER": 1}}
-    duplexes = build_duplexes(server)
-    first = duplexes.open(ALICE)
+    settings.MCP = {"LIMITS": {"MAX_STREAMS_PER_OWNER": 1}}
+    duplexes = build_connection_registry(server)
+    first = duplexes.open_connection(ALICE)
     with pytest.raises(Overloaded):
-        duplexes.open(ALICE)
+        duplexes.open_connection(ALICE)
     await first.close()
-    await duplexes.open(ALICE).close()
+    await duplexes.open_connection(ALICE).close()
 
 
 async def test_a_silent_client_of_a_session_is_asked_whether_it_is_there(peer, settings, clock):
     settings.MCP = {"LIMITS": {"PING": 40, "KEEP_ALIVE": 10}}
-    async with peer(pings=True) as client:
+    async with peer(sends_pings=True) as client:
         await client.initialize()
         for _ in range(3):
             asking = asyncio.ensure_future(client.next())
@@ -136,31 +136,31 @@ async def test_a_silent_client_of_a_session_is_asked_whether_it_is_there(peer, s
             ping = await asking
             assert ping["method"] == "ping"
             await client.send({"jsonrpc": "2.0", "id": ping["id"], "result": {}})
-        assert client.duplex.ending is None
+        assert client.duplex.close_reason is None
 
 
 async def test_a_client_that_does_not_answer_a_ping_counts_as_gone(peer, settings, stage, clock):
     settings.MCP = {"LIMITS": {"PING": 40, "KEEP_ALIVE": 10}}
-    async with peer(pings=True) as client:
+    async with peer(sends_pings=True) as client:
         await client.initialize()
         await client.legacy(1, "tools/call", **call("wait"))
         reading = asyncio.ensure_future(client.rest())
         await clock.advance_until(reading.done)
-        assert client.duplex.ending is Ending.DEAD
+        assert client.duplex.close_reason is CloseReason.PING_TIMEOUT
         await stage.cancelled.wait()
 
 
 async def test_a_client_without_a_session_is_never_asked(peer, settings, clock):
     settings.MCP = {"LIMITS": {"PING": 40, "KEEP_ALIVE": 10}}
-    async with peer(pings=True) as client:
-        looked = asyncio.Event()
-        look = client.duplex.look
+    async with peer(sends_pings=True) as client:
+        checked = asyncio.Event()
+        check = client.duplex.check
 
-        def counted(patience: float) -> None:
-            look(patience)
-            looked.set()
+        def counted(send_timeout: float) -> None:
+            check(send_timeout)
+            checked.set()
 
-        client.duplex.look = counted
-        await clock.advance_until(looked.is_set)
+        client.duplex.check = counted
+        await clock.advance_until(checked.is_set)
         await client.modern(1, "server/discover")
         assert (await client.next())["id"] == 1

@@ -9,10 +9,10 @@ import pytest
 
 from mcp_django import Server
 from mcp_django.server.calls.call import Call
-from mcp_django.transports.connection.inbound_queue import ReadAhead
-from mcp_django.transports.connection.options import Ending
-from mcp_django.transports.factory import build_duplexes
-from mcp_django.wiring import ports
+from mcp_django.transports.connection.inbound_queue import InboundQueue
+from mcp_django.transports.connection.options import CloseReason
+from mcp_django.transports.factory import build_connection_registry
+from mcp_django.wiring import get_ports
 from tests.transports.duplex.client import HANDSHAKE, FakeClient, call, live_sessions
 from tests.transports.duplex.conftest import ALICE
 
@@ -21,7 +21,7 @@ HELLO = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": {"name"
 
 @pytest.fixture(autouse=True)
 def _room_for_two(settings: Any) -> None:
-    settings.MCP = {"LIMITS": {"UNSENT": 2}}
+    settings.MCP = {"LIMITS": {"SEND_BUFFER": 2}}
 
 
 async def fill(client: FakeClient) -> None:
@@ -99,34 +99,34 @@ async def test_a_channel_that_closes_does_not_wait_for_what_was_taken_back(peer)
         await fill(client)
         sending = begin(client.modern(7, "tools/call", **call("wait")))
         await asyncio.sleep(0)
-        client.duplex.end(Ending.CLOSING)
+        client.duplex.end(CloseReason.SHUTDOWN)
         await client.notify("notifications/cancelled", requestId=7)
         assert {answer["id"] for answer in await client.rest()} == {"a", "b"}
         await asyncio.gather(*sending)
-        assert client.duplex.ending is Ending.CLOSING
+        assert client.duplex.close_reason is CloseReason.SHUTDOWN
 
 
 async def test_what_comes_when_there_is_room_again_does_not_overtake_what_waits(peer):
     async with peer() as client:
         await fill(client)
-        ahead = ReadAhead(client.duplex, 1000)
+        ahead = InboundQueue(client.duplex, 1000)
         for id in range(3):
-            await ahead.take(ping(id))
+            await ahead.put(ping(id))
         await asyncio.sleep(0)
         client.waiting += map(json.loads, await client.duplex.read(1))
-        await ahead.take(ping(3))  # those before are free to go on, and have not done so yet
+        await ahead.put(ping(3))  # those before are free to go on, and have not done so yet
         assert [(await client.next())["id"] for _ in range(6)] == ["a", "b", 0, 1, 2, 3]
 
 
 async def test_large_messages_are_not_read_ahead_without_end(peer):
     async with peer() as client:
         await fill(client)
-        ahead = ReadAhead(client.duplex, 1000)
+        ahead = InboundQueue(client.duplex, 1000)
         taken: list[int] = []
 
         async def read() -> None:
             for id in range(5):
-                await ahead.take(ping(id, bytes=900))
+                await ahead.put(ping(id, bytes=900))
                 taken.append(id)
 
         reading = asyncio.ensure_future(read())
@@ -147,8 +147,8 @@ async def test_notifications_that_take_time_are_not_acted_on_all_at_once(db, set
         await go.wait()
         return await call_next(call)
 
-    server = Server("slow", "1", alias="slow", middleware=[slow]).bind(ports("slow"))
-    client = FakeClient(build_duplexes(server).open(ALICE))
+    server = Server("slow", "1", alias="slow", middleware=[slow]).bind(get_ports("slow"))
+    client = FakeClient(build_connection_registry(server).open_connection(ALICE))
     sending = begin(*(client.notify("notifications/progress", progressToken=1, progress=n) for n in range(10)))
     for _ in range(20):
         await asyncio.sleep(0)

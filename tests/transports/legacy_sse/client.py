@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from mcp_django.protocol.sse import Decoder, Event
+from mcp_django.protocol.sse import Decoder, ServerSentEvent
 from tests.interaction.messages import message_check
 from tests.interaction.wire import App, http_scope
 
@@ -38,7 +38,7 @@ class OpenRequest:
         self.reading = asyncio.Event()
         self.reading.set()
         self._sent: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
-        self._decoder, self.events = Decoder(), list[Event]()
+        self._decoder, self.events = Decoder(), list[ServerSentEvent]()
         self.raw = b""
         self.task = asyncio.ensure_future(self._run(app, scope))
 
@@ -80,7 +80,7 @@ class OpenRequest:
             body += sent.get("body", b"")
         return Reply(status, headers, body)
 
-    async def event(self) -> Event | None:
+    async def event(self) -> ServerSentEvent | None:
         """The next event of a stream; None at its end."""
         while not self.events:
             sent = await self.next()

@@ -46,7 +46,7 @@ async def whereabouts(ctx: Context) -> dict[str, Any]:
     return {
         "path": request.get_full_path(),
         "method": request.method,
-        "kwargs": dict(ctx.kwargs),
+        "kwargs": dict(ctx.url_kwargs),
         "user": ctx.principal.subject,
         "name": request.resolver_match.namespaces,
     }

@@ -12,7 +12,7 @@ from django.urls import include, path
 from mcp_django import Server, wiring
 from mcp_django.asgi import mount
 from mcp_django.server.ports import Overloaded
-from mcp_django.transports.legacy_sse import path_of
+from mcp_django.transports.legacy_sse import get_client_path
 from tests.support.waiting import eventually
 from tests.transports.legacy_sse.client import Client, Reply, both_doors
 
@@ -85,10 +85,10 @@ class TestTheStream:
         async def fail(*_: Any) -> None:
             raise Overloaded("The event log is unavailable; try again later")
 
-        monkeypatch.setattr("mcp_django.runtime.streams.sse_messages.Posts.add", fail)
+        monkeypatch.setattr("mcp_django.runtime.streams.sse_messages.SSEMessageRouter.add", fail)
         reply = await client.get().reply()
         assert (reply.status, reply.error["message"]) == (503, "The event log is unavailable; try again later")
-        await eventually(lambda: not len(wiring.listens()))
+        await eventually(lambda: not len(wiring.get_stream_limiter()))
 
 
 class TestMessages:
@@ -230,7 +230,7 @@ class TestWhereMessagesGo:
         """Two slashes at the beginning of a path would name one (RFC 3986, section 4.2)."""
         for script, rest in (("", "//evil.example/sse"), ("//evil.example", "/sse"), ("/", "//evil.example/sse")):
             request = SimpleNamespace(script_name=script, path_info=rest)
-            assert path_of(request) == "/evil.example/sse"
+            assert get_client_path(request) == "/evil.example/sse"
 
     async def test_a_server_of_one_s_own_is_served_too(self) -> None:
         server = Server("own", "1", alias="own")

@@ -9,10 +9,10 @@ import pytest
 from asgiref.sync import sync_to_async
 
 from mcp_django.models import Session, StreamEvent
-from mcp_django.runtime.streams.sse_messages import Fate, Posts
-from mcp_django.transports.connection.options import Ending
-from mcp_django.transports.legacy_sse import TAKE_WITHIN, Channel
-from mcp_django.wiring import listens, posts
+from mcp_django.runtime.streams.sse_messages import DeliveryStatus, SSEMessageRouter
+from mcp_django.transports.connection.options import CloseReason
+from mcp_django.transports.legacy_sse import RECEIVE_TIMEOUT_SECONDS, LegacySSEStream
+from mcp_django.wiring import get_sse_message_routers, get_stream_limiter
 from tests.interaction.wire import App
 from tests.support.clock import Clock
 from tests.support.waiting import eventually
@@ -23,19 +23,21 @@ TOOLS = {"jsonrpc": "2.0", "id": 9, "method": "tools/list"}
 
 
 def nothing_is_open() -> bool:
-    return not len(listens()) and not posts().here()._streams
+    return not len(get_stream_limiter()) and not get_sse_message_routers().get_loop_router()._streams
 
 
 async def flood(client: Client) -> None:
     """Have more said than the client, which has stopped reading, leaves room for."""
     assert client.stream is not None
     client.stream.reading.clear()
-    (channel,) = posts().here()._streams.values()
-    assert isinstance(channel, Channel)
+    (channel,) = get_sse_message_routers().get_loop_router()._streams.values()
+    assert isinstance(channel, LegacySSEStream)
     await client.send("tools/call", {"name": "flood", "arguments": {"messages": 50}})
-    duplex = channel._duplex
+    duplex = channel._connection
     # The door is stuck with what it has, so that there is no room for good.
-    await eventually(lambda: duplex.ending is not None or (duplex._since is not None and not duplex.has_room()))
+    await eventually(
+        lambda: duplex.close_reason is not None or (duplex._unsent_since is not None and not duplex.has_room())
+    )
 
 
 @both_doors
@@ -202,7 +204,7 @@ async def test_it_may_be_the_only_way_in(app: App, prefix: str) -> None:
 async def test_a_client_that_reads_too_slowly_is_ended_and_its_stream_given_back(
     client: Client, limits: Any, checkpoints: Any, clock: Clock
 ) -> None:
-    limits(UNSENT=4, UNSENT_WAIT=20)
+    limits(SEND_BUFFER=4, SEND_TIMEOUT=20)
     await client.hello()
     await flood(client)
     await clock.advance_until(nothing_is_open)
@@ -224,14 +226,14 @@ async def test_a_session_that_is_ended_ends_the_stream(client: Client) -> None:
 async def test_a_stream_that_is_over_is_not_kept_for_a_client_that_does_not_read_its_rest(
     client: Client, limits: Any, clock: Clock
 ) -> None:
-    limits(UNSENT=4)
+    limits(SEND_BUFFER=4)
     await client.hello()
     await flood(client)
-    (channel,) = posts().here()._streams.values()
-    assert isinstance(channel, Channel)
-    channel._duplex.end(Ending.REVOKED)
-    assert len(listens()) == 1
-    await clock.advance(channel._patience)
+    (channel,) = get_sse_message_routers().get_loop_router()._streams.values()
+    assert isinstance(channel, LegacySSEStream)
+    channel._connection.end(CloseReason.REVOKED)
+    assert len(get_stream_limiter()) == 1
+    await clock.advance(channel._close_timeout)
     await eventually(nothing_is_open)
     await client.leave()
 
@@ -239,13 +241,13 @@ async def test_a_stream_that_is_over_is_not_kept_for_a_client_that_does_not_read
 async def test_much_is_sent_in_pieces_each_of_which_shows_that_the_client_reads() -> None:
     waiting, moved = [b"x" * 30_000, b"y" * 30_000, b"z" * 30_000, b"!" * 100_000, b"last"], list[None]()
 
-    async def read(patience: float) -> list[bytes] | None:
+    async def read(timeout: float) -> list[bytes] | None:
         messages = waiting[:]
         waiting.clear()
         return messages or None
 
-    duplex: Any = SimpleNamespace(on_end=None, ending=None, read=read, moved=lambda: moved.append(None))
-    channel, pieces = Channel(duplex, frozenset(), 60.0), list[bytes]()
+    duplex: Any = SimpleNamespace(on_end=None, close_reason=None, read=read, mark_progress=lambda: moved.append(None))
+    channel, pieces = LegacySSEStream(duplex, frozenset(), 60.0), list[bytes]()
     while (piece := await channel.read(1.0)) is not None:
         pieces.append(piece)
     assert [piece.count(b"event: message") for piece in pieces] == [2, 1, 1, 1]
@@ -256,11 +258,11 @@ async def test_much_is_sent_in_pieces_each_of_which_shows_that_the_client_reads(
 async def test_a_post_that_waits_for_a_client_which_does_not_read_is_answered_in_bounded_time(
     client: Client, limits: Any, clock: Clock
 ) -> None:
-    limits(UNSENT=4)
+    limits(SEND_BUFFER=4)
     await client.hello()
     await flood(client)
     posting = asyncio.ensure_future(client.post(TOOLS))
-    await clock.advance_until(posting.done, TAKE_WITHIN)
+    await clock.advance_until(posting.done, RECEIVE_TIMEOUT_SECONDS)
     reply = await posting
     assert (reply.status, reply.headers["retry-after"]) == (503, "1")
     assert "read" in reply.error["message"]
@@ -277,7 +279,7 @@ async def test_a_post_that_waits_for_a_client_which_does_not_read_is_answered_in
 
 @both_doors
 async def test_more_streams_than_allowed_are_refused_at_once(client: Client, limits: Any) -> None:
-    limits(LISTENS_PER_OWNER=1)
+    limits(MAX_STREAMS_PER_OWNER=1)
     await client.open()
     reply = await client.get().reply()
     assert (reply.status, reply.headers["retry-after"]) == (429, "10")
@@ -290,14 +292,14 @@ async def test_a_post_whose_client_has_left_counts_until_its_message_is_taken(
 ) -> None:
     begun, go = asyncio.Event(), asyncio.Event()
 
-    async def post(*given: Any) -> Fate:
+    async def post(*given: Any) -> DeliveryStatus:
         begun.set()
         await go.wait()
-        return Fate.TAKEN
+        return DeliveryStatus.TAKEN
 
     limits(IN_FLIGHT=1)
     await client.open()
-    monkeypatch.setattr(Posts, "post", post)
+    monkeypatch.setattr(SSEMessageRouter, "post", post)
     leaving = client.begin_post(TOOLS)
     await begun.wait()
     leaving.task.cancel()  # as Django and daphne do
@@ -310,12 +312,12 @@ async def test_a_post_whose_client_has_left_counts_until_its_message_is_taken(
 
 
 async def test_more_posts_at_once_than_allowed_are_refused_at_once(client: Client, limits: Any, clock: Clock) -> None:
-    limits(UNSENT=4, IN_FLIGHT=3)
+    limits(SEND_BUFFER=4, IN_FLIGHT=3)
     await client.hello()
     await flood(client)
     posting = [asyncio.ensure_future(client.post(TOOLS)) for _ in range(5)]
     await eventually(lambda: sum(one.done() for one in posting) == 2)  # those beyond the limit
-    await clock.advance_until(lambda: all(one.done() for one in posting), TAKE_WITHIN)
+    await clock.advance_until(lambda: all(one.done() for one in posting), RECEIVE_TIMEOUT_SECONDS)
     replies = await asyncio.gather(*posting)
     assert sorted(reply.status for reply in replies) == [429, 429, 503, 503, 503]
     await client.leave()

@@ -7,7 +7,7 @@ import time
 
 from mcp_django import Context, resource, tool, wiring
 from mcp_django.notifications import abroadcast, anotify_resource_updated, notify_resource_updated
-from mcp_django.runtime.events.event_log import Draft
+from mcp_django.runtime.events.event_log import EventDraft
 from tests.servers.site.events import noted
 from tests.workers.site.users import WITHDRAWALS, let_in, make
 
@@ -32,7 +32,7 @@ async def tell(source: str, number: int, ctx: Context) -> int:
     data = {"source": source, "number": number, "at": time.monotonic()}
     params = {"level": "info", "data": data}
     message = {"jsonrpc": "2.0", "method": "notifications/message", "params": params}
-    await wiring.feeds().publish(Draft(f"session:{ctx.session.pk}", "message", message))
+    await wiring.get_event_publisher().publish(EventDraft(f"session:{ctx.session.pk}", "message", message))
     return number
 
 

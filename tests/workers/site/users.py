@@ -11,7 +11,7 @@ from mcp_django.contrib.oauth.clients import clients
 from mcp_django.contrib.oauth.flows import revocation
 from mcp_django.contrib.oauth.models import ClientProfile
 from mcp_django.contrib.oauth.tokens.token_format import access_token
-from mcp_django.contrib.oauth.toolkit_compat import access_tokens, applications
+from mcp_django.contrib.oauth.toolkit_compat import get_access_token_model, get_application_model
 from mcp_django.models import PersonalAccessToken, ScopeGrant, ToolPolicy
 
 GRANT = "scope granted to others"
@@ -37,9 +37,9 @@ def let_in(names: Iterable[str], resource: str) -> dict[str, str]:
     """Make users who have let a client of their own in; its access tokens."""
     tokens = {}
     for name in names:
-        application, _ = clients.make(name, redirect_uris=["https://app.example/callback"])
+        application, _ = clients.create_client(name, redirect_uris=["https://app.example/callback"])
         tokens[name] = access_token(None)
-        access_tokens().objects.create(
+        get_access_token_model().objects.create(
             user=User.objects.create_user(name),
             application=application,
             token=tokens[name],
@@ -51,7 +51,7 @@ def let_in(names: Iterable[str], resource: str) -> dict[str, str]:
 
 
 def _application(name: str) -> Any:
-    return applications().objects.get(name=name)
+    return get_application_model().objects.get(name=name)
 
 
 def _block(name: str) -> None:
@@ -85,8 +85,8 @@ WITHDRAWALS: dict[str, Callable[[str], object]] = {
     GRANT: lambda name: ScopeGrant.objects.create(scope="granted", groups=["others"]),
     "tool disabled": lambda name: ToolPolicy.objects.create(tool="tool_disabled", disabled=True),
     "tool kept for a group": lambda name: ToolPolicy.objects.create(tool="tool_kept_for_a_group", groups=["others"]),
-    "access token revoked": lambda name: access_tokens().objects.get(user__username=name).delete(),
-    "consent withdrawn": lambda name: revocation.withdraw(User.objects.get(username=name), _application(name)),
+    "access token revoked": lambda name: get_access_token_model().objects.get(user__username=name).delete(),
+    "consent withdrawn": lambda name: revocation.withdraw_access(User.objects.get(username=name), _application(name)),
     "client blocked": _block,
     "client deleted": lambda name: _application(name).delete(),
     "user of a client deactivated": _deactivate,

@@ -7,7 +7,7 @@ from django.core.management.base import CommandError, CommandParser
 from django.db.models import QuerySet
 
 from mcp_django.contrib.memory.models import Owner
-from mcp_django.contrib.memory.privacy import owners_of, owners_with_key
+from mcp_django.contrib.memory.privacy import find_owners, find_owners_by_key
 
 
 def add_arguments(parser: CommandParser) -> None:
@@ -19,13 +19,13 @@ def add_arguments(parser: CommandParser) -> None:
     )
 
 
-def named(options: dict[str, Any]) -> QuerySet[Owner]:
+def find_named_owners(options: dict[str, Any]) -> QuerySet[Owner]:
     """Return the selected owners. Raises CommandError for an unknown user."""
     if options["owner"]:
-        return owners_with_key(options["owner"])
+        return find_owners_by_key(options["owner"])
     users = get_user_model()
     try:
         user = users._default_manager.get_by_natural_key(options["user"])
     except users.DoesNotExist:
         raise CommandError(f"Unknown user {options['user']!r}") from None
-    return owners_of(user)
+    return find_owners(user)

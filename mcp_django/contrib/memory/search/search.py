@@ -12,22 +12,22 @@ from django.db import connections
 from django.db.models import BooleanField, Case, F, FloatField, Func, IntegerField, Q, TextField, Value, When
 
 from mcp_django.contrib.memory.options import get_settings
-from mcp_django.contrib.memory.search.tokenizer import query_words
+from mcp_django.contrib.memory.search.tokenizer import parse_query
 
 
-def ranked(facts: Any, query: str) -> Any:
+def rank_facts(facts: Any, query: str) -> Any:
     """Return the matching facts of a query set, the best first, then the latest."""
-    words = query_words(query)
+    words = parse_query(query)
     if not words:
         return facts.none()
     if connections[facts.db].vendor == "postgresql":
-        found = _by_full_text(facts, words, get_settings().search_config)
+        matches = _rank_by_full_text(facts, words, get_settings().search_config)
     else:
-        found = _by_words(facts, words)
-    return found.order_by("-score", "-updated", "-pk")
+        matches = _rank_by_words(facts, words)
+    return matches.order_by("-score", "-updated", "-pk")
 
 
-def _by_full_text(facts: Any, words: list[str], configuration: str) -> Any:
+def _rank_by_full_text(facts: Any, words: list[str], configuration: str) -> Any:
     # Not the functions of django.contrib.postgres: importing them requires psycopg, which other databases lack. The
     # vector must equal the index of the migration.
     config = Func(Value(configuration), template="%(expressions)s::regconfig", output_field=TextField())
@@ -40,7 +40,7 @@ def _by_full_text(facts: Any, words: list[str], configuration: str) -> Any:
     return facts.filter(matches).annotate(score=score)
 
 
-def _by_words(facts: Any, words: list[str]) -> Any:
+def _rank_by_words(facts: Any, words: list[str]) -> Any:
     tests = [Q(words__contains=f" {word}") for word in words]
     parts: list[Any] = [Case(When(test, then=1), default=0, output_field=IntegerField()) for test in tests]
     return facts.filter(reduce(or_, tests)).annotate(score=sum(parts[1:], parts[0]))

@@ -16,10 +16,10 @@ from django.utils.translation import ngettext
 from mcp_django.admin.widgets import LinesField, WordsField
 from mcp_django.contrib.oauth import redirects
 from mcp_django.contrib.oauth.models import ClientProfile
-from mcp_django.contrib.oauth.toolkit_compat import applications
+from mcp_django.contrib.oauth.toolkit_compat import get_application_model
 from mcp_django.models.token import check_scopes
 
-TRUST = ("trusted", "service_user")
+TRUST_FIELDS = ("trusted", "service_user")
 """Fields that let a client act for a user without consent."""
 
 
@@ -49,13 +49,13 @@ class ClientProfileForm(forms.ModelForm):  # type: ignore[type-arg]  # not gener
         return self.cleaned_data["allowed_resources"] or None
 
     def clean(self) -> dict[str, Any]:
-        found: dict[str, Any] = super().clean() or self.cleaned_data
-        if found.get("trusted"):
+        data: dict[str, Any] = super().clean() or self.cleaned_data
+        if data.get("trusted"):
             if self.instance.source != ClientProfile.Source.MANUAL:
                 self.add_error("trusted", ValidationError(_("Only clients created by an operator can be trusted.")))
-            if found.get("service_user") is None:
+            if data.get("service_user") is None:
                 self.add_error("service_user", ValidationError(_("A trusted client needs a service user: select one.")))
-        return found
+        return data
 
 
 @admin.register(ClientProfile)
@@ -89,14 +89,14 @@ class ClientProfileAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not gen
         return False  # clients register, are described by documents, or are created by mcp_createclient
 
     def get_readonly_fields(self, request: HttpRequest, obj: ClientProfile | None = None) -> Any:
-        asked: Any = request.user
-        return [*super().get_readonly_fields(request, obj), *(() if asked.is_superuser else TRUST)]
+        user: Any = request.user
+        return [*super().get_readonly_fields(request, obj), *(() if user.is_superuser else TRUST_FIELDS)]
 
     def get_fieldsets(self, request: HttpRequest, obj: ClientProfile | None = None) -> Any:
         """Omit the document section for clients without a document."""
-        found = super().get_fieldsets(request, obj)
-        described = obj is not None and obj.source == ClientProfile.Source.DOCUMENT
-        return [one for one in found if described or "document" not in one[1]["fields"]]
+        fieldsets = super().get_fieldsets(request, obj)
+        has_document = obj is not None and obj.source == ClientProfile.Source.DOCUMENT
+        return [fieldset for fieldset in fieldsets if has_document or "document" not in fieldset[1]["fields"]]
 
     @admin.display(description=_("client"), ordering="application__name")
     def client(self, profile: ClientProfile) -> str:
@@ -111,33 +111,33 @@ class ClientProfileAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not gen
     @admin.display(description=_("redirects to"))
     def redirect_hosts(self, profile: ClientProfile) -> str:
         """Return the hosts, or schemes of apps, of the redirect URIs."""
-        return ", ".join(sorted(set(map(redirects.host_of, profile.application.redirect_uris.split()))))
+        return ", ".join(sorted(set(map(redirects.get_display_host, profile.application.redirect_uris.split()))))
 
     @admin.display(description=_("decision"))
     def standing(self, profile: ClientProfile) -> str:
         """Return the operator's decision about the client."""
-        decided = (
+        decisions = (
             (_("blocked"), profile.blocked),
             (_("acts for %s") % profile.service_user, profile.trusted),
             (_("approved"), profile.approved),
         )
-        return next((str(text) for text, holds in decided if holds), "")
+        return next((str(text) for text, is_set in decisions if is_set), "")
 
     @admin.display(description=_("redirect URIs"))
     def redirect_uris(self, profile: ClientProfile) -> str:
         """Return the redirect URIs, one per line."""
-        return _lines(profile.application.redirect_uris.split())
+        return _render_lines(profile.application.redirect_uris.split())
 
     @admin.display(description=_("type"))
     def kind(self, profile: ClientProfile) -> str:
         """Return the application type sent by the client, and its client type."""
-        said = profile.get_application_type_display()
-        return f"{said}, {profile.application.get_client_type_display()}"
+        application_type = profile.get_application_type_display()
+        return f"{application_type}, {profile.application.get_client_type_display()}"
 
     @admin.display(description=_("pages"))
     def links(self, profile: ClientProfile) -> str:
         """Return the client's links as plain text, because they are untrusted."""
-        return _lines(filter(None, (profile.client_uri, profile.policy_uri, profile.tos_uri, profile.logo_uri)))
+        return _render_lines(filter(None, (profile.client_uri, profile.policy_uri, profile.tos_uri, profile.logo_uri)))
 
     @admin.display(description=_("requested grants"))
     def grants(self, profile: ClientProfile) -> str:
@@ -168,37 +168,37 @@ class ClientProfileAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not gen
         tokens.
         """
         clients = [profile.application for profile in objs]
-        found, counts, missing, protected = super().get_deleted_objects(clients, request)
-        return found, counts, missing & {applications()._meta.verbose_name}, protected
+        to_delete, counts, missing, protected = super().get_deleted_objects(clients, request)
+        return to_delete, counts, missing & {get_application_model()._meta.verbose_name}, protected
 
     @admin.action(description=_("Approve selected clients"), permissions=["change"])
     def approve(self, request: HttpRequest, queryset: QuerySet[ClientProfile]) -> None:
         """Mark the clients as known. Approved clients are kept even if unused."""
-        self._set(request, queryset.filter(approved=False), approved=True)
+        self._update_profiles(request, queryset.filter(approved=False), approved=True)
 
     @admin.action(description=_("Block selected clients"), permissions=["change"])
     def block(self, request: HttpRequest, queryset: QuerySet[ClientProfile]) -> None:
         """Block the clients: they get no tokens, and their tokens become invalid."""
-        self._set(request, queryset.filter(blocked=False), blocked=True)
+        self._update_profiles(request, queryset.filter(blocked=False), blocked=True)
 
     @admin.action(description=_("Unblock selected clients"), permissions=["change"])
     def unblock(self, request: HttpRequest, queryset: QuerySet[ClientProfile]) -> None:
         """Unblock the clients: they may request consent again."""
-        self._set(request, queryset.filter(blocked=True), blocked=False)
+        self._update_profiles(request, queryset.filter(blocked=True), blocked=False)
 
     @admin.action(description=_("Pin the current documents of selected clients"), permissions=["change"])
     def pin(self, request: HttpRequest, queryset: QuerySet[ClientProfile]) -> None:
         """Keep the clients as their documents describe them now, and stop fetching these."""
-        found = queryset.filter(source=ClientProfile.Source.DOCUMENT).exclude(application__cimd_expires_at=None)
-        self._read_documents_after(request, found, None)
+        profiles = queryset.filter(source=ClientProfile.Source.DOCUMENT).exclude(application__cimd_expires_at=None)
+        self._set_document_expiry(request, profiles, None)
 
     @admin.action(description=_("Fetch the documents of selected clients again"), permissions=["change"])
     def unpin(self, request: HttpRequest, queryset: QuerySet[ClientProfile]) -> None:
         """Fetch the documents again on the next authorization request."""
-        found = queryset.filter(source=ClientProfile.Source.DOCUMENT)
-        self._read_documents_after(request, found, timezone.now())
+        profiles = queryset.filter(source=ClientProfile.Source.DOCUMENT)
+        self._set_document_expiry(request, profiles, timezone.now())
 
-    def _set(self, request: HttpRequest, queryset: QuerySet[ClientProfile], **values: Any) -> None:
+    def _update_profiles(self, request: HttpRequest, queryset: QuerySet[ClientProfile], **values: Any) -> None:
         # Saved one by one, because each save invalidates the cached principals of the client.
         changed = list(queryset)
         for profile in changed:
@@ -206,21 +206,21 @@ class ClientProfileAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not gen
                 setattr(profile, name, value)
             profile.save(update_fields=list(values))
             self.log_change(request, profile, [{"changed": {"fields": list(values)}}])
-        self._tell(request, len(changed))
+        self._show_count(request, len(changed))
 
-    def _read_documents_after(self, request: HttpRequest, queryset: QuerySet[ClientProfile], expires: Any) -> None:
+    def _set_document_expiry(self, request: HttpRequest, queryset: QuerySet[ClientProfile], expires: Any) -> None:
         changed = list(queryset)
-        model = applications()
+        model = get_application_model()
         keys = [profile.application_id for profile in changed]
         model._base_manager.filter(pk__in=keys).update(cimd_expires_at=expires)
         for profile in changed:
             self.log_change(request, profile, [{"changed": {"fields": ["document"]}}])
-        self._tell(request, len(changed))
+        self._show_count(request, len(changed))
 
-    def _tell(self, request: HttpRequest, count: int) -> None:
+    def _show_count(self, request: HttpRequest, count: int) -> None:
         text = ngettext("%d client was changed.", "%d clients were changed.", count) % count
         self.message_user(request, text, messages.SUCCESS if count else messages.WARNING)
 
 
-def _lines(texts: Iterable[str]) -> str:
+def _render_lines(texts: Iterable[str]) -> str:
     return format_html_join("\n", "<div>{}</div>", ((text,) for text in texts))

@@ -44,12 +44,14 @@ class ConsentAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic a
         return [f"user__{get_user_model().USERNAME_FIELD}", *names]
 
     def delete_model(self, request: HttpRequest, obj: Consent) -> None:
-        revocation.withdraw(obj.user, obj.application)  # without the row, the remaining tokens would be invisible
+        revocation.withdraw_access(
+            obj.user, obj.application
+        )  # without the row, the remaining tokens would be invisible
         super().delete_model(request, obj)
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Consent]) -> None:
         for consent in queryset:
-            revocation.withdraw(consent.user, consent.application)
+            revocation.withdraw_access(consent.user, consent.application)
         super().delete_queryset(request, queryset)
 
     @admin.display(description=_("scopes"))
@@ -73,7 +75,7 @@ class ConsentAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic a
             for consent in queryset.select_related("user", "application").filter(revoked=None)
         }
         for user, application in pairs.values():
-            revocation.withdraw(user, application)
+            revocation.withdraw_access(user, application)
         count = len(pairs)
         text = ngettext("%d client lost its access.", "%d clients lost their access.", count) % count
         self.message_user(request, text, messages.SUCCESS if count else messages.WARNING)

@@ -14,31 +14,32 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from mcp_django.auth.external.strict_json import Malformed, read_object
-from mcp_django.contrib.oauth.redirects import MOST_URIS, is_native, problem_with
+from mcp_django.auth.external.strict_json import MalformedInput, parse_object
+from mcp_django.contrib.oauth.redirects import MAX_REDIRECT_URIS, find_redirect_problem, is_native
 
-MOST_BYTES = 16 * 1024
+MAX_METADATA_BYTES = 16 * 1024
 """Maximum number of bytes of a request or a document."""
-MOST_NESTING = 8
-MOST_NAME = 100
+MAX_METADATA_DEPTH = 8
+MAX_NAME_CHARS = 100
 """Maximum number of characters of a name, which is shown to users."""
-UNNAMED = "Unnamed client"
+DEFAULT_CLIENT_NAME = "Unnamed client"
 CODE, REFRESH = "authorization_code", "refresh_token"
 SECRET_METHODS = ("client_secret_basic", "client_secret_post")
 _LINKS = ("client_uri", "logo_uri", "policy_uri", "tos_uri")
-_MOST_LINK = 500
-ErrorCode = Literal["invalid_client_metadata", "invalid_redirect_uri"]
+_MAX_LINK_CHARS = 500
+MetadataErrorCode = Literal["invalid_client_metadata", "invalid_redirect_uri"]
 
 
-class Refused(Exception):
+class ClientMetadataRefused(Exception):
     """Error: the metadata is rejected (RFC 7591, section 3.2.2).
 
     The text may be sent to the client: it contains nothing of the request.
     """
 
-    def __init__(self, description: str, code: ErrorCode = "invalid_client_metadata") -> None:
+    def __init__(self, description: str, code: MetadataErrorCode = "invalid_client_metadata") -> None:
         super().__init__(description)
-        self.description, self.code = description, code
+        self.description = description
+        self.code = code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,12 +65,12 @@ class ClientMetadata:
         """Return True if the client has no secret."""
         return self.auth_method == "none"
 
-    def registered(self) -> dict[str, Any]:
+    def build_response_members(self) -> dict[str, Any]:
         """Return the metadata for a registration response (RFC 7591, section 3.2.1).
 
         No member is null: Claude Code rejects a response with a null member.
         """
-        found: dict[str, Any] = {
+        members: dict[str, Any] = {
             "client_name": self.name,
             "redirect_uris": list(self.redirect_uris),
             "grant_types": [CODE, REFRESH],
@@ -77,8 +78,8 @@ class ClientMetadata:
             "token_endpoint_auth_method": self.auth_method,
         }
         if self.application_type:
-            found["application_type"] = self.application_type
-        return found | {name: link for name in _LINKS if (link := getattr(self, name))}
+            members["application_type"] = self.application_type
+        return members | {name: link for name in _LINKS if (link := getattr(self, name))}
 
 
 def read_json(body: bytes) -> dict[str, Any]:
@@ -89,12 +90,12 @@ def read_json(body: bytes) -> dict[str, Any]:
     Raises:
         ClientMetadataRefused: invalid or oversized JSON.
     """
-    if len(body) > MOST_BYTES:
-        raise Refused(f"the metadata has more than {MOST_BYTES} bytes")
+    if len(body) > MAX_METADATA_BYTES:
+        raise ClientMetadataRefused(f"the metadata has more than {MAX_METADATA_BYTES} bytes")
     try:
-        return read_object(body, deepest=MOST_NESTING)
-    except Malformed as problem:
-        raise Refused(f"the metadata is invalid: {problem}") from None
+        return parse_object(body, max_depth=MAX_METADATA_DEPTH)
+    except MalformedInput as problem:
+        raise ClientMetadataRefused(f"the metadata is invalid: {problem}") from None
 
 
 def read_registration(document: Mapping[str, Any], *, schemes: Collection[str]) -> ClientMetadata:
@@ -105,7 +106,7 @@ def read_registration(document: Mapping[str, Any], *, schemes: Collection[str]) 
     Raises:
         ClientMetadataRefused: the metadata is rejected.
     """
-    return _read(document, default_method=SECRET_METHODS[0], schemes=schemes)
+    return _read_metadata(document, default_method=SECRET_METHODS[0], schemes=schemes)
 
 
 def read_document(document: Mapping[str, Any], *, url: str, schemes: Collection[str]) -> ClientMetadata:
@@ -118,102 +119,108 @@ def read_document(document: Mapping[str, Any], *, url: str, schemes: Collection[
         ClientMetadataRefused: the metadata is rejected.
     """
     if document.get("client_id") != url:
-        raise Refused("the client_id in the document is not the URL of the document")
+        raise ClientMetadataRefused("the client_id in the document is not the URL of the document")
     if "client_secret" in document or "client_secret_expires_at" in document:
-        raise Refused("a metadata document must not contain a client_secret")
-    found = _read(document, default_method="none", schemes=schemes)
-    if not found.is_public:
-        raise Refused("token_endpoint_auth_method of a metadata document must be none, because it cannot hold a secret")
-    if not _name(document):
-        raise Refused("client_name is missing")
-    return found
+        raise ClientMetadataRefused("a metadata document must not contain a client_secret")
+    metadata = _read_metadata(document, default_method="none", schemes=schemes)
+    if not metadata.is_public:
+        raise ClientMetadataRefused(
+            "token_endpoint_auth_method of a metadata document must be none, because it cannot hold a secret"
+        )
+    if not _read_name(document):
+        raise ClientMetadataRefused("client_name is missing")
+    return metadata
 
 
-def _read(document: Mapping[str, Any], *, default_method: str, schemes: Collection[str]) -> ClientMetadata:
-    kind = _text(document, "application_type")
+def _read_metadata(document: Mapping[str, Any], *, default_method: str, schemes: Collection[str]) -> ClientMetadata:
+    kind = _read_text(document, "application_type")
     if kind not in ("", "web", "native"):
-        raise Refused("application_type must be web or native")
+        raise ClientMetadataRefused("application_type must be web or native")
 
-    uris = _redirects(document, schemes=schemes)
+    uris = _read_redirect_uris(document, schemes=schemes)
     if kind == "web" and any(map(is_native, uris)):
         # OpenID Connect Dynamic Client Registration, section 2.
-        raise Refused("a web application must not have loopback or private-use redirect URIs", "invalid_redirect_uri")
+        raise ClientMetadataRefused(
+            "a web application must not have loopback or private-use redirect URIs", "invalid_redirect_uri"
+        )
 
-    grants = _texts(document, "grant_types", (CODE,))
+    grants = _read_texts(document, "grant_types", (CODE,))
     if CODE not in grants:
-        raise Refused("grant_types must contain authorization_code, the only supported grant")
-    if "code" not in _texts(document, "response_types", ("code",)):
-        raise Refused("response_types must contain code, the only supported type")
+        raise ClientMetadataRefused("grant_types must contain authorization_code, the only supported grant")
+    if "code" not in _read_texts(document, "response_types", ("code",)):
+        raise ClientMetadataRefused("response_types must contain code, the only supported type")
 
     return ClientMetadata(
-        name=_name(document) or UNNAMED,
+        name=_read_name(document) or DEFAULT_CLIENT_NAME,
         redirect_uris=uris,
-        auth_method=_auth_method(document, default_method),
+        auth_method=_read_auth_method(document, default_method),
         application_type=kind,
-        requested_grants=tuple(grant[:100] for grant in grants[:MOST_URIS]),
-        **{name: _link(document, name) for name in _LINKS},
+        requested_grants=tuple(grant[:100] for grant in grants[:MAX_REDIRECT_URIS]),
+        **{name: _read_link(document, name) for name in _LINKS},
     )
 
 
-def _redirects(document: Mapping[str, Any], *, schemes: Collection[str]) -> tuple[str, ...]:
+def _read_redirect_uris(document: Mapping[str, Any], *, schemes: Collection[str]) -> tuple[str, ...]:
     uris = document.get("redirect_uris")
-    if not isinstance(uris, list) or not 1 <= len(uris) <= MOST_URIS:
-        raise Refused(f"redirect_uris must be an array of 1 to {MOST_URIS} URIs", "invalid_redirect_uri")
+    if not isinstance(uris, list) or not 1 <= len(uris) <= MAX_REDIRECT_URIS:
+        raise ClientMetadataRefused(
+            f"redirect_uris must be an array of 1 to {MAX_REDIRECT_URIS} URIs", "invalid_redirect_uri"
+        )
     for uri in uris:
-        if problem := problem_with(uri, schemes=schemes):
-            raise Refused(problem, "invalid_redirect_uri")
+        if problem := find_redirect_problem(uri, schemes=schemes):
+            raise ClientMetadataRefused(problem, "invalid_redirect_uri")
     return tuple(dict.fromkeys(uris))
 
 
-def _auth_method(document: Mapping[str, Any], default: str) -> str:
-    method = _text(document, "token_endpoint_auth_method") or default
+def _read_auth_method(document: Mapping[str, Any], default: str) -> str:
+    method = _read_text(document, "token_endpoint_auth_method") or default
     if method == "none" or method in SECRET_METHODS:
         return method
     # ChatGPT prefers private_key_jwt and supports other methods too.
-    others = _texts(document, "token_endpoint_auth_methods_supported", ())
-    if "none" in others:
+    supported = _read_texts(document, "token_endpoint_auth_methods_supported", ())
+    if "none" in supported:
         return "none"
-    raise Refused(f"token_endpoint_auth_method must be none, {' or '.join(SECRET_METHODS)}")
+    raise ClientMetadataRefused(f"token_endpoint_auth_method must be none, {' or '.join(SECRET_METHODS)}")
 
 
-def _name(document: Mapping[str, Any]) -> str:
+def _read_name(document: Mapping[str, Any]) -> str:
     """Return the name for display: one line, one direction, visible characters."""
-    raw = unicodedata.normalize("NFC", _text(document, "client_name"))
-    shown = "".join(" " if unicodedata.category(c)[0] in "CZ" else c for c in raw)
-    found = " ".join(shown.split())
-    if len(found) > MOST_NAME:
-        raise Refused(f"client_name has more than {MOST_NAME} characters")
-    return found
+    raw = unicodedata.normalize("NFC", _read_text(document, "client_name"))
+    visible = "".join(" " if unicodedata.category(c)[0] in "CZ" else c for c in raw)
+    name = " ".join(visible.split())
+    if len(name) > MAX_NAME_CHARS:
+        raise ClientMetadataRefused(f"client_name has more than {MAX_NAME_CHARS} characters")
+    return name
 
 
-def _link(document: Mapping[str, Any], name: str) -> str:
+def _read_link(document: Mapping[str, Any], name: str) -> str:
     """Return a link to a page about the client.
 
     An unsafe link is omitted as section 2 allows, and "" is returned.
     """
-    found = _text(document, name)
-    plain = found.isascii() and found.isprintable() and not set(found) & set(" \"'<>\\`{}|^")
+    link = _read_text(document, name)
+    plain = link.isascii() and link.isprintable() and not set(link) & set(" \"'<>\\`{}|^")
     try:
-        parts = urlsplit(found)
+        parts = urlsplit(link)
     except ValueError:
         return ""
     safe = parts.scheme == "https" and parts.hostname and "@" not in parts.netloc
-    return found if plain and safe and len(found) <= _MOST_LINK else ""
+    return link if plain and safe and len(link) <= _MAX_LINK_CHARS else ""
 
 
-def _text(document: Mapping[str, Any], name: str) -> str:
-    found = document.get(name)
-    if found is None:
+def _read_text(document: Mapping[str, Any], name: str) -> str:
+    value = document.get(name)
+    if value is None:
         return ""
-    if not isinstance(found, str):
-        raise Refused(f"{name} is not a string")
-    return found
+    if not isinstance(value, str):
+        raise ClientMetadataRefused(f"{name} is not a string")
+    return value
 
 
-def _texts(document: Mapping[str, Any], name: str, default: Sequence[str]) -> Sequence[str]:
-    found = document.get(name)
-    if found is None:
+def _read_texts(document: Mapping[str, Any], name: str, default: Sequence[str]) -> Sequence[str]:
+    values = document.get(name)
+    if values is None:
         return default
-    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
-        raise Refused(f"{name} is not an array of strings")
-    return found
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise ClientMetadataRefused(f"{name} is not an array of strings")
+    return values

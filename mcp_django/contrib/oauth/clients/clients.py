@@ -13,18 +13,18 @@ from django.db import IntegrityError, router, transaction
 from django.utils import timezone
 
 from mcp_django.contrib.oauth.clients import expiry
-from mcp_django.contrib.oauth.clients.client_metadata import UNNAMED, ClientMetadata, Refused
+from mcp_django.contrib.oauth.clients.client_metadata import DEFAULT_CLIENT_NAME, ClientMetadata, ClientMetadataRefused
 from mcp_django.contrib.oauth.models import ClientProfile
 from mcp_django.contrib.oauth.options import get_settings
-from mcp_django.contrib.oauth.tokens.credentials import seal
-from mcp_django.contrib.oauth.toolkit_compat import applications
+from mcp_django.contrib.oauth.tokens.credentials import hash_secret
+from mcp_django.contrib.oauth.toolkit_compat import get_application_model
 
 
-class TooMany(Exception):
+class TooManyClients(Exception):
     """Error: the limit of unapproved clients is reached."""
 
 
-def make_room() -> None:
+def ensure_capacity() -> None:
     """Ensure that one more unapproved client is allowed.
 
     If the limit is reached, abandoned registrations are deleted first. The limit is not exact: concurrent requests may
@@ -33,14 +33,14 @@ def make_room() -> None:
     Raises:
         TooManyClients: the limit is reached.
     """
-    most = get_settings().most_clients
-    if _unapproved() >= most:
-        expiry.clear_abandoned()
-        if _unapproved() >= most:
-            raise TooMany
+    limit = get_settings().most_clients
+    if _count_unapproved() >= limit:
+        expiry.delete_abandoned()
+        if _count_unapproved() >= limit:
+            raise TooManyClients
 
 
-def register(metadata: ClientMetadata, *, address: str | None) -> tuple[Any, str]:
+def register_client(metadata: ClientMetadata, *, address: str | None) -> tuple[Any, str]:
     """Create a self-registered client and return the application and its secret.
 
     The secret is "" for a public client. `address` is the address of the request.
@@ -49,23 +49,23 @@ def register(metadata: ClientMetadata, *, address: str | None) -> tuple[Any, str
         TooManyClients: the limit of unapproved clients is reached.
         ClientMetadataRefused: the toolkit rejects the metadata.
     """
-    make_room()
+    ensure_capacity()
 
-    model = applications()
+    model = get_application_model()
     with transaction.atomic(using=router.db_for_write(model)):
-        application, secret = _new(metadata, model.RegistrationSource.DCR)
-        _checked(application)
+        application, secret = _build_application(metadata, model.RegistrationSource.DCR)
+        _validate(application)
         application.save()
         ClientProfile.objects.create(
             application=application,
             source=ClientProfile.Source.REGISTERED,
-            created_ip=_one_address(address),
-            **_said(metadata),
+            created_ip=_parse_address(address),
+            **_build_profile_fields(metadata),
         )
     return application, secret
 
 
-def keep_document(url: str, metadata: ClientMetadata, *, digest: str, expires: Any, pinned: bool = False) -> Any:
+def save_document_client(url: str, metadata: ClientMetadata, *, digest: str, expires: Any, pinned: bool = False) -> Any:
     """Save the content of the document at `url` as a client and return the application.
 
     `expires` is the time of the next fetch, or None for never. An existing client of this id that does not come from a
@@ -75,41 +75,41 @@ def keep_document(url: str, metadata: ClientMetadata, *, digest: str, expires: A
         ClientMetadataRefused: the toolkit rejects the metadata.
         TooManyClients: the client is new and the limit is reached.
     """
-    model = applications()
+    model = get_application_model()
     using = router.db_for_write(model)
-    found = model._base_manager.using(using).filter(client_id=url).first()
+    application = model._base_manager.using(using).filter(client_id=url).first()
 
-    if found is None:
+    if application is None:
         if not pinned:
-            make_room()
-        found, _ = _new(metadata, model.RegistrationSource.CIMD)
-        found.client_id = url
-    elif found.registration_source != model.RegistrationSource.CIMD:
-        return found
+            ensure_capacity()
+        application, _ = _build_application(metadata, model.RegistrationSource.CIMD)
+        application.client_id = url
+    elif application.registration_source != model.RegistrationSource.CIMD:
+        return application
 
-    found.name, found.redirect_uris = metadata.name, " ".join(metadata.redirect_uris)
-    found.cimd_expires_at = expires
-    _checked(found)
+    application.name, application.redirect_uris = metadata.name, " ".join(metadata.redirect_uris)
+    application.cimd_expires_at = expires
+    _validate(application)
 
-    said = {
+    profile_fields = {
         "source": ClientProfile.Source.DOCUMENT,
         "document_url": url,
         "document_hash": digest,
         "document_fetched": timezone.now(),
-        **_said(metadata),
+        **_build_profile_fields(metadata),
     }
 
     try:
         with transaction.atomic(using=using):
-            found.save(using=using)
-            ClientProfile.objects.update_or_create(application=found, defaults=said)
+            application.save(using=using)
+            ClientProfile.objects.update_or_create(application=application, defaults=profile_fields)
     except IntegrityError:
         # Another process saved the same document first.
         return model._base_manager.using(using).get(client_id=url)
-    return found
+    return application
 
 
-def make(
+def create_client(
     name: str,
     *,
     redirect_uris: Sequence[str] = (),
@@ -126,18 +126,18 @@ def make(
     Raises:
         ClientMetadataRefused: the toolkit rejects the metadata.
     """
-    model = applications()
+    model = get_application_model()
     metadata = ClientMetadata(
-        name=name or UNNAMED,
+        name=name or DEFAULT_CLIENT_NAME,
         redirect_uris=tuple(redirect_uris),
         auth_method="client_secret_basic" if confidential or not redirect_uris else "none",
     )
 
     with transaction.atomic(using=router.db_for_write(model)):
-        application, secret = _new(metadata, model.RegistrationSource.MANUAL)
+        application, secret = _build_application(metadata, model.RegistrationSource.MANUAL)
         if not redirect_uris:
             application.authorization_grant_type = model.GRANT_CLIENT_CREDENTIALS
-        _checked(application)
+        _validate(application)
         application.save()
         ClientProfile.objects.create(
             application=application,
@@ -151,8 +151,8 @@ def make(
     return application, secret
 
 
-def _new(metadata: ClientMetadata, source: str) -> tuple[Any, str]:
-    model = applications()
+def _build_application(metadata: ClientMetadata, source: str) -> tuple[Any, str]:
+    model = get_application_model()
     application = model(
         user=None,
         name=metadata.name,
@@ -164,11 +164,11 @@ def _new(metadata: ClientMetadata, source: str) -> tuple[Any, str]:
     )
 
     secret = application.client_secret
-    application.client_secret, application.hash_client_secret = seal(secret), False
+    application.client_secret, application.hash_client_secret = hash_secret(secret), False
     return application, "" if metadata.is_public else secret
 
 
-def _said(metadata: ClientMetadata) -> dict[str, Any]:
+def _build_profile_fields(metadata: ClientMetadata) -> dict[str, Any]:
     return {
         "application_type": metadata.application_type,
         "client_uri": metadata.client_uri,
@@ -179,21 +179,23 @@ def _said(metadata: ClientMetadata) -> dict[str, Any]:
     }
 
 
-def _checked(application: Any) -> None:
+def _validate(application: Any) -> None:
     try:
         # A database constraint makes ids unique and decides between concurrent inserts.
         application.full_clean(exclude=["client_secret"], validate_unique=False)
     except ValidationError as problem:
         if "redirect_uris" in problem.message_dict:
-            raise Refused("a redirect URI is not supported by this server", "invalid_redirect_uri") from problem
-        raise Refused("the metadata is not supported by this server") from problem
+            raise ClientMetadataRefused(
+                "a redirect URI is not supported by this server", "invalid_redirect_uri"
+            ) from problem
+        raise ClientMetadataRefused("the metadata is not supported by this server") from problem
 
 
-def _unapproved() -> int:
+def _count_unapproved() -> int:
     return ClientProfile.objects.self_registered().count()
 
 
-def _one_address(text: str | None) -> str | None:
+def _parse_address(text: str | None) -> str | None:
     """Return a single address for the column; of a network, its first address."""
     try:
         return str(ip_address((text or "").partition("/")[0]))

@@ -16,14 +16,14 @@ from django.utils.translation import gettext as _
 from mcp_django.contrib.oauth import redirects
 from mcp_django.contrib.oauth.models import ClientProfile
 
-LONGEST_NAME = 80
+MAX_DISPLAY_NAME_CHARS = 80
 """Maximum number of displayed characters of a client's name."""
 _CSP_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{1,5})?", re.ASCII)
 _CSP_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Client:
+class ClientDisplay:
     """Client as displayed to users."""
 
     id: str
@@ -40,7 +40,7 @@ class Client:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class RedirectTarget:
     """Destination of an authorization response."""
 
     uri: str
@@ -70,32 +70,32 @@ class Target:
         return f"{parts.scheme}:" if _CSP_SCHEME.fullmatch(parts.scheme) else ""
 
 
-def target_of(uri: str) -> Target:
+def get_redirect_target(uri: str) -> RedirectTarget:
     """Return the destination of a redirect URI that was validated before."""
     kind: Literal["web", "loopback", "app"] = "web"
     if redirects.is_loopback(uri):
         kind = "loopback"
     elif redirects.is_native(uri):
         kind = "app"
-    return Target(uri=uri, kind=kind, host=redirects.host_of(uri))
+    return RedirectTarget(uri=uri, kind=kind, host=redirects.get_display_host(uri))
 
 
-def targets_of(uris: Iterable[str]) -> list[str]:
+def get_redirect_hosts(uris: Iterable[str]) -> list[str]:
     """Return the distinct hosts of redirect URIs, sorted.
 
     Programs on the user's own machine count as one host, whatever their port.
     """
-    found = {target_of(uri) for uri in uris}
-    return sorted({_("this computer") if target.kind == "loopback" else target.host for target in found})
+    targets = {get_redirect_target(uri) for uri in uris}
+    return sorted({_("this computer") if target.kind == "loopback" else target.host for target in targets})
 
 
-def client_of(application: Any) -> Client:
+def build_client_display(application: Any) -> ClientDisplay:
     """Return the display of an application of the toolkit."""
     profile = getattr(application, "mcp_profile", None)
     host = ""
     if profile is not None and profile.source == ClientProfile.Source.DOCUMENT:
-        host = ascii_host(application.client_id)
-    return Client(
+        host = get_ascii_host(application.client_id)
+    return ClientDisplay(
         id=application.client_id,
         name=clean_name(application.name) or _("An application without a name"),
         host=host,
@@ -105,12 +105,12 @@ def client_of(application: Any) -> Client:
 
 def clean_name(name: str) -> str:
     """Return a name in one line without invisible or direction-changing characters."""
-    shown = "".join(" " if char.isspace() else char for char in name if _is_shown(char))
-    shown = " ".join(shown.split())
-    return shown if len(shown) <= LONGEST_NAME else shown[: LONGEST_NAME - 1].rstrip() + "…"
+    visible = "".join(" " if char.isspace() else char for char in name if _is_visible(char))
+    visible = " ".join(visible.split())
+    return visible if len(visible) <= MAX_DISPLAY_NAME_CHARS else visible[: MAX_DISPLAY_NAME_CHARS - 1].rstrip() + "…"
 
 
-def ascii_host(url: str) -> str:
+def get_ascii_host(url: str) -> str:
     """Return the host of a URL in ASCII, or "".
 
     Letters of another alphabet can then not imitate those of a known name.
@@ -121,7 +121,7 @@ def ascii_host(url: str) -> str:
         return ""
 
 
-def _is_shown(char: str) -> bool:
+def _is_visible(char: str) -> bool:
     return char.isspace() or unicodedata.category(char)[0] != "C"
 
 

@@ -17,37 +17,37 @@ from django.utils import timezone
 
 from mcp_django.auth.throttling import throttle
 from mcp_django.contrib.oauth.clients import clients, documents
-from mcp_django.contrib.oauth.clients.client_metadata import Refused
-from mcp_django.contrib.oauth.clients.documents import Document
+from mcp_django.contrib.oauth.clients.client_metadata import ClientMetadataRefused
+from mcp_django.contrib.oauth.clients.documents import ClientDocument
 from mcp_django.contrib.oauth.options import get_settings
-from mcp_django.contrib.oauth.toolkit_compat import applications
-from mcp_django.server.calls.log_sanitizer import label
+from mcp_django.contrib.oauth.toolkit_compat import get_application_model
+from mcp_django.server.calls.log_sanitizer import sanitize_label
 from mcp_django.server.rates import Rate
 
 logger = logging.getLogger("mcp_django.oauth")
 
-AT_ONCE: Final = 8
+MAX_CONCURRENT_FETCHES: Final = 8
 """Maximum number of concurrent fetches of one process.
 
 Further fetches are rejected instead of queued, because each one holds a thread.
 """
-PER_USER: Final = Rate(20, 60)
-IN_ALL: Final = Rate(300, 60)
-AFTER_FAILURE: Final = Rate(1, 60)
+USER_FETCH_RATE: Final = Rate(20, 60)
+TOTAL_FETCH_RATE: Final = Rate(300, 60)
+RETRY_RATE: Final = Rate(1, 60)
 """Retry rate of a URL whose fetch failed."""
-KEPT_ON_FAILURE: Final = timedelta(days=7)
+STALE_DOCUMENT_LIFETIME: Final = timedelta(days=7)
 """Time for which an expired document stays valid while fetching it fails."""
-_slots = threading.BoundedSemaphore(AT_ONCE)
+_fetch_slots = threading.BoundedSemaphore(MAX_CONCURRENT_FETCHES)
 
 
-class Unavailable(Exception):
+class ClientDocumentUnavailable(Exception):
     """Error: the client's document is not available now.
 
     The text may be shown to users; the log has details.
     """
 
 
-def look_up(client_id: str, user: Any) -> None:
+def refresh_client(client_id: str, user: Any) -> None:
     """Create or update the row of a client whose id is the URL of a document.
 
     Call it for an authorization request of `user`, who is logged in. A fetch may take seconds.
@@ -58,23 +58,23 @@ def look_up(client_id: str, user: Any) -> None:
     if not documents.is_document_url(client_id):
         return
 
-    found = _row(client_id)
-    if found is not None and not _is_due(found):
+    application = _find_application(client_id)
+    if application is not None and not _needs_fetch(application):
         return
     if not get_settings().client_metadata_documents:
-        raise Unavailable("Clients described by documents are disabled on this server")
+        raise ClientDocumentUnavailable("Clients described by documents are disabled on this server")
 
     try:
-        _fetched(client_id, user)
-    except (Refused, clients.TooMany) as problem:
-        why = problem.description if isinstance(problem, Refused) else "there are too many clients"
-        logger.info("Metadata document rejected: %s: %s", label(client_id), why)
-        if found is None or timezone.now() > found.cimd_expires_at + KEPT_ON_FAILURE:
+        _fetch_client(client_id, user)
+    except (ClientMetadataRefused, clients.TooManyClients) as problem:
+        reason = problem.description if isinstance(problem, ClientMetadataRefused) else "there are too many clients"
+        logger.info("Metadata document rejected: %s: %s", sanitize_label(client_id), reason)
+        if application is None or timezone.now() > application.cimd_expires_at + STALE_DOCUMENT_LIFETIME:
             text = "The document that describes this client could not be fetched or was rejected"
-            raise Unavailable(text) from problem
+            raise ClientDocumentUnavailable(text) from problem
 
 
-def pin(url: str, body: bytes) -> Any:
+def pin_document(url: str, body: bytes) -> Any:
     """Save an operator's copy of the document at `url`, and never fetch it.
 
     Returns:
@@ -83,59 +83,61 @@ def pin(url: str, body: bytes) -> Any:
     Raises:
         ClientMetadataRefused: the URL or the document is rejected.
     """
-    if problem := documents.problem_with(url):
-        raise Refused(f"the URL is not a valid client id: {problem}")
-    found = documents.read_bytes(url, body, schemes=get_settings().native_schemes)
-    application = clients.keep_document(url, found.metadata, digest=found.digest, expires=None, pinned=True)
-    if application.registration_source != applications().RegistrationSource.CIMD:
-        raise Refused("a client with this id exists that does not come from a document")
+    if problem := documents.find_url_problem(url):
+        raise ClientMetadataRefused(f"the URL is not a valid client id: {problem}")
+    document = documents.parse_document(url, body, schemes=get_settings().native_schemes)
+    application = clients.save_document_client(
+        url, document.metadata, digest=document.digest, expires=None, pinned=True
+    )
+    if application.registration_source != get_application_model().RegistrationSource.CIMD:
+        raise ClientMetadataRefused("a client with this id exists that does not come from a document")
     return application
 
 
-def _row(client_id: str) -> Any:
-    if len(client_id) > documents.MOST_URL or not (client_id.isascii() and client_id.isprintable()):
+def _find_application(client_id: str) -> Any:
+    if len(client_id) > documents.MAX_URL_CHARS or not (client_id.isascii() and client_id.isprintable()):
         return None  # some databases reject other values in a query
-    model = applications()
+    model = get_application_model()
     return model._base_manager.using(router.db_for_write(model)).filter(client_id=client_id).first()
 
 
-def _is_due(application: Any) -> bool:
+def _needs_fetch(application: Any) -> bool:
     """Return True if the document must be fetched again.
 
     Clients that operators created or pinned are never fetched.
     """
-    if application.registration_source != applications().RegistrationSource.CIMD:
+    if application.registration_source != get_application_model().RegistrationSource.CIMD:
         return False
     expires = application.cimd_expires_at
     return expires is not None and expires <= timezone.now()
 
 
-def _fetched(url: str, user: Any) -> Any:
-    if problem := documents.problem_with(url):
-        raise Refused(problem)
+def _fetch_client(url: str, user: Any) -> Any:
+    if problem := documents.find_url_problem(url):
+        raise ClientMetadataRefused(problem)
 
-    counter, digest = throttle.counter(), hashlib.sha256(url.encode()).hexdigest()
-    if counter.wait("document failures", digest, AFTER_FAILURE) is not None:
-        raise Refused("a recent fetch failed; try again in a minute")
-    for name, key, rate in (("documents", f"user {user.pk}", PER_USER), ("documents", "all", IN_ALL)):
-        if counter.take(name, key, rate, closed=True) is not None:
-            raise Refused("too many documents were requested")
+    counter, digest = throttle.get_counter(), hashlib.sha256(url.encode()).hexdigest()
+    if counter.peek("document failures", digest, RETRY_RATE) is not None:
+        raise ClientMetadataRefused("a recent fetch failed; try again in a minute")
+    for name, key, rate in (("documents", f"user {user.pk}", USER_FETCH_RATE), ("documents", "all", TOTAL_FETCH_RATE)):
+        if counter.count(name, key, rate, fail_closed=True) is not None:
+            raise ClientMetadataRefused("too many documents were requested")
 
-    if not _slots.acquire(blocking=False):
-        raise Refused("too many documents are being fetched")
+    if not _fetch_slots.acquire(blocking=False):
+        raise ClientMetadataRefused("too many documents are being fetched")
     try:
-        found = _get(url)
-    except Refused:
-        counter.take("document failures", digest, AFTER_FAILURE)
+        document = _fetch_document(url)
+    except ClientMetadataRefused:
+        counter.count("document failures", digest, RETRY_RATE)
         raise
     finally:
-        _slots.release()
+        _fetch_slots.release()
 
-    expires = timezone.now() + timedelta(seconds=found.seconds)
-    return clients.keep_document(url, found.metadata, digest=found.digest, expires=expires)
+    expires = timezone.now() + timedelta(seconds=document.lifetime_seconds)
+    return clients.save_document_client(url, document.metadata, digest=document.digest, expires=expires)
 
 
-def _get(url: str) -> Document:
+def _fetch_document(url: str) -> ClientDocument:
     settings = get_settings()
     fetcher = documents.make_fetcher(settings.document_hosts)
-    return async_to_sync(documents.fetch)(url, fetcher, schemes=settings.native_schemes)
+    return async_to_sync(documents.fetch_document)(url, fetcher, schemes=settings.native_schemes)

@@ -19,38 +19,38 @@ from ipaddress import ip_address
 from urllib.parse import unquote, urlsplit
 
 from mcp_django.contrib.oauth.clients.client_metadata import (
-    MOST_BYTES,
+    MAX_METADATA_BYTES,
     ClientMetadata,
-    Refused,
+    ClientMetadataRefused,
     read_document,
     read_json,
 )
-from mcp_django.providers.files.patterns import TooLarge
-from mcp_django.providers.safe_fetch import Failed, Fetched, Fetcher
-from mcp_django.providers.safe_fetch import Refused as NotFetched
+from mcp_django.providers.files.patterns import ContentTooLarge
+from mcp_django.providers.safe_fetch import FetchedResponse, Fetcher, FetchFailed
+from mcp_django.providers.safe_fetch import FetchRefused as NotFetched
 
-MOST_URL = 255
+MAX_URL_CHARS = 255
 """Maximum number of characters of a URL: the size of the toolkit's column for client ids."""
-TIMEOUT = 5.0
+FETCH_TIMEOUT_SECONDS = 5.0
 """Timeout of a whole fetch in seconds. It is short because a browser waits for the response."""
-SHORTEST, UNSAID, LONGEST = 5 * 60, 60 * 60, 24 * 60 * 60
+MIN_LIFETIME_SECONDS, DEFAULT_LIFETIME_SECONDS, MAX_LIFETIME_SECONDS = 5 * 60, 60 * 60, 24 * 60 * 60
 """Bounds and default of a document's lifetime in seconds."""
 _URL = re.compile(r"https://[\x21-\x7e]+", re.ASCII)
 _HOST = re.compile(r"(?:[a-z0-9](?:[a-z0-9\-]{0,61}[a-z0-9])?\.)+[a-z0-9](?:[a-z0-9\-]{0,61}[a-z0-9])?", re.ASCII)
 _PATH = re.compile(r"(?:/(?:[A-Za-z0-9\-._~!$&'()*+,;=:@]|%[0-9A-Fa-f]{2})*)+", re.ASCII)
 _MAX_AGE = re.compile(r"(?:^|[,\s])max-age\s*=\s*\"?(\d{1,10})", re.ASCII | re.IGNORECASE)
-_NOT_KEPT = re.compile(r"(?:^|[,\s])no-(?:store|cache)\b", re.ASCII | re.IGNORECASE)
+_NO_STORE = re.compile(r"(?:^|[,\s])no-(?:store|cache)\b", re.ASCII | re.IGNORECASE)
 _HEADERS: Mapping[str, str] = {"Accept": "application/json, application/*+json"}
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class ClientDocument:
     """Metadata document after parsing."""
 
     metadata: ClientMetadata
     digest: str
     """SHA-256 of its bytes, 64 hexadecimal digits."""
-    seconds: int
+    lifetime_seconds: int
     """Lifetime in seconds."""
 
 
@@ -59,14 +59,14 @@ def is_document_url(client_id: str) -> bool:
     return client_id[:8].lower() == "https://"
 
 
-def problem_with(url: str) -> str | None:
+def find_url_problem(url: str) -> str | None:
     """Return the reason that a URL is not a valid client id; None if it is valid.
 
     The rules of section 3 of the draft apply. They are narrower where one document could have two URLs or a URL could
     carry additional data: a host name, port 443, no query.
     """
-    if len(url) > MOST_URL:
-        return f"it has more than {MOST_URL} characters"
+    if len(url) > MAX_URL_CHARS:
+        return f"it has more than {MAX_URL_CHARS} characters"
     if not _URL.fullmatch(url) or "\\" in url:
         return "it is not an https URL in ASCII"
     if "#" in url or "?" in url:
@@ -92,10 +92,10 @@ def problem_with(url: str) -> str | None:
 
 def make_fetcher(hosts: Sequence[str] | None) -> Fetcher:
     """Return a fetcher of documents, limited to `hosts` unless that is None."""
-    return Fetcher(allowed_hosts=hosts, timeout=TIMEOUT, max_size=MOST_BYTES)
+    return Fetcher(allowed_hosts=hosts, timeout=FETCH_TIMEOUT_SECONDS, max_size=MAX_METADATA_BYTES)
 
 
-async def fetch(url: str, fetcher: Fetcher, *, schemes: Collection[str]) -> Document:
+async def fetch_document(url: str, fetcher: Fetcher, *, schemes: Collection[str]) -> ClientDocument:
     """Fetch the document at a URL.
 
     `schemes` are the allowed private-use schemes of redirect URIs.
@@ -103,50 +103,56 @@ async def fetch(url: str, fetcher: Fetcher, *, schemes: Collection[str]) -> Docu
     Raises:
         ClientMetadataRefused: any failure. Its text is for the log and for operators.
     """
-    if problem := problem_with(url):
-        raise Refused(problem)
+    if problem := find_url_problem(url):
+        raise ClientMetadataRefused(problem)
     try:
-        found = await fetcher.fetch(url, _HEADERS)
-    except (Failed, NotFetched) as problem_found:
-        raise Refused(f"the document was not fetched: {problem_found}") from problem_found
-    except TooLarge:
-        raise Refused(f"the document has more than {MOST_BYTES} bytes") from None
-    return read(url, found, schemes=schemes)
+        response = await fetcher.fetch(url, _HEADERS)
+    except (FetchFailed, NotFetched) as error:
+        raise ClientMetadataRefused(f"the document was not fetched: {error}") from error
+    except ContentTooLarge:
+        raise ClientMetadataRefused(f"the document has more than {MAX_METADATA_BYTES} bytes") from None
+    return read_response(url, response, schemes=schemes)
 
 
-def read(url: str, found: Fetched, *, schemes: Collection[str]) -> Document:
+def read_response(url: str, response: FetchedResponse, *, schemes: Collection[str]) -> ClientDocument:
     """Parse the document in a response.
 
     Raises:
         ClientMetadataRefused: the response is rejected.
     """
-    if found.status != 200:
-        raise Refused(f"the response for the document has the status {found.status}")
-    kind = found.mime_type or ""
+    if response.status != 200:
+        raise ClientMetadataRefused(f"the response for the document has the status {response.status}")
+    kind = response.mime_type or ""
     if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
-        raise Refused("the content type of the document must be JSON")
-    return read_bytes(url, found.body, schemes=schemes, seconds=lifetime(found.cache_control))
+        raise ClientMetadataRefused("the content type of the document must be JSON")
+    return parse_document(
+        url, response.body, schemes=schemes, lifetime_seconds=get_lifetime_seconds(response.cache_control)
+    )
 
 
-def read_bytes(url: str, body: bytes, *, schemes: Collection[str], seconds: int = LONGEST) -> Document:
+def parse_document(
+    url: str, body: bytes, *, schemes: Collection[str], lifetime_seconds: int = MAX_LIFETIME_SECONDS
+) -> ClientDocument:
     """Parse a document from bytes.
 
     Raises:
         ClientMetadataRefused: the document is rejected.
     """
     metadata = read_document(read_json(body), url=url, schemes=schemes)
-    return Document(metadata, hashlib.sha256(body).hexdigest(), seconds)
+    return ClientDocument(metadata, hashlib.sha256(body).hexdigest(), lifetime_seconds)
 
 
-def lifetime(cache_control: str) -> int:
+def get_lifetime_seconds(cache_control: str) -> int:
     """Return the lifetime in seconds from Cache-Control (RFC 9111, section 5.2.2).
 
     The value is bounded: the author of a document can neither force a fetch for each request nor an unlimited lifetime.
     """
-    if _NOT_KEPT.search(cache_control):
-        return SHORTEST
-    said = _MAX_AGE.search(cache_control)
-    return max(SHORTEST, min(int(said[1]) if said else UNSAID, LONGEST))
+    if _NO_STORE.search(cache_control):
+        return MIN_LIFETIME_SECONDS
+    max_age = _MAX_AGE.search(cache_control)
+    return max(
+        MIN_LIFETIME_SECONDS, min(int(max_age[1]) if max_age else DEFAULT_LIFETIME_SECONDS, MAX_LIFETIME_SECONDS)
+    )
 
 
 def _is_address(host: str) -> bool:

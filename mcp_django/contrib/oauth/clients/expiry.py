@@ -14,62 +14,67 @@ from django.utils import timezone
 
 from mcp_django.contrib.oauth.models import ClientProfile
 from mcp_django.contrib.oauth.options import get_settings
-from mcp_django.contrib.oauth.toolkit_compat import access_tokens, applications, grants, refresh_tokens
+from mcp_django.contrib.oauth.toolkit_compat import (
+    get_access_token_model,
+    get_application_model,
+    get_grant_model,
+    get_refresh_token_model,
+)
 
-ABANDONED = timedelta(hours=1)
+ABANDONED_AFTER = timedelta(hours=1)
 """Age after which an unused self-registered client is deleted if the limit is reached."""
-_MOST_ABANDONED = 100
+_MAX_ABANDONED_DELETIONS = 100
 """Maximum number of abandoned clients deleted at once, because a request waits for it."""
 
 
-def clear(*, days: float | None = None, dry_run: bool = False) -> int:
+def delete_unused(*, days: float | None = None, dry_run: bool = False) -> int:
     """Delete the clients not used for `days` days, and return their number.
 
     The default is `unused_days` of the settings. With `dry_run` they are only counted.
     """
     before = timezone.now() - timedelta(days=get_settings().unused_days if days is None else days)
-    return _delete(_unused(before), dry_run=dry_run)
+    return _delete(_find_unused(before), dry_run=dry_run)
 
 
-def clear_abandoned() -> int:
+def delete_abandoned() -> int:
     """Delete the oldest clients that registered a while ago and were never used.
 
     Returns:
         The number of deleted clients, which is limited.
     """
-    never = _unused(timezone.now() - ABANDONED).filter(last_used=None)
-    for model in (access_tokens(), refresh_tokens()):
-        never = never.exclude(Exists(_of_client(model)))
-    return _delete(never, most=_MOST_ABANDONED)
+    never_used = _find_unused(timezone.now() - ABANDONED_AFTER).filter(last_used=None)
+    for model in (get_access_token_model(), get_refresh_token_model()):
+        never_used = never_used.exclude(Exists(_filter_by_client(model)))
+    return _delete(never_used, limit=_MAX_ABANDONED_DELETIONS)
 
 
-def _unused(before: datetime) -> models.QuerySet[ClientProfile]:
+def _find_unused(before: datetime) -> models.QuerySet[ClientProfile]:
     now = timezone.now()
     refreshed = now - timedelta(seconds=get_settings().refresh_token)
 
-    good = (
-        Exists(_of_client(access_tokens()).filter(expires__gt=now)),
-        Exists(_of_client(refresh_tokens()).filter(revoked=None, created__gt=refreshed)),
-        Exists(_of_client(grants()).filter(expires__gt=now)),
+    usable_tokens = (
+        Exists(_filter_by_client(get_access_token_model()).filter(expires__gt=now)),
+        Exists(_filter_by_client(get_refresh_token_model()).filter(revoked=None, created__gt=refreshed)),
+        Exists(_filter_by_client(get_grant_model()).filter(expires__gt=now)),
     )
 
-    kept = Q(blocked=True) | Q(trusted=True)
+    protected = Q(blocked=True) | Q(trusted=True)
     pinned = Q(source=ClientProfile.Source.DOCUMENT, application__cimd_expires_at=None)
-    found = ClientProfile.objects.self_registered().filter(created__lt=before).exclude(kept).exclude(pinned)
-    found = found.filter(Q(last_used=None) | Q(last_used__lt=before))
-    for tokens in good:
-        found = found.exclude(tokens)
-    return found
+    profiles = ClientProfile.objects.self_registered().filter(created__lt=before).exclude(protected).exclude(pinned)
+    profiles = profiles.filter(Q(last_used=None) | Q(last_used__lt=before))
+    for tokens in usable_tokens:
+        profiles = profiles.exclude(tokens)
+    return profiles
 
 
-def _of_client(model: Any) -> Any:
+def _filter_by_client(model: Any) -> Any:
     return model._base_manager.filter(application=OuterRef("application"))
 
 
-def _delete(unused: models.QuerySet[ClientProfile], *, dry_run: bool = False, most: int | None = None) -> int:
-    model = applications()
+def _delete(unused: models.QuerySet[ClientProfile], *, dry_run: bool = False, limit: int | None = None) -> int:
+    model = get_application_model()
     using = router.db_for_write(model)
-    keys = list(unused.order_by("created", "pk").values_list("application_id", flat=True)[:most])
+    keys = list(unused.order_by("created", "pk").values_list("application_id", flat=True)[:limit])
     if dry_run:
         return len(keys)
 

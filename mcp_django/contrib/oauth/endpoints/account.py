@@ -13,9 +13,9 @@ from django.utils.translation import gettext_lazy as _
 from django.views import View
 from django.views.decorators.csrf import csrf_protect
 
-from mcp_django.contrib.oauth.endpoints.base import address, page
+from mcp_django.contrib.oauth.endpoints.base import get_page_url, render_page
 from mcp_django.contrib.oauth.options import get_settings
-from mcp_django.html_pages import guarded, login_url
+from mcp_django.html_pages import add_security_headers, build_login_url
 
 TITLES = {"connections": _("Applications"), "tokens": _("Personal tokens")}
 
@@ -33,7 +33,7 @@ class AccountPage(View):
         if not self.is_served():
             raise Http404
         if not request.user.is_authenticated:
-            return guarded(HttpResponseRedirect(login_url(request, request.path)))
+            return add_security_headers(HttpResponseRedirect(build_login_url(request, request.path)))
         return super().dispatch(request, *args, **kwargs)
 
     def is_served(self) -> bool:
@@ -52,8 +52,8 @@ class AccountPage(View):
     def show(self, **context: Any) -> HttpResponse:
         """Render the page with `context`."""
         names = [name for name in TITLES if name != "tokens" or get_settings().personal_tokens]
-        pages = [{"title": TITLES[name], "url": address(name), "is_here": name == self.name} for name in names]
-        return page(self.request, self.template, {"pages": pages, "here": self.request.path, **context})
+        pages = [{"title": TITLES[name], "url": get_page_url(name), "is_here": name == self.name} for name in names]
+        return render_page(self.request, self.template, {"pages": pages, "here": self.request.path, **context})
 
 
 @method_decorator([login_not_required, csrf_protect], name="dispatch")
@@ -68,13 +68,13 @@ class SwitchAccount(View):
 
     def post(self, request: HttpRequest) -> HttpResponse:
         """Log out and show a link to the login page."""
-        wanted = request.POST.get("next", "")
-        back = wanted if _is_request(wanted) else address("connections")
+        next_url = request.POST.get("next", "")
+        return_url = next_url if _is_authorization_url(next_url) else get_page_url("connections")
         logout(request)
-        return page(request, "signed_out.html", {"login_url": login_url(request, back)})
+        return render_page(request, "signed_out.html", {"login_url": build_login_url(request, return_url)})
 
 
-def _is_request(path: str) -> bool:
+def _is_authorization_url(path: str) -> bool:
     """Return True for an authorization request of this server on this host."""
-    asks = path.partition("?")[0] == address("authorize")
-    return asks and url_has_allowed_host_and_scheme(path, allowed_hosts=None)
+    is_authorize_path = path.partition("?")[0] == get_page_url("authorize")
+    return is_authorize_path and url_has_allowed_host_and_scheme(path, allowed_hosts=None)

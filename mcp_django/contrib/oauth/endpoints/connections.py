@@ -7,7 +7,7 @@ from django.utils.translation import gettext as _
 
 from mcp_django.contrib.oauth.endpoints.account import AccountPage
 from mcp_django.contrib.oauth.flows import revocation
-from mcp_django.contrib.oauth.flows.connected_apps import connections_of
+from mcp_django.contrib.oauth.flows.connected_apps import get_connected_apps
 
 
 class Connections(AccountPage):
@@ -21,13 +21,13 @@ class Connections(AccountPage):
 
     def post(self, request: HttpRequest) -> HttpResponse:
         """Withdraw the access of one application."""
-        wanted = request.POST.get("client", "")
-        found = next((one for one in connections_of(request.user) if one.pk == wanted), None)
-        if found is None:
+        key = request.POST.get("client", "")
+        connected_app = next((one for one in get_connected_apps(request.user) if one.pk == key), None)
+        if connected_app is None:
             return self.show(done=_("This application has no access."))
-        revocation.withdraw(request.user, found.application)
-        return self.show(done=_("Access of %(name)s was withdrawn.") % {"name": found.client.name})
+        revocation.withdraw_access(request.user, connected_app.application)
+        return self.show(done=_("Access of %(name)s was withdrawn.") % {"name": connected_app.client.name})
 
     def show(self, **context: Any) -> HttpResponse:
         """Render the page with the current applications."""
-        return super().show(connections=connections_of(self.request.user), **context)
+        return super().show(connections=get_connected_apps(self.request.user), **context)

@@ -18,25 +18,25 @@ from django.utils.log import log_response
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.debug import sensitive_post_parameters
 
-from mcp_django.auth.client_address import UNKNOWN, client_address
+from mcp_django.auth.client_address import UNKNOWN_ADDRESS, get_client_address
 from mcp_django.auth.throttling import throttle
 from mcp_django.protocol.headers import Headers
 from mcp_django.server.ports import Overloaded
 
-MOST_BYTES: Final = 64 * 1024
+MAX_FORM_BYTES: Final = 64 * 1024
 """Maximum number of bytes of a form."""
-LONGEST: Final = 8 * 1024
+MAX_PARAMETER_CHARS: Final = 8 * 1024
 """Maximum number of characters of a parameter."""
-MOST_REPEATED: Final = 20
-FORM: Final = "application/x-www-form-urlencoded"
-FAILURES: Final = "TOKEN_FAILURES"
+MAX_RESOURCE_PARAMETERS: Final = 20
+FORM_CONTENT_TYPE: Final = "application/x-www-form-urlencoded"
+FAILURE_RATE_NAME: Final = "TOKEN_FAILURES"
 """Name of the rate in `MCP["RATES"]` that limits rejected credentials."""
-SECRETS: Final = ("client_secret", "code", "code_verifier", "refresh_token", "token", "password", "assertion")
+SECRET_PARAMETERS: Final = ("client_secret", "code", "code_verifier", "refresh_token", "token", "password", "assertion")
 
 View = Callable[..., HttpResponse]
 
 
-class Refusal(Exception):
+class EndpointError(Exception):
     """Error response of RFC 6749, section 5.2.
 
     `description` is ASCII and contains nothing of the request.
@@ -44,7 +44,9 @@ class Refusal(Exception):
 
     def __init__(self, error: str, description: str, *, status: int = 400) -> None:
         super().__init__(description)
-        self.error, self.description, self.status = error, description, status
+        self.error = error
+        self.description = description
+        self.status = status
 
 
 def endpoint(*, secret: bool = True) -> Callable[[View], View]:
@@ -57,43 +59,43 @@ def endpoint(*, secret: bool = True) -> Callable[[View], View]:
         @functools.wraps(view)
         def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
             if request.method == "OPTIONS":
-                return readable(HttpResponse(status=204), "POST, OPTIONS")
-            return readable(_unkept(_answer(view, request, secret, *args, **kwargs)), "POST, OPTIONS")
+                return add_cors_headers(HttpResponse(status=204), "POST, OPTIONS")
+            return add_cors_headers(_disable_caching(_handle(view, request, secret, *args, **kwargs)), "POST, OPTIONS")
 
         # The endpoints manage transactions themselves: each transaction starts with its write, and revocations after a
         # failure must persist.
-        ready = transaction.non_atomic_requests(csrf_exempt(sensitive_post_parameters(*SECRETS)(guarded)))
+        ready = transaction.non_atomic_requests(csrf_exempt(sensitive_post_parameters(*SECRET_PARAMETERS)(guarded)))
         ready.login_required = False  # type: ignore[attr-defined]
         return ready
 
     return make
 
 
-def _answer(view: View, request: HttpRequest, secret: bool, *args: Any, **kwargs: Any) -> HttpResponse:
-    address = address_of(request)
+def _handle(view: View, request: HttpRequest, secret: bool, *args: Any, **kwargs: Any) -> HttpResponse:
+    address = get_request_address(request)
     # Behind proxies that are missing in the settings, all clients have one address. One client must not use up their
     # rate.
-    counted = secret and address != UNKNOWN
+    is_counted = secret and address != UNKNOWN_ADDRESS
 
     try:
-        if counted and (wait := throttle.wait(FAILURES, address)) is not None:
-            return later(wait, 429)
+        if is_counted and (wait := throttle.peek(FAILURE_RATE_NAME, address)) is not None:
+            return retry_later_response(wait, 429)
         if request.method != "POST":
-            raise Refusal("invalid_request", "Use POST", status=405)
+            raise EndpointError("invalid_request", "Use POST", status=405)
         check_form(request)
         response = view(request, *args, **kwargs)
-    except Refusal as problem:
-        response = told(problem.status, error=problem.error, error_description=problem.description)
+    except EndpointError as problem:
+        response = json_response(problem.status, error=problem.error, error_description=problem.description)
     except (DatabaseFailure, Overloaded) as problem:
-        response = later(5, 503)
+        response = retry_later_response(5, 503)
         log_response("Database access failed: %s", problem, response=response, request=request, exception=problem)
 
     if response.status_code == 405:
         response["Allow"] = "POST, OPTIONS"
     if response.status_code == 401:
         response.setdefault("WWW-Authenticate", 'Basic realm="mcp"')
-    if counted and is_failure(response):
-        throttle.allow(FAILURES, address)
+    if is_counted and is_failure(response):
+        throttle.count(FAILURE_RATE_NAME, address)
     return response
 
 
@@ -109,28 +111,28 @@ def check_form(request: HttpRequest) -> None:
         EndpointError: a malformed, oversized or ambiguous form.
     """
     if request.META.get("QUERY_STRING"):
-        raise Refusal("invalid_request", "Send the parameters in the body")
+        raise EndpointError("invalid_request", "Send the parameters in the body")
 
     charset = (request.content_params or {}).get("charset", "utf-8")
-    if request.content_type != FORM or charset.lower() not in ("utf-8", "utf8"):
-        raise Refusal("invalid_request", f"The content type must be {FORM}")
+    if request.content_type != FORM_CONTENT_TYPE or charset.lower() not in ("utf-8", "utf8"):
+        raise EndpointError("invalid_request", f"The content type must be {FORM_CONTENT_TYPE}")
     length = request.META.get("CONTENT_LENGTH") or "0"
-    if not length.isdecimal() or int(length) > MOST_BYTES:
-        raise Refusal("invalid_request", "The form is too long", status=413)
+    if not length.isdecimal() or int(length) > MAX_FORM_BYTES:
+        raise EndpointError("invalid_request", "The form is too long", status=413)
 
     try:
         request.encoding = "utf-8"
-        if len(request.body) > MOST_BYTES:
-            raise Refusal("invalid_request", "The form is too long", status=413)
+        if len(request.body) > MAX_FORM_BYTES:
+            raise EndpointError("invalid_request", "The form is too long", status=413)
         form = request.POST
     except (SuspiciousOperation, BadRequest, UnreadablePostError, RawPostDataException, UnicodeError):
-        raise Refusal("invalid_request", "The form cannot be read") from None
+        raise EndpointError("invalid_request", "The form cannot be read") from None
 
     for name, values in form.lists():
-        if len(values) > (MOST_REPEATED if name == "resource" else 1):
-            raise Refusal("invalid_request", "A parameter is repeated")
-        if any(len(text) > LONGEST or not _is_plain(text) for text in (name, *map(str, values))):
-            raise Refusal("invalid_request", "A parameter is malformed")
+        if len(values) > (MAX_RESOURCE_PARAMETERS if name == "resource" else 1):
+            raise EndpointError("invalid_request", "A parameter is repeated")
+        if any(len(text) > MAX_PARAMETER_CHARS or not _is_plain(text) for text in (name, *map(str, values))):
+            raise EndpointError("invalid_request", "A parameter is malformed")
 
 
 def _is_plain(text: str) -> bool:
@@ -140,23 +142,23 @@ def _is_plain(text: str) -> bool:
     )
 
 
-def told(status: int = 200, headers: Mapping[str, str] | None = None, **members: Any) -> HttpResponse:
+def json_response(status: int = 200, headers: Mapping[str, str] | None = None, **members: Any) -> HttpResponse:
     """Return a JSON response."""
     return JsonResponse(members, status=status, headers=dict(headers or {}))
 
 
-def later(wait: float, status: int) -> HttpResponse:
+def retry_later_response(wait: float, status: int) -> HttpResponse:
     """Return a response with `Retry-After` in seconds."""
-    words = "Too many requests were rejected" if status == 429 else "Temporarily unavailable"
-    return told(
+    reason = "Too many requests were rejected" if status == 429 else "Temporarily unavailable"
+    return json_response(
         status,
         {"Retry-After": str(ceil(wait))},
         error="temporarily_unavailable",
-        error_description=f"{words}; try again later",
+        error_description=f"{reason}; try again later",
     )
 
 
-def readable(response: HttpResponse, methods: str) -> HttpResponse:
+def add_cors_headers(response: HttpResponse, methods: str) -> HttpResponse:
     """Allow pages of any origin to read the response without cookies (CORS)."""
     response["Access-Control-Allow-Origin"] = "*"
     response["Access-Control-Allow-Methods"] = methods
@@ -166,16 +168,18 @@ def readable(response: HttpResponse, methods: str) -> HttpResponse:
     return response
 
 
-def _unkept(response: HttpResponse) -> HttpResponse:
+def _disable_caching(response: HttpResponse) -> HttpResponse:
     response["Cache-Control"], response["Pragma"] = "no-store", "no-cache"
     return response
 
 
-def address_of(request: HttpRequest) -> str:
+def get_request_address(request: HttpRequest) -> str:
     """Return the client address for rate limits."""
-    headers = Headers((name.lower().encode("latin-1"), _latin(value)) for name, value in request.headers.items())
-    return client_address(request.META.get("REMOTE_ADDR"), headers)
+    headers = Headers(
+        (name.lower().encode("latin-1"), _encode_latin1(value)) for name, value in request.headers.items()
+    )
+    return get_client_address(request.META.get("REMOTE_ADDR"), headers)
 
 
-def _latin(value: str) -> bytes:
+def _encode_latin1(value: str) -> bytes:
     return value.encode("latin-1", "replace")

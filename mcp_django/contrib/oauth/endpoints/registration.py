@@ -18,11 +18,21 @@ from django.views.decorators.csrf import csrf_exempt
 
 from mcp_django.auth.throttling import throttle
 from mcp_django.contrib.oauth.clients import clients
-from mcp_django.contrib.oauth.clients.client_metadata import MOST_BYTES, Refused, read_json, read_registration
-from mcp_django.contrib.oauth.endpoints.endpoint import address_of, later, readable, told
+from mcp_django.contrib.oauth.clients.client_metadata import (
+    MAX_METADATA_BYTES,
+    ClientMetadataRefused,
+    read_json,
+    read_registration,
+)
+from mcp_django.contrib.oauth.endpoints.endpoint import (
+    add_cors_headers,
+    get_request_address,
+    json_response,
+    retry_later_response,
+)
 from mcp_django.contrib.oauth.options import get_settings
 
-FULL_WAIT: Final = 3600
+FULL_RETRY_SECONDS: Final = 3600
 """Retry time in seconds if the limit of clients is reached. An operator must make room."""
 METHODS: Final = "POST, OPTIONS"
 
@@ -35,52 +45,52 @@ class Register(View):
     """
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        response = self._answer(request)
+        response = self._handle(request)
         response["Cache-Control"], response["Pragma"] = "no-store", "no-cache"
-        return readable(response, METHODS)
+        return add_cors_headers(response, METHODS)
 
-    def _answer(self, request: HttpRequest) -> HttpResponse:
+    def _handle(self, request: HttpRequest) -> HttpResponse:
         if not get_settings().dynamic_registration:
-            return told(404, error="not_found")
+            return json_response(404, error="not_found")
         if request.method == "OPTIONS":
             return HttpResponse(status=204)
         if request.method != "POST":
-            return told(405, {"Allow": METHODS}, error="invalid_request", error_description="Use POST")
+            return json_response(405, {"Allow": METHODS}, error="invalid_request", error_description="Use POST")
 
-        address = address_of(request)
-        if (wait := throttle.allow("REGISTRATION", address)) is not None:
-            return later(wait, 429)
+        address = get_request_address(request)
+        if (wait := throttle.count("REGISTRATION", address)) is not None:
+            return retry_later_response(wait, 429)
 
         try:
             return _register(request, address)
-        except Refused as problem:
-            return told(400, error=problem.code, error_description=problem.description)
-        except clients.TooMany:
-            return later(FULL_WAIT, 503)
+        except ClientMetadataRefused as problem:
+            return json_response(400, error=problem.code, error_description=problem.description)
+        except clients.TooManyClients:
+            return retry_later_response(FULL_RETRY_SECONDS, 503)
         except DatabaseFailure as problem:
-            response = later(5, 503)
+            response = retry_later_response(5, 503)
             log_response("Database access failed: %s", problem, response=response, request=request, exception=problem)
             return response
 
 
 def _register(request: HttpRequest, address: str) -> HttpResponse:
-    metadata = read_registration(read_json(_body(request)), schemes=get_settings().native_schemes)
-    application, secret = clients.register(metadata, address=address)
+    metadata = read_registration(read_json(_read_body(request)), schemes=get_settings().native_schemes)
+    application, secret = clients.register_client(metadata, address=address)
     members = {"client_id": application.client_id, "client_id_issued_at": int(application.created.timestamp())}
     if secret:
         members |= {"client_secret": secret, "client_secret_expires_at": 0}
-    return told(201, **members, **metadata.registered())
+    return json_response(201, **members, **metadata.build_response_members())
 
 
-def _body(request: HttpRequest) -> bytes:
+def _read_body(request: HttpRequest) -> bytes:
     """Read the body up to the size limit plus one byte.
 
     Raises:
         ClientMetadataRefused: a wrong content type or an incomplete body.
     """
     if request.content_type != "application/json":
-        raise Refused("the content type must be application/json")
+        raise ClientMetadataRefused("the content type must be application/json")
     try:
-        return request.read(MOST_BYTES + 1)
+        return request.read(MAX_METADATA_BYTES + 1)
     except UnreadablePostError:
-        raise Refused("the request ended before its body") from None
+        raise ClientMetadataRefused("the request ended before its body") from None

@@ -18,15 +18,23 @@ from oauthlib.oauth2 import FatalClientError, OAuth2Error
 from mcp_django.contrib.oauth.tokens import resource_indicators
 from mcp_django.contrib.oauth.toolkit_compat import oauth2_settings
 
-SINGLE = ("response_type", "client_id", "redirect_uri", "scope", "state", "code_challenge", "code_challenge_method")
+SINGLE_PARAMETERS = (
+    "response_type",
+    "client_id",
+    "redirect_uri",
+    "scope",
+    "state",
+    "code_challenge",
+    "code_challenge_method",
+)
 """Parameters that may appear once only (RFC 6749, section 3.1). `resource` may repeat."""
-LONGEST = 4096
+MAX_PARAMETER_CHARS = 4096
 """Maximum number of characters of a parameter."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")  # RFC 7636, section 4.2, for S256
 
 
-class Refused(Exception):
+class UntrustedAuthorizationRequest(Exception):
     """Error: the sender of the request cannot be trusted, and the user is not redirected.
 
     `error` is a code of RFC 6749, section 4.1.2.1.
@@ -34,25 +42,29 @@ class Refused(Exception):
 
     def __init__(self, error: str, description: str) -> None:
         super().__init__(description)
-        self.error, self.description = error, description
+        self.error = error
+        self.description = description
 
 
-class Denied(Exception):
+class AuthorizationDenied(Exception):
     """Error that is sent to the client's valid redirect URI."""
 
     def __init__(self, error: str, description: str, *, redirect_uri: str, state: str | None) -> None:
         super().__init__(description)
-        self.error, self.description, self.redirect_uri, self.state = error, description, redirect_uri, state
+        self.error = error
+        self.description = description
+        self.redirect_uri = redirect_uri
+        self.state = state
 
     @property
     def location(self) -> str:
         """URL that the user is redirected to."""
-        told = {"error": self.error, "error_description": self.description or None}
-        return answer(self.redirect_uri, {**told, "state": self.state})
+        parameters = {"error": self.error, "error_description": self.description or None}
+        return build_redirect(self.redirect_uri, {**parameters, "state": self.state})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class AuthorizationRequest:
     """Valid authorization request."""
 
     application: Any
@@ -65,52 +77,54 @@ class Asked:
     credentials: Mapping[str, Any]
     """Credentials as parsed by oauthlib."""
 
-    def denied(self, error: str, description: str) -> Denied:
+    def build_denial(self, error: str, description: str) -> AuthorizationDenied:
         """Build the error that rejects this request with a reason for the client."""
-        return Denied(error, description, redirect_uri=self.redirect_uri, state=self.state)
+        return AuthorizationDenied(error, description, redirect_uri=self.redirect_uri, state=self.state)
 
 
-def client_id(request: HttpRequest) -> str:
+def read_client_id(request: HttpRequest) -> str:
     """Return the `client_id` of a request.
 
     Raises:
         UntrustedAuthorizationRequest: malformed parameters.
     """
-    return _clean(request.GET).get("client_id") or ""
+    return _read_parameters(request.GET).get("client_id") or ""
 
 
-def read(request: HttpRequest) -> Asked:
+def read_authorization_request(request: HttpRequest) -> AuthorizationRequest:
     """Parse and validate the request in the query of `request`.
 
     Raises:
         UntrustedAuthorizationRequest: the client or its redirect URI is invalid.
         AuthorizationDenied: another error, which is sent to the client.
     """
-    query = _clean(request.GET)
+    query = _read_parameters(request.GET)
     try:
         scopes, credentials = get_oauthlib_core().server.validate_authorization_request(
-            _uri(request, query), http_method="GET", body=None, headers=_headers(request)
+            _build_uri(request, query), http_method="GET", body=None, headers=_get_headers(request)
         )
     except FatalClientError as problem:
-        raise Refused(problem.error, problem.description or "") from None
+        raise UntrustedAuthorizationRequest(problem.error, problem.description or "") from None
     except OAuth2Error as problem:
         redirect_uri = problem.redirect_uri
         if not redirect_uri:
-            raise Refused(problem.error, problem.description or "") from None
+            raise UntrustedAuthorizationRequest(problem.error, problem.description or "") from None
         state = query.get("state")
-        raise Denied(problem.error, problem.description or "", redirect_uri=redirect_uri, state=state) from None
+        raise AuthorizationDenied(
+            problem.error, problem.description or "", redirect_uri=redirect_uri, state=state
+        ) from None
 
     redirect_uri, state = credentials["redirect_uri"], query.get("state")
-    for error, description in _problems(query):
-        raise Denied(error, description, redirect_uri=redirect_uri, state=state)
+    for error, description in _find_problems(query):
+        raise AuthorizationDenied(error, description, redirect_uri=redirect_uri, state=state)
 
     application = credentials["request"].client
     try:
-        resources = resource_indicators.resolve(query.getlist("resource"), application)
+        resources = resource_indicators.resolve_resources(query.getlist("resource"), application)
     except resource_indicators.UnknownTarget as problem:
-        raise Denied("invalid_target", str(problem), redirect_uri=redirect_uri, state=state) from None
+        raise AuthorizationDenied("invalid_target", str(problem), redirect_uri=redirect_uri, state=state) from None
 
-    return Asked(
+    return AuthorizationRequest(
         application=application,
         redirect_uri=redirect_uri,
         state=state,
@@ -120,72 +134,76 @@ def read(request: HttpRequest) -> Asked:
     )
 
 
-def grant(request: HttpRequest, asked: Asked, scopes: Sequence[str]) -> str:
+def issue_code(request: HttpRequest, auth_request: AuthorizationRequest, scopes: Sequence[str]) -> str:
     """Issue a code for at least one scope, and return the URL to redirect to.
 
     Raises:
         UntrustedAuthorizationRequest: the client or its redirect URI is invalid.
         AuthorizationDenied: another error, which is sent to the client.
     """
-    credentials = {**asked.credentials, "user": request.user, "resource": list(asked.resources)}
+    credentials = {**auth_request.credentials, "user": request.user, "resource": list(auth_request.resources)}
     try:
         headers, _body, _status = get_oauthlib_core().server.create_authorization_response(
-            uri=_uri(request, _clean(request.GET)),
+            uri=_build_uri(request, _read_parameters(request.GET)),
             http_method="GET",
-            headers=_headers(request),
+            headers=_get_headers(request),
             scopes=list(scopes),
             credentials=credentials,
         )
     except FatalClientError as problem:
-        raise Refused(problem.error, problem.description or "") from None
+        raise UntrustedAuthorizationRequest(problem.error, problem.description or "") from None
     except OAuth2Error as problem:
-        raise asked.denied(problem.error, problem.description or "") from None
+        raise auth_request.build_denial(problem.error, problem.description or "") from None
 
-    said = dict(parse_qsl(urlsplit(headers["Location"]).query))
-    if "code" not in said:
-        raise asked.denied(said.get("error", "server_error"), said.get("error_description", ""))
-    return answer(asked.redirect_uri, {"code": said["code"], "state": asked.state})
+    parameters = dict(parse_qsl(urlsplit(headers["Location"]).query))
+    if "code" not in parameters:
+        raise auth_request.build_denial(
+            parameters.get("error", "server_error"), parameters.get("error_description", "")
+        )
+    return build_redirect(auth_request.redirect_uri, {"code": parameters["code"], "state": auth_request.state})
 
 
-def answer(uri: str, parameters: Mapping[str, str | None]) -> str:
+def build_redirect(uri: str, parameters: Mapping[str, str | None]) -> str:
     """Add `parameters` and `iss` (RFC 9207) to a redirect URI, and keep its other parameters."""
     parts = urlsplit(uri)
-    taken = {name for name, value in parameters.items() if value is not None} | {"iss"}
-    kept = [pair for pair in parts.query.split("&") if pair and unquote_plus(pair.partition("=")[0]) not in taken]
-    added = {name: value for name, value in parameters.items() if value is not None}
-    query = "&".join([*kept, urlencode({**added, "iss": oauth2_settings.OIDC_ISS_ENDPOINT})])
+    reserved = {name for name, value in parameters.items() if value is not None} | {"iss"}
+    other_pairs = [
+        pair for pair in parts.query.split("&") if pair and unquote_plus(pair.partition("=")[0]) not in reserved
+    ]
+    own_parameters = {name: value for name, value in parameters.items() if value is not None}
+    query = "&".join([*other_pairs, urlencode({**own_parameters, "iss": oauth2_settings.OIDC_ISS_ENDPOINT})])
     return urlunsplit(parts._replace(query=query))
 
 
-def _clean(given: QueryDict) -> QueryDict:
+def _read_parameters(raw_query: QueryDict) -> QueryDict:
     """Return the known parameters only; for example, no client may choose the prompt.
 
     Raises:
         UntrustedAuthorizationRequest: repeated, oversized or malformed parameters.
     """
     query = QueryDict(mutable=True)
-    for name in (*SINGLE, "resource"):
-        values = given.getlist(name)
+    for name in (*SINGLE_PARAMETERS, "resource"):
+        values = raw_query.getlist(name)
         if len(values) > 1 and name != "resource":
-            raise Refused("invalid_request", f"The parameter {name} is repeated")
-        if any(len(value) > LONGEST or _CONTROL.search(value) for value in values) or len(values) > 20:
-            raise Refused("invalid_request", f"The parameter {name} is malformed")
-        said = [value for value in values if value.strip(" ")]  # empty parameters count as missing (section 3.1)
-        if said:
-            query.setlist(name, said)
+            raise UntrustedAuthorizationRequest("invalid_request", f"The parameter {name} is repeated")
+        if any(len(value) > MAX_PARAMETER_CHARS or _CONTROL.search(value) for value in values) or len(values) > 20:
+            raise UntrustedAuthorizationRequest("invalid_request", f"The parameter {name} is malformed")
+        non_empty = [value for value in values if value.strip(" ")]  # empty parameters count as missing (section 3.1)
+        if non_empty:
+            query.setlist(name, non_empty)
     return query
 
 
-def _problems(query: QueryDict) -> Iterator[tuple[str, str]]:
+def _find_problems(query: QueryDict) -> Iterator[tuple[str, str]]:
     if query.get("response_type") != "code":
         yield "unsupported_response_type", "The response type must be code"
     if query.get("code_challenge_method") != "S256" or not _CHALLENGE.fullmatch(query.get("code_challenge", "")):
         yield "invalid_request", "A code challenge with the method S256 is required"
 
 
-def _uri(request: HttpRequest, query: QueryDict) -> str:
+def _build_uri(request: HttpRequest, query: QueryDict) -> str:
     return f"{request.path}?{query.urlencode()}"
 
 
-def _headers(request: HttpRequest) -> Any:
+def _get_headers(request: HttpRequest) -> Any:
     return get_oauthlib_core().extract_headers(request)

@@ -14,11 +14,11 @@ from mcp_django.contrib.oauth.flows import revocation
 from mcp_django.contrib.oauth.models import UsedCode
 from mcp_django.contrib.oauth.tokens.token_format import digest
 
-REMEMBERED: Final = timedelta(days=1)
+USED_CODE_LIFETIME: Final = timedelta(days=1)
 """Time for which a used code is stored. Later uses are rejected as an unknown code."""
 
 
-def claim(code: str, application: Any) -> UsedCode | None:
+def claim_code(code: str, application: Any) -> UsedCode | None:
     """Mark a code as used, in the transaction that creates its tokens.
 
     Returns None if it was used before. In that case the transaction waited for the first use, whose tokens are visible.
@@ -27,27 +27,27 @@ def claim(code: str, application: Any) -> UsedCode | None:
     try:
         with transaction.atomic(using=router.db_for_write(UsedCode)):
             return UsedCode.objects.create(
-                code_hash=digest(code), application=application, used=now, expires=now + REMEMBERED
+                code_hash=digest(code), application=application, used=now, expires=now + USED_CODE_LIFETIME
             )
     except IntegrityError:
         return None
 
 
-def note(used: UsedCode, *, family: UUID | None, access_token: str) -> None:
+def record_tokens(used: UsedCode, *, family: UUID | None, access_token: str) -> None:
     """Save the tokens that a code gave."""
     used.family, used.access_token_hash = family, digest(access_token)
     used.save(update_fields=["family", "access_token_hash"])
 
 
-def was_used(code: str, application: Any) -> bool:
+def revoke_if_used(code: str, application: Any) -> bool:
     """Return True if this client used the code before, and revoke the tokens it gave."""
     used = UsedCode.objects.filter(code_hash=digest(code), application=application).first()
     if used is None:
         return False
-    revocation.end_code(used.family, used.access_token_hash)
+    revocation.revoke_code_tokens(used.family, used.access_token_hash)
     return True
 
 
-def clear_expired() -> None:
+def delete_expired() -> None:
     """Delete the expired rows of used codes."""
     UsedCode.objects.expired().delete()

@@ -19,15 +19,15 @@ from mcp_django.contrib.oauth.models import Consent
 from mcp_django.contrib.oauth.options import get_settings
 
 
-def fingerprint(application: Any) -> str:
+def compute_fingerprint(application: Any) -> str:
     """Return the digest that identifies a client: 64 hexadecimal digits.
 
     It changes with the name, the host and the redirect URIs.
     """
     uris = sorted(set(application.redirect_uris.split()))
     # The host of a document is part of the client's id.
-    seen = json.dumps([application.client_id, application.name, uris])
-    return hashlib.sha256(seen.encode()).hexdigest()
+    identity = json.dumps([application.client_id, application.name, uris])
+    return hashlib.sha256(identity.encode()).hexdigest()
 
 
 def is_remembered(user: Any, application: Any, resources: Sequence[str], scopes: Iterable[str], redirect: str) -> bool:
@@ -40,33 +40,36 @@ def is_remembered(user: Any, application: Any, resources: Sequence[str], scopes:
     if redirects.is_native(redirect) and not get_settings().remember_loopback:
         return False
 
-    wanted, now, print_ = set(scopes), timezone.now(), fingerprint(application)
+    wanted, now, current_fingerprint = set(scopes), timezone.now(), compute_fingerprint(application)
     rows = Consent.objects.standing().filter(user=user, application=application, resource__in=resources)
-    good = {
+    covered = {
         row.resource
         for row in rows
-        if row.redirects_hash == print_ and row.expires is not None and row.expires > now and wanted <= set(row.scopes)
+        if row.redirects_hash == current_fingerprint
+        and row.expires is not None
+        and row.expires > now
+        and wanted <= set(row.scopes)
     }
 
-    return good >= set(resources)
+    return covered >= set(resources)
 
 
-def give(user: Any, application: Any, resources: Iterable[str], scopes: Iterable[str]) -> None:
+def record_consent(user: Any, application: Any, resources: Iterable[str], scopes: Iterable[str]) -> None:
     """Save a new consent of `user`, which replaces earlier ones."""
     days, now = get_settings().remember_consent, timezone.now()
-    kept = {
+    values = {
         "scopes": sorted(set(scopes)),
-        "redirects_hash": fingerprint(application),
+        "redirects_hash": compute_fingerprint(application),
         "granted": now,
         "expires": now + timedelta(days=days) if days else None,
         "revoked": None,
     }
     for resource in sorted(set(resources)):
-        whose = {"user": user, "application": application, "resource": resource}
-        if Consent.objects.filter(**whose).update(**kept):
+        key = {"user": user, "application": application, "resource": resource}
+        if Consent.objects.filter(**key).update(**values):
             continue
         try:
             with transaction.atomic(using=router.db_for_write(Consent)):
-                Consent.objects.create(**whose, **kept)
+                Consent.objects.create(**key, **values)
         except IntegrityError:  # concurrent decisions: both are equally new
-            Consent.objects.filter(**whose).update(**kept)
+            Consent.objects.filter(**key).update(**values)

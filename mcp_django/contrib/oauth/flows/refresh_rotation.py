@@ -20,13 +20,13 @@ from django.utils import timezone
 from mcp_django.contrib.oauth.models import Rotation, TokenFamily
 from mcp_django.contrib.oauth.options import get_settings
 from mcp_django.contrib.oauth.tokens.token_format import digest
-from mcp_django.contrib.oauth.toolkit_compat import at_source, refresh_tokens, set_token
+from mcp_django.contrib.oauth.toolkit_compat import get_primary_queryset, get_refresh_token_model, set_token
 
 
-def find(token: str) -> Any:
+def find_refresh_token(token: str) -> Any:
     """Return the row of a refresh token with its user and access token, or None."""
     # Rows share a hash only if the toolkit reuses a token, which this server never does. The newest row is correct.
-    rows = at_source(refresh_tokens()).filter(token_checksum=digest(token))
+    rows = get_primary_queryset(get_refresh_token_model()).filter(token_checksum=digest(token))
     return rows.select_related("access_token", "user").order_by(F("revoked").desc(nulls_first=True)).first()
 
 
@@ -40,15 +40,15 @@ def is_replayed(row: Any) -> bool:
     if row.revoked is None:
         return row.access_token_id is None
     state = Rotation.objects.filter(pk=row.pk).first()
-    return state is None or not _may_have_sibling(state)
+    return state is None or not _can_have_sibling(state)
 
 
-def begin(user: Any, application: Any) -> UUID:
+def create_family(user: Any, application: Any) -> UUID:
     """Create a token family in the transaction of its first tokens."""
     return TokenFamily.objects.create(id=uuid.uuid4(), user=user, application=application).pk
 
 
-def take_turn(row: Any) -> int | None:
+def claim_rotation(row: Any) -> int | None:
     """Use a refresh token and return the generation of its successor.
 
     Returns None if the token cannot be used and its family must be revoked. Call it in the transaction that creates the
@@ -61,26 +61,26 @@ def take_turn(row: Any) -> int | None:
     state = Rotation.objects.filter(pk=row.pk).first()
     if state is None:
         return None
-    fresh = at_source(refresh_tokens()).filter(pk=row.pk, revoked=None)
-    if fresh.filter(access_token__isnull=False).update(revoked=now):
+    unused_token = get_primary_queryset(get_refresh_token_model()).filter(pk=row.pk, revoked=None)
+    if unused_token.filter(access_token__isnull=False).update(revoked=now):
         Rotation.objects.filter(pk=row.pk).update(superseded=now)
         return state.generation + 1
 
-    if not _may_have_sibling(state):
+    if not _can_have_sibling(state):
         return None
     Rotation.objects.filter(pk=row.pk).update(siblings=F("siblings") + 1)
     return state.generation + 1
 
 
-def clear_idle() -> None:
+def delete_idle_families() -> None:
     """Delete the families whose tokens have expired because they were not used."""
     since = timezone.now() - timedelta(seconds=get_settings().refresh_token)
     TokenFamily.objects.filter(rotated__lte=since).delete()
 
 
-def keep(token: str, *, access_token: Any, family: UUID, generation: int) -> Any:
+def save_refresh_token(token: str, *, access_token: Any, family: UUID, generation: int) -> Any:
     """Create the row of a new refresh token that belongs to `access_token`."""
-    model = refresh_tokens()
+    model = get_refresh_token_model()
     row = model(
         user=access_token.user,
         application=access_token.application,
@@ -95,7 +95,7 @@ def keep(token: str, *, access_token: Any, family: UUID, generation: int) -> Any
     return row
 
 
-def _may_have_sibling(state: Rotation) -> bool:
+def _can_have_sibling(state: Rotation) -> bool:
     options = get_settings()
     since = timezone.now() - timedelta(seconds=options.refresh_grace)
     if state.superseded is None or state.superseded <= since or state.siblings >= options.siblings:

@@ -12,100 +12,105 @@ from django.utils import timezone
 
 from mcp_django.contrib.oauth.models import Consent, TokenFamily
 from mcp_django.contrib.oauth.tokens.token_format import digest
-from mcp_django.contrib.oauth.toolkit_compat import access_tokens, at_source, grants, refresh_tokens
+from mcp_django.contrib.oauth.toolkit_compat import (
+    get_access_token_model,
+    get_grant_model,
+    get_primary_queryset,
+    get_refresh_token_model,
+)
 
 
 def _atomic() -> Any:
-    return transaction.atomic(using=router.db_for_write(access_tokens()))
+    return transaction.atomic(using=router.db_for_write(get_access_token_model()))
 
 
-def end_family(family: UUID | None) -> None:
+def revoke_family(family: UUID | None) -> None:
     """Revoke all tokens of one authorization."""
     if family is None:
         return
     with _atomic():
-        _end_families(TokenFamily.objects.filter(pk=family), token_family=family)
+        _revoke_families(TokenFamily.objects.filter(pk=family), token_family=family)
 
 
-def end_code(family: UUID | None, access_token_hash: str) -> None:
+def revoke_code_tokens(family: UUID | None, access_token_hash: str) -> None:
     """Revoke the tokens that a code gave."""
     with _atomic():
         if family is not None:
-            _end_families(TokenFamily.objects.filter(pk=family), token_family=family)
-        at_source(access_tokens()).filter(token_checksum=access_token_hash).delete()
+            _revoke_families(TokenFamily.objects.filter(pk=family), token_family=family)
+        get_primary_queryset(get_access_token_model()).filter(token_checksum=access_token_hash).delete()
 
 
-def end_token(token: str, application: Any) -> None:
+def revoke_token(token: str, application: Any) -> None:
     """Revoke a token at the request of its client (RFC 7009, section 2.1).
 
     A refresh token revokes all tokens of its authorization. An access token revokes the refresh token issued with it.
     Unknown tokens and tokens of other clients are ignored.
     """
     checksum = {"token_checksum": digest(token), "application": application}
-    refresh = at_source(refresh_tokens()).filter(**checksum).first()
+    refresh = get_primary_queryset(get_refresh_token_model()).filter(**checksum).first()
     if refresh is not None and refresh.token_family is not None:
-        end_family(refresh.token_family)
+        revoke_family(refresh.token_family)
         return
 
     with _atomic():
-        row = at_source(access_tokens()).filter(**checksum).first()
+        row = get_primary_queryset(get_access_token_model()).filter(**checksum).first()
         if refresh is not None:
             refresh.revoke()
         if row is not None:
             now = timezone.now()
-            at_source(refresh_tokens()).filter(access_token=row, revoked=None).update(revoked=now)
+            get_primary_queryset(get_refresh_token_model()).filter(access_token=row, revoked=None).update(revoked=now)
             row.delete()
 
 
-def withdraw(user: Any, application: Any) -> None:
+def withdraw_access(user: Any, application: Any) -> None:
     """Withdraw a client's access for `user`: consents, codes and tokens."""
     with _atomic():
         Consent.objects.filter(user=user, application=application, revoked=None).update(revoked=timezone.now())
-        _end(user=user, application=application)
+        _revoke_all(user=user, application=application)
 
 
-def end_at(user: Any, application: Any, resource: str) -> None:
+def revoke_resource_access(user: Any, application: Any, resource: str) -> None:
     """Revoke a client's access to one resource of `user`; both are primary keys.
 
     A family is revoked with all of its resources, and the user must consent again.
     """
     with _atomic():
-        whose = {"user": user, "application": application}
-        for grant in at_source(grants()).filter(**whose):
+        filters = {"user": user, "application": application}
+        for grant in get_primary_queryset(get_grant_model()).filter(**filters):
             if resource in grant.resource:
                 grant.delete()
-        live = at_source(refresh_tokens()).filter(**whose, revoked=None)
+        live = get_primary_queryset(get_refresh_token_model()).filter(**filters, revoked=None)
         families = {row.token_family for row in live if resource in row.resource}
-        _end_families(TokenFamily.objects.filter(pk__in=families), **whose, token_family__in=families)
-        for row in at_source(access_tokens()).filter(**whose):
+        _revoke_families(TokenFamily.objects.filter(pk__in=families), **filters, token_family__in=families)
+        for row in get_primary_queryset(get_access_token_model()).filter(**filters):
             if resource in row.resource:
                 row.delete()
 
 
-def end_client(application: Any) -> None:
+def revoke_client(application: Any) -> None:
     """Revoke the codes and tokens of a client for all users. Consents stay."""
     with _atomic():
-        _end(application=application)
+        _revoke_all(application=application)
 
 
-def end_user(user: Any) -> None:
+def revoke_user(user: Any) -> None:
     """Revoke the codes and tokens of a user for all clients."""
     with _atomic():
-        _end(user=user)
+        _revoke_all(user=user)
 
 
-def _end(**whose: Any) -> None:
+def _revoke_all(**filters: Any) -> None:
     # Codes first: a concurrent exchange has deleted its code, so this statement waits for it. The family that it
     # creates is then visible below.
-    at_source(grants()).filter(**whose).delete()
-    _end_families(TokenFamily.objects.filter(**whose), **whose)
-    at_source(access_tokens()).filter(**whose).delete()
+    get_primary_queryset(get_grant_model()).filter(**filters).delete()
+    _revoke_families(TokenFamily.objects.filter(**filters), **filters)
+    get_primary_queryset(get_access_token_model()).filter(**filters).delete()
 
 
-def _end_families(families: Any, **whose: Any) -> None:
+def _revoke_families(families: Any, **filters: Any) -> None:
     now = timezone.now()
     # A rotation writes the row of the family first, so each rotation has either finished or will fail.
     families.filter(revoked=None).update(revoked=now)
-    refresh = at_source(refresh_tokens()).filter(**whose)
-    at_source(access_tokens()).filter(refresh_token__in=refresh).delete()
+    refresh = get_primary_queryset(get_refresh_token_model()).filter(**filters)
+    get_primary_queryset(get_access_token_model()).filter(refresh_token__in=refresh).delete()
     refresh.filter(revoked=None).update(revoked=now)

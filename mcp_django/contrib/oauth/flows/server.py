@@ -17,7 +17,7 @@ from oauthlib.oauth2 import (
     TokenEndpoint,
 )
 
-from mcp_django.contrib.oauth.toolkit_compat import only_s256
+from mcp_django.contrib.oauth.toolkit_compat import restrict_to_s256
 
 BEARER: Final = "Bearer"
 
@@ -42,7 +42,7 @@ class AuthorizationServer(
         **options: Any,
     ) -> None:
         code = AuthorizationCodeGrant(request_validator)
-        only_s256(code)
+        restrict_to_s256(code)
         refresh = RefreshTokenGrant(request_validator)
         bearer = BearerToken(request_validator, token_generator, token_expires_in, refresh_token_generator)
 

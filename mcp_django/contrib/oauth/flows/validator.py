@@ -17,19 +17,18 @@ from mcp_django.contrib.oauth import redirects
 from mcp_django.contrib.oauth.flows import authorization_codes, refresh_rotation, revocation
 from mcp_django.contrib.oauth.models import ClientProfile, Consent
 from mcp_django.contrib.oauth.options import get_settings
-from mcp_django.contrib.oauth.tokens import access_tokens as bearers
-from mcp_django.contrib.oauth.tokens import credentials, resource_indicators, scopes
+from mcp_django.contrib.oauth.tokens import access_tokens, credentials, resource_indicators, scopes
 from mcp_django.contrib.oauth.tokens.token_format import digest
 from mcp_django.contrib.oauth.toolkit_compat import (
     BaseValidator,
-    access_tokens,
-    applications,
-    at_source,
-    grants,
+    get_access_token_model,
+    get_application_model,
+    get_grant_model,
+    get_primary_queryset,
     set_token,
 )
 
-USED_EVERY: Final = timedelta(hours=1)
+LAST_USED_INTERVAL: Final = timedelta(hours=1)
 """Minimum time between two updates of a client's last use."""
 
 
@@ -47,10 +46,10 @@ class Validator(BaseValidator):
 
         Documents are not fetched here, because the token endpoint calls this before authentication.
         """
-        known = request.client
-        if known is None or getattr(known, "client_id", None) != client_id:
-            known = credentials.find(client_id)
-        request.client = known if known is not None and known.is_usable(request) else None
+        loaded = request.client
+        if loaded is None or getattr(loaded, "client_id", None) != client_id:
+            loaded = credentials.find_application(client_id)
+        request.client = loaded if loaded is not None and loaded.is_usable(request) else None
         return request.client
 
     def client_authentication_required(self, request: Any, *args: Any, **kwargs: Any) -> bool:
@@ -58,24 +57,24 @@ class Validator(BaseValidator):
 
         A public client with a wrong secret is not trusted either.
         """
-        found = _shown(request)
-        if found is None or found.secret is not None:
+        shown = _read_credentials(request)
+        if shown is None or shown.secret is not None:
             return True
-        client = self.load_client(found.client_id, request)
+        client = self.load_client(shown.client_id, request)
         return client is None or credentials.is_confidential(client)
 
     def authenticate_client(self, request: Any, *args: Any, **kwargs: Any) -> bool:
-        found = _shown(request)
-        client = credentials.authenticated(found)
-        if found is None or client is None or not client.is_usable(request):
+        shown = _read_credentials(request)
+        client = credentials.authenticate(shown)
+        if shown is None or client is None or not client.is_usable(request):
             return False
-        request.client, request.client_id = client, found.client_id
+        request.client, request.client_id = client, shown.client_id
         return True
 
     def validate_grant_type(
         self, client_id: str, grant_type: str, client: Any, request: Any, *args: Any, **kwargs: Any
     ) -> bool:
-        model = applications()
+        model = get_application_model()
         if grant_type == "client_credentials":
             return client.authorization_grant_type == model.GRANT_CLIENT_CREDENTIALS and _is_trusted(client)
         code = client.authorization_grant_type == model.GRANT_AUTHORIZATION_CODE
@@ -91,20 +90,20 @@ class Validator(BaseValidator):
         Clients add `offline_access` and similar scopes by themselves. The response lists the granted scopes. A request
         without any offered scope is an error.
         """
-        offered = scopes.offered(client, user=_acting_user(client, request))
+        offered = scopes.get_offered_scopes(client, user=_get_acting_user(client, request))
         kept = [scope for scope in dict.fromkeys(wanted) if scope in offered]
         request.scopes = kept
         wanted[:] = kept
         return bool(kept)
 
     def get_default_scopes(self, client_id: str, request: Any, *args: Any, **kwargs: Any) -> list[str]:
-        return scopes.default()
+        return scopes.get_default_scopes()
 
     def get_original_scopes(self, refresh_token: str, request: Any, *args: Any, **kwargs: Any) -> list[str]:
         """Return the consented scopes that client and user may still have."""
         row = request.refresh_token_instance
         # A token without its access token was rejected before.
-        return scopes.still_offered(row.access_token.scope, request.client, user=row.user)
+        return scopes.filter_offered_scopes(row.access_token.scope, request.client, user=row.user)
 
     def is_within_original_scope(
         self, request_scopes: list[str], refresh_token: str, request: Any, *args: Any, **kwargs: Any
@@ -114,7 +113,7 @@ class Validator(BaseValidator):
         Unknown scopes were dropped at the consent and are dropped again.
         """
         original = self.get_original_scopes(refresh_token, request)
-        known = scopes.declared()
+        known = scopes.get_declared_scopes()
         request.scopes = [scope for scope in request_scopes if scope in original]
         return bool(request.scopes) and all(scope in original or scope not in known for scope in request_scopes)
 
@@ -139,7 +138,7 @@ class Validator(BaseValidator):
             raise errors.UnsupportedCodeChallengeMethodError(request=request)
         if request.user is None or not request.user.is_active or not request.scopes:
             raise errors.AccessDeniedError(request=request)
-        at_source(grants()).create(
+        get_primary_queryset(get_grant_model()).create(
             application=request.client,
             user=request.user,
             code=digest(code["code"]),
@@ -149,20 +148,20 @@ class Validator(BaseValidator):
             code_challenge=request.code_challenge,
             code_challenge_method=request.code_challenge_method,
             claims="{}",
-            resource=self._targets(request, _asked_resources(request)),
+            resource=self._resolve_resources(request, _get_requested_resources(request)),
         )
 
     def validate_code(self, client_id: str, code: str, client: Any, request: Any, *args: Any, **kwargs: Any) -> bool:
-        rows = at_source(grants()).filter(code=digest(code), application=client)
+        rows = get_primary_queryset(get_grant_model()).filter(code=digest(code), application=client)
         grant = rows.select_related("user").first()
         if grant is None:
-            authorization_codes.was_used(code, client)
+            authorization_codes.revoke_if_used(code, client)
             return False
         if grant.is_expired() or not grant.user.is_active:
             return False
         # The row is read once: a concurrent exchange could delete it between two reads.
         request.mcp_grant = grant
-        request.scopes, request.user = scopes.still_offered(grant.scope, client, user=grant.user), grant.user
+        request.scopes, request.user = scopes.filter_offered_scopes(grant.scope, client, user=grant.user), grant.user
         return True
 
     def get_code_challenge(self, code: str, request: Any) -> str | None:
@@ -186,14 +185,14 @@ class Validator(BaseValidator):
 
         Concurrent use is detected when the tokens are created.
         """
-        row = refresh_rotation.find(refresh_token)
+        row = refresh_rotation.find_refresh_token(refresh_token)
         if row is None or row.application_id != client.pk:
             return False
         if row.user is None or not row.user.is_active or refresh_rotation.is_idle(row):
             return False
 
         if refresh_rotation.is_replayed(row) or _is_withdrawn(row):
-            revocation.end_family(row.token_family)
+            revocation.revoke_family(row.token_family)
             return False
         if row.access_token is None:
             return False  # revoked just now
@@ -209,63 +208,65 @@ class Validator(BaseValidator):
         Raises:
             OAuth2Error: the grant cannot be used.
         """
-        make = _MAKERS.get(request.grant_type)
-        if make is None or not request.scopes:
+        create_token = _TOKEN_CREATORS.get(request.grant_type)
+        if create_token is None or not request.scopes:
             raise errors.InvalidScopeError(request=request)
-        with transaction.atomic(using=router.db_for_write(access_tokens())):
-            made = make(self, token, request)
-        if made is None:
+        with transaction.atomic(using=router.db_for_write(get_access_token_model())):
+            access_token = create_token(self, token, request)
+        if access_token is None:
             if request.grant_type == "authorization_code":
-                authorization_codes.was_used(request.code, request.client)
+                authorization_codes.revoke_if_used(request.code, request.client)
             raise errors.InvalidGrantError(request=request)
 
-    def _from_code(self, token: dict[str, Any], request: Any) -> Any:
+    def _create_from_code(self, token: dict[str, Any], request: Any) -> Any:
         grant = request.mcp_grant
-        resources = self._narrowed(request, grant.resource)
-        used = authorization_codes.claim(request.code, request.client)
-        if used is None or not at_source(grants()).filter(pk=grant.pk).delete()[0]:
+        resources = self._narrow_resources(request, grant.resource)
+        used = authorization_codes.claim_code(request.code, request.client)
+        if used is None or not get_primary_queryset(get_grant_model()).filter(pk=grant.pk).delete()[0]:
             return None
-        family = refresh_rotation.begin(request.user, request.client)
-        access = _keep_access(token, request, resources)
-        refresh_rotation.keep(token["refresh_token"], access_token=access, family=family, generation=0)
-        authorization_codes.note(used, family=family, access_token=token["access_token"])
+        family = refresh_rotation.create_family(request.user, request.client)
+        access = _save_access_token(token, request, resources)
+        refresh_rotation.save_refresh_token(token["refresh_token"], access_token=access, family=family, generation=0)
+        authorization_codes.record_tokens(used, family=family, access_token=token["access_token"])
         return access
 
-    def _from_refresh(self, token: dict[str, Any], request: Any) -> Any:
+    def _create_from_refresh(self, token: dict[str, Any], request: Any) -> Any:
         row = request.refresh_token_instance
         family: UUID = row.token_family
-        resources = self._narrowed(request, row.resource)
-        generation = refresh_rotation.take_turn(row)
+        resources = self._narrow_resources(request, row.resource)
+        generation = refresh_rotation.claim_rotation(row)
         if generation is None:
-            revocation.end_family(family)
+            revocation.revoke_family(family)
             return None
-        access = _keep_access(token, request, resources)
-        refresh_rotation.keep(token["refresh_token"], access_token=access, family=family, generation=generation)
+        access = _save_access_token(token, request, resources)
+        refresh_rotation.save_refresh_token(
+            token["refresh_token"], access_token=access, family=family, generation=generation
+        )
         return access
 
-    def _from_credentials(self, token: dict[str, Any], request: Any) -> Any:
+    def _create_from_credentials(self, token: dict[str, Any], request: Any) -> Any:
         request.user = request.client.mcp_profile.service_user
-        return _keep_access(token, request, self._targets(request, _asked_resources(request)))
+        return _save_access_token(token, request, self._resolve_resources(request, _get_requested_resources(request)))
 
-    def _targets(self, request: Any, asked: Iterable[Any]) -> list[str]:
+    def _resolve_resources(self, request: Any, requested: Iterable[Any]) -> list[str]:
         try:
-            return resource_indicators.resolve(list(asked), request.client)
+            return resource_indicators.resolve_resources(list(requested), request.client)
         except resource_indicators.UnknownTarget as problem:
             raise _invalid_target(str(problem), request) from None
 
-    def _narrowed(self, request: Any, granted: list[str]) -> list[str]:
+    def _narrow_resources(self, request: Any, granted: list[str]) -> list[str]:
         """Return the requested resources, limited to those of the grant (RFC 8707, section 2.2)."""
         if not granted:
             raise errors.InvalidGrantError(request=request)
-        asked = _asked_resources(request)
-        wanted = [resource_indicators.canonical(one) for one in asked] if asked else granted
+        requested = _get_requested_resources(request)
+        wanted = [resource_indicators.canonicalize_url(one) for one in requested] if requested else granted
         if any(one not in granted for one in wanted):
             raise _invalid_target("The user did not grant the client access to this resource", request)
         # Resources that an operator has removed since are not granted again.
-        return self._targets(request, list(dict.fromkeys(wanted)))
+        return self._resolve_resources(request, list(dict.fromkeys(wanted)))
 
     def revoke_token(self, token: str, token_type_hint: str | None, request: Any, *args: Any, **kwargs: Any) -> None:
-        revocation.end_token(token, request.client)
+        revocation.revoke_token(token, request.client)
 
     # Resources of the project that the toolkit protects
 
@@ -273,7 +274,7 @@ class Validator(BaseValidator):
         """Validate as the toolkit does, and also the user, the audience and the client."""
         if not super().validate_bearer_token(token, required, request):
             return False
-        if bearers.is_usable(request.access_token):
+        if access_tokens.is_usable(request.access_token):
             return True
         request.oauth2_error = {"error": "invalid_token", "error_description": "The access token is invalid."}
         return False
@@ -286,18 +287,18 @@ class Validator(BaseValidator):
         return False
 
 
-_MAKERS = {
-    "authorization_code": Validator._from_code,
-    "refresh_token": Validator._from_refresh,
-    "client_credentials": Validator._from_credentials,
+_TOKEN_CREATORS = {
+    "authorization_code": Validator._create_from_code,
+    "refresh_token": Validator._create_from_refresh,
+    "client_credentials": Validator._create_from_credentials,
 }
 
 
-def _shown(request: Any) -> credentials.Shown | None:
+def _read_credentials(request: Any) -> credentials.ClientCredentials | None:
     form = {"client_id": request.client_id, "client_secret": request.client_secret}
     try:
-        return credentials.shown(request.headers.get("HTTP_AUTHORIZATION"), form)
-    except credentials.Malformed:
+        return credentials.read_credentials(request.headers.get("HTTP_AUTHORIZATION"), form)
+    except credentials.MalformedCredentials:
         return None
 
 
@@ -310,9 +311,9 @@ def _is_trusted(client: Any) -> bool:
     return manual and profile.service_user is not None and profile.service_user.is_active
 
 
-def _acting_user(client: Any, request: Any) -> Any:
+def _get_acting_user(client: Any, request: Any) -> Any:
     """Return the user that a token is for; None before the user has logged in."""
-    if client.authorization_grant_type == applications().GRANT_CLIENT_CREDENTIALS:
+    if client.authorization_grant_type == get_application_model().GRANT_CLIENT_CREDENTIALS:
         profile = getattr(client, "mcp_profile", None)
         return None if profile is None else profile.service_user
     return request.user
@@ -324,7 +325,7 @@ def _is_withdrawn(row: Any) -> bool:
     return consents.exclude(revoked=None).exists()
 
 
-def _asked_resources(request: Any) -> list[Any]:
+def _get_requested_resources(request: Any) -> list[Any]:
     """Return all `resource` parameters.
 
     oauthlib keeps only the last value of a repeated form parameter, so the decoded body is read.
@@ -332,12 +333,12 @@ def _asked_resources(request: Any) -> list[Any]:
     given = request.resource
     if isinstance(given, list | tuple):
         return list(given)
-    many = [value for name, value in (request.decoded_body or ()) if name == "resource"]
-    return many or ([given] if given else [])
+    repeated = [value for name, value in (request.decoded_body or ()) if name == "resource"]
+    return repeated or ([given] if given else [])
 
 
-def _keep_access(token: dict[str, Any], request: Any, resources: list[str]) -> Any:
-    row = access_tokens()(
+def _save_access_token(token: dict[str, Any], request: Any, resources: list[str]) -> Any:
+    row = get_access_token_model()(
         user=request.user,
         application=request.client,
         scope=" ".join(request.scopes),
@@ -348,17 +349,17 @@ def _keep_access(token: dict[str, Any], request: Any, resources: list[str]) -> A
     set_token(row, token["access_token"])
     row.save()
     token["scope"] = row.scope
-    _note_use(request.client)
+    _record_use(request.client)
     return row
 
 
-def _note_use(client: Any) -> None:
+def _record_use(client: Any) -> None:
     """Record the last use of a client, at a limited rate.
 
     The rate is high enough to find unused clients, and low enough for a client with many users.
     """
     now = timezone.now()
-    stale = Q(last_used=None) | Q(last_used__lt=now - USED_EVERY)
+    stale = Q(last_used=None) | Q(last_used__lt=now - LAST_USED_INTERVAL)
     ClientProfile.objects.filter(stale, application=client).update(last_used=now)
 
 

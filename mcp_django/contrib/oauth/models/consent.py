@@ -10,7 +10,7 @@ from mcp_django.conf import user_model_name
 from mcp_django.conf.project import oauth_model_name
 from mcp_django.models.managers import PrimaryManager
 
-LONGEST_RESOURCE = 500
+MAX_RESOURCE_LENGTH = 500
 """Maximum number of characters of a resource's URL."""
 
 
@@ -34,7 +34,7 @@ class Consent(models.Model):
     application: "models.ForeignKey[Any, Any]" = models.ForeignKey(
         oauth_model_name("Application"), verbose_name=_("client"), on_delete=models.CASCADE, related_name="+"
     )
-    resource = models.CharField(_("server"), max_length=LONGEST_RESOURCE)
+    resource = models.CharField(_("server"), max_length=MAX_RESOURCE_LENGTH)
     scopes = models.JSONField(_("scopes"), default=list, blank=True)
     redirects_hash = models.CharField(_("hash of the redirect URIs"), max_length=64, editable=False)
     granted = models.DateTimeField(_("granted"), default=timezone.now)

@@ -5,18 +5,23 @@ from typing import Any
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from mcp_django.auth.resource import canonical
+from mcp_django.auth.resource import canonicalize_url
 from mcp_django.contrib.oauth.tokens.token_format import digest
-from mcp_django.contrib.oauth.toolkit_compat import access_tokens, applications, at_source, oauth2_settings
+from mcp_django.contrib.oauth.toolkit_compat import (
+    get_access_token_model,
+    get_application_model,
+    get_primary_queryset,
+    oauth2_settings,
+)
 
 
-def rows(token: str) -> "QuerySet[Any]":
+def find_rows(token: str) -> "QuerySet[Any]":
     """Return a query set of an access token's row, with user, application and profile.
 
     It is one query by a unique index.
     """
-    found = at_source(access_tokens()).filter(token_checksum=digest(token))
-    return found.select_related("user", "application", "application__mcp_profile")
+    queryset = get_primary_queryset(get_access_token_model()).filter(token_checksum=digest(token))
+    return queryset.select_related("user", "application", "application__mcp_profile")
 
 
 def is_usable(row: Any) -> bool:
@@ -34,27 +39,27 @@ def is_usable(row: Any) -> bool:
     profile = getattr(application, "mcp_profile", None)
     if profile is not None and profile.blocked:
         return False
-    if application.authorization_grant_type == applications().GRANT_CLIENT_CREDENTIALS:
+    if application.authorization_grant_type == get_application_model().GRANT_CLIENT_CREDENTIALS:
         # The user did not consent: an operator lets the client act for this user, and may have changed that.
         return profile is not None and profile.trusted and profile.service_user_id == user.pk
     return True
 
 
-def scopes_of(row: Any) -> list[str]:
+def get_scopes(row: Any) -> list[str]:
     """Return the consented scopes that an operator still allows the client."""
-    allowed = _limit(row, "allowed_scopes")
+    allowed = _get_limit(row, "allowed_scopes")
     return [scope for scope in row.scope.split() if allowed is None or scope in allowed]
 
 
-def resources_of(row: Any) -> list[str]:
+def get_resources(row: Any) -> list[str]:
     """Return the canonical URLs of the token that an operator still allows the client."""
-    allowed = _limit(row, "allowed_resources")
+    allowed = _get_limit(row, "allowed_resources")
     if allowed is None:
         return list(row.resource)
-    own = {canonical(one) for one in allowed}
-    return [one for one in row.resource if one in own]
+    allowed_uris = {canonicalize_url(one) for one in allowed}
+    return [one for one in row.resource if one in allowed_uris]
 
 
-def _limit(row: Any, name: str) -> list[str] | None:
-    found: list[str] | None = getattr(getattr(row.application, "mcp_profile", None), name, None)
-    return found
+def _get_limit(row: Any, name: str) -> list[str] | None:
+    limit: list[str] | None = getattr(getattr(row.application, "mcp_profile", None), name, None)
+    return limit

@@ -7,9 +7,9 @@ from oauth2_provider.scopes import BaseScopes
 
 from mcp_django import conf
 from mcp_django.auth.authorization.scopes import allowed_scopes
-from mcp_django.wiring.authentication import resources
+from mcp_django.wiring.authentication import get_resource_registry
 
-OFFLINE: Final = "offline_access"
+OFFLINE_ACCESS: Final = "offline_access"
 """Scope by which clients request refresh tokens (OpenID Connect Core 1.0, section 11).
 
 All clients get refresh tokens. The scope exists because clients request it, and as the scope of tokens in projects that
@@ -17,61 +17,63 @@ declare none.
 """
 
 
-def declared() -> dict[str, str]:
+def get_declared_scopes() -> dict[str, str]:
     """Return all scopes with their descriptions, which may be empty."""
-    said = conf.get_settings().scopes
-    names = dict.fromkeys([*said, *_required(), OFFLINE])
-    return {name: said.get(name) or (str(_("Stay connected")) if name == OFFLINE else name) for name in names}
+    descriptions = conf.get_settings().scopes
+    names = dict.fromkeys([*descriptions, *_get_required_scopes(), OFFLINE_ACCESS])
+    return {
+        name: descriptions.get(name) or (str(_("Stay connected")) if name == OFFLINE_ACCESS else name) for name in names
+    }
 
 
-def default() -> list[str]:
+def get_default_scopes() -> list[str]:
     """Return the scopes for a client that requests none: those required by every request.
 
     A client that later needs more scopes requests them in a new authorization.
     """
-    return _required() or [OFFLINE]
+    return _get_required_scopes() or [OFFLINE_ACCESS]
 
 
-def offered(application: Any, *, user: Any = None) -> frozenset[str]:
+def get_offered_scopes(application: Any, *, user: Any = None) -> frozenset[str]:
     """Return the scopes that a client may have, limited by `user` if given."""
     profile = getattr(application, "mcp_profile", None)
     allowed = None if profile is None else profile.allowed_scopes
-    names = frozenset(name for name in declared() if allowed is None or name in allowed)
+    names = frozenset(name for name in get_declared_scopes() if allowed is None or name in allowed)
     if user is None or not user.is_authenticated:
         return names
     return allowed_scopes(user, application.client_id, scopes=names)
 
 
-def still_offered(allowed: str, application: Any, *, user: Any) -> list[str]:
+def filter_offered_scopes(allowed: str, application: Any, *, user: Any) -> list[str]:
     """Return those of the consented, space-separated scopes that are still offered."""
-    offer = offered(application, user=user)
-    return [scope for scope in allowed.split() if scope in offer]
+    offered_scopes = get_offered_scopes(application, user=user)
+    return [scope for scope in allowed.split() if scope in offered_scopes]
 
 
-def _required() -> list[str]:
+def _get_required_scopes() -> list[str]:
     """Return the scopes that the endpoints require for every request.
 
     Endpoints whose scopes depend on the request are left out.
     """
-    registry = resources()
-    fixed = [registry.of(alias) for alias in registry.aliases if not registry.varies(alias)]
-    return sorted({scope for resource in fixed for scope in resource.scopes})
+    registry = get_resource_registry()
+    static_resources = [registry.get(alias) for alias in registry.aliases if not registry.varies_by_request(alias)]
+    return sorted({scope for resource in static_resources for scope in resource.scopes})
 
 
 class DeclaredScopes(BaseScopes):  # type: ignore[misc]
     """Scopes backend for the toolkit's views, forms and metadata."""
 
     def get_all_scopes(self) -> dict[str, str]:
-        return declared()
+        return get_declared_scopes()
 
     def get_available_scopes(
         self, application: Any = None, request: Any = None, *args: Any, **kwargs: Any
     ) -> list[str]:
-        names = declared()
+        names = get_declared_scopes()
         if application is None:
             return list(names)
-        may = offered(application, user=getattr(request, "user", None))
+        may = get_offered_scopes(application, user=getattr(request, "user", None))
         return [name for name in names if name in may]
 
     def get_default_scopes(self, application: Any = None, request: Any = None, *args: Any, **kwargs: Any) -> list[str]:
-        return default()
+        return get_default_scopes()

@@ -8,22 +8,22 @@ import hashlib
 import re
 from typing import Any
 
-from mcp_django.models.token import CHECKSUM_LENGTH, checksum, random_text
+from mcp_django.models.token import CHECKSUM_LENGTH, compute_checksum, generate_random_text
 
-ACCESS, REFRESH = "mcp_at_", "mcp_rt_"
+ACCESS_PREFIX, REFRESH_PREFIX = "mcp_at_", "mcp_rt_"
 SECRET_LENGTH = 43
 
-_SHAPE = re.compile(rf"mcp_[ar]t_[0-9A-Za-z]{{{SECRET_LENGTH + CHECKSUM_LENGTH}}}")
+_TOKEN_PATTERN = re.compile(rf"mcp_[ar]t_[0-9A-Za-z]{{{SECRET_LENGTH + CHECKSUM_LENGTH}}}")
 
 
 def access_token(request: Any, **_: Any) -> str:
     """Generate an access token. The request passed by oauthlib is ignored."""
-    return _new(ACCESS)
+    return _generate_token(ACCESS_PREFIX)
 
 
 def refresh_token(request: Any, **_: Any) -> str:
     """Generate a refresh token."""
-    return _new(REFRESH)
+    return _generate_token(REFRESH_PREFIX)
 
 
 def is_access_token(token: str) -> bool:
@@ -31,7 +31,7 @@ def is_access_token(token: str) -> bool:
 
     The database is not queried.
     """
-    return token.startswith(ACCESS) and _is_whole(token)
+    return token.startswith(ACCESS_PREFIX) and _is_well_formed(token)
 
 
 def digest(token: str) -> str:
@@ -39,10 +39,13 @@ def digest(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _new(mark: str) -> str:
-    body = mark + random_text(SECRET_LENGTH)
-    return body + checksum(body)
+def _generate_token(prefix: str) -> str:
+    body = prefix + generate_random_text(SECRET_LENGTH)
+    return body + compute_checksum(body)
 
 
-def _is_whole(token: str) -> bool:
-    return _SHAPE.fullmatch(token) is not None and checksum(token[:-CHECKSUM_LENGTH]) == token[-CHECKSUM_LENGTH:]
+def _is_well_formed(token: str) -> bool:
+    return (
+        _TOKEN_PATTERN.fullmatch(token) is not None
+        and compute_checksum(token[:-CHECKSUM_LENGTH]) == token[-CHECKSUM_LENGTH:]
+    )

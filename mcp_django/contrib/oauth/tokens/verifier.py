@@ -4,8 +4,8 @@ import logging
 
 from django.db import Error as DatabaseFailure
 
-from mcp_django.auth.authentication.verifiers import INVALID, UNAVAILABLE, AuthError, Verifier
-from mcp_django.auth.principal import ISSUER, Principal
+from mcp_django.auth.authentication.verifiers import INVALID_MESSAGE, UNAVAILABLE_MESSAGE, AuthError, Verifier
+from mcp_django.auth.principal import PROJECT_ISSUER, DjangoPrincipal
 from mcp_django.auth.resource import ProtectedResource
 from mcp_django.contrib.oauth.tokens import access_tokens
 from mcp_django.contrib.oauth.tokens.token_format import is_access_token
@@ -23,25 +23,25 @@ class AccessTokenVerifier:
         """Return True for the form of this server's access tokens, checksum included."""
         return is_access_token(token)
 
-    async def verify(self, token: str, *, resource: ProtectedResource) -> Principal:
+    async def verify(self, token: str, *, resource: ProtectedResource) -> DjangoPrincipal:
         """Return the principal of a token issued for `resource`; see `Verifier`."""
         try:
-            row = await access_tokens.rows(token).afirst()
+            row = await access_tokens.find_rows(token).afirst()
         except DatabaseFailure as problem:
             logger.error("Reading access tokens failed: %s", problem)
-            raise AuthError("unavailable", UNAVAILABLE) from None
+            raise AuthError("unavailable", UNAVAILABLE_MESSAGE) from None
         if (
             row is None
             or not access_tokens.is_usable(row)
-            or not any(map(resource.is_meant, access_tokens.resources_of(row)))
+            or not any(map(resource.matches_audience, access_tokens.get_resources(row)))
         ):
-            raise AuthError("invalid_token", INVALID)
-        return Principal(
-            issuer=ISSUER,
+            raise AuthError("invalid_token", INVALID_MESSAGE)
+        return DjangoPrincipal(
+            issuer=PROJECT_ISSUER,
             subject=str(row.user.pk),
             client_id=row.application.client_id,
             user=row.user,
-            scopes=frozenset(access_tokens.scopes_of(row)),
+            scopes=frozenset(access_tokens.get_scopes(row)),
             expires_at=row.expires.timestamp(),
             kind="oauth",
             token_id=row.pk,

@@ -15,21 +15,21 @@ from typing import Any
 from mcp_django.protocol import jsonrpc
 from mcp_django.schema import DeclarationError
 
-MAX_BYTES = 32 * 1024 * 1024
+MAX_DOCUMENT_BYTES = 32 * 1024 * 1024
 """Maximum bytes of a document's text."""
 MAX_VALUES = 1_000_000
 """Maximum values of a document, with YAML aliases expanded."""
 MAX_DEPTH = 128
 MIN_INTEGER, MAX_INTEGER = -(2**63), 2**64 - 1
-MERGED = 10_000
+MAX_MERGED_ENTRIES = 10_000
 """Maximum entries that one `<<` of YAML may add; `MAX_VALUES` limits the total."""
-Source = str | Path | Mapping[str, Any]
+DocumentSource = str | Path | Mapping[str, Any]
 _VERSION = re.compile(r"3\.[01]\.\d+(-[\w.]+)?")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+://\S*")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Document:
+class OpenAPIDocument:
     """A loaded document with bounded size and depth."""
 
     root: dict[str, Any]
@@ -44,7 +44,7 @@ class Document:
         return str(info.get("title", "")) if isinstance(info, dict) else ""
 
 
-def read(source: Source, where: str) -> Document:
+def load_document(source: DocumentSource, label: str) -> OpenAPIDocument:
     """Load a document from a dict, a JSON or YAML text, or a file.
 
     A file is a Path, or a text of one line with its path.
@@ -52,64 +52,66 @@ def read(source: Source, where: str) -> Document:
     Raises:
         DeclarationError: with `label`: missing file, neither JSON nor YAML, too large, or not OpenAPI 3.0 or 3.1.
     """
-    given: Any = source
-    if isinstance(given, Mapping):
-        return _checked(given, "the document", where)
-    if isinstance(given, str) and _URL.fullmatch(given.strip()):
-        raise DeclarationError(f"{where}: a document is not fetched; download {given.strip()[:200]} and give its path")
-    if isinstance(given, Path) or (isinstance(given, str) and _is_path(given)):
-        path = Path(given)
-        return _checked(_parsed(_text(path, where), where, path.name), path.name, where)
-    if not isinstance(given, str):
-        raise DeclarationError(f"{where}: a document is a dict, a text or a path, not {type(given).__name__}")
-    return _checked(_parsed(given.encode(), where, "the document"), "the document", where)
+    untyped_source: Any = source
+    if isinstance(untyped_source, Mapping):
+        return _check_document(untyped_source, "the document", label)
+    if isinstance(untyped_source, str) and _URL.fullmatch(untyped_source.strip()):
+        raise DeclarationError(
+            f"{label}: a document is not fetched; download {untyped_source.strip()[:200]} and give its path"
+        )
+    if isinstance(untyped_source, Path) or (isinstance(untyped_source, str) and _is_file_path(untyped_source)):
+        path = Path(untyped_source)
+        return _check_document(_parse(_read_file(path, label), label, path.name), path.name, label)
+    if not isinstance(untyped_source, str):
+        raise DeclarationError(f"{label}: a document is a dict, a text or a path, not {type(untyped_source).__name__}")
+    return _check_document(_parse(untyped_source.encode(), label, "the document"), "the document", label)
 
 
-def _is_path(text: str) -> bool:
+def _is_file_path(text: str) -> bool:
     """Return True for a text of one line that does not begin like JSON."""
     return "\n" not in text.strip() and not text.lstrip().startswith("{")
 
 
-def _text(path: Path, where: str) -> bytes:
+def _read_file(path: Path, label: str) -> bytes:
     try:
         with path.open("rb") as file:
-            found = file.read(MAX_BYTES + 1)
+            content = file.read(MAX_DOCUMENT_BYTES + 1)
     except OSError as problem:
-        raise DeclarationError(f"{where}: {path} cannot be read: {problem.strerror or problem}") from None
-    return found
+        raise DeclarationError(f"{label}: {path} cannot be read: {problem.strerror or problem}") from None
+    return content
 
 
-def _parsed(text: bytes, where: str, name: str) -> Any:
-    if len(text) > MAX_BYTES:
-        raise DeclarationError(f"{where}: {name} is larger than {MAX_BYTES // 1024 // 1024} MiB")
+def _parse(text: bytes, label: str, name: str) -> Any:
+    if len(text) > MAX_DOCUMENT_BYTES:
+        raise DeclarationError(f"{label}: {name} is larger than {MAX_DOCUMENT_BYTES // 1024 // 1024} MiB")
     if text.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
         try:
             return jsonrpc.loads(text.removeprefix(b"\xef\xbb\xbf"))
         except ValueError as problem:
-            raise DeclarationError(f"{where}: {name} is not JSON: {problem}") from None
-    return _from_yaml(text, where, name)
+            raise DeclarationError(f"{label}: {name} is not JSON: {problem}") from None
+    return _parse_yaml(text, label, name)
 
 
-def _from_yaml(text: bytes, where: str, name: str) -> Any:
+def _parse_yaml(text: bytes, label: str, name: str) -> Any:
     try:
         import yaml
     except ImportError:
         raise DeclarationError(
-            f"{where}: {name} is not JSON, and YAML needs PyYAML; install it with "
+            f"{label}: {name} is not JSON, and YAML needs PyYAML; install it with "
             "pip install 'mcp-django-channels[openapi]', or give the document as JSON"
         ) from None
     try:
-        _require_shallow(yaml.parse(text, Loader=_loader()), where, name)
-        return yaml.load(text, Loader=_loader())  # noqa: S506 - a SafeLoader with fewer types
+        _check_depth(yaml.parse(text, Loader=_get_yaml_loader()), label, name)
+        return yaml.load(text, Loader=_get_yaml_loader())  # noqa: S506 - a SafeLoader with fewer types
     except yaml.MarkedYAMLError as problem:
         line = f" (line {problem.problem_mark.line + 1})" if problem.problem_mark else ""
-        raise DeclarationError(f"{where}: {name} is neither JSON nor YAML: {problem.problem}{line}") from None
+        raise DeclarationError(f"{label}: {name} is neither JSON nor YAML: {problem.problem}{line}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as problem:
-        told = "nested too deeply" if isinstance(problem, RecursionError) else str(problem)[:200]
-        raise DeclarationError(f"{where}: {name} is neither JSON nor YAML: {told}") from None
+        reason = "nested too deeply" if isinstance(problem, RecursionError) else str(problem)[:200]
+        raise DeclarationError(f"{label}: {name} is neither JSON nor YAML: {reason}") from None
 
 
-def _require_shallow(events: Iterable[Any], where: str, name: str) -> None:
+def _check_depth(events: Iterable[Any], label: str, name: str) -> None:
     """Raise DeclarationError for deep nesting; the C composer recurses without limit."""
     depth = 0
     for event in events:
@@ -117,11 +119,11 @@ def _require_shallow(events: Iterable[Any], where: str, name: str) -> None:
         depth += kind in ("MappingStartEvent", "SequenceStartEvent")
         depth -= kind in ("MappingEndEvent", "SequenceEndEvent")
         if depth > MAX_DEPTH:
-            raise DeclarationError(f"{where}: {name} is nested deeper than {MAX_DEPTH} levels")
+            raise DeclarationError(f"{label}: {name} is nested deeper than {MAX_DEPTH} levels")
 
 
 @functools.cache
-def _loader() -> Any:
+def _get_yaml_loader() -> Any:
     """Return a safe YAML loader that reads scalars like JSON (YAML 1.2, 10.2).
 
     `no` and dates are read as texts.
@@ -138,7 +140,7 @@ def _loader() -> Any:
             before = len(node.value)
             super().flatten_mapping(node)
             self.merged += max(0, len(node.value) - before)
-            if len(node.value) > MERGED or self.merged > MAX_VALUES:
+            if len(node.value) > MAX_MERGED_ENTRIES or self.merged > MAX_VALUES:
                 raise yaml.constructor.ConstructorError(None, None, "a mapping merges too much", node.start_mark)
 
     for tag, pattern, first in (
@@ -155,32 +157,36 @@ def _loader() -> Any:
     return Loader
 
 
-def _checked(found: Any, name: str, where: str) -> Document:
-    if not isinstance(found, Mapping):
-        raise DeclarationError(f"{where}: {name} is not an OpenAPI document: its root must be an object")
-    root = _plain(found, name, where)
+def _check_document(value: Any, name: str, label: str) -> OpenAPIDocument:
+    if not isinstance(value, Mapping):
+        raise DeclarationError(f"{label}: {name} is not an OpenAPI document: its root must be an object")
+    root = _copy_plain(value, name, label)
     if "swagger" in root:
         raise DeclarationError(
-            f"{where}: {name} is of OpenAPI {str(root['swagger'])[:20]} (Swagger); convert it to 3.0 or 3.1 first"
+            f"{label}: {name} is of OpenAPI {str(root['swagger'])[:20]} (Swagger); convert it to 3.0 or 3.1 first"
         )
     version = root.get("openapi")
     if not isinstance(version, str) or not _VERSION.fullmatch(version):
-        raise DeclarationError(f"{where}: {name} has openapi: {str(version)[:20]!r}; use 3.0 or 3.1")
-    return Document(root, name, version.startswith("3.1"))
+        raise DeclarationError(f"{label}: {name} has openapi: {str(version)[:20]!r}; use 3.0 or 3.1")
+    return OpenAPIDocument(root, name, version.startswith("3.1"))
 
 
-def _plain(found: Mapping[str, Any], name: str, where: str) -> dict[str, Any]:
+def _copy_plain(source: Mapping[str, Any], name: str, label: str) -> dict[str, Any]:
     """Copy the document into dicts, lists and scalars with text keys; share nothing."""
-    left = MAX_VALUES
+    remaining_values = MAX_VALUES
 
     def copied(value: Any, depth: int) -> Any:
-        nonlocal left
-        left -= 1
-        if left < 0 or depth > MAX_DEPTH:
-            much = f"holds more than {MAX_VALUES} values" if left < 0 else f"is nested deeper than {MAX_DEPTH} levels"
-            raise DeclarationError(f"{where}: {name} {much}, or refers to itself by aliases")
+        nonlocal remaining_values
+        remaining_values -= 1
+        if remaining_values < 0 or depth > MAX_DEPTH:
+            much = (
+                f"holds more than {MAX_VALUES} values"
+                if remaining_values < 0
+                else f"is nested deeper than {MAX_DEPTH} levels"
+            )
+            raise DeclarationError(f"{label}: {name} {much}, or refers to itself by aliases")
         if isinstance(value, Mapping):
-            return {_key(key): copied(inner, depth + 1) for key, inner in value.items()}
+            return {_convert_key(key): copied(inner, depth + 1) for key, inner in value.items()}
         if isinstance(value, list | tuple):
             return [copied(inner, depth + 1) for inner in value]
         if isinstance(value, int) and not MIN_INTEGER <= value <= MAX_INTEGER:
@@ -191,11 +197,11 @@ def _plain(found: Mapping[str, Any], name: str, where: str) -> dict[str, Any]:
 
         return str(value)  # Lazy texts, and values of other types in a dict.
 
-    root: dict[str, Any] = copied(found, 0)
+    root: dict[str, Any] = copied(source, 0)
     return root
 
 
-def _key(key: Any) -> str:
+def _convert_key(key: Any) -> str:
     """Convert a key to text; YAML reads statuses as numbers."""
     if isinstance(key, bool):
         return "true" if key else "false"

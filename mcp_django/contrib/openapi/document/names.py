@@ -4,51 +4,51 @@ import hashlib
 import logging
 import re
 
-from mcp_django.contrib.openapi.document.operations import Operation
+from mcp_django.contrib.openapi.document.operations import OpenAPIOperation
 
 logger = logging.getLogger("mcp_django.providers")
-LONGEST = 64
+MAX_NAME_CHARACTERS = 64
 
 
-def name_of(operation: Operation, prefix: str) -> str:
+def build_tool_name(operation: OpenAPIOperation, prefix: str) -> str:
     """Build a stable, valid tool name for an operation without an explicit name."""
-    plain = _plain(operation.id) or _plain(f"{operation.method.lower()}_{_told(operation.path)}")
-    room = LONGEST - len(prefix)
-    if len(plain) > room:
-        mark = hashlib.sha256(str(operation).encode()).hexdigest()[:6]
-        plain = f"{plain[: room - 7].rstrip('_')}_{mark}"
-    return plain
+    name = _sanitize(operation.id) or _sanitize(f"{operation.method.lower()}_{_describe_path(operation.path)}")
+    max_characters = MAX_NAME_CHARACTERS - len(prefix)
+    if len(name) > max_characters:
+        digest = hashlib.sha256(str(operation).encode()).hexdigest()[:6]
+        name = f"{name[: max_characters - 7].rstrip('_')}_{digest}"
+    return name
 
 
-def unique(wanted: list[tuple[Operation, str, bool]], where: str) -> list[str]:
+def make_names_unique(requested: list[tuple[OpenAPIOperation, str, bool]], label: str) -> list[str]:
     """Make names unique: explicit names stay, other duplicates get a number.
 
     `requested` contains operations with their names, and True for names that the project gave explicitly.
     """
-    taken = {name for _, name, given in wanted if given}
-    owners: dict[str, Operation] = {}
-    found: list[str] = []
-    for operation, wish, given in wanted:
-        name, number = wish, 2
-        while not given and (name in taken or name in owners):
+    taken = {name for _, name, is_explicit in requested if is_explicit}
+    owners: dict[str, OpenAPIOperation] = {}
+    names: list[str] = []
+    for operation, preferred, is_explicit in requested:
+        name, number = preferred, 2
+        while not is_explicit and (name in taken or name in owners):
             ending = f"_{number}"
-            name, number = f"{wish[: LONGEST - len(ending)]}{ending}", number + 1
-        if name != wish:
-            other = owners.get(wish)
+            name, number = f"{preferred[: MAX_NAME_CHARACTERS - len(ending)]}{ending}", number + 1
+        if name != preferred:
+            other = owners.get(preferred)
             logger.warning(
                 "%s: %s is called %s, because %s is called %s; set name= in a Route",
-                *(where, operation, name, other or "a route's operation", wish),
+                *(label, operation, name, other or "a route's operation", preferred),
             )
         owners.setdefault(name, operation)
-        found.append(name)
+        names.append(name)
 
-    return found
+    return names
 
 
-def _plain(text: str) -> str:
+def _sanitize(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.\-]+", "_", text).strip("_.-")
 
 
-def _told(path: str) -> str:
+def _describe_path(path: str) -> str:
     """Convert "/pets/{id}/toys" to "pets_by_id_toys"."""
     return re.sub(r"\{([^{}]*)\}", r"by_\1", path.strip("/")).replace("/", "_") or "root"

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from mcp_django.contrib.openapi.document.operations import METHODS, Operation
+from mcp_django.contrib.openapi.document.operations import METHODS, OpenAPIOperation
 from mcp_django.protocol.types import ToolAnnotations
 from mcp_django.schema import DeclarationError
 from mcp_django.server.primitives.base import Permission
@@ -66,25 +66,25 @@ class Route:
             raise DeclarationError(f"{self}: only a resource has a URI; set expose='resource'")
 
         object.__setattr__(self, "_methods", frozenset(methods))
-        object.__setattr__(self, "_path", _globbed(found["path"]))
+        object.__setattr__(self, "_path", _compile_glob(found["path"]))
 
     def __str__(self) -> str:
         return f"Route({self.pattern!r})"
 
-    def fits(self, operation: Operation) -> bool:
+    def matches(self, operation: OpenAPIOperation) -> bool:
         """Return True if the rule matches the operation."""
         if "*" not in self._methods and operation.method not in self._methods:
             return False
         if self.tags and not set(self.tags) & set(operation.tags):
             return False
-        if self.operation_id and not _globbed(self.operation_id).fullmatch(operation.id):
+        if self.operation_id and not _compile_glob(self.operation_id).fullmatch(operation.id):
             return False
         return self._path.fullmatch(operation.path) is not None
 
 
-def chosen(
-    operations: Sequence[Operation], routes: Iterable[Route], where: str, *, deprecated: bool = False
-) -> list[tuple[Operation, Route]]:
+def select_operations(
+    operations: Sequence[OpenAPIOperation], routes: Iterable[Route], label: str, *, include_deprecated: bool = False
+) -> list[tuple[OpenAPIOperation, Route]]:
     """Return the exposed operations with their routes.
 
     A deprecated operation is included if its route, or `include_deprecated`, permits it.
@@ -94,25 +94,25 @@ def chosen(
     routes = list(routes)
     for route in routes:
         if not isinstance(route, Route):
-            raise DeclarationError(f"{where}: routes is a list of Route, not of {type(route).__name__}")
-        if not any(route.fits(operation) for operation in operations):
-            raise DeclarationError(f"{where}: {route} matches no operation of the document")
-    found = [(operation, _rule(operation, routes)) for operation in operations]
+            raise DeclarationError(f"{label}: routes is a list of Route, not of {type(route).__name__}")
+        if not any(route.matches(operation) for operation in operations):
+            raise DeclarationError(f"{label}: {route} matches no operation of the document")
+    pairs = [(operation, _find_route(operation, routes)) for operation in operations]
     return [
         (operation, route)
-        for operation, route in found
+        for operation, route in pairs
         if route.expose is not None
-        and (not operation.is_deprecated or (deprecated if route.deprecated is None else route.deprecated))
+        and (not operation.is_deprecated or (include_deprecated if route.deprecated is None else route.deprecated))
     ]
 
 
-def _rule(operation: Operation, routes: Sequence[Route]) -> Route:
-    return next((route for route in routes if route.fits(operation)), EVERYTHING)
+def _find_route(operation: OpenAPIOperation, routes: Sequence[Route]) -> Route:
+    return next((route for route in routes if route.matches(operation)), DEFAULT_ROUTE)
 
 
-def _globbed(pattern: str) -> re.Pattern[str]:
+def _compile_glob(pattern: str) -> re.Pattern[str]:
     return re.compile(".*".join(re.escape(piece) for piece in re.split(r"\*+", pattern)), re.DOTALL)
 
 
-EVERYTHING = Route()
+DEFAULT_ROUTE = Route()
 """Route of operations without a matching rule."""

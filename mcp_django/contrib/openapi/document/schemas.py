@@ -15,20 +15,20 @@ from typing import Any
 from mcp_django.contrib.openapi.document.references import References
 from mcp_django.protocol import jsonrpc
 from mcp_django.schema import DeclarationError
-from mcp_django.schema.validation.validation import Checker
+from mcp_django.schema.validation.validation import SchemaChecker
 
 Schema = dict[str, Any]
-LEVELS = (0, 1, 2, 3, 4, 6, 8)
+REFERENCE_LEVELS = (0, 1, 2, 3, 4, 6, 8)
 """Candidate depths of nested references in a schema."""
-DEPTH = 24
+MAX_DEPTH = 24
 """Maximum nesting of schemas between two references; deeper ones allow any value."""
-DESCRIPTION = 2000
+MAX_DESCRIPTION_CHARACTERS = 2000
 """Maximum characters of a description."""
-MAX_BYTES = 32 * 1024
+MAX_SCHEMA_BYTES = 32 * 1024
 """Maximum bytes of one tool's schema, because models have to read it."""
 _TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
-_PREFIX = "#/components/schemas/"
-_ABOUT: tuple[str, ...] = ("description", "title")
+_COMPONENT_PREFIX = "#/components/schemas/"
+_DESCRIPTIVE_KEYWORDS: tuple[str, ...] = ("description", "title")
 
 
 def _is_count(value: Any) -> bool:
@@ -62,7 +62,7 @@ def _is_pattern(value: Any) -> bool:
     if not isinstance(value, str):
         return False
     try:
-        Checker({"type": "string", "pattern": value})
+        SchemaChecker({"type": "string", "pattern": value})
     except DeclarationError:
         return False
     return True
@@ -72,7 +72,7 @@ def _is_anything(value: Any) -> bool:
     return True
 
 
-_SAID: dict[str, Callable[[Any], bool]] = {
+_COMMON_KEYWORDS: dict[str, Callable[[Any], bool]] = {
     "type": _is_type,
     "enum": lambda value: isinstance(value, list) and bool(value),
     "const": _is_anything,
@@ -85,7 +85,7 @@ _SAID: dict[str, Callable[[Any], bool]] = {
     "contentMediaType": _is_text,
 }
 """Keywords for input and output, with their validity checks."""
-_LIMITS: dict[str, Callable[[Any], bool]] = {
+_INPUT_KEYWORDS: dict[str, Callable[[Any], bool]] = {
     "pattern": _is_pattern,
     "required": _are_names,
     "uniqueItems": _is_flag,
@@ -95,175 +95,195 @@ _LIMITS: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("minContains", "maxContains"), _is_count),
 }
 """Keywords for input only, with their validity checks."""
-_ONE_GIVEN = ("not", "if", "then", "else", "contains", "propertyNames", "unevaluatedProperties", "unevaluatedItems")
+_INPUT_SUBSCHEMAS = (
+    "not",
+    "if",
+    "then",
+    "else",
+    "contains",
+    "propertyNames",
+    "unevaluatedProperties",
+    "unevaluatedItems",
+)
 
 
-class Schemas:
+class OpenAPISchemas:
     """The input or output schemas of one tool, with their shared definitions."""
 
-    def __init__(self, references: References, *, given: bool, levels: int = LEVELS[-1], where: str = "") -> None:
-        self._references, self._given, self._levels, self._where = references, given, levels, where
-        self._names: dict[str, str] = {}
-        self._waiting: deque[tuple[str, int]] = deque()
+    def __init__(
+        self, references: References, *, is_input: bool, max_level: int = REFERENCE_LEVELS[-1], label: str = ""
+    ) -> None:
+        self._references = references
+        self._is_input = is_input
+        self._max_level = max_level
+        self._label = label
+        self._definition_names: dict[str, str] = {}
+        self._pending_references: deque[tuple[str, int]] = deque()
         self._level = 0
         self._definitions: Schema = {}
 
-    def of(self, schema: Any) -> Schema:
+    def translate(self, schema: Any) -> Schema:
         """Translate a schema. Raises DeclarationError for an invalid reference."""
         self._level = 0
-        return self._translated(schema, 0)
+        return self._translate(schema, 0)
 
-    def definitions(self) -> Schema:
+    def build_definitions(self) -> Schema:
         """Build the definitions of all references so far: the tool's `$defs`."""
-        while self._waiting:
-            reference, self._level = self._waiting.popleft()
-            node = self._references.at(reference, self._where)
-            self._definitions[self._names[reference]] = self._translated(node, 0)
+        while self._pending_references:
+            reference, self._level = self._pending_references.popleft()
+            node = self._references.get_target(reference, self._label)
+            self._definitions[self._definition_names[reference]] = self._translate(node, 0)
         return self._definitions
 
-    def is_shown(self, schema: Any) -> bool:
+    def is_included(self, schema: Any) -> bool:
         """Return True if a property belongs to the input or output, respectively."""
         try:
-            found = self._references.resolved(schema, self._where) if isinstance(schema, Mapping) else {}
+            resolved = self._references.resolve(schema, self._label) if isinstance(schema, Mapping) else {}
         except DeclarationError:
             return True
-        return found.get("readOnly" if self._given else "writeOnly") is not True
+        return resolved.get("readOnly" if self._is_input else "writeOnly") is not True
 
-    def _translated(self, schema: Any, depth: int) -> Schema:
+    def _translate(self, schema: Any, depth: int) -> Schema:
         if isinstance(schema, bool):
             return {} if schema else {"not": {}}
-        if not isinstance(schema, Mapping) or depth > DEPTH:
+        if not isinstance(schema, Mapping) or depth > MAX_DEPTH:
             return {}
         if "$ref" in schema:
-            return self._referred(schema, depth)
+            return self._translate_reference(schema, depth)
 
-        found: Schema = {key: schema[key] for key, fits in _SAID.items() if key in schema and fits(schema[key])}
-        if "description" in found and len(found["description"]) > DESCRIPTION:
-            found["description"] = found["description"][: DESCRIPTION - 1] + "…"
+        translated: Schema = {
+            key: schema[key] for key, fits in _COMMON_KEYWORDS.items() if key in schema and fits(schema[key])
+        }
+        if "description" in translated and len(translated["description"]) > MAX_DESCRIPTION_CHARACTERS:
+            translated["description"] = translated["description"][: MAX_DESCRIPTION_CHARACTERS - 1] + "…"
         if isinstance(schema.get("examples"), list):
-            found["examples"] = schema["examples"]
+            translated["examples"] = schema["examples"]
         elif "example" in schema:
-            found["examples"] = [schema["example"]]
-        if self._given:
-            found |= {key: schema[key] for key, fits in _LIMITS.items() if key in schema and fits(schema[key])}
-            _exclude(schema, found)
+            translated["examples"] = [schema["example"]]
+        if self._is_input:
+            translated |= {
+                key: schema[key] for key, fits in _INPUT_KEYWORDS.items() if key in schema and fits(schema[key])
+            }
+            _set_exclusive_limits(schema, translated)
 
-        found |= self._inner(schema, depth)
-        if "required" in found:
+        translated |= self._translate_subschemas(schema, depth)
+        if "required" in translated:
             own = schema.get("properties")
             own = own if isinstance(own, Mapping) else {}
-            found["required"] = [name for name in found["required"] if self.is_shown(own.get(name, {}))]
+            translated["required"] = [name for name in translated["required"] if self.is_included(own.get(name, {}))]
 
-        return nullable(found) if schema.get("nullable") is True else found
+        return make_nullable(translated) if schema.get("nullable") is True else translated
 
-    def _inner(self, schema: Mapping[str, Any], depth: int) -> Schema:
-        found: Schema = {}
+    def _translate_subschemas(self, schema: Mapping[str, Any], depth: int) -> Schema:
+        translated: Schema = {}
         properties = schema.get("properties")
         if isinstance(properties, Mapping):
-            shown = {name: inner for name, inner in properties.items() if self.is_shown(inner)}
-            found["properties"] = {name: self._translated(inner, depth + 1) for name, inner in shown.items()}
+            shown = {name: inner for name, inner in properties.items() if self.is_included(inner)}
+            translated["properties"] = {name: self._translate(inner, depth + 1) for name, inner in shown.items()}
         if isinstance(schema.get("items"), Mapping | bool):
-            found["items"] = self._translated(schema["items"], depth + 1)
+            translated["items"] = self._translate(schema["items"], depth + 1)
         for key in ("patternProperties", "prefixItems", "dependentSchemas", "dependentRequired"):
-            found |= self._listed(key, schema.get(key), depth)
+            translated |= self._translate_keyword(key, schema.get(key), depth)
 
         extra = schema.get("additionalProperties")
-        if isinstance(extra, Mapping) or (isinstance(extra, bool) and (self._given or extra)):
-            found["additionalProperties"] = extra if isinstance(extra, bool) else self._translated(extra, depth + 1)
+        if isinstance(extra, Mapping) or (isinstance(extra, bool) and (self._is_input or extra)):
+            translated["additionalProperties"] = extra if isinstance(extra, bool) else self._translate(extra, depth + 1)
         for key in ("allOf", "anyOf", "oneOf"):
             choices = schema.get(key)
             if isinstance(choices, list) and choices:
-                made = [self._alternative(schema, inner, depth) for inner in choices]
+                alternatives = [self._translate_alternative(schema, inner, depth) for inner in choices]
                 # Alternatives of OpenAPI may overlap: 1 is an integer and a number.
-                found["anyOf" if key == "oneOf" and "anyOf" not in found else key] = made
+                translated["anyOf" if key == "oneOf" and "anyOf" not in translated else key] = alternatives
 
-        if self._given:
-            found |= {key: self._translated(schema[key], depth + 1) for key in _ONE_GIVEN if key in schema}
+        if self._is_input:
+            translated |= {key: self._translate(schema[key], depth + 1) for key in _INPUT_SUBSCHEMAS if key in schema}
 
-        return found
+        return translated
 
-    def _listed(self, key: str, value: Any, depth: int) -> Schema:
+    def _translate_keyword(self, key: str, value: Any, depth: int) -> Schema:
         """Translate rare keywords that contain several schemas."""
         if key == "prefixItems" and isinstance(value, list) and value:
-            return {key: [self._translated(inner, depth + 1) for inner in value]}
-        if not isinstance(value, Mapping) or (key.startswith("dependent") and not self._given):
+            return {key: [self._translate(inner, depth + 1) for inner in value]}
+        if not isinstance(value, Mapping) or (key.startswith("dependent") and not self._is_input):
             return {}
         if key == "dependentRequired":
             return {key: {name: names for name, names in value.items() if _are_names(names)}}
         if key == "patternProperties":
             value = {pattern: inner for pattern, inner in value.items() if _is_pattern(pattern)}
-        return {key: {name: self._translated(inner, depth + 1) for name, inner in value.items()}} if value else {}
+        return {key: {name: self._translate(inner, depth + 1) for name, inner in value.items()}} if value else {}
 
-    def _referred(self, schema: Mapping[str, Any], depth: int) -> Schema:
+    def _translate_reference(self, schema: Mapping[str, Any], depth: int) -> Schema:
         reference = schema["$ref"]
-        target = self._references.at(reference, self._where)
-        beside: Schema = {str(key): schema[key] for key in _ABOUT if isinstance(schema.get(key), str)}
-        name = self._names.get(reference)
+        target = self._references.get_target(reference, self._label)
+        overrides: Schema = {str(key): schema[key] for key in _DESCRIPTIVE_KEYWORDS if isinstance(schema.get(key), str)}
+        name = self._definition_names.get(reference)
         if name is None:
-            if self._level >= self._levels:
+            if self._level >= self._max_level:
                 kind = target.get("type") if isinstance(target, Mapping) else None
                 if _is_type(kind) and not target.get("nullable"):
-                    beside["type"] = kind
-                return beside
-            name = self._names[reference] = _unused(reference, set(self._names.values()))
-            self._waiting.append((reference, self._level + 1))
+                    overrides["type"] = kind
+                return overrides
+            name = self._definition_names[reference] = _pick_definition_name(
+                reference, set(self._definition_names.values())
+            )
+            self._pending_references.append((reference, self._level + 1))
 
-        made: Schema = {"$ref": f"#/$defs/{name}", **beside}
-        return nullable(made) if schema.get("nullable") is True else made
+        translated: Schema = {"$ref": f"#/$defs/{name}", **overrides}
+        return make_nullable(translated) if schema.get("nullable") is True else translated
 
-    def _alternative(self, schema: Mapping[str, Any], inner: Any, depth: int) -> Schema:
+    def _translate_alternative(self, schema: Mapping[str, Any], inner: Any, depth: int) -> Schema:
         """Translate an alternative; a discriminator restricts it to its values."""
-        made = self._translated(inner, depth + 1)
+        translated = self._translate(inner, depth + 1)
         discriminator = schema.get("discriminator")
         reference = inner.get("$ref") if isinstance(inner, Mapping) else None
-        if not self._given or not isinstance(discriminator, Mapping) or not isinstance(reference, str):
-            return made
+        if not self._is_input or not isinstance(discriminator, Mapping) or not isinstance(reference, str):
+            return translated
         name, mapping = discriminator.get("propertyName"), discriminator.get("mapping")
-        if not isinstance(name, str) or "$ref" not in made:
-            return made
-        short = reference.removeprefix(_PREFIX)
+        if not isinstance(name, str) or "$ref" not in translated:
+            return translated
+        short = reference.removeprefix(_COMPONENT_PREFIX)
         mapping = mapping if isinstance(mapping, Mapping) else {}
         values = [value for value, target in mapping.items() if target in (reference, short)] or [short]
-        return {**made, "properties": {name: {"enum": values}}, "required": [name]}
+        return {**translated, "properties": {name: {"enum": values}}, "required": [name]}
 
 
-def tellings(make: Callable[[int], Schema]) -> list[Schema]:
+def build_candidates(build_schema: Callable[[int], Schema]) -> list[Schema]:
     """Build schemas for all reference levels that are small enough, deepest first."""
-    found: list[Schema] = []
-    for levels in LEVELS:
-        made = make(levels)
-        if len(jsonrpc.dumps(made)) > MAX_BYTES:
+    candidates: list[Schema] = []
+    for levels in REFERENCE_LEVELS:
+        schema = build_schema(levels)
+        if len(jsonrpc.dumps(schema)) > MAX_SCHEMA_BYTES:
             break
-        if found and found[-1] == made:
+        if candidates and candidates[-1] == schema:
             break
-        found.append(made)
-    return found[::-1]
+        candidates.append(schema)
+    return candidates[::-1]
 
 
-def nullable(schema: Schema) -> Schema:
+def make_nullable(schema: Schema) -> Schema:
     """Return the schema extended by null."""
     kind = schema.get("type")
     if kind is None:
         if "enum" in schema:
             return {**schema, "enum": [*schema["enum"], *([] if None in schema["enum"] else [None])]}
-        about = {key: schema[key] for key in _ABOUT if key in schema}
+        about = {key: schema[key] for key in _DESCRIPTIVE_KEYWORDS if key in schema}
         rest = {key: value for key, value in schema.items() if key not in about}
         return {"anyOf": [rest, {"type": "null"}], **about} if rest else schema
     kinds = kind if isinstance(kind, list) else [kind]
-    found = {**schema, "type": [*kinds, *([] if "null" in kinds else ["null"])]}
+    translated = {**schema, "type": [*kinds, *([] if "null" in kinds else ["null"])]}
     if "enum" in schema and None not in schema["enum"]:
-        found["enum"] = [*schema["enum"], None]
-    return found
+        translated["enum"] = [*schema["enum"], None]
+    return translated
 
 
-def _exclude(schema: Mapping[str, Any], found: Schema) -> None:
+def _set_exclusive_limits(schema: Mapping[str, Any], translated: Schema) -> None:
     """Translate the flags of OpenAPI 3.0 for exclusive limits."""
     for limit, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
-        if schema.get(exclusive) is True and limit in found:
-            found[exclusive] = found.pop(limit)
+        if schema.get(exclusive) is True and limit in translated:
+            translated[exclusive] = translated.pop(limit)
 
 
-def _unused(reference: str, taken: set[str]) -> str:
+def _pick_definition_name(reference: str, taken: set[str]) -> str:
     """Pick an unused name for a definition: the last step of its pointer."""
     plain = re.sub(r"[^A-Za-z0-9_.\-]+", "_", reference.rpartition("/")[2])[:64] or "Schema"
     name, number = plain, 2

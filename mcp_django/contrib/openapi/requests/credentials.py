@@ -12,21 +12,21 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote
 
-from mcp_django.contrib.openapi.document.operations import Operation
+from mcp_django.contrib.openapi.document.operations import OpenAPIOperation
 from mcp_django.contrib.openapi.document.references import References
-from mcp_django.contrib.openapi.requests.messages import Outgoing
+from mcp_django.contrib.openapi.requests.messages import OperationRequest
 from mcp_django.protocol.errors import ToolError
-from mcp_django.protocol.headers import TOKEN
+from mcp_django.protocol.headers import TOKEN_PATTERN
 from mcp_django.schema import DeclarationError
-from mcp_django.server.calls.callables import run
+from mcp_django.server.calls.callables import run_callable
 from mcp_django.server.context.context import Context
 
-SHORTEST = 6
+MIN_REDACTED_CHARACTERS = 6
 """Minimum characters of a secret to redact in texts of a server."""
 
 
 @dataclass(frozen=True, slots=True)
-class Scheme:
+class SecurityScheme:
     """A security scheme of a document."""
 
     key: str
@@ -41,26 +41,26 @@ class Scheme:
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
+class AuthenticatedRequest:
     """A request with credentials, and its secrets."""
 
-    request: Outgoing
+    request: OperationRequest
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
-    def cleaned(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """Redact the secrets in a text of the server, which may repeat the request."""
         for secret in self.secrets:
-            if len(secret) >= SHORTEST:
+            if len(secret) >= MIN_REDACTED_CHARACTERS:
                 text = text.replace(secret, "…")
         return text
 
 
-class Credentials:
+class OperationCredentials:
     """The secrets of a toolset, by security scheme."""
 
-    __slots__ = ("_given", "_takes", "schemes")
+    __slots__ = ("_option", "_parameter_count", "schemes")
 
-    def __init__(self, given: Any, schemes: Mapping[str, Scheme], where: str) -> None:
+    def __init__(self, option: Any, schemes: Mapping[str, SecurityScheme], label: str) -> None:
         """Accept the `credentials` option of a toolset.
 
         `option` is a mapping of secrets by scheme, or None. It may also be a function of the Context that returns a
@@ -68,79 +68,87 @@ class Credentials:
 
         Raises DeclarationError for a scheme that the document does not define.
         """
-        self.schemes, self._given = schemes, given
-        self._takes = 0
+        self.schemes = schemes
+        self._option = option
+        self._parameter_count = 0
 
-        if isinstance(given, Mapping):
-            for name in given:
+        if isinstance(option, Mapping):
+            for name in option:
                 if name not in schemes:
                     near = difflib.get_close_matches(str(name), schemes, n=1)
                     hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(sorted(schemes)) or 'none'}"
-                    raise DeclarationError(f"{where}: the document has no security scheme {name!r}; {hint}")
-        elif callable(given):
-            self._takes = len(inspect.signature(given).parameters)
-            if self._takes not in (1, 2):
-                raise DeclarationError(f"{where}: credentials is a function of ctx, or of ctx and a scheme's name")
-        elif given is not None:
-            raise DeclarationError(f"{where}: credentials is a mapping, a function or an httpx.Auth")
+                    raise DeclarationError(f"{label}: the document has no security scheme {name!r}; {hint}")
+        elif callable(option):
+            self._parameter_count = len(inspect.signature(option).parameters)
+            if self._parameter_count not in (1, 2):
+                raise DeclarationError(f"{label}: credentials is a function of ctx, or of ctx and a scheme's name")
+        elif option is not None:
+            raise DeclarationError(f"{label}: credentials is a mapping, a function or an httpx.Auth")
 
     def __repr__(self) -> str:
         return f"<Credentials for {', '.join(self.schemes) or 'nothing'}>"
 
-    async def fill(
-        self, request: Outgoing, alternatives: Sequence[Sequence[str]], ctx: Context, *, must: bool = True
-    ) -> Filled:
+    async def add_credentials(
+        self,
+        request: OperationRequest,
+        alternatives: Sequence[Sequence[str]],
+        ctx: Context,
+        *,
+        is_required: bool = True,
+    ) -> AuthenticatedRequest:
         """Add the credentials of the first alternative with a secret for each scheme.
 
         Raises ToolError if `is_required` and the project has no matching secrets for this caller.
         """
-        if self._given is None or not alternatives:
-            return Filled(request)
+        if self._option is None or not alternatives:
+            return AuthenticatedRequest(request)
 
-        known: dict[str, Any] = {}
-        everything = await self._everything(ctx)
+        cached_secrets: dict[str, Any] = {}
+        all_secrets = await self._get_all_secrets(ctx)
         for names in alternatives:
-            found = {name: await self._secret(name, everything, known, ctx) for name in names}
-            if all(secret is not None for secret in found.values()):
+            secrets_by_scheme = {name: await self._get_secret(name, all_secrets, cached_secrets, ctx) for name in names}
+            if all(secret is not None for secret in secrets_by_scheme.values()):
                 secrets: list[str] = []
-                for name, secret in found.items():
-                    request = self._with(request, self.schemes[name], secret, secrets)
-                return Filled(request, tuple(secrets))
-        if not must or any(not names for names in alternatives):
-            return Filled(request)
+                for name, secret in secrets_by_scheme.items():
+                    request = self._add_secret(request, self.schemes[name], secret, secrets)
+                return AuthenticatedRequest(request, tuple(secrets))
+        if not is_required or any(not names for names in alternatives):
+            return AuthenticatedRequest(request)
         wanted = " or ".join(" and ".join(names) for names in alternatives)
         raise ToolError(f"Missing credentials: this operation needs {wanted}")
 
-    async def _everything(self, ctx: Context) -> Any:
-        if self._takes == 1:
-            return await run(self._given, ctx.server.executor, ctx)
-        return self._given
+    async def _get_all_secrets(self, ctx: Context) -> Any:
+        if self._parameter_count == 1:
+            return await run_callable(self._option, ctx.server.executor, ctx)
+        return self._option
 
-    async def _secret(self, name: str, everything: Any, known: dict[str, Any], ctx: Context) -> Any:
+    async def _get_secret(self, name: str, all_secrets: Any, cached_secrets: dict[str, Any], ctx: Context) -> Any:
         if name not in self.schemes or not self.schemes[name].kind:
             return None
-        if self._takes == 2:
-            if name not in known:
-                known[name] = await run(self._given, ctx.server.executor, ctx, name)
-            return known[name]
-        return everything.get(name) if isinstance(everything, Mapping) else everything
+        if self._parameter_count == 2:
+            if name not in cached_secrets:
+                cached_secrets[name] = await run_callable(self._option, ctx.server.executor, ctx, name)
+            return cached_secrets[name]
+        return all_secrets.get(name) if isinstance(all_secrets, Mapping) else all_secrets
 
     @staticmethod
-    def _with(request: Outgoing, scheme: Scheme, secret: Any, secrets: list[str]) -> Outgoing:
+    def _add_secret(
+        request: OperationRequest, scheme: SecurityScheme, secret: Any, secrets: list[str]
+    ) -> OperationRequest:
         if scheme.kind == "basic":
             login = ":".join(map(str, secret)) if isinstance(secret, tuple | list) else str(secret)
             text = base64.b64encode(login.encode()).decode()
             secrets += [text, login, login.partition(":")[2]]
-            return _header(request, "Authorization", f"Basic {text}")
+            return _set_header(request, "Authorization", f"Basic {text}")
 
         text = str(secret)
         secrets.append(text)
         if not text.isprintable():
             raise ToolError(f"The credentials for {scheme.key} cannot be sent: they hold control characters")
         if scheme.kind == "bearer":
-            return _header(request, "Authorization", f"Bearer {text}")
+            return _set_header(request, "Authorization", f"Bearer {text}")
         if scheme.kind == "header":
-            return _header(request, scheme.name, text)
+            return _set_header(request, scheme.name, text)
 
         secrets.append(quote(text, safe=""))
         pair = quote(scheme.name, safe=""), quote(text, safe="")
@@ -150,20 +158,20 @@ class Credentials:
         return replace(request, query=[*(one for one in request.query if one[0] != pair[0]), pair])
 
 
-def schemes_of(root: Mapping[str, Any], references: References, where: str) -> dict[str, Scheme]:
+def read_schemes(root: Mapping[str, Any], references: References, label: str) -> dict[str, SecurityScheme]:
     """Read the security schemes of a document."""
     components = root.get("components")
     entries = components.get("securitySchemes") if isinstance(components, Mapping) else None
-    found: dict[str, Scheme] = {}
+    schemes: dict[str, SecurityScheme] = {}
     for key, node in entries.items() if isinstance(entries, Mapping) else ():
         try:
-            found[key] = _scheme(key, references.resolved(node, where))
+            schemes[key] = _build_scheme(key, references.resolve(node, label))
         except DeclarationError:
-            found[key] = Scheme(key, "")
-    return found
+            schemes[key] = SecurityScheme(key, "")
+    return schemes
 
 
-def alternatives_of(operation: Operation) -> list[list[str]]:
+def list_alternatives(operation: OpenAPIOperation) -> list[list[str]]:
     """List the alternative groups of schemes that an operation accepts.
 
     Empty if the operation needs no credentials.
@@ -171,30 +179,32 @@ def alternatives_of(operation: Operation) -> list[list[str]]:
     return [list(entry) for entry in operation.security if isinstance(entry, Mapping)]
 
 
-def own_parameters(names: Iterable[Sequence[str]], schemes: Mapping[str, Scheme]) -> set[tuple[str, str]]:
+def list_credential_parameters(
+    alternatives: Iterable[Sequence[str]], schemes: Mapping[str, SecurityScheme]
+) -> set[tuple[str, str]]:
     """List the parameters that carry credentials, as (place, name)."""
-    found = [schemes[name] for group in names for name in group if name in schemes]
-    return {(one.kind, one.name.lower()) for one in found if one.kind in ("query", "header", "cookie")}
+    used_schemes = [schemes[name] for group in alternatives for name in group if name in schemes]
+    return {(one.kind, one.name.lower()) for one in used_schemes if one.kind in ("query", "header", "cookie")}
 
 
-def _scheme(key: str, entry: Mapping[str, Any]) -> Scheme:
+def _build_scheme(key: str, entry: Mapping[str, Any]) -> SecurityScheme:
     kind = entry.get("type")
     if kind == "apiKey":
         place, name = entry.get("in"), entry.get("name")
-        is_name = isinstance(name, str) and bool(name) and (place == "query" or TOKEN.fullmatch(name))
+        is_name = isinstance(name, str) and bool(name) and (place == "query" or TOKEN_PATTERN.fullmatch(name))
         return (
-            Scheme(key, str(place), str(name))
+            SecurityScheme(key, str(place), str(name))
             if place in ("query", "header", "cookie") and is_name
-            else Scheme(key, "")
+            else SecurityScheme(key, "")
         )
     if kind == "http" and str(entry.get("scheme", "")).lower() in ("basic", "bearer"):
-        return Scheme(key, str(entry["scheme"]).lower())
-    return Scheme(key, "bearer" if kind in ("oauth2", "openIdConnect") else "")
+        return SecurityScheme(key, str(entry["scheme"]).lower())
+    return SecurityScheme(key, "bearer" if kind in ("oauth2", "openIdConnect") else "")
 
 
-def _header(request: Outgoing, name: str, value: str) -> Outgoing:
+def _set_header(request: OperationRequest, name: str, value: str) -> OperationRequest:
     kept = [pair for pair in request.headers if pair[0].lower() != name.lower()]
     return replace(request, headers=[*kept, (name, value)])
 
 
-Given = Mapping[str, Any] | Callable[..., Any] | None
+CredentialsOption = Mapping[str, Any] | Callable[..., Any] | None

@@ -11,10 +11,10 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from mcp_django.contrib.openapi.requests.messages import Outgoing, Reply
+from mcp_django.contrib.openapi.requests.messages import OperationReply, OperationRequest
 from mcp_django.protocol.errors import ToolError
-from mcp_django.providers.files.patterns import TooLarge
-from mcp_django.providers.safe_fetch import Failed, bounded
+from mcp_django.providers.files.patterns import ContentTooLarge
+from mcp_django.providers.safe_fetch import FetchFailed, read_limited_body
 from mcp_django.schema import DeclarationError
 from mcp_django.server.context.context import Context
 
@@ -26,13 +26,13 @@ except ImportError as missing:
     ) from missing
 
 logger = logging.getLogger("mcp_django.providers")
-REDIRECTS = frozenset({301, 302, 303, 307, 308})
-LIMITS = httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=30.0)
-Client = httpx.AsyncClient | Callable[[], httpx.AsyncClient]
+REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
+CONNECTION_LIMITS = httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=30.0)
+HTTPClientOption = httpx.AsyncClient | Callable[[], httpx.AsyncClient]
 Loop = asyncio.AbstractEventLoop
 
 
-class Web:
+class RemoteTransport:
     """Sends requests to one base URL."""
 
     is_remote = True
@@ -41,8 +41,8 @@ class Web:
         self,
         base_url: str,
         *,
-        where: str,
-        client: Client | None = None,
+        label: str,
+        client: HTTPClientOption | None = None,
         auth: httpx.Auth | None = None,
         timeout: float = 30.0,
         max_size: int,
@@ -55,25 +55,28 @@ class Web:
 
         Raises DeclarationError for an invalid base URL.
         """
-        self._base = base_of(base_url, where)
-        self._client, self._auth = client, auth
-        self._timeout, self._max_size, self._redirects = timeout, max_size, redirects
-        self._open: weakref.WeakKeyDictionary[Loop, httpx.AsyncBaseTransport | httpx.AsyncClient]
-        self._open = weakref.WeakKeyDictionary()
+        self._base = parse_base_url(base_url, label)
+        self._client = client
+        self._auth = auth
+        self._timeout = timeout
+        self._max_size = max_size
+        self._redirects = redirects
+        self._connections: weakref.WeakKeyDictionary[Loop, httpx.AsyncBaseTransport | httpx.AsyncClient]
+        self._connections = weakref.WeakKeyDictionary()
         if client is not None:
-            _hide_queries()
+            _install_query_filter()
 
-    async def send(self, request: Outgoing, ctx: Context) -> Reply:
+    async def send(self, request: OperationRequest, ctx: Context) -> OperationReply:
         """Send a request and return the answer. Raises ToolError."""
         seconds = request.timeout or self._timeout
         try:
             async with asyncio.timeout(seconds):
-                return await self._follow(request)
+                return await self._follow_redirects(request)
         except TimeoutError:
             raise ToolError(f"The server did not answer within {seconds:g} seconds") from None
-        except TooLarge as problem:
+        except ContentTooLarge as problem:
             raise ToolError(f"The answer is larger than {problem} bytes, which is the limit; ask for less") from None
-        except Failed as problem:
+        except FetchFailed as problem:
             raise ToolError(f"The answer cannot be read, because {problem}") from None
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError) as problem:
             logger.warning("A request to %s failed: %s", self._base.host, type(problem).__name__)
@@ -84,16 +87,16 @@ class Web:
 
     async def close(self) -> None:
         """Close the connections of the running loop."""
-        found = self._open.pop(asyncio.get_running_loop(), None)
+        found = self._connections.pop(asyncio.get_running_loop(), None)
         if found is not None:
             await found.aclose()
 
-    async def _follow(self, outgoing: Outgoing) -> Reply:
-        url = self._url(outgoing)
+    async def _follow_redirects(self, outgoing: OperationRequest) -> OperationReply:
+        url = self._build_url(outgoing)
         for _ in range(self._redirects + 1):
-            reply = await self._ask(self._request(outgoing, url))
-            target = reply.header("location")
-            if reply.status not in REDIRECTS or not target or outgoing.method != "GET":
+            reply = await self._send_request(self._build_request(outgoing, url))
+            target = reply.get_header("location")
+            if reply.status not in REDIRECT_STATUSES or not target or outgoing.method != "GET":
                 return reply
             url = url.join(target)
             if _origin(url) != _origin(self._base):
@@ -102,15 +105,15 @@ class Web:
                 url = url.copy_with(query=outgoing.query_string.encode())
         return reply
 
-    def _url(self, outgoing: Outgoing) -> httpx.URL:
+    def _build_url(self, outgoing: OperationRequest) -> httpx.URL:
         path = self._base.raw_path.rstrip(b"/") + outgoing.path.encode("ascii")
         query = outgoing.query_string.encode("ascii")
         return self._base.copy_with(raw_path=path + (b"?" + query if query else b""))
 
-    def _request(self, outgoing: Outgoing, url: httpx.URL) -> httpx.Request:
+    def _build_request(self, outgoing: OperationRequest, url: httpx.URL) -> httpx.Request:
         headers = [("Accept", "application/json, */*;q=0.5"), ("User-Agent", "mcp_django"), *outgoing.headers]
         if outgoing.cookies:
-            headers.append(("Cookie", outgoing.cookie_line))
+            headers.append(("Cookie", outgoing.cookie_header))
         if outgoing.body.content_type:
             headers.append(("Content-Type", outgoing.body.content_type))
         own = {name.lower(): (name, value) for name, value in headers}  # The last header of a name wins.
@@ -122,11 +125,11 @@ class Web:
             extensions={"timeout": dict.fromkeys(("connect", "read", "write", "pool"))},  # `send` sets a total timeout.
         )
 
-    async def _ask(self, request: httpx.Request) -> Reply:
-        way = self._way()
-        if isinstance(way, httpx.AsyncClient):
+    async def _send_request(self, request: httpx.Request) -> OperationReply:
+        connection = self._get_connection()
+        if isinstance(connection, httpx.AsyncClient):
             # Merge the headers, parameters, cookies and auth of the project's client.
-            merged = way.build_request(
+            merged = connection.build_request(
                 request.method,
                 request.url,
                 headers=request.headers,
@@ -134,73 +137,77 @@ class Web:
                 extensions=request.extensions,
             )
             auth: Any = httpx.USE_CLIENT_DEFAULT if self._auth is None else self._auth
-            return await self._read(await way.send(merged, stream=True, auth=auth, follow_redirects=False))
+            return await self._read_response(
+                await connection.send(merged, stream=True, auth=auth, follow_redirects=False)
+            )
         if self._auth is None:
-            return await self._read(await way.handle_async_request(request))
+            return await self._read_response(await connection.handle_async_request(request))
 
-        return await self._authorized(way, request, self._auth)
+        return await self._send_with_auth(connection, request, self._auth)
 
-    async def _authorized(self, way: httpx.AsyncBaseTransport, request: httpx.Request, auth: httpx.Auth) -> Reply:
+    async def _send_with_auth(
+        self, connection: httpx.AsyncBaseTransport, request: httpx.Request, auth: httpx.Auth
+    ) -> OperationReply:
         """Send the requests of an `httpx.Auth` flow until it is finished."""
         flow = auth.async_auth_flow(request)
         try:
             sent = await anext(flow)
             while True:
-                response = await way.handle_async_request(sent)
+                response = await connection.handle_async_request(sent)
                 response.request = sent
                 if auth.requires_response_body:
                     await response.aread()
                 try:
                     sent = await flow.asend(response)
                 except StopAsyncIteration:
-                    return await self._read(response)
+                    return await self._read_response(response)
                 await response.aclose()
         finally:
             await flow.aclose()
 
-    async def _read(self, response: httpx.Response) -> Reply:
+    async def _read_response(self, response: httpx.Response) -> OperationReply:
         try:
             headers = {name.lower(): value for name, value in response.headers.items()}
             if not response.is_stream_consumed:
-                body = await bounded(response, self._max_size)
+                body = await read_limited_body(response, self._max_size)
             elif len(body := response.content) > self._max_size:
-                raise TooLarge(self._max_size)
-            return Reply(response.status_code, headers, body)
+                raise ContentTooLarge(self._max_size)
+            return OperationReply(response.status_code, headers, body)
         finally:
             await response.aclose()
 
-    def _way(self) -> httpx.AsyncBaseTransport | httpx.AsyncClient:
+    def _get_connection(self) -> httpx.AsyncBaseTransport | httpx.AsyncClient:
         """Return the connections of the running loop.
 
         Without a client of the project this is a plain transport: it has no cookies, follows no redirects, and logs no
         URLs.
         """
         loop = asyncio.get_running_loop()
-        found = self._open.get(loop)
-        if found is None:
+        connection = self._connections.get(loop)
+        if connection is None:
             if isinstance(self._client, httpx.AsyncClient):
-                found = self._client
+                connection = self._client
             elif self._client is not None:
-                found = self._client()
+                connection = self._client()
             else:
-                found = httpx.AsyncHTTPTransport(trust_env=False, limits=LIMITS)
-            if isinstance(found, httpx.AsyncClient):
-                found.cookies.jar.set_policy(_NoCookies())
-            if found is self._client:
-                return found  # The project closes its own client.
-            self._open[loop] = found
+                connection = httpx.AsyncHTTPTransport(trust_env=False, limits=CONNECTION_LIMITS)
+            if isinstance(connection, httpx.AsyncClient):
+                connection.cookies.jar.set_policy(_RejectCookiesPolicy())
+            if connection is self._client:
+                return connection  # The project closes its own client.
+            self._connections[loop] = connection
 
-        return found
+        return connection
 
 
-class _NoCookies(http.cookiejar.DefaultCookiePolicy):
+class _RejectCookiesPolicy(http.cookiejar.DefaultCookiePolicy):
     """Sends cookies that the project put into a jar, and stores none of a server."""
 
     def set_ok(self, cookie: Any, request: Any) -> bool:
         return False
 
 
-class _Unqueried(logging.Filter):
+class _QueryRedactionFilter(logging.Filter):
     """Removes queries from the URLs in httpx's logs, because some APIs put keys there."""
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -211,32 +218,32 @@ class _Unqueried(logging.Filter):
         return True
 
 
-_UNQUERIED = _Unqueried()
+_QUERY_FILTER = _QueryRedactionFilter()
 
 
-def _hide_queries() -> None:
-    logging.getLogger("httpx").addFilter(_UNQUERIED)
+def _install_query_filter() -> None:
+    logging.getLogger("httpx").addFilter(_QUERY_FILTER)
 
 
-def base_of(url: str, where: str) -> httpx.URL:
+def parse_base_url(url: str, label: str) -> httpx.URL:
     """Parse a base URL.
 
     Raises DeclarationError unless it is an http or https URL with a host, and without login, query and fragment.
     """
     try:
-        found = httpx.URL(url)
+        parsed = httpx.URL(url)
     except (httpx.InvalidURL, TypeError, ValueError):
-        raise DeclarationError(f"{where}: {str(url)[:200]!r} is an invalid URL") from None
-    if found.scheme not in ("http", "https") or not found.host:
-        raise DeclarationError(f"{where}: base_url is an http or https URL with a host, not {str(url)[:200]!r}")
-    if found.userinfo:
-        raise DeclarationError(f"{where}: base_url contains a login; give it as credentials")
-    if found.query or found.fragment:
-        raise DeclarationError(f"{where}: base_url has a query or a fragment; leave it out")
-    return found
+        raise DeclarationError(f"{label}: {str(url)[:200]!r} is an invalid URL") from None
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        raise DeclarationError(f"{label}: base_url is an http or https URL with a host, not {str(url)[:200]!r}")
+    if parsed.userinfo:
+        raise DeclarationError(f"{label}: base_url contains a login; give it as credentials")
+    if parsed.query or parsed.fragment:
+        raise DeclarationError(f"{label}: base_url has a query or a fragment; leave it out")
+    return parsed
 
 
-def is_auth(value: Any) -> bool:
+def is_httpx_auth(value: Any) -> bool:
     """Return True for an httpx.Auth."""
     return isinstance(value, httpx.Auth)
 

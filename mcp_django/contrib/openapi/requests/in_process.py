@@ -16,17 +16,17 @@ from django.http import HttpRequest, HttpResponseBase
 from django.urls import ResolverMatch, get_resolver, get_script_prefix, get_urlconf, reverse
 from django.urls.exceptions import NoReverseMatch, Resolver404
 
-from mcp_django.contrib.openapi.requests.messages import Outgoing, Reply
-from mcp_django.internal_request import Body, close, fresh, make_request, refusal
+from mcp_django.contrib.openapi.requests.messages import OperationReply, OperationRequest
+from mcp_django.internal_request import RequestContent, build_request, close_response, copy_user, get_error_response
 from mcp_django.protocol.errors import ToolError
 from mcp_django.schema import DeclarationError
 from mcp_django.server.context.context import Context
 
 View = Callable[..., Any]
-_ROUTED = "The request reaches another view: change the values in its path"
+_WRONG_VIEW_TEXT = "The request reaches another view: change the values in its path"
 
 
-class Inside:
+class ViewTransport:
     """Sends requests to views of the active URLconf."""
 
     is_remote = False
@@ -35,7 +35,7 @@ class Inside:
         self,
         *,
         root: str = "",
-        named: str = "",
+        url_name: str = "",
         namespace: str = "",
         max_size: int,
         prepare: Callable[[View], View] = lambda view: view,
@@ -45,37 +45,40 @@ class Inside:
         The document's paths are below the path `root`, or below the URL named `url_name`. Views must be in `namespace`,
         if given. `prepare` wraps each view before its call. `max_size` is the maximum bytes of an answer.
         """
-        self._root, self._named, self._namespace = root.rstrip("/"), named, namespace
-        self._max_size, self._prepare = max_size, prepare
+        self._root = root.rstrip("/")
+        self._url_name = url_name
+        self._namespace = namespace
+        self._max_size = max_size
+        self._prepare = prepare
 
-    async def send(self, request: Outgoing, ctx: Context) -> Reply:
+    async def send(self, request: OperationRequest, ctx: Context) -> OperationReply:
         """Call the view and return its answer.
 
         Raises ToolError for an answer that is too large, and the exceptions of a faulty view.
         """
         run = ctx.server.executor.run
-        begun = await run(self._begin, request, ctx)
-        if isinstance(begun, Reply):
-            return begun
+        started = await run(self._start, request, ctx)
+        if isinstance(started, OperationReply):
+            return started
 
-        view, made, match = begun
+        view, view_request, match = started
         try:
-            response = await view(made, *match.args, **match.kwargs)
+            response = await view(view_request, *match.args, **match.kwargs)
             if _is_streamed_async(response):
-                return await self._streamed(response, made)
-            return await run(self._read, response, made)
+                return await self._read_async_response(response, view_request)
+            return await run(self._read_response, response, view_request)
         except Exception as problem:
-            return await run(_refused, problem, made)
+            return await run(_build_exception_reply, problem, view_request)
         finally:
-            await run(close, None, made)
+            await run(close_response, None, view_request)
 
-    def check(self, where: str) -> None:
+    def check(self, label: str) -> None:
         """Check that the API is in the URLconf. Raises DeclarationError."""
         try:
-            self._below()
+            self._get_base_path()
         except NoReverseMatch:
             raise DeclarationError(
-                f"{where}: the URL {self._named!r} is not in the URLconf, or takes arguments; set root= to the path "
+                f"{label}: the URL {self._url_name!r} is not in the URLconf, or takes arguments; set root= to the path "
                 "of the API"
             ) from None
 
@@ -85,122 +88,126 @@ class Inside:
     async def close(self) -> None:
         """Return at once: a view needs no connection."""
 
-    def _begin(self, outgoing: Outgoing, ctx: Context) -> Reply | tuple[View, HttpRequest, ResolverMatch]:
+    def _start(
+        self, outgoing: OperationRequest, ctx: Context
+    ) -> OperationReply | tuple[View, HttpRequest, ResolverMatch]:
         """Call a sync view and return its reply; return an async view with its request.
 
         The caller awaits an async view on the loop.
         """
-        path = self._below() + unquote(outgoing.path)
+        path = self._get_base_path() + unquote(outgoing.path)
         try:
             match = get_resolver(get_urlconf()).resolve(path)
         except Resolver404:
-            return _failure(404, "Not found.")
-        if not self._is_meant(match, outgoing):
-            return _failure(404, _ROUTED)
+            return _build_error_reply(404, "Not found.")
+        if not self._is_intended_view(match, outgoing):
+            return _build_error_reply(404, _WRONG_VIEW_TEXT)
         view = BaseHandler().make_view_atomic(self._prepare(match.func))
-        made = self._request(outgoing, path, match, ctx)
+        view_request = self._build_request(outgoing, path, match, ctx)
         if iscoroutinefunction(view):
-            return view, made, match
+            return view, view_request, match
         try:
-            response = view(made, *match.args, **match.kwargs)
+            response = view(view_request, *match.args, **match.kwargs)
             if _is_streamed_async(response):
 
-                async def given(*args: Any, **kwargs: Any) -> Any:
+                async def get_response(*args: Any, **kwargs: Any) -> Any:
                     return response
 
-                return given, made, match
-            return self._read(response, made)
+                return get_response, view_request, match
+            return self._read_response(response, view_request)
         except Exception as problem:
-            return _refused(problem, made)
+            return _build_exception_reply(problem, view_request)
 
-    def _below(self) -> str:
-        if not self._named:
+    def _get_base_path(self) -> str:
+        if not self._url_name:
             return self._root
-        found = reverse(self._named)
+        found = reverse(self._url_name)
         return f"/{found.removeprefix(get_script_prefix()).strip('/')}".rstrip("/")
 
-    def _is_meant(self, match: ResolverMatch, outgoing: Outgoing) -> bool:
+    def _is_intended_view(self, match: ResolverMatch, outgoing: OperationRequest) -> bool:
         """Return True if each path argument reached the view as a value."""
         if self._namespace and self._namespace not in match.namespaces:
             return False
         captured = [*(getattr(match, "captured_kwargs", None) or {}).values(), *match.args]
-        taken = [str(value) for value in captured]
-        plain = [text for text in outgoing.arguments.values() if "/" in text or text not in taken]
+        captured_texts = [str(value) for value in captured]
+        unmatched = [text for text in outgoing.path_arguments.values() if "/" in text or text not in captured_texts]
         converted = [value for value in captured if not isinstance(value, str)]
-        return len(taken) >= len(outgoing.arguments) and all(
-            text in taken if "/" in text else bool(converted) for text in plain
+        return len(captured_texts) >= len(outgoing.path_arguments) and all(
+            text in captured_texts if "/" in text else bool(converted) for text in unmatched
         )
 
-    def _request(self, outgoing: Outgoing, path: str, match: ResolverMatch, ctx: Context) -> HttpRequest:
+    def _build_request(self, outgoing: OperationRequest, path: str, match: ResolverMatch, ctx: Context) -> HttpRequest:
         headers = [(name, value) for name, value in outgoing.headers if name.lower() != "accept"]
         if outgoing.cookies:
-            headers.append(("Cookie", outgoing.cookie_line))
-        made: Any = make_request(
+            headers.append(("Cookie", outgoing.cookie_header))
+        view_request: Any = build_request(
             ctx,
             outgoing.method,
             path,
             outgoing.query_string,
-            Body(outgoing.body.content, outgoing.body.content_type),
+            RequestContent(outgoing.body.content, outgoing.body.content_type),
             accept="application/json, */*",
             match=match,
             headers=headers,
         )
-        user = fresh(made.user)
+        user = copy_user(view_request.user)
 
         async def auser() -> Any:
             return user
 
-        made.user, made.auser = user, auser
-        made._dont_enforce_csrf_checks = True  # Django's attribute for requests that no browser makes.
-        return cast("HttpRequest", made)
+        view_request.user, view_request.auser = user, auser
+        view_request._dont_enforce_csrf_checks = True  # Django's attribute for requests that no browser makes.
+        return cast("HttpRequest", view_request)
 
-    def _read(self, response: Any, made: HttpRequest) -> Reply:
+    def _read_response(self, response: Any, view_request: HttpRequest) -> OperationReply:
         try:
             render = getattr(response, "render", None)
             if callable(render) and not getattr(response, "is_rendered", True):
                 response = render()
             if not response.streaming:
-                return self._reply(response, response.content)
+                return self._build_reply(response, response.content)
             pieces: Iterable[bytes] = response.streaming_content
-            found = bytearray()
+            body = bytearray()
             for piece in pieces:
-                found += self._bounded(found, piece)
-            return self._reply(response, bytes(found))
+                body += self._check_size(body, piece)
+            return self._build_reply(response, bytes(body))
         finally:
-            close(response, made)
+            close_response(response, view_request)
 
-    async def _streamed(self, response: Any, made: HttpRequest) -> Reply:
+    async def _read_async_response(self, response: Any, view_request: HttpRequest) -> OperationReply:
         pieces: AsyncIterable[bytes] = response.streaming_content
-        found = bytearray()
+        body = bytearray()
         try:
             async for piece in pieces:
-                found += self._bounded(found, piece)
+                body += self._check_size(body, piece)
         finally:
-            close(response, made)
-        return self._reply(response, bytes(found))
+            close_response(response, view_request)
+        return self._build_reply(response, bytes(body))
 
-    def _bounded(self, found: bytearray, piece: bytes) -> bytes:
-        if len(found) + len(piece) > self._max_size:
+    def _check_size(self, body: bytearray, piece: bytes) -> bytes:
+        if len(body) + len(piece) > self._max_size:
             raise ToolError(f"The answer is larger than {self._max_size} bytes, which is the limit; ask for less")
         return piece
 
-    def _reply(self, response: HttpResponseBase, body: bytes) -> Reply:
-        self._bounded(bytearray(), body)
-        return Reply(response.status_code, {name.lower(): value for name, value in response.headers.items()}, body)
+    def _build_reply(self, response: HttpResponseBase, body: bytes) -> OperationReply:
+        self._check_size(bytearray(), body)
+        return OperationReply(
+            response.status_code, {name.lower(): value for name, value in response.headers.items()}, body
+        )
 
 
 def _is_streamed_async(response: Any) -> bool:
     return bool(getattr(response, "streaming", False) and getattr(response, "is_async", False))
 
 
-def _refused(problem: Exception, made: HttpRequest) -> Reply:
+def _build_exception_reply(problem: Exception, view_request: HttpRequest) -> OperationReply:
     """Build the reply that Django would send for an exception, or re-raise it."""
-    close(None, made)
-    found = refusal(problem)
-    if found is None:
+    close_response(None, view_request)
+    status_and_text = get_error_response(problem)
+    if status_and_text is None:
         raise problem
-    return _failure(*found)
+    return _build_error_reply(*status_and_text)
 
 
-def _failure(status: int, text: str) -> Reply:
-    return Reply(status, {"content-type": "text/plain; charset=utf-8"}, text.encode())
+def _build_error_reply(status: int, text: str) -> OperationReply:
+    return OperationReply(status, {"content-type": "text/plain; charset=utf-8"}, text.encode())

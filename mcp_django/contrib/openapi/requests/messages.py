@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from mcp_django.contrib.openapi.requests.parameters import Pairs
-from mcp_django.contrib.openapi.requests.request_body import Content
+from mcp_django.contrib.openapi.requests.request_body import BodyContent
 from mcp_django.server.context.context import Context
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Outgoing:
+class OperationRequest:
     """A request. Its `repr` is disabled because it may contain credentials."""
 
     method: str
@@ -21,8 +21,8 @@ class Outgoing:
     headers: Sequence[tuple[str, str]] = ()
     cookies: Pairs = field(default_factory=list)
     """Pairs with encoded values."""
-    body: Content = field(default_factory=Content)
-    arguments: Mapping[str, str] = field(default_factory=dict)
+    body: BodyContent = field(default_factory=BodyContent)
+    path_arguments: Mapping[str, str] = field(default_factory=dict)
     """Path arguments by name, not encoded."""
     timeout: float | None = None
     """Seconds for this request; None for the transport's default."""
@@ -32,13 +32,13 @@ class Outgoing:
         return "&".join(f"{name}={value}" for name, value in self.query)
 
     @property
-    def cookie_line(self) -> str:
+    def cookie_header(self) -> str:
         """Value of the header Cookie; "" without cookies."""
         return "; ".join(f"{name}={value}" for name, value in self.cookies)
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class OperationReply:
     """A complete reply."""
 
     status: int
@@ -46,17 +46,17 @@ class Reply:
     """Values by lower-case name."""
     body: bytes = b""
 
-    def header(self, name: str) -> str:
+    def get_header(self, name: str) -> str:
         return self.headers.get(name, "")
 
 
-class Transport(Protocol):
+class OperationTransport(Protocol):
     """Sends requests of operations."""
 
     is_remote: bool
     """True if requests leave this process."""
 
-    async def send(self, request: Outgoing, ctx: Context) -> Reply:
+    async def send(self, request: OperationRequest, ctx: Context) -> OperationReply:
         """Send a request and return the reply with any status.
 
         Raises ToolError, with a text for the model, if there was no reply.

@@ -9,39 +9,50 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mcp_django.contrib.openapi.document.operations import Operation, parameter_entries
+from mcp_django.contrib.openapi.document.operations import OpenAPIOperation, collect_parameters
 from mcp_django.contrib.openapi.document.references import References
-from mcp_django.contrib.openapi.document.schemas import DESCRIPTION, Schema, Schemas, tellings
-from mcp_django.contrib.openapi.requests.messages import Outgoing
-from mcp_django.contrib.openapi.requests.parameters import Pairs, Parameter, PathTemplate, parameter_of, plain_text
-from mcp_django.contrib.openapi.requests.request_body import Body, body_of
+from mcp_django.contrib.openapi.document.schemas import (
+    MAX_DESCRIPTION_CHARACTERS,
+    OpenAPISchemas,
+    Schema,
+    build_candidates,
+)
+from mcp_django.contrib.openapi.requests.messages import OperationRequest
+from mcp_django.contrib.openapi.requests.parameters import (
+    OpenAPIParameter,
+    Pairs,
+    PathTemplate,
+    read_parameter,
+    to_text,
+)
+from mcp_django.contrib.openapi.requests.request_body import RequestBody, read_body
 from mcp_django.protocol.headers import HeaderParam
 from mcp_django.schema import ArgumentError, DeclarationError
 from mcp_django.schema.custom_schema import check_schema
-from mcp_django.schema.validation.validation import Checker
+from mcp_django.schema.validation.validation import SchemaChecker
 
 PLACES = ("path", "query", "header", "cookie")
-BODY = "body"
+BODY_ARGUMENT = "body"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Plan:
+class OperationPlan:
     """Maps the arguments of one operation to a request."""
 
-    operation: Operation
+    operation: OpenAPIOperation
     template: PathTemplate
-    parameters: Mapping[str, Parameter]
+    parameters: Mapping[str, OpenAPIParameter]
     """Parameters by argument name."""
-    body: Body | None = None
-    members: Mapping[str, str] | None = None
+    body: RequestBody | None = None
+    body_arguments: Mapping[str, str] | None = None
     """Body members by argument name; None if the body is one argument."""
-    whole: str = ""
+    body_argument: str = ""
     """Name of the argument with the whole body."""
 
-    def request(self, arguments: Mapping[str, Any]) -> Outgoing:
+    def build_request(self, arguments: Mapping[str, Any]) -> OperationRequest:
         """Build the request. Raises ArgumentError for values that cannot be encoded."""
         path: dict[str, str] = {}
-        plain: dict[str, str] = {}
+        path_arguments: dict[str, str] = {}
         query: Pairs = []
         headers: Pairs = []
         cookies: Pairs = []
@@ -53,100 +64,111 @@ class Plan:
                 continue  # Null cannot be encoded, so it is omitted.
             match parameter.place:
                 case "path":
-                    path[parameter.name] = parameter.segment(value)
-                    plain[parameter.name] = plain_text(value)
+                    path[parameter.name] = parameter.encode_segment(value)
+                    path_arguments[parameter.name] = to_text(value)
                 case "query":
-                    query += parameter.pairs(value)
+                    query += parameter.encode_pairs(value)
                 case "header":
-                    headers.append((parameter.name, parameter.line(value)))
+                    headers.append((parameter.name, parameter.encode_header(value)))
                 case _:
-                    cookies += parameter.pairs(value)
+                    cookies += parameter.encode_pairs(value)
 
-        return Outgoing(
+        return OperationRequest(
             method=self.operation.method,
-            path=self.template.filled(path),
+            path=self.template.fill(path),
             query=query,
             headers=headers,
             cookies=cookies,
-            body=self._content(arguments),
-            arguments=plain,
+            body=self._build_body(arguments),
+            path_arguments=path_arguments,
         )
 
-    def _content(self, arguments: Mapping[str, Any]) -> Any:
+    def _build_body(self, arguments: Mapping[str, Any]) -> Any:
         body = self.body
         if body is None:
-            return Outgoing("", "").body
-        if self.members is None:
-            return body.written(arguments[self.whole]) if self.whole in arguments else Outgoing("", "").body
-        given = {member: arguments[name] for name, member in self.members.items() if name in arguments}
-        if not given and not body.is_required:
-            return Outgoing("", "").body
-        return body.written(given)
+            return OperationRequest("", "").body
+        if self.body_arguments is None:
+            return (
+                body.encode(arguments[self.body_argument])
+                if self.body_argument in arguments
+                else OperationRequest("", "").body
+            )
+        body_values = {member: arguments[name] for name, member in self.body_arguments.items() if name in arguments}
+        if not body_values and not body.is_required:
+            return OperationRequest("", "").body
+        return body.encode(body_values)
 
-    def schema(self, references: References, where: str) -> tuple[Schema, Checker]:
+    def build_schema(self, references: References, label: str) -> tuple[Schema, SchemaChecker]:
         """Build the JSON Schema of the arguments. Raises DeclarationError."""
-        for made in tellings(lambda levels: self._schema(Schemas(references, given=True, levels=levels, where=where))):
+        for candidate in build_candidates(
+            lambda levels: self._build_full_schema(
+                OpenAPISchemas(references, is_input=True, max_level=levels, label=label)
+            )
+        ):
             try:
-                return made, check_schema(made, where)
+                return candidate, check_schema(candidate, label)
             except DeclarationError:
                 continue  # Too complex: try fewer levels.
-        made = self._bare()
-        return made, check_schema(made, where)
+        candidate = self._build_minimal_schema()
+        return candidate, check_schema(candidate, label)
 
-    def _schema(self, schemas: Schemas) -> Schema:
+    def _build_full_schema(self, schemas: OpenAPISchemas) -> Schema:
         properties: dict[str, Schema] = {}
         required: list[str] = []
         for argument, parameter in self.parameters.items():
-            properties[argument] = _described(schemas.of(parameter.schema), parameter)
+            properties[argument] = _add_description(schemas.translate(parameter.schema), parameter)
             if parameter.is_required:
                 required.append(argument)
 
         body = self.body
-        if body is not None and self.members is not None:
-            for argument, member in self.members.items():
-                properties[argument] = body.member(member, schemas)
+        if body is not None and self.body_arguments is not None:
+            for argument, member in self.body_arguments.items():
+                properties[argument] = body.build_member_schema(member, schemas)
                 if body.is_required and member in body.required:
                     required.append(argument)
         elif body is not None:
-            properties[self.whole] = body.whole(schemas)
+            properties[self.body_argument] = body.build_schema(schemas)
             if body.is_required:
-                required.append(self.whole)
+                required.append(self.body_argument)
 
-        made = _object(properties, required)
-        definitions = schemas.definitions()
-        return {**made, "$defs": definitions} if definitions else made
+        schema = _build_object_schema(properties, required)
+        definitions = schemas.build_definitions()
+        return {**schema, "$defs": definitions} if definitions else schema
 
-    def _bare(self) -> Schema:
-        names = [*self.parameters, *(self.members or ()), *([self.whole] if self.whole else [])]
-        return _object({name: {} for name in names}, [n for n, p in self.parameters.items() if p.is_required])
+    def _build_minimal_schema(self) -> Schema:
+        names = [*self.parameters, *(self.body_arguments or ()), *([self.body_argument] if self.body_argument else [])]
+        return _build_object_schema(
+            {name: {} for name in names}, [n for n, p in self.parameters.items() if p.is_required]
+        )
 
 
-class Arguments:
+class OpenAPIToolParameters:
     """The parameters of a tool (`server.primitives.ToolParameters`)."""
 
     header_params: tuple[HeaderParam, ...] = ()
 
-    def __init__(self, schema: Schema, checker: Checker) -> None:
-        self.schema, self._checker = schema, checker
+    def __init__(self, schema: Schema, checker: SchemaChecker) -> None:
+        self.schema = schema
+        self._checker = checker
 
     def check(self, arguments: dict[str, Any]) -> None:
         """Raise ArgumentError for arguments that the schema rejects."""
         if not self._checker.is_valid(arguments):
-            raise ArgumentError(self._checker.problems(arguments))
+            raise ArgumentError(self._checker.describe_problems(arguments))
 
     def convert(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Wrap the arguments into one argument of the handler."""
         return {"arguments": arguments}
 
 
-def plan_of(
-    operation: Operation,
+def build_plan(
+    operation: OpenAPIOperation,
     references: References,
-    where: str,
+    label: str,
     *,
-    without: Iterable[tuple[str, str]] = (),
-    others: Sequence[str] = (),
-) -> Plan:
+    credential_parameters: Iterable[tuple[str, str]] = (),
+    other_paths: Sequence[str] = (),
+) -> OperationPlan:
     """Build the plan of an operation.
 
     `credential_parameters` are the parameters with credentials, which are not arguments. `other_paths` are the paths of
@@ -154,38 +176,46 @@ def plan_of(
 
     Raises DeclarationError.
     """
-    hidden = frozenset(without)
-    entries = parameter_entries(operation, references, where)
-    made = [parameter_of(entry, where) for entry in entries]
-    known = [one for one in made if one is not None and (one.place, one.name.lower()) not in hidden]
-    template = PathTemplate(operation.path, others)
+    hidden = frozenset(credential_parameters)
+    entries = collect_parameters(operation, references, label)
+    declared = [read_parameter(entry, label) for entry in entries]
+    usable = [
+        parameter
+        for parameter in declared
+        if parameter is not None and (parameter.place, parameter.name.lower()) not in hidden
+    ]
+    template = PathTemplate(operation.path, other_paths)
     for name in template.names:
-        if not any(one.place == "path" and one.name == name for one in known):
-            known.append(Parameter(name, "path", {"type": "string"}, is_required=True, style="simple", explode=False))
+        if not any(parameter.place == "path" and parameter.name == name for parameter in usable):
+            usable.append(
+                OpenAPIParameter(name, "path", {"type": "string"}, is_required=True, style="simple", explode=False)
+            )
 
-    known = [one for one in known if one.place != "path" or one.name in template.names]
-    parameters: dict[str, Parameter] = {}
+    usable = [parameter for parameter in usable if parameter.place != "path" or parameter.name in template.names]
+    parameters: dict[str, OpenAPIParameter] = {}
     for place in PLACES:
-        for one in known:
-            if one.place == place:
-                parameters[_free(one.name, place, parameters)] = one
+        for parameter in usable:
+            if parameter.place == place:
+                parameters[_pick_argument_name(parameter.name, place, parameters)] = parameter
 
-    body = body_of(operation.entry.get("requestBody"), references, where)
+    body = read_body(operation.definition.get("requestBody"), references, label)
     if body is None:
-        return Plan(operation, template, parameters)
+        return OperationPlan(operation, template, parameters)
     if body.members is None:
-        return Plan(operation, template, parameters, body, None, _free(BODY, "request", parameters))
+        return OperationPlan(
+            operation, template, parameters, body, None, _pick_argument_name(BODY_ARGUMENT, "request", parameters)
+        )
 
-    schemas = Schemas(references, given=True, where=where)
+    schemas = OpenAPISchemas(references, is_input=True, label=label)
     members: dict[str, str] = {}
     for member, schema in body.members.items():
-        if schemas.is_shown(schema):
-            members[_free(member, BODY, {**parameters, **members})] = member
+        if schemas.is_included(schema):
+            members[_pick_argument_name(member, BODY_ARGUMENT, {**parameters, **members})] = member
 
-    return Plan(operation, template, parameters, body, members)
+    return OperationPlan(operation, template, parameters, body, members)
 
 
-def _free(name: str, place: str, taken: Mapping[str, Any]) -> str:
+def _pick_argument_name(name: str, place: str, taken: Mapping[str, Any]) -> str:
     if name not in taken:
         return name
     found, number = f"{place}_{name}", 2
@@ -194,14 +224,14 @@ def _free(name: str, place: str, taken: Mapping[str, Any]) -> str:
     return found
 
 
-def _object(properties: Schema, required: list[str]) -> Schema:
+def _build_object_schema(properties: Schema, required: list[str]) -> Schema:
     made: Schema = {"type": "object", "properties": properties, "additionalProperties": False}
     return {**made, "required": required} if required else made
 
 
-def _described(schema: Schema, parameter: Parameter) -> Schema:
+def _add_description(schema: Schema, parameter: OpenAPIParameter) -> Schema:
     if parameter.description and "description" not in schema:
-        schema = {**schema, "description": parameter.description[:DESCRIPTION]}
+        schema = {**schema, "description": parameter.description[:MAX_DESCRIPTION_CHARACTERS]}
     if parameter.examples and "examples" not in schema:
         schema = {**schema, "examples": list(parameter.examples)}
     return {**schema, "deprecated": True} if parameter.is_deprecated else schema

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.headers import TOKEN
+from mcp_django.protocol.headers import TOKEN_PATTERN
 from mcp_django.schema import ArgumentError, DeclarationError
 
 Pairs = list[tuple[str, str]]
@@ -22,13 +22,13 @@ _STYLES = {
     "cookie": ("form",),
 }
 """Styles of each place, the default first."""
-_RESERVED = ":/?@!$'()*,;[]"
+_RESERVED_CHARACTERS = ":/?@!$'()*,;[]"
 """Characters that `allowReserved` keeps; "&=#+%" would end or change a value."""
-_COOKIE = "!#$&'()*+/:<=>?@[]^`{|}~"
-_PATH = "/:@!$&'()*+,;=~%"
+_COOKIE_CHARACTERS = "!#$&'()*+/:<=>?@[]^`{|}~"
+_PATH_CHARACTERS = "/:@!$&'()*+,;=~%"
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _EXPRESSION = re.compile(r"\{([^{}]+)\}")
-_NOT_A_PARAMETER = frozenset(
+_FORBIDDEN_HEADERS = frozenset(
     {
         "accept",
         "accept-encoding",
@@ -46,12 +46,12 @@ _NOT_A_PARAMETER = frozenset(
     | {"x-cluster-client-ip", "remote-user", "x-remote-user", "x-host", "x-original-host"}
     | {"x-http-method", "x-http-method-override", "x-method-override", "x-original-url", "x-rewrite-url"}
 )
-_NOT_A_PARAMETER_FROM = ("x-forwarded", "x-auth-request-", "x-remote-", "x-authenticated-")
+_FORBIDDEN_HEADER_PREFIXES = ("x-forwarded", "x-auth-request-", "x-remote-", "x-authenticated-")
 """Headers that only the client or a gateway may set, in spite of the document."""
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class OpenAPIParameter:
     """A parameter of an operation."""
 
     name: str
@@ -61,7 +61,7 @@ class Parameter:
     is_required: bool = False
     style: str = "form"
     explode: bool = True
-    reserved: bool = False
+    allows_reserved: bool = False
     """True if characters with a meaning in URLs stay unencoded."""
     is_json: bool = False
     """True if the value is encoded as JSON."""
@@ -69,88 +69,92 @@ class Parameter:
     is_deprecated: bool = False
     examples: tuple[Any, ...] = ()
 
-    def pairs(self, value: Any) -> Pairs:
+    def encode_pairs(self, value: Any) -> Pairs:
         """Encode the pairs of a query, form or cookie. An empty list has none."""
         if self.is_json:
-            return [(_encoded(self.name), self._encoded(_json(value)))]
+            return [(_encode(self.name), self._encode_value(_to_json(value)))]
 
-        name = _encoded(self.name)
+        name = _encode(self.name)
         if isinstance(value, Mapping):
             if self.style == "deepObject":
-                return [(f"{name}{key}", self._encoded(text)) for key, text in _deep(value)]
+                return [(f"{name}{key}", self._encode_value(text)) for key, text in _iter_deep_pairs(value)]
             if self.explode and self.style == "form":
-                return [(_encoded(key), self._encoded(plain_text(item))) for key, item in value.items()]
-            return [(name, self._joined([text for pair in value.items() for text in (pair[0], plain_text(pair[1]))]))]
+                return [(_encode(key), self._encode_value(to_text(item))) for key, item in value.items()]
+            return [(name, self._join([text for pair in value.items() for text in (pair[0], to_text(pair[1]))]))]
         if isinstance(value, list):
             if self.style == "deepObject":
-                return [(f"{name}{key}", self._encoded(text)) for key, text in _deep({"": value})]
+                return [(f"{name}{key}", self._encode_value(text)) for key, text in _iter_deep_pairs({"": value})]
             if self.explode:
-                return [(name, self._encoded(plain_text(item))) for item in value]
-            return [(name, self._joined([plain_text(item) for item in value]))] if value else []
+                return [(name, self._encode_value(to_text(item))) for item in value]
+            return [(name, self._join([to_text(item) for item in value]))] if value else []
 
-        return [(name, self._encoded(plain_text(value)))]
+        return [(name, self._encode_value(to_text(value)))]
 
-    def segment(self, value: Any) -> str:
+    def encode_segment(self, value: Any) -> str:
         """Encode the value of `{name}` in a path. Raises ArgumentError."""
         if self.is_json:
-            return _encoded(_json(value))
+            return _encode(_to_json(value))
 
-        name = _encoded(self.name)
+        name = _encode(self.name)
         prefix, between = {"label": (".", "."), "matrix": (";", ";")}.get(self.style, ("", ","))
         if isinstance(value, Mapping):
             if self.explode:
-                items = [f"{_encoded(key)}={_encoded(plain_text(item))}" for key, item in value.items()]
+                items = [f"{_encode(key)}={_encode(to_text(item))}" for key, item in value.items()]
                 return prefix + between.join(items) if items else ""
-            items = [_encoded(text) for pair in value.items() for text in (pair[0], plain_text(pair[1]))]
+            items = [_encode(text) for pair in value.items() for text in (pair[0], to_text(pair[1]))]
         elif isinstance(value, list):
-            items = [_encoded(plain_text(item)) for item in value]
+            items = [_encode(to_text(item)) for item in value]
             if self.explode and self.style == "matrix":
                 items = [f"{name}={item}" for item in items]
             if self.explode:
                 return prefix + between.join(items) if items else ""
         else:
-            items = [_encoded(plain_text(value))]
+            items = [_encode(to_text(value))]
 
         written = ",".join(items)
         return f";{name}={written}" if self.style == "matrix" else prefix + written
 
-    def line(self, value: Any) -> str:
+    def encode_header(self, value: Any) -> str:
         """Encode a header value. Raises ArgumentError for control characters."""
         if self.is_json:
-            written = _json(value)
+            written = _to_json(value)
         elif isinstance(value, Mapping):
             glue = "=" if self.explode else ","
-            written = ",".join(f"{key}{glue}{plain_text(item)}" for key, item in value.items())
+            written = ",".join(f"{key}{glue}{to_text(item)}" for key, item in value.items())
         elif isinstance(value, list):
-            written = ",".join(map(plain_text, value))
+            written = ",".join(map(to_text, value))
         else:
-            written = plain_text(value)
+            written = to_text(value)
         if _CONTROL.search(written):
             raise ArgumentError(f"{self.name}: control characters, such as line breaks, are not allowed in a header")
         return written.strip()
 
-    def _encoded(self, text: str) -> str:
+    def _encode_value(self, text: str) -> str:
         if self.place == "cookie":
-            return quote(text, safe=_COOKIE)
-        return quote(text, safe=_RESERVED if self.reserved else "")
+            return quote(text, safe=_COOKIE_CHARACTERS)
+        return quote(text, safe=_RESERVED_CHARACTERS if self.allows_reserved else "")
 
-    def _joined(self, texts: list[str]) -> str:
+    def _join(self, texts: list[str]) -> str:
         glue = {"spaceDelimited": "%20", "pipeDelimited": "%7C"}.get(self.style, ",")
-        inner = quote if not self.reserved else lambda text, safe="": quote(text, safe=_RESERVED.replace(",", ""))
+        inner = (
+            quote
+            if not self.allows_reserved
+            else lambda text, safe="": quote(text, safe=_RESERVED_CHARACTERS.replace(",", ""))
+        )
         return glue.join(inner(text, safe="") for text in texts)
 
 
-def parameter_of(entry: Mapping[str, Any], where: str) -> Parameter | None:
+def read_parameter(entry: Mapping[str, Any], label: str) -> OpenAPIParameter | None:
     """Read a Parameter Object with resolved references; None for forbidden headers.
 
     Raises DeclarationError.
     """
     name, place = entry["name"], entry["in"]
-    if place in ("header", "cookie") and not TOKEN.fullmatch(name):
-        raise DeclarationError(f"{where}: {name[:60]!r} is an invalid name of a {place}")
+    if place in ("header", "cookie") and not TOKEN_PATTERN.fullmatch(name):
+        raise DeclarationError(f"{label}: {name[:60]!r} is an invalid name of a {place}")
 
     plain = name.lower().replace("_", "-")  # Servers treat both spellings as equal.
-    if place == "header" and (plain in _NOT_A_PARAMETER or plain.startswith(_NOT_A_PARAMETER_FROM)):
+    if place == "header" and (plain in _FORBIDDEN_HEADERS or plain.startswith(_FORBIDDEN_HEADER_PREFIXES)):
         return None
 
     schema, is_json = entry.get("schema", {}), False
@@ -164,26 +168,26 @@ def parameter_of(entry: Mapping[str, Any], where: str) -> Parameter | None:
     style = entry.get("style", styles[0])
     if style not in styles:
         raise DeclarationError(
-            f"{where}: {name!r} in the {place} has the style {str(style)[:40]!r}, which is not allowed there"
+            f"{label}: {name!r} in the {place} has the style {str(style)[:40]!r}, which is not allowed there"
         )
 
     explode = entry.get("explode")
-    return Parameter(
+    return OpenAPIParameter(
         name=name,
         place=place,
         schema=schema,
         is_required=place == "path" or entry.get("required") is True,
         style=style,
         explode=explode if isinstance(explode, bool) else style == "form",
-        reserved=entry.get("allowReserved") is True,
+        allows_reserved=entry.get("allowReserved") is True,
         is_json=is_json,
         description=entry["description"] if isinstance(entry.get("description"), str) else "",
         is_deprecated=entry.get("deprecated") is True,
-        examples=_examples(entry),
+        examples=_read_examples(entry),
     )
 
 
-def _examples(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+def _read_examples(entry: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return the example values of a Parameter Object."""
     if "example" in entry:
         return (entry["example"],)
@@ -195,7 +199,7 @@ def _examples(entry: Mapping[str, Any]) -> tuple[Any, ...]:
 class PathTemplate:
     """The path template of an operation; its arguments cannot leave their segments."""
 
-    def __init__(self, text: str, others: Iterable[str] = ()) -> None:
+    def __init__(self, text: str, other_paths: Iterable[str] = ()) -> None:
         """Parse the path. Raises DeclarationError.
 
         `other_paths` are the paths of other operations with the same method.
@@ -204,49 +208,53 @@ class PathTemplate:
             raise DeclarationError(f"{text!r} is an invalid path of an operation: it has a segment '.' or '..'")
         self.text = text
         self.names = _EXPRESSION.findall(text)
-        self._segments = _literal(text).split("/")
-        self._taken = [rival for other in others if other != text and (rival := self._rival(other)) is not None]
+        self._segments = _encode_literals(text).split("/")
+        self._rivals = [
+            rival for other in other_paths if other != text and (rival := self._compile_rival(other)) is not None
+        ]
 
-    def filled(self, values: Mapping[str, str]) -> str:
+    def fill(self, values: Mapping[str, str]) -> str:
         """Fill in encoded values. Raises ArgumentError if the result is another path."""
         for name in self.names:
             if not values.get(name):
                 raise ArgumentError(f"{name}: must not be empty, because it is a part of the path")
         segments = [_EXPRESSION.sub(lambda match: values[match[1]], segment) for segment in self._segments]
         for segment, template in zip(segments, self._segments, strict=True):
-            if segment != template and _is_step(segment):
+            if segment != template and _is_traversal(segment):
                 raise ArgumentError("A part of the path must not be '.' or '..', or contain one between slashes")
-        if any(_fits(segments, rival) for rival in self._taken):
+        if any(_matches_rival(segments, rival) for rival in self._rivals):
             raise ArgumentError("These values make the path of another operation")
         return "/".join(segments)
 
-    def _rival(self, other: str) -> list[str | None] | None:
+    def _compile_rival(self, other: str) -> list[str | None] | None:
         """Return the segments of a more concrete path, with None for its variables.
 
         Returns None for any other path (OpenAPI, Paths Object).
         """
-        theirs = _literal(other).split("/")
-        if len(theirs) != len(self._segments):
+        rival_segments = _encode_literals(other).split("/")
+        if len(rival_segments) != len(self._segments):
             return None
-        pairs = list(zip(self._segments, theirs, strict=True))
+        pairs = list(zip(self._segments, rival_segments, strict=True))
         if any("{" not in ours and "{" not in it and ours != it for ours, it in pairs):
             return None
         if not any("{" in ours and "{" not in it for ours, it in pairs):
             return None
-        return [None if "{" in it else it for it in theirs]
+        return [None if "{" in it else it for it in rival_segments]
 
 
-def _literal(path: str) -> str:
+def _encode_literals(path: str) -> str:
     """Encode the literal parts of a path, and keep its variables."""
     pieces = _EXPRESSION.split(path)
-    return "".join(f"{{{piece}}}" if odd % 2 else quote(piece, safe=_PATH) for odd, piece in enumerate(pieces))
+    return "".join(
+        f"{{{piece}}}" if odd % 2 else quote(piece, safe=_PATH_CHARACTERS) for odd, piece in enumerate(pieces)
+    )
 
 
-def _fits(segments: list[str], rival: list[str | None]) -> bool:
+def _matches_rival(segments: list[str], rival: list[str | None]) -> bool:
     return all(theirs is None or ours == theirs for ours, theirs in zip(segments, rival, strict=True))
 
 
-def _is_step(segment: str) -> bool:
+def _is_traversal(segment: str) -> bool:
     """Return True if repeated decoding may turn the segment into "." or "..".
 
     A backslash counts as a slash. Some servers remove the text after ";" as a parameter.
@@ -257,28 +265,28 @@ def _is_step(segment: str) -> bool:
     return any(part.partition(";")[0] in (".", "..") for part in plain.replace("\\", "/").split("/"))
 
 
-def _deep(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
+def _iter_deep_pairs(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
     """Yield the pairs of `deepObject`: keys in brackets, lists as repeated keys."""
     if depth > 8:
         raise ArgumentError("nested too deeply for a query string")
     if isinstance(value, Mapping):
         for key, item in value.items():
-            yield from _deep(item, f"{path}%5B{_encoded(key)}%5D" if key else path, depth + 1)
+            yield from _iter_deep_pairs(item, f"{path}%5B{_encode(key)}%5D" if key else path, depth + 1)
     elif isinstance(value, list):
         for item in value:
             if isinstance(item, Mapping | list):
-                yield path, _json(item)
+                yield path, _to_json(item)
             else:
-                yield path, plain_text(item)
+                yield path, to_text(item)
     else:
-        yield path, plain_text(value)
+        yield path, to_text(value)
 
 
-def _encoded(text: str) -> str:
+def _encode(text: str) -> str:
     return quote(text, safe="")
 
 
-def plain_text(value: Any) -> str:
+def to_text(value: Any) -> str:
     """Convert a single value to text; objects and lists become JSON."""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -286,8 +294,8 @@ def plain_text(value: Any) -> str:
         return ""
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return str(int(value))
-    return _json(value) if isinstance(value, Mapping | list) else str(value)
+    return _to_json(value) if isinstance(value, Mapping | list) else str(value)
 
 
-def _json(value: Any) -> str:
+def _to_json(value: Any) -> str:
     return jsonrpc.dumps(value).decode()

@@ -21,60 +21,71 @@ from mcp_django.server.primitives.base import Primitive
 
 logger = logging.getLogger("mcp_django.client")
 
-HOLDS = 60.0
+DEFAULT_TTL_SECONDS = 60.0
 """Seconds that a list stays fresh if the server states no time."""
-LEAST, MOST = 1.0, 3600.0
+MIN_TTL_SECONDS, MAX_TTL_SECONDS = 1.0, 3600.0
 """Minimum and maximum seconds that a list stays fresh, whatever the server states."""
-RETRY = 5.0
+RETRY_DELAY_SECONDS = 5.0
 """Seconds without retries after a failure."""
-HASTE = 5
+MAX_RAPID_REFRESHES = 5
 """Maximum number of immediate refreshes in a row after reported changes.
 
 Afterwards the list is fetched every `MIN_TTL_SECONDS`, however often the server reports changes.
 """
-BRIEFLY = 1.0
+STALE_WAIT_SECONDS = 1.0
 """Seconds to wait for a list if an older one is available."""
 
 
-class Fetched(NamedTuple):
+class FetchedList(NamedTuple):
     """Fetched entries of a list, with the seconds of freshness that the server stated."""
 
     entries: list[Any]
     ttl: float | None
 
 
-Fetch = Callable[[str], Awaitable[Fetched]]
-Make = Callable[[str, Any], Primitive | None]
+FetchList = Callable[[str], Awaitable[FetchedList]]
+BuildComponent = Callable[[str, Any], Primitive | None]
 
 
-class _List:
+class _CachedList:
     """Cached state of one list: tools, resources, templates or prompts."""
 
     __slots__ = (
-        *("began_at", "by_key", "digest", "haste", "holds_until", "items", "known_at", "marked", "retry_at", "task"),
-        "tired",
+        *(
+            "refresh_started_at",
+            "by_key",
+            "digest",
+            "rapid_refreshes",
+            "fresh_until",
+            "items",
+            "fetched_at",
+            "is_outdated",
+            "retry_at",
+            "task",
+        ),
+        "has_timed_out",
     )
 
     def __init__(self) -> None:
         self.items: tuple[Any, ...] = ()
         self.by_key: dict[str, Any] = {}
         self.digest: str | None = None
-        self.known_at: float | None = None
-        self.holds_until = self.retry_at = self.began_at = 0.0
-        self.haste = 0
+        self.fetched_at: float | None = None
+        self.fresh_until = self.retry_at = self.refresh_started_at = 0.0
+        self.rapid_refreshes = 0
         """Number of refreshes in a row that followed shortly after the previous one."""
         self.task: asyncio.Task[None] | None = None
-        self.tired = False
+        self.has_timed_out = False
         """True if a caller has waited for the running fetch until its timeout."""
-        self.marked = False
+        self.is_outdated = False
         """True if the list changed during the running fetch."""
 
 
-class Nothing:
+class EmptyCatalog:
     """Empty catalog of a caller without a credential."""
 
     def __init__(self, needs: AuthorizationNeeded | None) -> None:
-        self.needs = needs
+        self.authorization_needed = needs
 
     async def items(self, kind: str) -> tuple[Any, ...]:
         return ()
@@ -85,144 +96,167 @@ class Nothing:
     def is_known(self, kind: str) -> bool:
         return False
 
-    def forget(self, kinds: Iterable[str]) -> None:
+    def invalidate(self, kinds: Iterable[str]) -> None:
         return None
 
 
-class Shelf:
+class CatalogCache:
     """Lists of one remote server for one credential, on one event loop."""
 
     def __init__(
-        self, name: str, fetch: Fetch, make: Make, *, wait: float, stale: float, changed: Callable[[], None]
+        self,
+        name: str,
+        fetch: FetchList,
+        build: BuildComponent,
+        *,
+        timeout: float,
+        stale_ttl: float,
+        on_change: Callable[[], None],
     ) -> None:
         """Create an empty cache.
 
         Callers wait `timeout` seconds for a list. An older list is served for `stale_ttl` seconds. `on_change` is
         called when a list has changed.
         """
-        self._name, self._fetch, self._make, self._changed = name, fetch, make, changed
-        self._wait, self._stale = wait, stale
-        self._lists: dict[str, _List] = {}
-        self.needs: AuthorizationNeeded | None = None
+        self._name = name
+        self._fetch = fetch
+        self._build = build
+        self._on_change = on_change
+        self._timeout = timeout
+        self._stale_ttl = stale_ttl
+        self._lists: dict[str, _CachedList] = {}
+        self.authorization_needed: AuthorizationNeeded | None = None
         """Error that requires the user to authorize the server first; None otherwise."""
-        self.used = monotonic()
+        self.used_at = monotonic()
         """Time of the last use of a list."""
 
     async def items(self, kind: str) -> tuple[Any, ...]:
         """Return the primitives of a list; the identical tuple until the list changes."""
-        return (await self._known(kind)).items
+        return (await self._get_list(kind)).items
 
     async def find(self, kind: str, key: str) -> Any:
         """Return the primitive with this key; None if it does not exist."""
-        return (await self._known(kind)).by_key.get(key)
+        return (await self._get_list(kind)).by_key.get(key)
 
     def is_known(self, kind: str) -> bool:
         """Return True if the list was fetched and is not too old."""
-        found = self._lists.get(kind)
-        return found is not None and found.known_at is not None
+        cached = self._lists.get(kind)
+        return cached is not None and cached.fetched_at is not None
 
-    def forget(self, kinds: Iterable[str]) -> None:
+    def invalidate(self, kinds: Iterable[str]) -> None:
         """Invalidate these lists after a change, and fetch them again."""
         for kind in kinds:
-            found = self._lists.get(kind)
-            if found is not None:
-                found.holds_until = found.retry_at = 0.0
-                found.marked = True
-                self._begin(kind, found)
+            cached = self._lists.get(kind)
+            if cached is not None:
+                cached.fresh_until = cached.retry_at = 0.0
+                cached.is_outdated = True
+                self._start_refresh(kind, cached)
 
-    def look(self, kinds: Iterable[str]) -> None:
+    def refresh_expired(self, kinds: Iterable[str]) -> None:
         """Start to refresh those of these lists that have expired."""
         for kind in kinds:
-            found = self._lists.setdefault(kind, _List())
+            cached = self._lists.setdefault(kind, _CachedList())
             now = monotonic()
-            if now >= found.holds_until and now >= found.retry_at:
-                self._begin(kind, found)
+            if now >= cached.fresh_until and now >= cached.retry_at:
+                self._start_refresh(kind, cached)
 
-    def digests(self, kinds: Iterable[str]) -> tuple[str, ...] | None:
+    def get_digests(self, kinds: Iterable[str]) -> tuple[str, ...] | None:
         """Return digests of these lists, equal in all processes, or None.
 
         None while one of the lists is unknown.
         """
-        found = [self._lists[kind].digest if kind in self._lists else None for kind in kinds]
-        known = [digest for digest in found if digest is not None]
-        return tuple(known) if len(known) == len(found) else None
+        digests = [self._lists[kind].digest if kind in self._lists else None for kind in kinds]
+        known = [digest for digest in digests if digest is not None]
+        return tuple(known) if len(known) == len(digests) else None
 
     def close(self) -> None:
         """Cancel all running fetches."""
-        for found in self._lists.values():
-            found.marked = False
-            if found.task is not None:
-                found.task.cancel()
+        for cached in self._lists.values():
+            cached.is_outdated = False
+            if cached.task is not None:
+                cached.task.cancel()
 
-    async def _known(self, kind: str) -> _List:
-        found = self._lists.get(kind)
-        if found is None:
-            found = self._lists[kind] = _List()
-        now = self.used = monotonic()
-        if now < found.holds_until:
-            return found
-        if now >= found.retry_at:
-            self._begin(kind, found)
+    async def _get_list(self, kind: str) -> _CachedList:
+        cached = self._lists.get(kind)
+        if cached is None:
+            cached = self._lists[kind] = _CachedList()
+        now = self.used_at = monotonic()
+        if now < cached.fresh_until:
+            return cached
+        if now >= cached.retry_at:
+            self._start_refresh(kind, cached)
 
-        task = found.task
-        if task is not None and not found.tired:
-            await asyncio.wait({task}, timeout=self._wait if found.known_at is None else min(self._wait, BRIEFLY))
-            found.tired = not task.done()
+        task = cached.task
+        if task is not None and not cached.has_timed_out:
+            await asyncio.wait(
+                {task}, timeout=self._timeout if cached.fetched_at is None else min(self._timeout, STALE_WAIT_SECONDS)
+            )
+            cached.has_timed_out = not task.done()
 
-        if found.known_at is not None and monotonic() > found.known_at + self._stale and found.holds_until < now:
-            self._put(found, (), "")
-            found.known_at = None
-        return found
+        if (
+            cached.fetched_at is not None
+            and monotonic() > cached.fetched_at + self._stale_ttl
+            and cached.fresh_until < now
+        ):
+            self._replace(cached, (), "")
+            cached.fetched_at = None
+        return cached
 
-    def _begin(self, kind: str, found: _List) -> None:
-        if found.task is None:
-            found.tired = found.marked = False
+    def _start_refresh(self, kind: str, cached: _CachedList) -> None:
+        if cached.task is None:
+            cached.has_timed_out = cached.is_outdated = False
             loop = asyncio.get_running_loop()
             # The fetch serves all callers, so it must not run in the context of one call.
-            found.task = loop.create_task(self._refresh(kind, found), context=contextvars.Context())
+            cached.task = loop.create_task(self._refresh(kind, cached), context=contextvars.Context())
 
-    async def _refresh(self, kind: str, found: _List) -> None:
+    async def _refresh(self, kind: str, cached: _CachedList) -> None:
         try:
-            found.haste = found.haste + 1 if monotonic() < found.began_at + LEAST else 0
-            if found.haste > HASTE:
-                await asyncio.sleep(LEAST)
-            found.began_at = monotonic()
+            cached.rapid_refreshes = (
+                cached.rapid_refreshes + 1 if monotonic() < cached.refresh_started_at + MIN_TTL_SECONDS else 0
+            )
+            if cached.rapid_refreshes > MAX_RAPID_REFRESHES:
+                await asyncio.sleep(MIN_TTL_SECONDS)
+            cached.refresh_started_at = monotonic()
             fetched = await self._fetch(kind)
         except AuthorizationNeeded as problem:
-            self.needs = problem
-            found.retry_at = monotonic() + RETRY
-            self._put(found, (), "")
+            self.authorization_needed = problem
+            cached.retry_at = monotonic() + RETRY_DELAY_SECONDS
+            self._replace(cached, (), "")
         except (ClientError, OSError) as problem:
-            found.retry_at = monotonic() + RETRY
+            cached.retry_at = monotonic() + RETRY_DELAY_SECONDS
             logger.warning("Listing the %s of the server %r failed: %s", kind, self._name, type(problem).__name__)
         except Exception:
-            found.retry_at = monotonic() + RETRY
+            cached.retry_at = monotonic() + RETRY_DELAY_SECONDS
             logger.exception("Listing the %s of the server %r failed", kind, self._name)
         else:
-            self.needs = None
-            self._take(kind, found, fetched)
+            self.authorization_needed = None
+            self._store(kind, cached, fetched)
         finally:
             # For clients, a list that could not be fetched is empty.
-            found.digest = found.digest or ""
-            found.task = None
-            if found.marked:
-                self._begin(kind, found)
+            cached.digest = cached.digest or ""
+            cached.task = None
+            if cached.is_outdated:
+                self._start_refresh(kind, cached)
 
-    def _take(self, kind: str, found: _List, fetched: Fetched) -> None:
-        made: dict[str, Primitive] = {}
+    def _store(self, kind: str, cached: _CachedList, fetched: FetchedList) -> None:
+        components: dict[str, Primitive] = {}
         for entry in fetched.entries:
-            item = self._make(kind, entry)
+            item = self._build(kind, entry)
             if item is not None:
-                made.setdefault(item.key, item)
-        found.known_at = monotonic()
-        found.holds_until = found.known_at + (HOLDS if fetched.ttl is None else min(max(fetched.ttl, LEAST), MOST))
-        wire = [item.wire for item in made.values()]
-        self._put(found, tuple(made.values()), blake2b(jsonrpc.dumps_sorted(wire), digest_size=12).hexdigest())
+                components.setdefault(item.key, item)
+        cached.fetched_at = monotonic()
+        cached.fresh_until = cached.fetched_at + (
+            DEFAULT_TTL_SECONDS if fetched.ttl is None else min(max(fetched.ttl, MIN_TTL_SECONDS), MAX_TTL_SECONDS)
+        )
+        wire = [item.wire for item in components.values()]
+        self._replace(
+            cached, tuple(components.values()), blake2b(jsonrpc.dumps_sorted(wire), digest_size=12).hexdigest()
+        )
 
-    def _put(self, found: _List, items: tuple[Any, ...], digest: str) -> None:
-        if digest == found.digest:
+    def _replace(self, cached: _CachedList, items: tuple[Any, ...], digest: str) -> None:
+        if digest == cached.digest:
             return  # keep the tuple: lists are encoded once per tuple
-        before, found.digest = found.digest, digest
-        found.items, found.by_key = items, {item.key: item for item in items}
+        before, cached.digest = cached.digest, digest
+        cached.items, cached.by_key = items, {item.key: item for item in items}
         if before is not None:
-            self._changed()
+            self._on_change()

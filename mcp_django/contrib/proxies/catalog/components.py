@@ -11,13 +11,20 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from mcp_django.contrib.proxies.forwarding.results import meta_of
+from mcp_django.contrib.proxies.forwarding.results import extract_meta
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.headers import HeaderParam
 from mcp_django.protocol.uri import UriTemplate
-from mcp_django.providers.prefixes import Naming
-from mcp_django.schema import ArgumentError, Checker, DeclarationError, OutputError, check_schema, header_params
-from mcp_django.server.calls.log_sanitizer import label
+from mcp_django.providers.prefixes import NamePrefixes
+from mcp_django.schema import (
+    ArgumentError,
+    DeclarationError,
+    OutputError,
+    SchemaChecker,
+    check_schema,
+    find_header_params,
+)
+from mcp_django.server.calls.log_sanitizer import sanitize_label
 from mcp_django.server.composition.lowlevel import ListedArguments
 from mcp_django.server.context.context import Context
 from mcp_django.server.injection.handler import Handler
@@ -27,16 +34,22 @@ from mcp_django.server.rates import Rate
 logger = logging.getLogger("mcp_django.client")
 
 Wire = dict[str, Any]
-REMOTE = "remote"
+REMOTE_NAME_KEY = "remote"
 """Key of a primitive's `metadata` with its name or URI on the remote server."""
-COMPILED = 4096
+MAX_COMPILED_ENTRIES = 4096
 """Maximum number of entries that stay compiled."""
-ENTRY_BYTES = 512 * 1024
+MAX_ENTRY_BYTES = 512 * 1024
 """Maximum bytes of JSON in one entry."""
-TITLE, TEXT, ICON = 1000, 50_000, 100_000
+MAX_TITLE_CHARACTERS, MAX_DESCRIPTION_CHARACTERS, MAX_ICON_CHARACTERS = 1000, 50_000, 100_000
 """Maximum characters of a title, of a description, and of an icon's URL."""
-ICONS, ARGUMENTS = 20, 100
-_HINTS = {"title": str, "readOnlyHint": bool, "destructiveHint": bool, "idempotentHint": bool, "openWorldHint": bool}
+MAX_ICONS, MAX_ARGUMENTS = 20, 100
+_ANNOTATION_TYPES = {
+    "title": str,
+    "readOnlyHint": bool,
+    "destructiveHint": bool,
+    "idempotentHint": bool,
+    "openWorldHint": bool,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +58,11 @@ class RemoteParameters:
 
     schema: Wire
     header_params: tuple[HeaderParam, ...]
-    _checker: Checker
+    _checker: SchemaChecker
 
     def check(self, arguments: Wire) -> None:
         if not self._checker.is_valid(arguments):
-            raise ArgumentError(self._checker.problems(arguments))
+            raise ArgumentError(self._checker.describe_problems(arguments))
 
     def convert(self, arguments: Wire) -> Wire:
         return {"arguments": arguments}
@@ -60,10 +73,10 @@ class RemoteOutput:
     """Structured result of a remote tool, which is forwarded unchanged."""
 
     schema: Wire
-    _checker: Checker
-    wrapped: bool = False
+    _checker: SchemaChecker
+    is_wrapped: bool = False
 
-    def structured(self, value: Any) -> Any:
+    def to_structured(self, value: Any) -> Any:
         if not self._checker.is_valid(value):
             raise OutputError("the result does not fit its output schema")
         return value
@@ -79,7 +92,7 @@ class RemoteTool(Tool):
         return {**self.entry, "name": self.name}
 
     @cached_property
-    def repeats(self) -> bool:
+    def is_repeatable(self) -> bool:
         """True if a call with unknown outcome may be repeated."""
         hints = self.entry.get("annotations", {})
         return hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True
@@ -116,7 +129,7 @@ class RemotePrompt(Prompt):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class ComponentOptions:
     """Options of all primitives of a proxy."""
 
     permission: Permission | None
@@ -125,14 +138,14 @@ class Terms:
     timeout: float | None
 
 
-class Entries:
+class ComponentFactory:
     """Factory of primitives from the entries of one remote server."""
 
     def __init__(
         self,
         alias: str,
-        naming: Naming,
-        terms: Terms,
+        naming: NamePrefixes,
+        options: ComponentOptions,
         handlers: Mapping[str, Callable[..., Any]],
         *,
         follow: Callable[..., Any],
@@ -143,46 +156,48 @@ class Entries:
         of all resources.
         """
         self._naming = naming
-        self._common: dict[str, Any] = {"permission": terms.permission, "scopes": terms.scopes}
-        self._common |= {"timeout": terms.timeout, "source": f"the server {alias!r}"}
-        self._rate, self._alias, self._follow = terms.rate, alias, follow
+        self._common: dict[str, Any] = {"permission": options.permission, "scopes": options.scopes}
+        self._common |= {"timeout": options.timeout, "source": f"the server {alias!r}"}
+        self._rate = options.rate
+        self._alias = alias
+        self._follow = follow
         self._handlers = {kind: Handler(run, {"ctx": Context}, atomic=()) for kind, run in handlers.items()}
-        self._made: OrderedDict[tuple[str, bytes], Primitive | None] = OrderedDict()
-        self._make: dict[str, Callable[[Wire], Primitive]] = {
+        self._compiled: OrderedDict[tuple[str, bytes], Primitive | None] = OrderedDict()
+        self._builders: dict[str, Callable[[Wire], Primitive]] = {
             "tools": self._tool,
             "resources": self._resource,
             "templates": self._template,
             "prompts": self._prompt,
         }
 
-    def make(self, kind: str, entry: Any) -> Any:
+    def build(self, kind: str, entry: Any) -> Any:
         """Return the primitive of an entry of this list; None for an invalid entry."""
         try:
             content = jsonrpc.dumps_sorted(entry)
         except (TypeError, ValueError):
             content = b""
         key = kind, content
-        if key not in self._made:
-            self._made[key] = self._checked(kind, entry, content)
-            if len(self._made) > COMPILED:
-                self._made.popitem(last=False)
-        return self._made[key]
+        if key not in self._compiled:
+            self._compiled[key] = self._build_checked(kind, entry, content)
+            if len(self._compiled) > MAX_COMPILED_ENTRIES:
+                self._compiled.popitem(last=False)
+        return self._compiled[key]
 
-    def _checked(self, kind: str, entry: Any, content: bytes) -> Primitive | None:
-        named = entry.get("name") if type(entry) is dict else None
-        shown = label(named) if type(named) is str else "without a name"
-        if type(named) is not str or not 0 < len(content) <= ENTRY_BYTES:
+    def _build_checked(self, kind: str, entry: Any, content: bytes) -> Primitive | None:
+        name = entry.get("name") if type(entry) is dict else None
+        shown_name = sanitize_label(name) if type(name) is str else "without a name"
+        if type(name) is not str or not 0 < len(content) <= MAX_ENTRY_BYTES:
             logger.warning(
-                "Invalid or oversized entry from the server %r in its %s skipped: %s", self._alias, kind, shown
+                "Invalid or oversized entry from the server %r in its %s skipped: %s", self._alias, kind, shown_name
             )
             return None
 
         try:
-            return self._make[kind](entry)
+            return self._builders[kind](entry)
         except (DeclarationError, ValueError, TypeError, KeyError) as problem:
             # The exception may quote text of the remote server.
-            said = label(str(problem))
-            logger.warning("Invalid entry from the server %r skipped: %s %s: %s", self._alias, kind, shown, said)
+            reason = sanitize_label(str(problem))
+            logger.warning("Invalid entry from the server %r skipped: %s %s: %s", self._alias, kind, shown_name, reason)
             return None
 
     def _tool(self, entry: Wire) -> RemoteTool:
@@ -190,89 +205,99 @@ class Entries:
         schema, output = entry.get("inputSchema"), entry.get("outputSchema")
         checker = check_schema(schema, "inputSchema")
         assert isinstance(schema, dict)  # validated by `check_schema`
-        kept = {**_texts(entry), "inputSchema": schema}
-        promised = None
+        members = {**_read_texts(entry), "inputSchema": schema}
+        remote_output = None
         if type(output) is dict:
-            promised = RemoteOutput(output, check_schema(output, "outputSchema"))
-            kept["outputSchema"] = output
+            remote_output = RemoteOutput(output, check_schema(output, "outputSchema"))
+            members["outputSchema"] = output
         hints = entry.get("annotations")
         if type(hints) is dict:
-            kept["annotations"] = {key: hints[key] for key, kind in _HINTS.items() if type(hints.get(key)) is kind}
+            members["annotations"] = {
+                key: hints[key] for key, kind in _ANNOTATION_TYPES.items() if type(hints.get(key)) is kind
+            }
 
         return RemoteTool(
             name=name,
-            **self._shared(kept, entry["name"]),
+            **self._get_options(members, entry["name"]),
             handler=self._handlers["tool"],
-            parameters=RemoteParameters(schema, header_params(schema, "inputSchema"), checker),
-            output=promised,
+            parameters=RemoteParameters(schema, find_header_params(schema, "inputSchema"), checker),
+            output=remote_output,
             rate=self._rate,
         )
 
     def _resource(self, entry: Wire) -> RemoteResource:
         uri = entry["uri"]
-        kept = {**_texts(entry), **_media(entry)}
+        members = {**_read_texts(entry), **_read_media(entry)}
         if type(entry.get("size")) is int and entry["size"] >= 0:
-            kept["size"] = entry["size"]
-        return self._at(self._naming.uri(uri), uri, entry["name"], kept)
+            members["size"] = entry["size"]
+        return self._build_resource(self._naming.uri(uri), uri, entry["name"], members)
 
-    def at(self, uri: str, own: str) -> RemoteResource:
+    def build_unlisted(self, uri: str, own: str) -> RemoteResource:
         """Return the unlisted resource at `uri`, which the remote server knows as `own`."""
-        return self._at(uri, own, own, {}, is_listed=False)
+        return self._build_resource(uri, own, own, {}, is_listed=False)
 
-    def _at(self, uri: str, own: str, name: str, kept: Wire, *, is_listed: bool = True) -> RemoteResource:
-        shared: dict[str, Any] = {**self._shared(kept, own), "is_listed": is_listed}
-        shared |= {"handler": self._handlers["resource"], "follow": self._follow}
-        return RemoteResource(uri=uri, name=name[:TITLE], **shared)
+    def _build_resource(
+        self, uri: str, own: str, name: str, members: Wire, *, is_listed: bool = True
+    ) -> RemoteResource:
+        options: dict[str, Any] = {**self._get_options(members, own), "is_listed": is_listed}
+        options |= {"handler": self._handlers["resource"], "follow": self._follow}
+        return RemoteResource(uri=uri, name=name[:MAX_TITLE_CHARACTERS], **options)
 
     def _template(self, entry: Wire) -> RemoteTemplate:
         def refuse() -> None:
             """Templates are only listed."""
 
         return RemoteTemplate(
-            name=entry["name"][:TITLE],
+            name=entry["name"][:MAX_TITLE_CHARACTERS],
             template=self._naming.template(UriTemplate(entry["uriTemplate"])),
             convert=dict,
-            **self._shared({**_texts(entry), **_media(entry)}, entry["uriTemplate"]),
+            **self._get_options({**_read_texts(entry), **_read_media(entry)}, entry["uriTemplate"]),
             handler=Handler(refuse),
         )
 
     def _prompt(self, entry: Wire) -> RemotePrompt:
         given = entry.get("arguments", [])
-        if type(given) is not list or len(given) > ARGUMENTS:
+        if type(given) is not list or len(given) > MAX_ARGUMENTS:
             raise ValueError("its arguments are not a list, or too many")
-        arguments = [_argument(one) for one in given]
-        kept = _texts(entry)
+        arguments = [_read_argument(one) for one in given]
+        members = _read_texts(entry)
         if arguments:
-            kept["arguments"] = arguments
+            members["arguments"] = arguments
         return RemotePrompt(
             name=self._naming.name(entry["name"], foreign=True),
-            **self._shared(kept, entry["name"]),
+            **self._get_options(members, entry["name"]),
             handler=self._handlers["prompt"],
             parameters=ListedArguments(arguments),
         )
 
-    def _shared(self, kept: Wire, own: str) -> dict[str, Any]:
-        told = {key: kept.get(key) for key in ("title", "description")}
-        return {**self._common, **told, "entry": kept, "metadata": {REMOTE: own}}
+    def _get_options(self, members: Wire, own: str) -> dict[str, Any]:
+        texts = {key: members.get(key) for key in ("title", "description")}
+        return {**self._common, **texts, "entry": members, "metadata": {REMOTE_NAME_KEY: own}}
 
 
-def _texts(entry: Wire) -> Wire:
+def _read_texts(entry: Wire) -> Wire:
     """Return the valid members that all kinds of entries share."""
-    kept: Wire = {"name": ""}
-    for key, most in (("title", TITLE), ("description", TEXT)):
+    members: Wire = {"name": ""}
+    for key, max_characters in (("title", MAX_TITLE_CHARACTERS), ("description", MAX_DESCRIPTION_CHARACTERS)):
         if type(entry.get(key)) is str:
-            kept[key] = entry[key][:most]
+            members[key] = entry[key][:max_characters]
     icons = entry.get("icons")
-    if type(icons) is list and (shown := [icon for one in icons[:ICONS] if (icon := _icon(one))]):
-        kept["icons"] = shown
-    if meta := meta_of(entry):
-        kept["_meta"] = meta
-    return kept
+    if type(icons) is list and (
+        valid_icons := [icon for raw_icon in icons[:MAX_ICONS] if (icon := _read_icon(raw_icon))]
+    ):
+        members["icons"] = valid_icons
+    if meta := extract_meta(entry):
+        members["_meta"] = meta
+    return members
 
 
-def _icon(raw: Any) -> Wire | None:
+def _read_icon(raw: Any) -> Wire | None:
     source = raw.get("src") if type(raw) is dict else None
-    if type(source) is not str or not source.startswith(("https://", "http://", "data:")) or len(source) > ICON:
+    if (
+        type(source) is not str
+        or not source.startswith(("https://", "http://", "data:"))
+        or len(source) > MAX_ICON_CHARACTERS
+    ):
         return None
     icon: Wire = {"src": source}
     if type(raw.get("mimeType")) is str:
@@ -285,33 +310,33 @@ def _icon(raw: Any) -> Wire | None:
     return icon
 
 
-def _media(entry: Wire) -> Wire:
+def _read_media(entry: Wire) -> Wire:
     """Return the valid members that resources and templates share."""
-    kept: Wire = {}
+    members: Wire = {}
     if type(entry.get("mimeType")) is str:
-        kept["mimeType"] = entry["mimeType"]
+        members["mimeType"] = entry["mimeType"]
 
     hints = entry.get("annotations")
     if type(hints) is dict:
         audience, priority, modified = (hints.get(key) for key in ("audience", "priority", "lastModified"))
-        found: Wire = {}
+        annotations: Wire = {}
         if type(audience) is list and all(who in ("user", "assistant") for who in audience):
-            found["audience"] = audience
+            annotations["audience"] = audience
         if isinstance(priority, int | float) and not isinstance(priority, bool) and 0 <= priority <= 1:
-            found["priority"] = priority
+            annotations["priority"] = priority
         if type(modified) is str:
-            found["lastModified"] = modified[:TITLE]
-        if found:
-            kept["annotations"] = found
-    return kept
+            annotations["lastModified"] = modified[:MAX_TITLE_CHARACTERS]
+        if annotations:
+            members["annotations"] = annotations
+    return members
 
 
-def _argument(raw: Any) -> Wire:
+def _read_argument(raw: Any) -> Wire:
     """Return one argument of a prompt. Raises ValueError if it has no name."""
     if type(raw) is not dict or type(raw.get("name")) is not str:
         raise ValueError("one of its arguments has no name")
-    kept: Wire = {"name": raw["name"]}
+    members: Wire = {"name": raw["name"]}
     for key, kind in (("title", str), ("description", str), ("required", bool)):
         if type(raw.get(key)) is kind:
-            kept[key] = raw[key]
-    return kept
+            members[key] = raw[key]
+    return members

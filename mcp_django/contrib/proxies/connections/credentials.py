@@ -9,18 +9,18 @@ from typing import Any
 
 from mcp_django.client.errors import AuthorizationNeeded, ClientConnectionError
 from mcp_django.protocol import jsonrpc
-from mcp_django.server.calls.callables import run
+from mcp_django.server.calls.callables import run_callable
 from mcp_django.server.context.context import Context
 from mcp_django.server.ports import Overloaded
 
 logger = logging.getLogger("mcp_django.client")
 
-_KEY = os.urandom(32)
+_DIGEST_KEY = os.urandom(32)
 """Key of credential digests, which are valid only in this process."""
-EVERYBODY = ""
+SHARED_OWNER = ""
 """Owner of lists fetched with a credential of the project."""
 
-Headers = Callable[[Context], Any]
+HeadersFunction = Callable[[Context], Any]
 """Function of the Context that returns the caller's headers for a remote server.
 
 It may be async. It returns None for a caller without a credential.
@@ -28,12 +28,12 @@ It may be async. It returns None for a caller without a credential.
 
 
 @dataclass(frozen=True, slots=True)
-class Credential:
+class RemoteCredential:
     """Credential of one caller, by which lists and sessions are kept apart."""
 
     owner: str
     """Key of the caller; callers never share sessions."""
-    sees: str
+    list_owner: str
     """Owner of the visible lists: the caller, or all users of a project credential."""
     digest: str
     """Digest of the credential; another credential does not see its data."""
@@ -42,22 +42,24 @@ class Credential:
     headers: Mapping[str, str] | None = field(default=None, repr=False)
 
     @property
-    def lists(self) -> tuple[str, str]:
+    def list_key(self) -> tuple[str, str]:
         """Key of the cached lists."""
-        return self.sees, self.digest
+        return self.list_owner, self.digest
 
     @property
-    def sessions(self) -> tuple[str, str]:
+    def session_key(self) -> tuple[str, str]:
         """Key of the sessions."""
         return self.owner, self.digest
 
 
-def owner_of(ctx: Context) -> str:
+def get_owner(ctx: Context) -> str:
     """Return the key of the caller, the same for all of its clients if possible."""
     return ctx.principal.owner or ctx.principal.key
 
 
-async def credential_of(ctx: Context, name: str, *, per_user: bool, headers: Headers | None) -> Credential:
+async def get_credential(
+    ctx: Context, name: str, *, per_user: bool, headers: HeadersFunction | None
+) -> RemoteCredential:
     """Return the credential of the caller.
 
     Raises:
@@ -65,29 +67,29 @@ async def credential_of(ctx: Context, name: str, *, per_user: bool, headers: Hea
         ClientConnectionError: the credential could not be determined.
         Overloaded: too many calls wait for a thread.
     """
-    owner = owner_of(ctx)
+    owner = get_owner(ctx)
     if headers is not None:
         try:
-            given = await run(headers, ctx.server.executor, ctx)
-            sent = None if given is None else {str(header): str(value) for header, value in given.items()}
+            given = await run_callable(headers, ctx.server.executor, ctx)
+            sent_headers = None if given is None else {str(header): str(value) for header, value in given.items()}
         except Overloaded:
             raise
         except Exception:
             logger.exception("Credential function of the server %r failed", name)
             raise ClientConnectionError("The credential for the server could not be determined") from None
-        if sent is None:
+        if sent_headers is None:
             raise AuthorizationNeeded(alias=name)
-        return Credential(owner, owner, _digest(sent), headers=sent)
+        return RemoteCredential(owner, owner, _digest(sent_headers), headers=sent_headers)
 
     if not per_user:
-        return Credential(owner, EVERYBODY, "")
+        return RemoteCredential(owner, SHARED_OWNER, "")
 
     user = ctx.user
     if user is None or getattr(user, "pk", None) is None:
         raise AuthorizationNeeded(alias=name)
-    return Credential(owner, owner, f"user {user.pk}", user=user)
+    return RemoteCredential(owner, owner, f"user {user.pk}", user=user)
 
 
 def _digest(headers: Mapping[str, str]) -> str:
-    said = jsonrpc.dumps_sorted({name.lower(): value for name, value in headers.items()})
-    return hashlib.blake2b(said, key=_KEY, digest_size=16).hexdigest()
+    serialized = jsonrpc.dumps_sorted({name.lower(): value for name, value in headers.items()})
+    return hashlib.blake2b(serialized, key=_DIGEST_KEY, digest_size=16).hexdigest()

@@ -12,96 +12,103 @@ from typing import Any, NamedTuple, Protocol
 
 from mcp_django.aio.clock import monotonic
 from mcp_django.client import Client
-from mcp_django.client.session.passthrough import Answering, answering
-from mcp_django.contrib.proxies.connections.questions import Asked
+from mcp_django.client.session.passthrough import CallbackOptions, create_callbacks
+from mcp_django.contrib.proxies.connections.questions import RemoteInputRequest
 from mcp_django.protocol.errors import ToolError
 from mcp_django.protocol.revisions import REVISIONS, Era
 from mcp_django.server.context.context import Context
-from mcp_django.server.context.forwarding import lasts, supports
+from mcp_django.server.context.forwarding import supports_capability, supports_streaming
 
-IDLE = 120.0
+IDLE_TIMEOUT_SECONDS = 120.0
 """Seconds without use after which a session is closed."""
-PATIENCE = 5.0
+ACQUIRE_TIMEOUT_SECONDS = 5.0
 """Seconds that a call waits for a session at the limit."""
 
 
-class Askable(NamedTuple):
+class CallerCapabilities(NamedTuple):
     """Requests of the remote server that a caller supports."""
 
-    asks: frozenset[str]
+    requests: frozenset[str]
     """Capabilities that are declared to the remote server."""
-    tools: bool
+    sampling_tools: bool
     """True if sampling requests may contain tools."""
 
 
-NOTHING_ASKED = Askable(frozenset(), False)
+NO_CAPABILITIES = CallerCapabilities(frozenset(), False)
 
 
-def askable_by(ctx: Context, kinds: Iterable[str]) -> Askable:
+def get_caller_capabilities(ctx: Context, kinds: Iterable[str]) -> CallerCapabilities:
     """Return the supported ones of these kinds of requests."""
-    if not lasts(ctx):
-        return NOTHING_ASKED
-    asks = frozenset(kind for kind in kinds if supports(ctx, {kind: {}}))
-    return Askable(asks, "sampling" in asks and supports(ctx, {"sampling": {"tools": {}}}))
+    if not supports_streaming(ctx):
+        return NO_CAPABILITIES
+    requests = frozenset(kind for kind in kinds if supports_capability(ctx, {kind: {}}))
+    return CallerCapabilities(
+        requests, "sampling" in requests and supports_capability(ctx, {"sampling": {"tools": {}}})
+    )
 
 
-class Kind(NamedTuple):
+class SessionKey(NamedTuple):
     """Key of interchangeable sessions."""
 
     credential: tuple[str, str]
-    asks: frozenset[str]
+    requests: frozenset[str]
     """Capabilities that are declared to the remote server."""
-    tools: bool
+    sampling_tools: bool
     """True if sampling requests may contain tools."""
 
 
-Make = Callable[[Answering, bool], Client]
+CreateClient = Callable[[CallbackOptions, bool], Client]
 """Function that creates a client with request callbacks and sampling tools."""
 
 
-class Running(Protocol):
+class RunningCall(Protocol):
     """The call that uses a session."""
 
     listener: Context | None
     """Context of the local call that receives progress and log messages."""
 
-    async def ask(self, asked: Asked) -> dict[str, Any]:
+    async def request_input(self, request: RemoteInputRequest) -> dict[str, Any]:
         """Return the response to a request of the remote server. Raises CallError."""
 
 
-Heard = Callable[[Running, Any], Awaitable[None] | None]
+LogHandler = Callable[[RunningCall, Any], Awaitable[None] | None]
 
 
-class Session:
+class RemoteSession:
     """A connection to a remote server, with the call that uses it."""
 
-    def __init__(self, kind: Kind, make: Make, heard: Heard) -> None:
-        self.kind = kind
-        self.call: Running | None = None
-        self.level: str | None = None
+    def __init__(self, key: SessionKey, create_client: CreateClient, on_log: LogHandler) -> None:
+        self.key = key
+        self.call: RunningCall | None = None
+        self.log_level: str | None = None
         """Log level that was sent to the remote server."""
-        self.client = make(answering(self._ask, kind.asks), kind.tools)
-        self.client.on_log(lambda message: None if self.call is None else heard(self.call, message))
+        self.client = create_client(create_callbacks(self._on_request, key.requests), key.sampling_tools)
+        self.client.on_log(lambda message: None if self.call is None else on_log(self.call, message))
 
-    async def _ask(self, method: str, params: dict[str, Any] | None) -> dict[str, Any]:
+    async def _on_request(self, method: str, params: dict[str, Any] | None) -> dict[str, Any]:
         if self.call is None:
             raise ToolError("No call is running that this request could belong to")
-        return await self.call.ask(Asked(method, params))
+        return await self.call.request_input(RemoteInputRequest(method, params))
 
 
-class Sessions:
+class RemoteSessionPool:
     """Pool of sessions with one remote server on one event loop."""
 
-    def __init__(self, name: str, most: int, heard: Heard, *, make_room: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, name: str, max_sessions: int, on_log: LogHandler, *, make_room: Callable[[], None] = lambda: None
+    ) -> None:
         """Create an empty pool.
 
         `make_room` is called when a call has to wait, to release the session of a suspended call.
         """
-        self._name, self._most, self._heard, self._make_room = name, most, heard, make_room
+        self._name = name
+        self._max_sessions = max_sessions
+        self._on_log = on_log
+        self._make_room = make_room
         self._count = 0
-        self._idle: dict[Session, float] = {}
+        self._idle: dict[RemoteSession, float] = {}
         """Idle sessions with the start of their idle time, the longest idle first."""
-        self._alarm: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._freed = asyncio.Event()
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -109,83 +116,84 @@ class Sessions:
         return self._count
 
     @property
-    def are_taken(self) -> bool:
+    def is_exhausted(self) -> bool:
         """True if a new call would have to wait."""
-        return self._count >= self._most and not self._idle
+        return self._count >= self._max_sessions and not self._idle
 
-    async def take(self, kind: Kind, make: Make) -> Session:
+    async def acquire(self, key: SessionKey, create_client: CreateClient) -> RemoteSession:
         """Return a session with this key for one call.
 
         Raises ToolError if no session becomes free in time.
         """
-        until = asyncio.get_running_loop().time() + PATIENCE
+        deadline = asyncio.get_running_loop().time() + ACQUIRE_TIMEOUT_SECONDS
         while True:
-            session = next((one for one in reversed(self._idle) if one.kind == kind), None)
+            session = next((one for one in reversed(self._idle) if one.key == key), None)
             if session is not None:
                 del self._idle[session]
                 return session
 
-            if self._count >= self._most and self._idle:
-                self._drop(next(iter(self._idle)))
-            if self._count < self._most:
+            if self._count >= self._max_sessions and self._idle:
+                self._close_idle_session(next(iter(self._idle)))
+            if self._count < self._max_sessions:
                 self._count += 1
-                return Session(kind, make, self._heard)
+                return RemoteSession(key, create_client, self._on_log)
 
             self._freed.clear()
             self._make_room()
             try:
-                async with asyncio.timeout_at(until):
+                async with asyncio.timeout_at(deadline):
                     await self._freed.wait()
             except TimeoutError:
                 raise ToolError(f"Too many calls use the server {self._name!r} now; try again later") from None
 
-    def give_back(self, session: Session, *, broken: bool) -> None:
+    def release(self, session: RemoteSession, *, broken: bool) -> None:
         """Return a session to the pool after its call; close it if it is broken."""
         session.call = None
         if broken:
-            self._end(session)
+            self._close_session(session)
         else:
             self._idle[session] = monotonic()
-            if self._alarm is None:
-                self._set_alarm(IDLE)
+            if self._timer is None:
+                self._start_timer(IDLE_TIMEOUT_SECONDS)
         self._freed.set()
 
-    def forget(self, credential: tuple[str, str] | None = None) -> None:
+    def close_idle(self, credential: tuple[str, str] | None = None) -> None:
         """Close the idle sessions of a credential, or all idle sessions."""
-        for session in [one for one in self._idle if credential in (None, one.kind.credential)]:
-            self._drop(session)
+        for session in [one for one in self._idle if credential in (None, one.key.credential)]:
+            self._close_idle_session(session)
 
     async def close(self) -> None:
         """Close all idle sessions, and wait until all closing sessions are closed."""
-        self.forget()
-        if self._alarm is not None:
-            self._alarm.cancel()
+        self.close_idle()
+        if self._timer is not None:
+            self._timer.cancel()
         if self._closing:
             await asyncio.wait(self._closing)
 
-    def _set_alarm(self, seconds: float) -> None:
-        self._alarm = asyncio.get_running_loop().call_later(seconds, self._look, context=contextvars.Context())
+    def _start_timer(self, seconds: float) -> None:
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._close_expired, context=contextvars.Context())
 
-    def _look(self) -> None:
+    def _close_expired(self) -> None:
         """Close the sessions whose idle time has expired."""
-        self._alarm, now = None, monotonic()
-        for session in [one for one, since in self._idle.items() if now >= since + IDLE]:
-            self._drop(session)
+        self._timer = None
+        now = monotonic()
+        for session in [one for one, since in self._idle.items() if now >= since + IDLE_TIMEOUT_SECONDS]:
+            self._close_idle_session(session)
         if self._idle:
-            self._set_alarm(max(0.1, next(iter(self._idle.values())) + IDLE - now))
+            self._start_timer(max(0.1, next(iter(self._idle.values())) + IDLE_TIMEOUT_SECONDS - now))
 
-    def _drop(self, session: Session) -> None:
+    def _close_idle_session(self, session: RemoteSession) -> None:
         del self._idle[session]
-        self._end(session)
+        self._close_session(session)
 
-    def _end(self, session: Session) -> None:
+    def _close_session(self, session: RemoteSession) -> None:
         self._count -= 1
         task = asyncio.get_running_loop().create_task(session.client.close(), context=contextvars.Context())
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
 
-def logs(client: Client) -> bool:
+def can_log(client: Client) -> bool:
     """Return True if the server may send log messages.
 
     Servers of the stateless era need not declare logging, since each request carries a log level.

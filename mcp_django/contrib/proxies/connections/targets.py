@@ -9,10 +9,10 @@ from typing import Any, Protocol
 from mcp_django.client import Client
 from mcp_django.client.pool.factory import build_client
 from mcp_django.client.pool.pool import client_settings, get_client
-from mcp_django.client.session.passthrough import Answering
+from mcp_django.client.session.passthrough import CallbackOptions
 
 
-class Source(Protocol):
+class RemoteSource(Protocol):
     """Source of clients for one remote server."""
 
     name: str
@@ -22,10 +22,12 @@ class Source(Protocol):
     def per_user(self) -> bool:
         """True if each user has a credential on the remote server."""
 
-    def shared(self, user: Any) -> Client:
+    def get_shared_client(self, user: Any) -> Client:
         """Return the connection that this user, or all users, share on this event loop."""
 
-    def own(self, user: Any, headers: Mapping[str, str] | None, answering: Answering, tools: bool) -> Client:
+    def create_client(
+        self, user: Any, headers: Mapping[str, str] | None, answering: CallbackOptions, tools: bool
+    ) -> Client:
         """Create a client that the caller must close."""
 
     async def close(self) -> None:
@@ -40,26 +42,29 @@ class TargetSource:
     def __init__(self, name: str, target: Any, **options: Any) -> None:
         """Create a source; `options` are those of `Client`."""
         self.name = name
-        self._target, self._options = target, options
-        self._shared: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Client] = weakref.WeakKeyDictionary()
+        self._target = target
+        self._options = options
+        self._shared_clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Client] = weakref.WeakKeyDictionary()
 
-    def shared(self, user: Any) -> Client:
+    def get_shared_client(self, user: Any) -> Client:
         loop = asyncio.get_running_loop()
-        found = self._shared.get(loop)
-        if found is None:
-            found = self._shared[loop] = self.own(None, None, {}, False)
-        return found
+        client = self._shared_clients.get(loop)
+        if client is None:
+            client = self._shared_clients[loop] = self.create_client(None, None, {}, False)
+        return client
 
-    def own(self, user: Any, headers: Mapping[str, str] | None, answering: Answering, tools: bool) -> Client:
+    def create_client(
+        self, user: Any, headers: Mapping[str, str] | None, answering: CallbackOptions, tools: bool
+    ) -> Client:
         target = self._target
         if headers is not None:
             target = dataclasses.replace(target, headers={**target.headers, **headers})
         return Client(target, alias=self.name, sampling_tools=tools, **self._options, **answering)
 
     async def close(self) -> None:
-        found = self._shared.pop(asyncio.get_running_loop(), None)
-        if found is not None:
-            await found.close()
+        client = self._shared_clients.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.close()
 
 
 class SettingsSource:
@@ -74,25 +79,27 @@ class SettingsSource:
     def per_user(self) -> bool:
         return client_settings(self.name).per_user
 
-    def shared(self, user: Any) -> Client:
+    def get_shared_client(self, user: Any) -> Client:
         return get_client(self.name, user=user)
 
     async def close(self) -> None:
         """Leave the connections open: `aclose_clients` closes them."""
 
-    def own(self, user: Any, headers: Mapping[str, str] | None, answering: Answering, tools: bool) -> Client:
+    def create_client(
+        self, user: Any, headers: Mapping[str, str] | None, answering: CallbackOptions, tools: bool
+    ) -> Client:
         settings = client_settings(self.name)
-        return build_client(settings, user=user, patient=False, headers=headers, sampling_tools=tools, **answering)
+        return build_client(settings, user=user, retries=False, headers=headers, sampling_tools=tools, **answering)
 
 
-def source_of(what: Any, prefix: str | None) -> Source:
+def resolve_source(source: Any, prefix: str | None) -> RemoteSource:
     """Return the source for an alias or a target. Raises TypeError for other values."""
-    if isinstance(what, str):
-        return SettingsSource(what)
-    if isinstance(what, TargetSource):
-        return what
-    if callable(getattr(what, "open", None)):
-        return TargetSource(prefix or "remote", what)
+    if isinstance(source, str):
+        return SettingsSource(source)
+    if isinstance(source, TargetSource):
+        return source
+    if callable(getattr(source, "open", None)):
+        return TargetSource(prefix or "remote", source)
     raise TypeError(
-        f"A proxy requires an alias of MCP['CLIENTS'] or a target such as StreamableHTTP(url), not {what!r}"
+        f"A proxy requires an alias of MCP['CLIENTS'] or a target such as StreamableHTTP(url), not {source!r}"
     )

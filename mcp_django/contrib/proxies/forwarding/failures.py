@@ -23,38 +23,38 @@ from mcp_django.protocol.errors import (
     ToolError,
     URLElicitationRequired,
 )
-from mcp_django.server.calls.log_sanitizer import label
-from mcp_django.server.client_requests.elicitation import is_address
+from mcp_django.server.calls.log_sanitizer import sanitize_label
+from mcp_django.server.client_requests.elicitation import is_absolute_url
 from mcp_django.server.context.context import Context
-from mcp_django.server.context.forwarding import supports
+from mcp_django.server.context.forwarding import supports_capability
 
 logger = logging.getLogger("mcp_django.client")
 
 RESOURCE_NOT_FOUND, METHOD_NOT_FOUND, INVALID_PARAMS = -32002, -32601, -32602
-MISSING_CAPABILITY, PAGES_FIRST = -32021, -32042
-PAGES = 10
+MISSING_CAPABILITY, URL_ELICITATION_REQUIRED = -32021, -32042
+MAX_PAGES = 10
 """Maximum number of pages that a remote server may send a user to at once."""
-_KNOWN = frozenset({"elicitation", "sampling", "roots"})
+_CLIENT_CAPABILITIES = frozenset({"elicitation", "sampling", "roots"})
 
 
-def told(problem: Exception, proxy: str, method: str, here: str, ctx: Context) -> Exception:
+def translate_error(problem: Exception, proxy: str, method: str, local_name: str, ctx: Context) -> Exception:
     """Return the exception for the client; `local_name` names the target."""
     if isinstance(problem, AuthorizationNeeded):
-        return ToolError(needed(problem, proxy, ctx))
+        return ToolError(describe_authorization(problem, proxy, ctx))
     if isinstance(problem, CallTimeout):
         return ToolError(f"The server {proxy!r} did not respond in time")
     if isinstance(problem, InvalidAnswer):
         _log(proxy, method, problem)
         return ToolError(f"The server {proxy!r} sent an invalid response")
     if isinstance(problem, CallError):
-        return _refused(problem, proxy, method, here, ctx)
+        return _translate_call_error(problem, proxy, method, local_name, ctx)
     if isinstance(problem, ClientConnectionError):
         logger.warning("Connection to the server %r failed for %s: %s", proxy, method, type(problem).__name__)
         return ToolError(f"The server {proxy!r} cannot be reached now; try again later")
     return ToolError(f"The server {proxy!r} cannot be used") if isinstance(problem, ClientError) else problem
 
 
-def needed(problem: AuthorizationNeeded, proxy: str, ctx: Context) -> str:
+def describe_authorization(problem: AuthorizationNeeded, proxy: str, ctx: Context) -> str:
     """Describe the authorization that is missing, with its URL if there is one."""
     url = problem.url
     if url is None:
@@ -64,20 +64,24 @@ def needed(problem: AuthorizationNeeded, proxy: str, ctx: Context) -> str:
     return f"This site is not authorized to use {proxy!r} for you. Open {url} to allow it, then call the tool again"
 
 
-def unknown(method: str, here: str) -> Exception:
+def build_unknown_error(method: str, local_name: str) -> Exception:
     """Return the same error as for a missing tool, prompt or resource."""
     if method == "resources/read":
-        return ResourceNotFound(here)
-    return InvalidParams(f"Unknown {'tool' if method == 'tools/call' else 'prompt'}: {here[:128]}")
+        return ResourceNotFound(local_name)
+    return InvalidParams(f"Unknown {'tool' if method == 'tools/call' else 'prompt'}: {local_name[:128]}")
 
 
-def _refused(problem: CallError, proxy: str, method: str, here: str, ctx: Context) -> Exception:
+def _translate_call_error(problem: CallError, proxy: str, method: str, local_name: str, ctx: Context) -> Exception:
     code = problem.code
-    if isinstance(problem, ToolNotFound) or (method == "resources/read" and code in _MISSING):
-        return unknown(method, here)
-    if code == PAGES_FIRST and (pages := _pages(problem.data)):
+    if isinstance(problem, ToolNotFound) or (method == "resources/read" and code in _NOT_FOUND_CODES):
+        return build_unknown_error(method, local_name)
+    if code == URL_ELICITATION_REQUIRED and (pages := _read_pages(problem.data)):
         return URLElicitationRequired(pages)
-    if code == MISSING_CAPABILITY and (required := _required(problem.data)) and not supports(ctx, required):
+    if (
+        code == MISSING_CAPABILITY
+        and (required := _read_required_capabilities(problem.data))
+        and not supports_capability(ctx, required)
+    ):
         return MissingClientCapability(required)
     _log(proxy, method, problem)
     if code == INVALID_PARAMS:
@@ -85,16 +89,16 @@ def _refused(problem: CallError, proxy: str, method: str, here: str, ctx: Contex
     return ToolError(f"The server {proxy!r} answered with the error {code}")
 
 
-_MISSING = (RESOURCE_NOT_FOUND, INVALID_PARAMS)
+_NOT_FOUND_CODES = (RESOURCE_NOT_FOUND, INVALID_PARAMS)
 
 
-def _pages(data: Any) -> list[dict[str, Any]]:
+def _read_pages(data: Any) -> list[dict[str, Any]]:
     given = data.get("elicitations") if type(data) is dict else None
     pages = []
-    for page in given[:PAGES] if type(given) is list else ():
+    for page in given[:MAX_PAGES] if type(given) is list else ():
         texts = [page.get(name) for name in ("message", "url", "elicitationId")] if type(page) is dict else [None]
         try:
-            if all(type(text) is str for text in texts) and is_address(page["url"]):
+            if all(type(text) is str for text in texts) and is_absolute_url(page["url"]):
                 message, url, id = texts
                 pages.append({"mode": "url", "message": message, "url": url, "elicitationId": id})
         except ValueError:
@@ -102,12 +106,12 @@ def _pages(data: Any) -> list[dict[str, Any]]:
     return pages
 
 
-def _required(data: Any) -> dict[str, Any]:
+def _read_required_capabilities(data: Any) -> dict[str, Any]:
     given = data.get("requiredCapabilities") if type(data) is dict else None
-    if type(given) is not dict or not given or not given.keys() <= _KNOWN:
+    if type(given) is not dict or not given or not given.keys() <= _CLIENT_CAPABILITIES:
         return {}
     return {name: {mode: {} for mode in value} for name, value in given.items() if type(value) is dict}
 
 
 def _log(proxy: str, method: str, problem: CallError) -> None:
-    logger.warning("Error from the server %r for %s: %d: %s", proxy, method, problem.code, label(str(problem)))
+    logger.warning("Error from the server %r for %s: %d: %s", proxy, method, problem.code, sanitize_label(str(problem)))

@@ -15,273 +15,310 @@ from typing import Any, NamedTuple
 
 from mcp_django.client import Client
 from mcp_django.client.errors import AuthorizationNeeded, CallError
-from mcp_django.contrib.proxies.connections.questions import KINDS, Asked, Unaskable, question_of
-from mcp_django.contrib.proxies.connections.sessions import Running, Session, Sessions
-from mcp_django.contrib.proxies.forwarding.suspended_calls import REFUSED, Desk, Held, Pending
+from mcp_django.contrib.proxies.connections.questions import (
+    CAPABILITIES_BY_METHOD,
+    RemoteInputRequest,
+    UnsupportedInputRequest,
+    build_input_request,
+)
+from mcp_django.contrib.proxies.connections.sessions import RemoteSession, RemoteSessionPool, RunningCall
+from mcp_django.contrib.proxies.forwarding.suspended_calls import (
+    REFUSED_CODE,
+    PendingInputRequest,
+    SuspendedCall,
+    SuspendedCalls,
+)
 from mcp_django.protocol.errors import ToolError
 from mcp_django.protocol.meta import LOG_LEVEL
 from mcp_django.protocol.revisions import REVISIONS, Era
-from mcp_django.protocol.types import LEVELS
-from mcp_django.server.calls.log_sanitizer import label
-from mcp_django.server.client_requests.conversation import Refused, Suspended
+from mcp_django.protocol.types import LOG_LEVELS
+from mcp_django.server.calls.log_sanitizer import sanitize_label
+from mcp_django.server.client_requests.conversation import CallSuspended, InputRefused
 from mcp_django.server.context.context import Context
-from mcp_django.server.context.forwarding import may_go_on, put, supports, wants_progress
+from mcp_django.server.context.forwarding import forward_request, has_conversation, supports_capability, wants_progress
 
 Wire = dict[str, Any]
-QUESTIONS = 64
+MAX_ROUND_REQUESTS = 64
 """Maximum requests in one round of a remote server of the stateless era."""
-ROUNDS = 32
+MAX_ROUNDS = 32
 """Maximum rounds of one call; a round may only require a retry."""
-LOST = (
+LOST_CALL_MESSAGE = (
     "The call is lost: it waited for the answer in another process, or for too long, and its result is unknown. Call "
     "the tool again if repeating it is safe"
 )
-MESSAGE, LOGGER = 2000, 200
+MAX_PROGRESS_CHARACTERS, MAX_LOGGER_CHARACTERS = 2000, 200
 """Maximum characters of a progress message, and of a logger name."""
 
 
-class Request(NamedTuple):
+class ForwardedRequest(NamedTuple):
     """Request to forward."""
 
     method: str
     params: Wire
-    repeats: bool
+    is_repeatable: bool
     """True if a request with unknown outcome may be repeated."""
 
 
-class Relay:
+class RequestForwarder:
     """Forwarder of the requests of one proxy on one event loop."""
 
-    def __init__(self, name: str, sessions: Sessions, desk: Desk, timeout: float | None) -> None:
-        self._name, self._sessions, self._desk, self._timeout = name, sessions, desk, timeout
+    def __init__(
+        self, name: str, sessions: RemoteSessionPool, suspended_calls: SuspendedCalls, timeout: float | None
+    ) -> None:
+        self._name = name
+        self._sessions = sessions
+        self._suspended_calls = suspended_calls
+        self._timeout = timeout
 
-    async def once(self, client: Client, request: Request, ctx: Context | None) -> Wire:
+    async def exchange(self, client: Client, request: ForwardedRequest, ctx: Context | None) -> Wire:
         """Run one round that must not contain requests to the client."""
         progress = ctx.report_progress if ctx is not None and wants_progress(ctx) else None
         answer = await client.exchange(
-            request.method, request.params, timeout=self._timeout, on_progress=progress and _cut(progress)
+            request.method, request.params, timeout=self._timeout, on_progress=progress and _truncate_progress(progress)
         )
-        if _asks(answer):
+        if _requires_input(answer):
             raise ToolError(f"The server {self._name!r} sent a request to the client that the client does not support")
         return answer
 
-    async def talk(self, ctx: Context, request: Request, manner: "Manner") -> Wire:
+    async def converse(self, ctx: Context, request: ForwardedRequest, options: "ForwardingOptions") -> Wire:
         """Run as many rounds as necessary."""
-        return await _Talk(self, ctx, request, manner).run()
+        return await _ForwardedConversation(self, ctx, request, options).run()
 
 
-class Manner(NamedTuple):
+class ForwardingOptions(NamedTuple):
     """Options of a call that accepts requests or log messages."""
 
     owner: str
     """Key of the caller."""
-    level: str | None
+    log_level: str | None
     """Lowest level of log messages for the caller; None for no log messages."""
-    open: Callable[[], Awaitable[Session]]
+    acquire_session: Callable[[], Awaitable[RemoteSession]]
     """Function that acquires a connected session for the call."""
     attempt: int = 0
     """Number of earlier attempts that ended with a missing authorization."""
 
 
-class _Round:
+class _StatelessCall:
     """Call to a server of the stateless era, which sends no requests while running."""
 
     def __init__(self, listener: Context) -> None:
         self.listener: Context | None = listener
 
-    async def ask(self, asked: Asked) -> Wire:
-        raise CallError(REFUSED, "Servers of this era send no requests while a call runs")
+    async def request_input(self, request: RemoteInputRequest) -> Wire:
+        raise CallError(REFUSED_CODE, "Servers of this era send no requests while a call runs")
 
 
-class _Talk:
+class _ForwardedConversation:
     """Conversation of one call with a remote server."""
 
-    def __init__(self, relay: Relay, ctx: Context, request: Request, manner: Manner) -> None:
-        self._relay, self._ctx, self._request, self._manner = relay, ctx, request, manner
-        self._held: Held | None = None
-        self._parked = False
+    def __init__(
+        self, forwarder: RequestForwarder, ctx: Context, request: ForwardedRequest, options: ForwardingOptions
+    ) -> None:
+        self._forwarder = forwarder
+        self._ctx = ctx
+        self._request = request
+        self._options = options
+        self._suspended_call: SuspendedCall | None = None
+        self._is_suspended = False
 
     async def run(self) -> Wire:
         try:
-            return await self._rounds()
+            return await self._run_rounds()
         except BaseException:
-            if self._held is not None and not self._parked:
-                await self._held.end()
+            if self._suspended_call is not None and not self._is_suspended:
+                await self._suspended_call.cancel()
             raise
 
-    async def _rounds(self) -> Wire:
-        more = Wire()
-        for number in range(ROUNDS):
-            step = await self._step(number, more)
+    async def _run_rounds(self) -> Wire:
+        reply_params = Wire()
+        for number in range(MAX_ROUNDS):
+            step = await self._run_step(number, reply_params)
             if "parked" in step:
-                return await self._go_on(step["parked"])
+                return await self._continue_call(step["parked"])
             if "result" in step:
                 result: Wire = step["result"]
                 return result
-            more = await self._answers(number, step["asks"])
-        raise ToolError(f"The server {self._relay._name!r} sent no result in {ROUNDS} rounds")
+            reply_params = await self._collect_replies(number, step["asks"])
+        raise ToolError(f"The server {self._forwarder._name!r} sent no result in {MAX_ROUNDS} rounds")
 
-    async def _step(self, number: int, more: Wire) -> Wire:
+    async def _run_step(self, number: int, reply_params: Wire) -> Wire:
         """Run a round, or return its recorded outcome from an earlier local round."""
-        key = f"proxy{self._manner.attempt}:{number}"
-        if number or may_go_on(self._ctx):
-            step: Wire = await self._ctx.once(key, lambda: self._allowed(more))
+        key = f"proxy{self._options.attempt}:{number}"
+        if number or has_conversation(self._ctx):
+            step: Wire = await self._ctx.run_once(key, lambda: self._run_round_or_note_authorization(reply_params))
             if "needs" in step:
-                raise AuthorizationNeeded(alias=self._relay._name, url=step["needs"])
+                raise AuthorizationNeeded(alias=self._forwarder._name, url=step["needs"])
             return step
-        step = await self._round(more)
-        return step if "result" in step else await self._ctx.once(key, lambda: step)
+        step = await self._run_round(reply_params)
+        return step if "result" in step else await self._ctx.run_once(key, lambda: step)
 
-    async def _allowed(self, more: Wire) -> Wire:
+    async def _run_round_or_note_authorization(self, reply_params: Wire) -> Wire:
         """Run a round, and record a missing authorization as its outcome.
 
         The following local rounds then take the same path.
         """
         try:
-            return await self._round(more)
+            return await self._run_round(reply_params)
         except AuthorizationNeeded as problem:
             return {"needs": problem.url}
 
-    async def _round(self, more: Wire) -> Wire:
-        session = await self._manner.open()
+    async def _run_round(self, reply_params: Wire) -> Wire:
+        session = await self._options.acquire_session()
         if REVISIONS[session.client.protocol_version or ""].era is Era.HANDSHAKE:
-            held = self._held = self._hold(session, {})
-            held.listener = self._ctx
-            if await held.until(0) is None:
-                return {"result": await held.result()}
-            return {"parked": self._relay._desk.new_id()}
-        answer = await self._use(session, _Round(self._ctx), more)
-        return {"asks": _noted(answer)} if _asks(answer) else {"result": answer}
+            call = self._suspended_call = self._start_suspendable_call(session, {})
+            call.listener = self._ctx
+            if await call.wait_for_requests(0) is None:
+                return {"result": await call.wait_for_result()}
+            return {"parked": self._forwarder._suspended_calls.new_id()}
+        answer = await self._exchange_in_session(session, _StatelessCall(self._ctx), reply_params)
+        return {"asks": _extract_state(answer)} if _requires_input(answer) else {"result": answer}
 
-    def _hold(self, session: Session, more: Wire) -> Held:
-        return Held(lambda held: self._use(session, held, more), self._manner.owner)
+    def _start_suspendable_call(self, session: RemoteSession, reply_params: Wire) -> SuspendedCall:
+        return SuspendedCall(lambda call: self._exchange_in_session(session, call, reply_params), self._options.owner)
 
-    async def _use(self, session: Session, running: Running, more: Wire) -> Wire:
+    async def _exchange_in_session(self, session: RemoteSession, running: RunningCall, reply_params: Wire) -> Wire:
         # A cancelled call may still send requests.
         session.call, broken = running, True
         try:
-            answer = await self._exchange(session, running, more)
+            answer = await self._exchange(session, running, reply_params)
             broken = False
             return answer
         except CallError:
             broken = False
             raise
         finally:
-            self._relay._sessions.give_back(session, broken=broken)
+            self._forwarder._sessions.release(session, broken=broken)
 
-    async def _exchange(self, session: Session, running: Running, more: Wire) -> Wire:
-        client, request, level = session.client, self._request, self._manner.level
+    async def _exchange(self, session: RemoteSession, running: RunningCall, reply_params: Wire) -> Wire:
+        client, request, level = session.client, self._request, self._options.log_level
         meta: dict[str, Any] = {}
         if level is not None:
             if REVISIONS[client.protocol_version or ""].era is Era.STATELESS:
                 meta[LOG_LEVEL] = level
-            elif session.level != level:
+            elif session.log_level != level:
                 await client.set_logging_level(level)  # type: ignore[arg-type]  # one of LEVELS
-                session.level = level
+                session.log_level = level
 
         async def progress(done: float, total: float | None, message: str | None) -> None:
             if running.listener is not None:
-                await _cut(running.listener.report_progress)(done, total, message)
+                await _truncate_progress(running.listener.report_progress)(done, total, message)
 
         return await client.exchange(
             request.method,
-            {**request.params, **more},
-            timeout=self._relay._timeout,
+            {**request.params, **reply_params},
+            timeout=self._forwarder._timeout,
             on_progress=progress if wants_progress(self._ctx) else None,
             meta=meta or None,
         )
 
-    async def _answers(self, number: int, asks: Wire) -> Wire:
+    async def _collect_replies(self, number: int, pending: Wire) -> Wire:
         """Collect the responses that the remote server receives in its next round."""
-        requests = asks.get("inputRequests") or {}
+        requests = pending.get("inputRequests") or {}
         answers = await self._ctx.gather(
             *(
-                self._answer(Asked(asked["method"], asked.get("params")), f"{number}.{place}")
-                for place, asked in enumerate(requests.values())
+                self._forward_request(
+                    RemoteInputRequest(raw_request["method"], raw_request.get("params")), f"{number}.{index}"
+                )
+                for index, raw_request in enumerate(requests.values())
             )
         )
 
-        more: Wire = {}
+        reply_params: Wire = {}
         if requests:
-            more["inputResponses"] = dict(zip(requests, answers, strict=True))
-        if asks.get("requestState") is not None:
-            more["requestState"] = asks["requestState"]
-        return more
+            reply_params["inputResponses"] = dict(zip(requests, answers, strict=True))
+        if pending.get("requestState") is not None:
+            reply_params["requestState"] = pending["requestState"]
+        return reply_params
 
-    async def _answer(self, asked: Asked, key: str) -> Wire:
+    async def _forward_request(self, remote_request: RemoteInputRequest, key: str) -> Wire:
         try:
-            question = question_of(asked, self._ctx.revision, f"{KINDS.get(asked.method, 'proxy')}-{key}")
-        except Unaskable as problem:
+            request = build_input_request(
+                remote_request,
+                self._ctx.revision,
+                f"{CAPABILITIES_BY_METHOD.get(remote_request.method, 'proxy')}-{key}",
+            )
+        except UnsupportedInputRequest as problem:
             raise ToolError(
-                f"The server {self._relay._name!r} sent a request that cannot be forwarded: {problem}"
+                f"The server {self._forwarder._name!r} sent a request that cannot be forwarded: {problem}"
             ) from None
-        answer: Wire = await put(self._ctx, question)
+        answer: Wire = await forward_request(self._ctx, request)
         return answer
 
-    async def _go_on(self, id: str) -> Wire:
+    async def _continue_call(self, id: str) -> Wire:
         """Continue a running remote call: new, suspended or lost."""
-        held = self._held or self._relay._desk.take(id, self._manner.owner)
-        if held is None:
-            if not self._request.repeats:
-                raise ToolError(LOST)
-            held = self._hold(await self._manner.open(), {})
-        self._held, held.listener = held, self._ctx
+        call = self._suspended_call or self._forwarder._suspended_calls.take(id, self._options.owner)
+        if call is None:
+            if not self._request.is_repeatable:
+                raise ToolError(LOST_CALL_MESSAGE)
+            call = self._start_suspendable_call(await self._options.acquire_session(), {})
+        self._suspended_call = call
+        call.listener = self._ctx
 
         number = 0
         try:
-            while (asked := await held.until(number)) is not None:
-                await self._ctx.gather(*(self._pass_on(one, number + place) for place, one in enumerate(asked)))
-                number += len(asked)
-            result: Wire = await held.result()
+            while (pending := await call.wait_for_requests(number)) is not None:
+                await self._ctx.gather(
+                    *(self._resolve_pending(request, number + index) for index, request in enumerate(pending))
+                )
+                number += len(pending)
+            result: Wire = await call.wait_for_result()
             return result
-        except Suspended:
-            self._parked = True
-            self._relay._desk.park(id, held)
+        except CallSuspended:
+            self._is_suspended = True
+            self._forwarder._suspended_calls.add(id, call)
             raise
 
-    async def _pass_on(self, pending: Pending, number: int) -> None:
+    async def _resolve_pending(self, pending: PendingInputRequest, number: int) -> None:
         """Forward a request to the client and send its response to the remote server."""
-        asked = pending.asked
+        remote_request = pending.request
         try:
-            question = question_of(asked, self._ctx.revision, f"{KINDS.get(asked.method, 'proxy')}-{number}")
-        except Unaskable as problem:
-            pending.refuse(f"The request cannot be forwarded to the client: {problem}")
+            request = build_input_request(
+                remote_request,
+                self._ctx.revision,
+                f"{CAPABILITIES_BY_METHOD.get(remote_request.method, 'proxy')}-{number}",
+            )
+        except UnsupportedInputRequest as problem:
+            pending.reject(f"The request cannot be forwarded to the client: {problem}")
             return
-        if not supports(self._ctx, question.needs):
-            pending.refuse("The client does not support this request")
+        if not supports_capability(self._ctx, request.required_capability):
+            pending.reject("The client does not support this request")
             return
         try:
-            pending.give(await put(self._ctx, question))
-        except Refused:
-            pending.refuse("The client refused the request")
+            pending.resolve(await forward_request(self._ctx, request))
+        except InputRefused:
+            pending.reject("The client refused the request")
 
 
-def _asks(answer: Mapping[str, Any]) -> bool:
+def _requires_input(answer: Mapping[str, Any]) -> bool:
     return answer.get("resultType") == "input_required"
 
 
-def _noted(answer: Wire) -> Wire:
+def _extract_state(answer: Wire) -> Wire:
     """Return the data of a round with requests that has to be recorded."""
     requests = answer.get("inputRequests")
     if requests is not None and (
         type(requests) is not dict
-        or len(requests) > QUESTIONS
-        or not all(type(one) is dict and type(one.get("method")) is str for one in requests.values())
+        or len(requests) > MAX_ROUND_REQUESTS
+        or not all(type(request) is dict and type(request.get("method")) is str for request in requests.values())
     ):
         raise ToolError("Malformed input request from the server")
     return {"inputRequests": requests, "requestState": answer.get("requestState")}
 
 
-def _cut(report: Callable[..., Awaitable[None]]) -> Callable[[float, float | None, str | None], Awaitable[None]]:
+def _truncate_progress(
+    report: Callable[..., Awaitable[None]],
+) -> Callable[[float, float | None, str | None], Awaitable[None]]:
     async def progress(done: float, total: float | None, message: str | None) -> None:
-        await report(done, total, message[:MESSAGE] if message is not None else None)
+        await report(done, total, message[:MAX_PROGRESS_CHARACTERS] if message is not None else None)
 
     return progress
 
 
-def pass_log(running: Running, message: Any) -> Awaitable[None] | None:
+def forward_log(running: RunningCall, message: Any) -> Awaitable[None] | None:
     """Forward a log message of the remote server, in the form of the SDK."""
-    if running.listener is None or message.level not in LEVELS:
+    if running.listener is None or message.level not in LOG_LEVELS:
         return None
     logger = message.logger
-    return running.listener.log(message.level, message.data, logger=label(logger[:LOGGER]) if logger else None)
+    return running.listener.log(
+        message.level, message.data, logger=sanitize_label(logger[:MAX_LOGGER_CHARACTERS]) if logger else None
+    )

@@ -13,75 +13,75 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from mcp_django.client.errors import CallError
-from mcp_django.contrib.proxies.connections.questions import Asked
+from mcp_django.contrib.proxies.connections.questions import RemoteInputRequest
 from mcp_django.server.context.context import Context
 
-QUESTIONS = 64
+MAX_REQUESTS = 64
 """Maximum number of requests in one remote call."""
-REFUSED = -32600
+REFUSED_CODE = -32600
 
 
-class Pending(NamedTuple):
+class PendingInputRequest(NamedTuple):
     """A request of the remote server and the future of its response."""
 
-    asked: Asked
-    answer: "asyncio.Future[dict[str, Any]]"
+    request: RemoteInputRequest
+    response: "asyncio.Future[dict[str, Any]]"
 
-    def refuse(self, why: str) -> None:
+    def reject(self, reason: str) -> None:
         """Send an error to the remote server instead of a response."""
-        if not self.answer.done():
-            self.answer.set_exception(CallError(REFUSED, why))
-            self.answer.exception()  # mark as retrieved, in case the remote call has already ended
+        if not self.response.done():
+            self.response.set_exception(CallError(REFUSED_CODE, reason))
+            self.response.exception()  # mark as retrieved, in case the remote call has already ended
 
-    def give(self, answer: dict[str, Any]) -> None:
+    def resolve(self, response: dict[str, Any]) -> None:
         """Send the response to the remote server."""
-        if not self.answer.done():
-            self.answer.set_result(answer)
+        if not self.response.done():
+            self.response.set_result(response)
 
 
-class Held:
+class SuspendedCall:
     """Remote call that can send requests, in a session of its own."""
 
-    def __init__(self, run: Callable[["Held"], Awaitable[Any]], owner: str) -> None:
+    def __init__(self, run: Callable[["SuspendedCall"], Awaitable[Any]], owner: str) -> None:
         """Start the call; `run` makes it and releases the session at its end."""
         self.owner = owner
         self.listener: Context | None = None
         """Context of the local call that receives progress and log messages."""
-        self.questions: list[Pending] = []
-        self._news = asyncio.Event()
+        self.requests: list[PendingInputRequest] = []
+        self._changed = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._finish(run), context=contextvars.Context())
 
-    async def _finish(self, run: Callable[["Held"], Awaitable[Any]]) -> Any:
+    async def _finish(self, run: Callable[["SuspendedCall"], Awaitable[Any]]) -> Any:
         try:
             return await run(self)
         finally:
-            self._news.set()
-            for pending in self.questions:
-                pending.answer.cancel()
+            self._changed.set()
+            for pending in self.requests:
+                pending.response.cancel()
 
-    async def ask(self, asked: Asked) -> dict[str, Any]:
+    async def request_input(self, request: RemoteInputRequest) -> dict[str, Any]:
         """Return the response to a request of the remote server. Raises CallError."""
-        if len(self.questions) >= QUESTIONS:
-            raise CallError(REFUSED, "Too many requests in one call")
-        pending = Pending(asked, asyncio.get_running_loop().create_future())
-        self.questions.append(pending)
-        self._news.set()
-        return await pending.answer
+        if len(self.requests) >= MAX_REQUESTS:
+            raise CallError(REFUSED_CODE, "Too many requests in one call")
+        pending = PendingInputRequest(request, asyncio.get_running_loop().create_future())
+        self.requests.append(pending)
+        self._changed.set()
+        return await pending.response
 
-    async def until(self, number: int) -> list[Pending] | None:
+    async def wait_for_requests(self, start: int) -> list[PendingInputRequest] | None:
         """Wait for requests from this index on; None if the call has finished."""
-        while len(self.questions) <= number:
+        while len(self.requests) <= start:
             if self._task.done():
                 return None
-            self._news.clear()
-            await self._news.wait()
-        return None if self._task.done() else self.questions[number:]
+            self._changed.clear()
+            await self._changed.wait()
+        return None if self._task.done() else self.requests[start:]
 
-    async def result(self) -> Any:
+    async def wait_for_result(self) -> Any:
         """Return the result of the finished call, or raise its exception."""
         return await self._task
 
-    async def end(self) -> None:
+    async def cancel(self) -> None:
         """Cancel the call, which notifies the remote server."""
         self._task.cancel()
         await asyncio.wait({self._task})
@@ -89,61 +89,62 @@ class Held:
             self._task.exception()
 
     @property
-    def is_over(self) -> bool:
+    def is_finished(self) -> bool:
         return self._task.done()
 
 
-class Desk:
+class SuspendedCalls:
     """Suspended calls of one proxy on one event loop."""
 
-    def __init__(self, most: int, seconds: float) -> None:
-        self._most, self._seconds = most, seconds
-        self._parked: dict[str, tuple[Held, asyncio.TimerHandle]] = {}
-        self._ending: set[asyncio.Task[None]] = set()
+    def __init__(self, max_calls: int, seconds: float) -> None:
+        self._max_calls = max_calls
+        self._seconds = seconds
+        self._calls: dict[str, tuple[SuspendedCall, asyncio.TimerHandle]] = {}
+        self._cancelling: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
-        return len(self._parked)
+        return len(self._calls)
 
     def new_id(self) -> str:
         return secrets.token_urlsafe(16)
 
-    def park(self, id: str, held: Held) -> None:
+    def add(self, id: str, call: SuspendedCall) -> None:
         """Keep a call until it is taken or its time expires; evict another at the limit."""
-        held.listener = None
-        if len(self._parked) >= self._most:
-            self.give_way()
-        alarm = asyncio.get_running_loop().call_later(self._seconds, self._drop, id, context=contextvars.Context())
-        self._parked[id] = held, alarm
+        call.listener = None
+        if len(self._calls) >= self._max_calls:
+            self.evict_one()
+        timer = asyncio.get_running_loop().call_later(self._seconds, self._evict, id, context=contextvars.Context())
+        self._calls[id] = call, timer
 
-    def take(self, id: str, owner: str) -> Held | None:
+    def take(self, id: str, owner: str) -> SuspendedCall | None:
         """Remove and return the owner's suspended call with this id, else None."""
-        held, alarm = self._parked.get(id, (None, None))
-        if held is None or alarm is None or held.owner != owner:
+        call, timer = self._calls.get(id, (None, None))
+        if call is None or timer is None or call.owner != owner:
             return None
-        alarm.cancel()
-        del self._parked[id]
-        return held
+        timer.cancel()
+        del self._calls[id]
+        return call
 
-    def give_way(self) -> None:
+    def evict_one(self) -> None:
         """Evict the oldest call of the owner with the most calls.
 
         So a caller cannot displace calls of other callers by starting many.
         """
-        owners = Counter(held.owner for held, _ in self._parked.values())
+        owners = Counter(call.owner for call, _ in self._calls.values())
         if owners:
-            most = max(owners.values())
-            self._drop(next(id for id, (held, _) in self._parked.items() if owners[held.owner] == most))
+            highest_count = max(owners.values())
+            self._evict(next(id for id, (call, _) in self._calls.items() if owners[call.owner] == highest_count))
 
     async def close(self) -> None:
         """Cancel all calls, and wait until they have ended."""
-        for id in list(self._parked):
-            self._drop(id)
-        if self._ending:
-            await asyncio.wait(self._ending)
+        for id in list(self._calls):
+            self._evict(id)
+        if self._cancelling:
+            await asyncio.wait(self._cancelling)
 
-    def _drop(self, id: str) -> None:
-        held, alarm = self._parked.pop(id)
-        alarm.cancel()
-        task = asyncio.get_running_loop().create_task(held.end(), context=contextvars.Context())
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
+    def _evict(self, id: str) -> None:
+        call, timer = self._calls.pop(id)
+        timer.cancel()
+        task = asyncio.get_running_loop().create_task(call.cancel(), context=contextvars.Context())
+        self._cancelling.add(task)
+        task.add_done_callback(self._cancelling.discard)

@@ -16,7 +16,7 @@ from rest_framework import exceptions
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
-from mcp_django.internal_request import PRINCIPAL, fresh
+from mcp_django.internal_request import PRINCIPAL_META_KEY, copy_user
 
 
 class Delegation:
@@ -70,29 +70,29 @@ class PrincipalAuthentication(BaseAuthentication):  # type: ignore[misc]
         Raises:
             AuthenticationFailed: the user is inactive, as with DRF's own authenticators.
         """
-        if not _authenticators(request):
+        if not _get_view_authenticators(request):
             request.authenticators = ()  # as over HTTP: without authenticators DRF responds with 403, not 401
             return None
-        principal = request.META[PRINCIPAL]
+        principal = request.META[PRINCIPAL_META_KEY]
         user = principal.user
         if user is None or getattr(user, "is_anonymous", False):
             return None if principal.is_local else (AnonymousUser(), Delegation(principal))
         if not getattr(user, "is_active", True):
             raise exceptions.AuthenticationFailed(_("User inactive or deleted."))
-        return fresh(user), Delegation(principal)
+        return copy_user(user), Delegation(principal)
 
     def authenticate_header(self, request: Request) -> str | None:
         """Return the header of the view's own first authenticator."""
-        own = _authenticators(request)
-        header: str | None = own[0].authenticate_header(request) if own else None
+        view_authenticators = _get_view_authenticators(request)
+        header: str | None = view_authenticators[0].authenticate_header(request) if view_authenticators else None
         return header
 
 
-def stand_in() -> list[PrincipalAuthentication]:
+def get_principal_authenticators() -> list[PrincipalAuthentication]:
     """Return the replacement for the result of a view's `get_authenticators`."""
     return [PrincipalAuthentication()]
 
 
-def _authenticators(request: Request) -> list[Any]:
+def _get_view_authenticators(request: Request) -> list[Any]:
     view = request.parser_context["view"]
     return list(type(view).get_authenticators(view))

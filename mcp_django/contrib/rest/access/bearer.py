@@ -20,14 +20,14 @@ from rest_framework import exceptions
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
-from mcp_django.auth.authentication.challenges import challenge
-from mcp_django.auth.protected.apis import Api, sends_token
+from mcp_django.auth.authentication.challenges import build_challenge
+from mcp_django.auth.protected.apis import ProtectedAPI, has_bearer_token
 from mcp_django.contrib.rest.access.authentication import Delegation
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import TransportRefusal
 from mcp_django.server.ports import Overloaded
 
-CHALLENGE = "mcp_django.challenge"
+CHALLENGE_KEY = "mcp_django.challenge"
 """Key of `request.META` for the challenge of a rejected token."""
 
 
@@ -62,14 +62,14 @@ class BearerAuthentication(BaseAuthentication):  # type: ignore[misc]
             Throttled: 429, the caller sent too many requests.
             APIException: with status 503, tokens cannot be verified now.
         """
-        if not sends_token(request):
+        if not has_bearer_token(request):
             return None
 
-        api = Api(self.audience, self.resource, tuple(self.scopes), self.metadata_url)
+        api = ProtectedAPI(self.audience, self.resource, tuple(self.scopes), self.metadata_url)
         try:
-            principal = async_to_sync(api.principal)(request)
+            principal = async_to_sync(api.authenticate)(request)
         except TransportRefusal as refusal:
-            raise _as_exception(request, refusal) from None
+            raise _build_exception(request, refusal) from None
         except Overloaded as problem:
             raise exceptions.Throttled(wait=max(1, round(problem.retry_after))) from None
 
@@ -79,30 +79,30 @@ class BearerAuthentication(BaseAuthentication):  # type: ignore[misc]
 
     def authenticate_header(self, request: Request) -> str:
         """Return the challenge of a 401."""
-        found = request.META.get(CHALLENGE)
+        found = request.META.get(CHALLENGE_KEY)
         if found is None:
-            found = challenge(scopes=self.scopes, resource_metadata=self.metadata_url).decode()
+            found = build_challenge(scopes=self.scopes, resource_metadata=self.metadata_url).decode()
         return str(found)
 
 
-def _as_exception(request: Request, refusal: TransportRefusal) -> exceptions.APIException:
-    found = next((value.decode() for name, value in refusal.headers if name == b"www-authenticate"), None)
-    said = jsonrpc.loads(refusal.body)["error"]["message"]
-    made: exceptions.APIException
+def _build_exception(request: Request, refusal: TransportRefusal) -> exceptions.APIException:
+    challenge_header = next((value.decode() for name, value in refusal.headers if name == b"www-authenticate"), None)
+    message = jsonrpc.loads(refusal.body)["error"]["message"]
+    exception: exceptions.APIException
 
     if refusal.status == 401:
-        request.META[CHALLENGE] = found
-        return exceptions.AuthenticationFailed(said)
+        request.META[CHALLENGE_KEY] = challenge_header
+        return exceptions.AuthenticationFailed(message)
     if refusal.status == 403:
-        made = exceptions.PermissionDenied(said)
+        exception = exceptions.PermissionDenied(message)
     elif refusal.status == 400:
-        made = exceptions.ParseError(said)
+        exception = exceptions.ParseError(message)
     else:
-        made = exceptions.APIException(said)
-        made.status_code = refusal.status
+        exception = exceptions.APIException(message)
+        exception.status_code = refusal.status
         after = next((value for name, value in refusal.headers if name == b"retry-after"), None)
         if after is not None:
-            made.wait = int(after)  # DRF sends `wait` as Retry-After
-    if found is not None:
-        made.auth_header = found
-    return made
+            exception.wait = int(after)  # DRF sends `wait` as Retry-After
+    if challenge_header is not None:
+        exception.auth_header = challenge_header
+    return exception

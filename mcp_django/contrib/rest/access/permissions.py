@@ -6,7 +6,7 @@ from rest_framework import exceptions
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
-from mcp_django.auth.authentication.challenges import insufficient_scope
+from mcp_django.auth.authentication.challenges import build_insufficient_scope_challenge
 
 
 class HasScopes(BasePermission):  # type: ignore[misc]
@@ -39,9 +39,9 @@ class HasScopes(BasePermission):  # type: ignore[misc]
             return False
         if not allow(scopes):
             authenticator = request.successful_authenticator
-            refused = exceptions.PermissionDenied("The token lacks a required scope")
+            denied = exceptions.PermissionDenied("The token lacks a required scope")
             every = {*scopes, *getattr(authenticator, "scopes", ())}
             metadata = getattr(authenticator, "metadata_url", None)
-            refused.auth_header = insufficient_scope(every, resource_metadata=metadata).decode()
-            raise refused
+            denied.auth_header = build_insufficient_scope_challenge(every, resource_metadata=metadata).decode()
+            raise denied
         return True

@@ -17,17 +17,17 @@ from urllib.parse import urlencode
 from rest_framework import serializers
 from rest_framework.parsers import FileUploadParser
 
-from mcp_django.internal_request import Body
+from mcp_django.internal_request import RequestContent
 from mcp_django.protocol import jsonrpc
 from mcp_django.schema import ArgumentError
 
-JSON = "application/json"
-MULTIPART = "multipart/form-data"
-FORM = "application/x-www-form-urlencoded"
+JSON_MEDIA_TYPE = "application/json"
+MULTIPART_MEDIA_TYPE = "multipart/form-data"
+FORM_MEDIA_TYPE = "application/x-www-form-urlencoded"
 
 
 @dataclass(frozen=True, slots=True)
-class Upload:
+class FileUpload:
     """File given as an argument."""
 
     name: str
@@ -35,14 +35,14 @@ class Upload:
     content_type: str
 
 
-def uploads(value: Any, name: str) -> Any:
+def decode_upload(value: Any, name: str) -> Any:
     """Decode the file, or the list of files, of an argument.
 
     Raises:
         ArgumentError: the content is not base64.
     """
     if isinstance(value, list):
-        return [uploads(item, f"{name}[{number}]") for number, item in enumerate(value)]
+        return [decode_upload(item, f"{name}[{number}]") for number, item in enumerate(value)]
     if value is None:
         return None
     try:
@@ -50,7 +50,7 @@ def uploads(value: Any, name: str) -> Any:
     except (binascii.Error, ValueError):
         raise ArgumentError(f"{name}.content: is not base64; encode the file's bytes in base64") from None
     guessed = value.get("content_type") or mimetypes.guess_type(value["name"])[0]
-    return Upload(value["name"], content, guessed or "application/octet-stream")
+    return FileUpload(value["name"], content, guessed or "application/octet-stream")
 
 
 class BodyWriter:
@@ -60,74 +60,78 @@ class BodyWriter:
         """Store the parsers; `fields` are those of the body's serializer, if known."""
         types = [str(parser.media_type) for parser in parsers]
         self._json = next((name for name in types if is_json(name)), "")
-        self._forms = [name for name in types if name in (MULTIPART, FORM)]
-        self.is_file = not self._json and not self._forms and any(isinstance(p, FileUploadParser) for p in parsers)
+        self._forms = [name for name in types if name in (MULTIPART_MEDIA_TYPE, FORM_MEDIA_TYPE)]
+        self.is_file_body = not self._json and not self._forms and any(isinstance(p, FileUploadParser) for p in parsers)
         """True if the view only accepts a single raw file as its body."""
         self._fields = fields
 
-    def write(self, value: Any) -> Body:
+    def write(self, value: Any) -> RequestContent:
         """Encode `value` as a body: any JSON, with a `FileUpload` for each file."""
-        if self.is_file and isinstance(value, Mapping) and isinstance(value.get("file"), Upload):
+        if self.is_file_body and isinstance(value, Mapping) and isinstance(value.get("file"), FileUpload):
             upload = value["file"]
-            return Body(upload.content, upload.content_type, f'attachment; filename="{_quoted(upload.name)}"')
+            return RequestContent(upload.content, upload.content_type, f'attachment; filename="{_quote(upload.name)}"')
 
         has_file = isinstance(value, Mapping) and any(_is_upload(item) for item in value.values())
         if has_file or (isinstance(value, Mapping) and self._forms and not self._json):
-            pairs = [pair for name, item in value.items() for pair in _pairs(name, item, self._fields.get(name))]
-            if has_file or MULTIPART in self._forms:
-                return _multipart(pairs)
-            return Body(urlencode(pairs).encode(), FORM)
-        return Body(jsonrpc.dumps(value), self._json or JSON)
+            pairs = [
+                pair for name, item in value.items() for pair in _iter_form_pairs(name, item, self._fields.get(name))
+            ]
+            if has_file or MULTIPART_MEDIA_TYPE in self._forms:
+                return _encode_multipart(pairs)
+            return RequestContent(urlencode(pairs).encode(), FORM_MEDIA_TYPE)
+        return RequestContent(jsonrpc.dumps(value), self._json or JSON_MEDIA_TYPE)
 
 
 def is_json(media_type: str) -> bool:
     """Return True for JSON and media types based on it (RFC 6839)."""
     plain = media_type.partition(";")[0].strip().lower()
-    return plain == JSON or plain.endswith("+json")
+    return plain == JSON_MEDIA_TYPE or plain.endswith("+json")
 
 
 def _is_upload(value: Any) -> bool:
-    return isinstance(value, Upload) or (isinstance(value, list) and any(isinstance(item, Upload) for item in value))
+    return isinstance(value, FileUpload) or (
+        isinstance(value, list) and any(isinstance(item, FileUpload) for item in value)
+    )
 
 
-def _pairs(name: str, value: Any, field: Any = None) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, Upload):
+def _iter_form_pairs(name: str, value: Any, field: Any = None) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, FileUpload):
         yield name, value
     elif isinstance(field, serializers.JSONField):
         yield name, jsonrpc.dumps(value).decode()
     elif isinstance(value, Mapping):
         for key, item in value.items():
-            yield from _pairs(f"{name}.{key}", item)
+            yield from _iter_form_pairs(f"{name}.{key}", item)
     elif isinstance(value, list):
         for number, item in enumerate(value):
             if isinstance(item, Mapping):
                 for key, inner in item.items():
-                    yield from _pairs(f"{name}[{number}]{key}", inner)
+                    yield from _iter_form_pairs(f"{name}[{number}]{key}", inner)
             else:
-                yield from _pairs(name, item)
+                yield from _iter_form_pairs(name, item)
     elif value is None:
         yield name, ""  # forms have no null
     else:
         yield name, ("true" if value else "false") if isinstance(value, bool) else str(value)
 
 
-def _multipart(pairs: list[tuple[str, Any]]) -> Body:
+def _encode_multipart(pairs: list[tuple[str, Any]]) -> RequestContent:
     boundary = secrets.token_hex(16)
     parts: list[bytes] = []
     for name, value in pairs:
-        head = f'--{boundary}\r\nContent-Disposition: form-data; name="{_quoted(name)}"'
-        if isinstance(value, Upload):
-            head += f'; filename="{_quoted(value.name)}"\r\nContent-Type: {_line(value.content_type)}'
-        content = value.content if isinstance(value, Upload) else value.encode()
+        head = f'--{boundary}\r\nContent-Disposition: form-data; name="{_quote(name)}"'
+        if isinstance(value, FileUpload):
+            head += f'; filename="{_quote(value.name)}"\r\nContent-Type: {_remove_line_breaks(value.content_type)}'
+        content = value.content if isinstance(value, FileUpload) else value.encode()
         parts += [head.encode(), b"\r\n\r\n", content, b"\r\n"]
     parts.append(f"--{boundary}--\r\n".encode())
-    return Body(b"".join(parts), f"{MULTIPART}; boundary={boundary}")
+    return RequestContent(b"".join(parts), f"{MULTIPART_MEDIA_TYPE}; boundary={boundary}")
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """Escape a name or file name as browsers do (WHATWG HTML, multipart/form-data)."""
     return text.replace("\r", "%0D").replace("\n", "%0A").replace('"', "%22").replace("\\", "%5C")
 
 
-def _line(text: str) -> str:
+def _remove_line_breaks(text: str) -> str:
     return text.replace("\r", "").replace("\n", "")

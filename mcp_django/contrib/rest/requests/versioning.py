@@ -9,10 +9,10 @@ from mcp_django.contrib.rest.schema.fields import Schema
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class ApiVersion:
     """Location and choice of a view's API version."""
 
-    place: str
+    location: str
     """Location: "path", "accept", "query", "namespace", or "" if calls do not send it."""
     param: str = "version"
     """Name of the argument and of the parameter."""
@@ -22,9 +22,9 @@ class Version:
     allowed: tuple[str, ...] = ()
 
     @property
-    def is_asked(self) -> bool:
+    def is_argument(self) -> bool:
         """Return True if the caller chooses the version."""
-        return bool(self.place) and self.fixed is None
+        return bool(self.location) and self.fixed is None
 
     @property
     def schema(self) -> Schema:
@@ -37,12 +37,12 @@ class Version:
             schema["default"] = self.default
         return schema
 
-    def chosen(self, given: str | None) -> str | None:
+    def choose(self, given: str | None) -> str | None:
         """Return the version of a call, or None for the view's own default."""
         return self.fixed or given or self.default
 
 
-_PLACES: tuple[tuple[type[Any], str], ...] = (
+_LOCATIONS: tuple[tuple[type[Any], str], ...] = (
     (versioning.URLPathVersioning, "path"),
     (versioning.NamespaceVersioning, "namespace"),
     (versioning.AcceptHeaderVersioning, "accept"),
@@ -50,12 +50,12 @@ _PLACES: tuple[tuple[type[Any], str], ...] = (
 )
 
 
-def version_of(view: Any, fixed: str | None) -> Version:
+def get_api_version(view: Any, fixed: str | None) -> ApiVersion:
     """Return the location and choice of `view`'s API version."""
     scheme = view.versioning_class
     if scheme is None:
-        return Version("")
-    place = next((place for kind, place in _PLACES if issubclass(scheme, kind)), "")
+        return ApiVersion("")
+    place = next((place for kind, place in _LOCATIONS if issubclass(scheme, kind)), "")
     allowed = tuple(str(version) for version in scheme.allowed_versions or ())
     default = None if scheme.default_version is None else str(scheme.default_version)
-    return Version(place, scheme.version_param, fixed, default, allowed)
+    return ApiVersion(place, scheme.version_param, fixed, default, allowed)

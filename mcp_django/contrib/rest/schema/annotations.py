@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
 
-_PLAIN: dict[Any, dict[str, Any]] = {
+_TYPE_SCHEMAS: dict[Any, dict[str, Any]] = {
     bool: {"type": "boolean"},
     int: {"type": "integer"},
     float: {"type": "number"},
@@ -26,24 +26,24 @@ _PLAIN: dict[Any, dict[str, Any]] = {
 }
 
 
-def annotated(function: Callable[..., Any] | None) -> dict[str, Any]:
+def get_return_schema(function: Callable[..., Any] | None) -> dict[str, Any]:
     """Return the schema of a function's return annotation, or {} if unknown."""
     try:
-        return _schema(get_type_hints(function).get("return", Any)) if callable(function) else {}
+        return _build_schema(get_type_hints(function).get("return", Any)) if callable(function) else {}
     except (NameError, TypeError, AttributeError):
         return {}
 
 
-def _schema(annotation: Any) -> dict[str, Any]:
-    if isinstance(annotation, type) and annotation in _PLAIN:
-        return dict(_PLAIN[annotation])
+def _build_schema(annotation: Any) -> dict[str, Any]:
+    if isinstance(annotation, type) and annotation in _TYPE_SCHEMAS:
+        return dict(_TYPE_SCHEMAS[annotation])
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Literal and all(isinstance(value, str | int | bool | None) for value in arguments):
         return {"enum": list(arguments)}
     if origin in (Union, types.UnionType):
-        branches = [_schema(argument) for argument in arguments]
+        branches = [_build_schema(argument) for argument in arguments]
         return {"anyOf": branches} if all(branches) else {}
     if annotation in (list, tuple, set) or origin in (list, set):
-        items = _schema(arguments[0]) if arguments else {}
+        items = _build_schema(arguments[0]) if arguments else {}
         return {"type": "array", "items": items} if items else {"type": "array"}
     return {"type": "object"} if annotation is dict or origin is dict else {}

@@ -3,14 +3,14 @@
 import re
 from typing import Any
 
-_UNKNOWN = re.compile(r"\(\?P|\(\?[aiLmsux]+[-:)]|\(\?\(|\\[AZz]|\(\?<[=!]|\(\?>|[*+?}]\+")
+_UNPORTABLE = re.compile(r"\(\?P|\(\?[aiLmsux]+[-:)]|\(\?\(|\\[AZz]|\(\?<[=!]|\(\?>|[*+?}]\+")
 """Syntax with another or no meaning in ECMA 262.
 
 It covers named groups, flags, conditions, look-behind and inner anchors.
 """
 
 
-def portable(regex: Any) -> str | None:
+def convert_to_ecma(regex: Any) -> str | None:
     """Return the pattern of a compiled expression, or None without an equivalent."""
     if regex.flags & ~(re.UNICODE | re.ASCII):
         return None
@@ -23,7 +23,7 @@ def portable(regex: Any) -> str | None:
             pattern = f"{pattern.removesuffix(end)}$"
             break
 
-    if _UNKNOWN.search(pattern):
+    if _UNPORTABLE.search(pattern):
         return None
     # RegexValidator searches, as `pattern` does.
     return f"^{pattern}" if start else pattern

@@ -16,33 +16,33 @@ from django.core import validators
 from django.db import models
 from django.utils.html import strip_tags
 
-from mcp_django.orm.fields.codecs import Codec, codec_of, nullable
+from mcp_django.orm.fields.codecs import Codec, get_codec, make_nullable
 from mcp_django.orm.fields.exposed_fields import ExposedField
-from mcp_django.orm.schema import key_text
+from mcp_django.orm.schema import describe_key
 from mcp_django.protocol import jsonrpc
 from mcp_django.schema import to_json
 
-CHOICES = 200
+MAX_NAMED_CHOICES = 200
 """Maximum number of choices that a schema lists."""
-RELATED = 1000
+MAX_REFERENCES = 1000
 """Maximum number of rows that one value may refer to."""
 
 
-class Value(NamedTuple):
+class WritableValue(NamedTuple):
     """Field value as clients write it."""
 
     schema: dict[str, Any]
-    read: Callable[[Any], Any]
+    parse: Callable[[Any], Any]
     """Function from valid JSON, except null, to input of the form field.
 
     It raises ValueError with a message for the client.
     """
-    required: bool
+    is_required: bool
     """True if new rows require the value."""
     label: str
 
 
-def value_of(item: ExposedField, field: forms.Field) -> Value | None:
+def build_writable_value(item: ExposedField, field: forms.Field) -> WritableValue | None:
     """Build the writable value of an exposed field, or return None if read-only.
 
     `field` is its field of the form.
@@ -50,52 +50,57 @@ def value_of(item: ExposedField, field: forms.Field) -> Value | None:
     model_field = item.model_field
     if isinstance(model_field, models.FileField) or isinstance(field, forms.FileField):
         return None
-    codec = item.codec or codec_of(model_field)
-    schema, read = _many(codec) if item.many else _one(model_field, codec)
+    codec = item.codec or get_codec(model_field)
+    schema, read = _build_to_many_value(codec) if item.is_to_many else _build_single_value(model_field, codec)
 
     label = str(field.label or item.name)
     if text := strip_tags(str(field.help_text or "")).strip():
         schema = {**schema, "description": " ".join(filter(None, [text, str(schema.get("description", ""))]))}
-    elif item.is_relation and not item.many:
-        schema = {**schema, "description": key_text(item)}
+    elif item.is_relation and not item.is_to_many:
+        schema = {**schema, "description": describe_key(item)}
 
     if model_field.null or not field.required:
-        schema = _or_null(schema)
+        schema = _allow_null(schema)
     required = field.required and not model_field.has_default() and field.initial is None
-    return Value({"title": label, **schema}, read, required, label)
+    return WritableValue({"title": label, **schema}, read, required, label)
 
 
-def _many(codec: Codec) -> tuple[dict[str, Any], Callable[[Any], Any]]:
-    schema = {"type": "array", "items": dict(codec.schema), "maxItems": RELATED, "description": "all of them, by pk"}
+def _build_to_many_value(codec: Codec) -> tuple[dict[str, Any], Callable[[Any], Any]]:
+    schema = {
+        "type": "array",
+        "items": dict(codec.schema),
+        "maxItems": MAX_REFERENCES,
+        "description": "all of them, by pk",
+    }
     return schema, lambda values: [codec.decode(value) for value in values]
 
 
-def _one(field: Any, codec: Codec) -> tuple[dict[str, Any], Callable[[Any], Any]]:
+def _build_single_value(field: Any, codec: Codec) -> tuple[dict[str, Any], Callable[[Any], Any]]:
     if field.is_relation:
         return {**codec.schema}, codec.decode
     if field.choices:
-        return _choice(field, codec), _as_it_is
+        return _build_choice_schema(field, codec), _identity
 
     match codec.kind:
         case "text" | "ip-address" | "other":
-            return _text(field), _as_it_is
+            return _build_text_schema(field), _identity
         case "integer":
-            return {**codec.schema, **_bounds(field)}, codec.decode
+            return {**codec.schema, **_build_bounds(field)}, codec.decode
         case "number":
-            return {"type": "number", **_bounds(field)}, codec.decode
+            return {"type": "number", **_build_bounds(field)}, codec.decode
         case "decimal":
             return {**codec.schema, "type": ["string", "number"]}, codec.decode
         case "json":
-            return {}, _dumped(field)
+            return {}, _create_json_encoder(field)
         case "list":
-            return _list(field)
-    return dict(codec.schema), codec.decode if codec.kind in _DECODED else _as_it_is
+            return _build_list_value(field)
+    return dict(codec.schema), codec.decode if codec.kind in _DECODED_KINDS else _identity
 
 
-_DECODED = {"boolean", "date", "date-time", "time", "duration", "uuid"}
+_DECODED_KINDS = {"boolean", "date", "date-time", "time", "duration", "uuid"}
 
 
-def _text(field: Any) -> dict[str, Any]:
+def _build_text_schema(field: Any) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": "string"}
     if field.max_length is not None:
         schema["maxLength"] = field.max_length
@@ -109,7 +114,7 @@ def _text(field: Any) -> dict[str, Any]:
     return schema
 
 
-def _bounds(field: Any) -> dict[str, Any]:
+def _build_bounds(field: Any) -> dict[str, Any]:
     schema: dict[str, Any] = {}
     for check in field.validators:
         limit = getattr(check, "limit_value", None)
@@ -122,36 +127,36 @@ def _bounds(field: Any) -> dict[str, Any]:
     return schema
 
 
-def _choice(field: Any, codec: Codec) -> dict[str, Any]:
-    options = [(codec.shown(value), str(title)) for value, title in field.flatchoices]
+def _build_choice_schema(field: Any, codec: Codec) -> dict[str, Any]:
+    options = [(codec.serialize(value), str(title)) for value, title in field.flatchoices]
     if field.blank and field.empty_strings_allowed and codec.kind == "text" and "" not in dict(options):
         options.append(("", "none"))
-    if len(options) > CHOICES:
+    if len(options) > MAX_NAMED_CHOICES:
         return {key: value for key, value in codec.schema.items() if key != "description"}
     return {"oneOf": [{"const": value, "title": title} for value, title in options]}
 
 
-def _list(field: Any) -> tuple[dict[str, Any], Callable[[Any], Any]]:
-    schema, read = _one(field.base_field, codec_of(field.base_field))
-    most = {"maxItems": field.size} if field.size else {}
+def _build_list_value(field: Any) -> tuple[dict[str, Any], Callable[[Any], Any]]:
+    schema, read = _build_single_value(field.base_field, get_codec(field.base_field))
+    size_limit = {"maxItems": field.size} if field.size else {}
     if field.base_field.null:
-        schema = nullable(schema)
+        schema = make_nullable(schema)
     return (
-        {"type": "array", "items": schema, **most},
+        {"type": "array", "items": schema, **size_limit},
         lambda values: [None if value is None else read(value) for value in values],
     )
 
 
-def _dumped(field: Any) -> Callable[[Any], Any]:
+def _create_json_encoder(field: Any) -> Callable[[Any], Any]:
     # The form field would parse a text as JSON.
     return lambda value: jsonrpc.dumps(to_json(value)).decode()
 
 
-def _or_null(schema: Mapping[str, Any]) -> dict[str, Any]:
+def _allow_null(schema: Mapping[str, Any]) -> dict[str, Any]:
     if "oneOf" in schema:
         return {**schema, "oneOf": [*schema["oneOf"], {"const": None, "title": "none"}]}
-    return nullable(schema)
+    return make_nullable(schema)
 
 
-def _as_it_is(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     return value

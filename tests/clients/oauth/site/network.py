@@ -58,5 +58,5 @@ def lead_here() -> None:
         made._pool._network_backend = _Redirected(made._pool._network_backend, said["port"])
         return made
 
-    safe_fetch._resolve = resolve
-    safe_fetch._transport = transport
+    safe_fetch._resolve_host = resolve
+    safe_fetch._create_transport = transport

@@ -4,8 +4,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from mcp_django.contrib.memory.management.people import add_arguments, named
-from mcp_django.contrib.memory.privacy import erase
+from mcp_django.contrib.memory.management.people import add_arguments, find_named_owners
+from mcp_django.contrib.memory.privacy import erase_owners
 
 
 class Command(BaseCommand):
@@ -20,9 +20,9 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        owners = named(options)
+        owners = find_named_owners(options)
         who = options["owner"] or options["user"]
         if options["interactive"] and input(f"Erase the memory of {who} permanently? Type 'yes': ") != "yes":
             raise CommandError("Nothing was erased.")
-        gone = erase(owners)
+        gone = erase_owners(owners)
         self.stdout.write(f"Erased conversations: {gone.conversations}, facts: {gone.facts}.")

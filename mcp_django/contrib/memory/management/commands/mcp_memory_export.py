@@ -5,8 +5,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from mcp_django.contrib.memory.management.people import add_arguments, named
-from mcp_django.contrib.memory.privacy import export
+from mcp_django.contrib.memory.management.people import add_arguments, find_named_owners
+from mcp_django.contrib.memory.privacy import export_owners
 
 
 class Command(BaseCommand):
@@ -19,5 +19,5 @@ class Command(BaseCommand):
         parser.add_argument("--indent", type=int, default=2, help="Spaces for each level (2); 0 for one line.")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        said = {"user": options["user"], "owners": export(named(options))}
+        said = {"user": options["user"], "owners": export_owners(find_named_owners(options))}
         self.stdout.write(json.dumps(said, ensure_ascii=False, indent=options["indent"] or None))

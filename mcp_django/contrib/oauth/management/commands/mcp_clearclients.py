@@ -26,9 +26,9 @@ class Command(BaseCommand):
         days = get_settings().unused_days if options["days"] is None else options["days"]
         if not 0 <= days <= 36500:
             raise CommandError("--days must be between 0 and 36500.")
-        count = expiry.clear(days=days, dry_run=options["dry_run"])
+        count = expiry.delete_unused(days=days, dry_run=options["dry_run"])
         if not options["dry_run"]:
-            authorization_codes.clear_expired()
-            refresh_rotation.clear_idle()
+            authorization_codes.delete_expired()
+            refresh_rotation.delete_idle_families()
         verb = "would be deleted" if options["dry_run"] else "deleted"
         self.stdout.write(f"{count} client(s) without use for {days:g} days {verb}.")

@@ -9,10 +9,10 @@ from django.core.management.base import BaseCommand, CommandError
 
 from mcp_django.contrib.oauth import redirects
 from mcp_django.contrib.oauth.clients import clients, document_clients
-from mcp_django.contrib.oauth.clients.client_metadata import MOST_BYTES, MOST_NAME, Refused
+from mcp_django.contrib.oauth.clients.client_metadata import MAX_METADATA_BYTES, MAX_NAME_CHARS, ClientMetadataRefused
 from mcp_django.contrib.oauth.options import get_settings
 from mcp_django.contrib.oauth.tokens import resource_indicators, scopes
-from mcp_django.management.user_option import active_user
+from mcp_django.management.user_option import get_active_user
 from mcp_django.models.token import check_scopes
 
 
@@ -57,38 +57,38 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             if options["document"] is not None:
-                application, secret = self._pinned(options), ""
+                application, secret = self._pin_client(options), ""
             else:
-                application, secret = self._made(options)
-        except Refused as problem:
+                application, secret = self._create_client(options)
+        except ClientMetadataRefused as problem:
             raise CommandError(f"Creating the client failed: {problem.description}.") from None
 
         self.stderr.write(f"Created the client {application}.")
-        for word in self._unknown(options):
+        for word in self._find_unknown(options):
             self.stderr.write(f"{word!r} is not in the settings: the client gets no token for it.")
         self.stdout.write(application.client_id)
         if secret:
             self.stderr.write("The second line is its secret. It is not stored: this is the only time it is shown.")
             self.stdout.write(secret)
 
-    def _pinned(self, options: dict[str, Any]) -> Any:
-        others = ("redirect_uris", "confidential", "service_user", "scopes", "resources")
-        if any(options[name] for name in others):
+    def _pin_client(self, options: dict[str, Any]) -> Any:
+        other_options = ("redirect_uris", "confidential", "service_user", "scopes", "resources")
+        if any(options[name] for name in other_options):
             raise CommandError("--document cannot be combined with other options: the document defines the client.")
         try:
             with options["document"].open("rb") as file:
-                body = file.read(MOST_BYTES + 1)
+                body = file.read(MAX_METADATA_BYTES + 1)
         except OSError as problem:
             raise CommandError(f"Reading the document failed: {problem.strerror}.") from None
-        return document_clients.pin(options["name"], body)
+        return document_clients.pin_document(options["name"], body)
 
-    def _made(self, options: dict[str, Any]) -> tuple[Any, str]:
+    def _create_client(self, options: dict[str, Any]) -> tuple[Any, str]:
         uris, name = options["redirect_uris"], " ".join(options["name"].split())
-        if not 0 < len(name) <= MOST_NAME or not name.isprintable():
-            raise CommandError(f"The name must have 1 to {MOST_NAME} printable characters.")
+        if not 0 < len(name) <= MAX_NAME_CHARS or not name.isprintable():
+            raise CommandError(f"The name must have 1 to {MAX_NAME_CHARS} printable characters.")
         for uri in uris:
-            if wrong := redirects.problem_with(uri, schemes=get_settings().native_schemes):
-                raise CommandError(f"{uri!r}: {wrong}.")
+            if uri_problem := redirects.find_redirect_problem(uri, schemes=get_settings().native_schemes):
+                raise CommandError(f"{uri!r}: {uri_problem}.")
         if uris and options["service_user"]:
             raise CommandError(
                 "Use either --redirect-uri or --service-user: a service client does not request consent."
@@ -99,16 +99,16 @@ class Command(BaseCommand):
         except ValidationError as problem:
             raise CommandError(" ".join(problem.messages)) from None
 
-        return clients.make(
+        return clients.create_client(
             name,
             redirect_uris=uris,
             confidential=options["confidential"],
-            service_user=None if (name := options["service_user"]) is None else active_user(name),
+            service_user=None if (name := options["service_user"]) is None else get_active_user(name),
             scopes=options["scopes"],
             resources=options["resources"],
         )
 
-    def _unknown(self, options: dict[str, Any]) -> list[str]:
-        declared = scopes.declared()
+    def _find_unknown(self, options: dict[str, Any]) -> list[str]:
+        declared = scopes.get_declared_scopes()
         unknown = [scope for scope in options["scopes"] or () if scope not in declared]
-        return unknown + [url for url in options["resources"] or () if resource_indicators.find(url) is None]
+        return unknown + [url for url in options["resources"] or () if resource_indicators.find_resource(url) is None]

@@ -1,0 +1,52 @@
+"""Types of MCP that handlers return, and that questions to the client are made of.
+
+Content, resources, prompts and sampling messages follow the MCP schema. Importing them needs neither Django's settings
+nor its app registry.
+"""
+
+from mcp_django.protocol.content import (
+    AudioContent,
+    BlobResourceContents,
+    EmbeddedResource,
+    ImageContent,
+    PromptMessage,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+)
+from mcp_django.protocol.sampling_types import (
+    SamplingMessage,
+    ToolResultContent,
+    ToolUseContent,
+    validate_sampling_messages,
+)
+from mcp_django.protocol.types import Annotations, Icon, ToolAnnotations
+from mcp_django.server.client_requests.responses import ElicitationResult
+from mcp_django.server.client_requests.sampling import SamplingResult
+from mcp_django.server.primitives.base import Completion
+from mcp_django.server.primitives.results import PromptResult, ResourceResult
+from mcp_django.server.primitives.streaming import ToolStream
+
+__all__ = [
+    "Annotations",
+    "AudioContent",
+    "BlobResourceContents",
+    "Completion",
+    "ElicitationResult",
+    "EmbeddedResource",
+    "Icon",
+    "ImageContent",
+    "PromptMessage",
+    "PromptResult",
+    "ResourceLink",
+    "ResourceResult",
+    "SamplingMessage",
+    "SamplingResult",
+    "TextContent",
+    "TextResourceContents",
+    "ToolAnnotations",
+    "ToolResultContent",
+    "ToolStream",
+    "ToolUseContent",
+    "validate_sampling_messages",
+]
