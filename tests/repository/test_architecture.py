@@ -25,7 +25,7 @@ LAYERS = (
     {"protocol"},
     {"schema"},
     {"server"},
-    {"conf", "discovery", "exceptions", "logs", "signals"},
+    {"conf", "discovery", "exceptions", "logs", "lowlevel", "observability", "signals", "types"},
     {"html_pages", "internal_request", "models"},
     {"auth", "client", "forms", "orm", "providers", "runtime"},
     {"wiring"},
@@ -48,7 +48,14 @@ ONLY = {
     # Importing the package never needs settings; what needs them comes through __getattr__.
     "__init__": {"protocol", "schema", "server", "conf", "auth", "notifications", "orm"},
     "client": {"aio", "protocol", "schema", "conf", "models", "signals"},  # client and server never meet
-    "contrib.memory": {"__init__"},  # a guest: what it needs is public
+    "contrib.memory": {
+        "__init__",
+        "conf",
+        "notifications",
+        "observability",
+        "providers",
+        "types",
+    },  # a guest: what it needs is public
 }
 NO_DJANGO = ("protocol", "schema", "server")
 SANS_IO = {"protocol", "schema"}
@@ -86,7 +93,7 @@ DOORS = {
 REVISION = re.compile(r"\b20\d\d-\d\d-\d\d\b")
 MAX_MODULES_IN_A_FOLDER = 15
 VAGUE = {"common", "helper", "helpers", "misc", "mixin", "mixins", "util", "utils"}
-MAX_MODULE, MAX_FUNCTION = 500, 60
+MAX_MODULE_LINES = 500
 MAX_POSITIONAL, MAX_KEYWORD = 5, 12
 
 FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
@@ -191,15 +198,12 @@ def wrong_dates(path: str, tree: ast.Module) -> Iterator[str]:
 
 
 def wrong_sizes(path: str, tree: ast.Module, source: str) -> Iterator[str]:
-    """Complain about modules, functions and signatures that are over the limits."""
-    if (lines := source.count("\n")) > MAX_MODULE:
-        yield f"{lines}: the module is over {MAX_MODULE} lines; split it by noun"
+    """Complain about modules and signatures that are over the limits. Ruff bounds branches and statements."""
+    if (lines := source.count("\n")) > MAX_MODULE_LINES:
+        yield f"{lines}: the module is over {MAX_MODULE_LINES} lines; split it by noun"
     for node in ast.walk(tree):
         if not isinstance(node, FUNCTION):
             continue
-        length = (node.end_lineno or node.lineno) - node.lineno + 1
-        if length > MAX_FUNCTION:
-            yield f"{node.lineno}: {node.name} has {length} lines, over {MAX_FUNCTION}"
         positional = [a.arg for a in (*node.args.posonlyargs, *node.args.args) if a.arg not in ("self", "cls")]
         if len(positional) > MAX_POSITIONAL:
             yield f"{node.lineno}: {node.name} takes {len(positional)} positional arguments, over {MAX_POSITIONAL}"
@@ -262,7 +266,7 @@ def test_revision_dates_stay_in_their_room() -> None:
     assert violations(wrong_dates) == ""
 
 
-def test_modules_functions_and_signatures_keep_to_the_limits() -> None:
+def test_modules_and_signatures_keep_to_the_limits() -> None:
     found = [f"{path}:{complaint}" for path, source, tree in modules() for complaint in wrong_sizes(path, tree, source)]
     assert found == []
 
@@ -382,9 +386,6 @@ def test_rooms_below_django_import_without_it() -> None:
     assert ran.returncode == 0, ran.stderr
 
 
-LONG_FUNCTION = "def f():\n" + "    x = 1\n" * MAX_FUNCTION
-
-
 BROKEN_RULES = (
     ("protocol/jsonrpc.py", "import asyncio", "protocol may not import asyncio"),
     ("schema/reading.py", "from concurrent.futures import Future", "schema may not import concurrent.futures"),
@@ -407,8 +408,7 @@ BROKEN_RULES = (
     ("server/calls/call.py", "def f():\n    import json", "import of json inside f()"),
     ("server/calls/call.py", "X = '2025-06-18'", "ask the Revision"),
     ("server/calls/call.py", "X = b'2025-06-18'", "ask the Revision"),
-    ("server/calls/call.py", "x = 1\n" * (MAX_MODULE + 1), "over 500 lines"),
-    ("server/calls/call.py", LONG_FUNCTION, "has 61 lines"),
+    ("server/calls/call.py", "x = 1\n" * (MAX_MODULE_LINES + 1), "over 500 lines"),
     ("server/calls/call.py", "def f(a, b, c, d, e, g): ...", "6 positional arguments"),
     ("server/calls/call.py", f"def f(*, {', '.join(f'k{n}' for n in range(13))}): ...", "13 keywords"),
     ("server/utils.py", "", "has no subject"),
