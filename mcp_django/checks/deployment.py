@@ -103,7 +103,7 @@ def check_caches(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[Check
             settings.rates.cache, "rates are counted", "Each process then has its own count.", "mcp_django.W023"
         )
     if settings.token_cache is not None:
-        consequence = "Each process then verifies tokens itself, and the option has no effect."
+        consequence = 'Each process then verifies tokens itself, and MCP["TOKEN_CACHE"] has no effect.'
         found += _check_cache_is_shared(
             settings.token_cache, "verified principals are cached", consequence, "mcp_django.W024"
         )

@@ -59,7 +59,7 @@ def test_a_project_with_the_classic_mistakes_is_told_each_of_them(tmp_path: Path
         "W003": "in memory",
         "W004": 'DATABASES["default"]',
         "W005": 'DATABASES["reports"]["CONN_MAX_AGE"]',
-        "W006": 'DATABASES["archive"]["OPTIONS"]["pool"] has 4 connections',
+        "W006": 'DATABASES["archive"]["OPTIONS"]["pool"] has at most 4 connections',
         "W007": "'o/'",
         "W008": "/mcp/mcp",
         "W021": "http://pages.example",

@@ -15,6 +15,6 @@ def test_the_public_names_are_listed_in_order() -> None:
 
 @pytest.mark.integration
 def test_msgspec_is_imported_by_its_users_only() -> None:
-    code = "import sys, mcp_django.schema as s; s.to_json([1]); s.form_of(int); print('msgspec' in sys.modules)"
+    code = "import sys, mcp_django.schema as s; s.to_json([1]); s.build_form(int); print('msgspec' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
