@@ -17,7 +17,7 @@ from mcp_django.server.calls.outcome import Outcome
 from mcp_django.server.calls.pending import Acknowledgement, AnyCoroutine, PendingResponse, PipelineResult, finish_call
 from mcp_django.server.client_requests.conversation import INPUT_REQUIRED
 from mcp_django.server.dispatcher import ResultBody, dispatch, handle_notification
-from mcp_django.server.eras.base import EraStrategy as EraStrategy
+from mcp_django.server.eras.base import EraStrategy
 from mcp_django.server.eras.handshake import INITIALIZE, HandshakeEra
 from mcp_django.server.eras.stateless import StatelessEra
 from mcp_django.server.execution.lists import EncodedResult

@@ -3,7 +3,7 @@
 from time import time
 
 from mcp_django.auth.authentication.authenticator import Authenticator
-from mcp_django.auth.authentication.session import SESSION_KIND as SESSION
+from mcp_django.auth.authentication.session import SESSION_KIND
 from mcp_django.auth.principal import LOCAL, is_still_authorized
 from mcp_django.auth.requests import AuthRequest
 from mcp_django.protocol.errors import TransportRefusal
@@ -41,7 +41,7 @@ class Credential:
 
         Returns None for the local principal, unless it acts as a user.
         """
-        if getattr(principal, "kind", None) == SESSION:
+        if getattr(principal, "kind", None) == SESSION_KIND:
             return cls(authenticator, request, header=b"cookie")
         if principal.key != LOCAL:
             return cls(authenticator, request)

@@ -11,7 +11,7 @@ from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.protocol.errors import TransportRefusal
 from mcp_django.transports import credential_monitor as watching
 from mcp_django.transports.credential_monitor import check_all_loops, get_credential_monitor
-from mcp_django.transports.credentials import StreamCredential as CredentialWarrant
+from mcp_django.transports.credentials import StreamCredential
 from tests.support.clock import Clock
 
 
@@ -107,6 +107,6 @@ async def test_while_nobody_can_say_a_stream_goes_on_until_its_credential_expire
     for left, good in [(None, True), (60, True), (-1, False)]:
         with subtests.test(left=left, good=good):
             expires = None if left is None else time.time() + left
-            warrant = CredentialWarrant(Down(), DjangoPrincipal(issuer="tests", subject="ann", expires_at=expires))  # type: ignore[arg-type]
+            warrant = StreamCredential(Down(), DjangoPrincipal(issuer="tests", subject="ann", expires_at=expires))  # type: ignore[arg-type]
             assert not warrant.is_known_valid()
             assert await warrant.is_valid() is good

@@ -20,7 +20,7 @@ from mcp_django.aio.clock import monotonic
 from mcp_django.auth.authorization.scope_grants import NO_GRANTS, Grants, build_grants
 from mcp_django.auth.authorization.tool_policies import NO_POLICIES, NO_REQUIREMENTS, ToolPolicies, ToolRequirements
 from mcp_django.models import ScopeGrant, StoredState, ToolPolicy
-from mcp_django.models.stored.cache_version import RULES_PK as MARK
+from mcp_django.models.stored.cache_version import RULES_PK
 from mcp_django.server.ports import Overloaded
 
 logger = logging.getLogger("mcp_django.auth")
@@ -169,7 +169,7 @@ class RuleCache:
     def _query(self) -> RuleSnapshot:
         """Read the version first: rows that are newer than it are read again next time."""
         try:
-            mark = StoredState.objects.get_version(MARK)
+            mark = StoredState.objects.get_version(RULES_PK)
             if self._has_loaded and mark == self._rules.version:
                 return self._rules
             return RuleSnapshot(

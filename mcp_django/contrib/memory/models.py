@@ -151,7 +151,7 @@ class Entry(models.Model):
     def renew(self, max_days: float | None) -> None:
         """Set the time of the save to now, and the expiry accordingly.
 
-        The lifetime is at most `most_days`; None means no maximum.
+        The lifetime is at most `max_days`; None means no maximum.
         """
         self.updated = timezone.now()
         spans = [self.lifetime] if self.lifetime is not None else []

@@ -1,7 +1,7 @@
 """`create` and `update`: validation by a form, then saving of row and inline rows."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db.models import Model
 
@@ -15,9 +15,6 @@ from mcp_django.orm.writes.inlines import save_inlines
 from mcp_django.orm.writes.lookup import find_rows, get_label
 from mcp_django.orm.writes.result import serialize_written_row
 from mcp_django.protocol.errors import ToolError
-
-if TYPE_CHECKING:
-    pass
 
 
 class CreateOperation(WriteOperation):

@@ -22,7 +22,7 @@ from mcp_django.server.ports import Principal
 
 if TYPE_CHECKING:
     from mcp_django.server.composition.mounting import MountedServer
-    from mcp_django.server.eras.base import EraStrategy as EraStrategy
+    from mcp_django.server.eras.base import EraStrategy
     from mcp_django.server.server import Server
     from mcp_django.server.subscriptions.listen import Subscription
 

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mcp_django.protocol.errors import (
     InternalError,
@@ -42,9 +42,6 @@ from mcp_django.server.primitives.base import Primitive, Resource, ResourceTempl
 from mcp_django.server.primitives.hooks import check_guards, run_with_hooks
 from mcp_django.server.primitives.results import RelayedResult, ToolResult, build_tool_error, build_tool_result
 from mcp_django.server.primitives.streaming import STREAM_TYPES, collect_stream
-
-if TYPE_CHECKING:
-    pass
 
 logger = logging.getLogger("mcp_django.server")
 

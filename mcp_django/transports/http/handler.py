@@ -27,7 +27,7 @@ from mcp_django.server.calls.message_queue import Outbox
 from mcp_django.server.calls.pending import Acknowledgement, PendingResponse
 from mcp_django.server.calls.session import ServerSession
 from mcp_django.server.eras import select_era
-from mcp_django.server.eras.base import EraStrategy as EraStrategy
+from mcp_django.server.eras.base import EraStrategy
 from mcp_django.server.eras.handshake import is_sessionless
 from mcp_django.server.pipeline import Pipeline
 from mcp_django.server.ports import Overloaded, Principal
