@@ -39,6 +39,7 @@ from mcp_django.conf.readers import (
     tuple_of,
     word,
 )
+from mcp_django.protocol.headers import TOKEN_PATTERN
 from mcp_django.protocol.revisions import REVISIONS
 
 CLIENT_ALIAS_PATTERN: Final = r"[a-z](?:[a-z0-9-]|_(?=[a-z0-9-])){0,31}"
@@ -92,7 +93,7 @@ def header_values(raw: Any) -> Mapping[str, str]:
     if not isinstance(raw, Mapping):
         raise WrongSecret("must be a dict from names of headers to values")
     for name, value in raw.items():
-        if not isinstance(name, str) or not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
+        if not isinstance(name, str) or not TOKEN_PATTERN.fullmatch(name):
             raise WrongPart("must have names of headers as its keys")
         if name.lower() in RESERVED_HEADERS or name.lower().startswith("mcp-"):
             raise WrongPart(f"must leave {name} to the transport")

@@ -1,20 +1,18 @@
 """Parameters filled from request headers: `Annotated[str, Header("X-Tenant")]`."""
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
 from mcp_django.protocol.errors import ToolError
+from mcp_django.protocol.headers import TOKEN_PATTERN
 from mcp_django.schema import ArgumentError, DeclarationError, compile_text_reader
 from mcp_django.server.calls.call import CREDENTIAL_HEADERS
 
 if TYPE_CHECKING:
     from mcp_django.server.calls.call import Call
 
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-"""Field name (RFC 9110, section 5.6.2)."""
 ABSENT: Any = object()
 """Marker for a missing header whose parameter has a default."""
 
@@ -45,7 +43,7 @@ class HeaderReader:
         """Compile a reader; raise DeclarationError for an invalid or forbidden name."""
         self._name = parameter.replace("_", "-").title() if header.name is None else header.name
         where = f"{where}: parameter '{parameter}'"
-        if not _TOKEN.fullmatch(self._name):
+        if not TOKEN_PATTERN.fullmatch(self._name):
             raise DeclarationError(f"{where}: {self._name!r} is not a valid header name")
         self._key = self._name.lower().encode("ascii")
         if self._key in CREDENTIAL_HEADERS:
