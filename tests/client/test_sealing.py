@@ -5,7 +5,8 @@ import base64
 import pytest
 from pytest_django.fixtures import Settings
 
-from mcp_django.client.oauth.crypto import MAX_SEALED_LENGTH, UnsealError, hash_parts, seal, unseal
+from mcp_django.client.oauth.crypto import MAX_SEALED_LENGTH, hash_parts, seal, unseal
+from mcp_django.crypto import UnsealError
 
 PLACE = ("github", "https://mcp.example/mcp", "user 1", "https://id.example")
 

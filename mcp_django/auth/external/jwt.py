@@ -5,11 +5,11 @@ no oversized numbers, no text that a database rejects. Signatures are not checke
 """
 
 import re
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import dataclass
 from typing import Any, Final
 
 from mcp_django.auth.external.strict_json import MalformedInput, parse_object
+from mcp_django.crypto import decode_base64url
 
 MAX_KID_CHARS: Final = 512
 """Maximum length of a key identifier in characters."""
@@ -87,13 +87,7 @@ def parse_jwt(token: str) -> ParsedToken:
 
 
 def _decode_base64url(part: str) -> bytes:
-    """Decode base64url without padding, in its canonical form only.
-
-    Otherwise one token could have several spellings.
-    """
-    if len(part) % 4 == 1:
-        raise MalformedInput("a part is not base64url")
-    raw = urlsafe_b64decode(part + "=" * (-len(part) % 4))
-    if urlsafe_b64encode(raw).rstrip(b"=").decode("ascii") != part:
-        raise MalformedInput("a part is not canonical base64url")
-    return raw
+    try:
+        return decode_base64url(part)
+    except ValueError:
+        raise MalformedInput("a part is not canonical base64url") from None

@@ -25,11 +25,12 @@ from mcp.shared.auth import (
 )
 
 from mcp_django.client.oauth import token_endpoint
-from mcp_django.client.oauth.crypto import UnsealError, hash_parts, seal, unseal
+from mcp_django.client.oauth.crypto import hash_parts, seal, unseal
 from mcp_django.client.oauth.discovery import RegistrationStorage, choose_scopes, discover, probe_server
 from mcp_django.client.oauth.http import AuthorizationFailed, OAuthHTTPClient, to_http_url
 from mcp_django.client.oauth.token_store import TokenGrant, TokenRow, run_in_thread
 from mcp_django.conf.clients import ClientSettings
+from mcp_django.crypto import UnsealError
 from mcp_django.models import ClientFlow, ClientToken
 
 FLOW_LIFETIME_SECONDS: Final = 600

@@ -18,8 +18,9 @@ from django.db import close_old_connections
 from django.db.models import F, Q
 from django.utils import timezone
 
-from mcp_django.client.oauth.crypto import UnsealError, hash_parts, seal, unseal
+from mcp_django.client.oauth.crypto import hash_parts, seal, unseal
 from mcp_django.conf.clients import ClientSettings
+from mcp_django.crypto import UnsealError
 from mcp_django.models import ClientToken
 
 CLAIM_SECONDS: Final = 30.0
