@@ -15,14 +15,9 @@ from typing import Any, Protocol
 from mcp_django.runtime.events.event_log import Event, EventDraft
 from mcp_django.runtime.events.follower import TopicSubscription
 from mcp_django.runtime.events.publisher import EventPublisher
+from mcp_django.runtime.streams.reader import NumberedMessage, StreamReader
 from mcp_django.runtime.streams.remote_reader import CONTROL_TOPIC, RemoteReader, StreamGoneError, build_stream_topic
-from mcp_django.runtime.streams.replay_buffer import (
-    MAX_BUFFER_BYTES,
-    NumberedMessage,
-    ReplayBuffer,
-    ReplayLimits,
-    ReplayReader,
-)
+from mcp_django.runtime.streams.replay_buffer import MAX_BUFFER_BYTES, ReplayBuffer, ReplayLimits, ReplayReader
 from mcp_django.runtime.streams.replay_store import ReplayStore
 from mcp_django.server.calls.session import ServerSession
 
@@ -73,7 +68,7 @@ class CallStreams:
             self._start_subscribing()
         return self.store.open_stream(session)
 
-    async def resume(self, session: ServerSession, token: str, after: int) -> "ReplayReader | RemoteReader":
+    async def resume(self, session: ServerSession, token: str, after: int) -> StreamReader:
         """Return a reader of a session's stream after message `after`.
 
         Raises:
@@ -87,8 +82,8 @@ class CallStreams:
                 raise StreamGoneError
             return reader
 
-        remote = RemoteReader(self._publisher, self._spawn, self._get_limits().max_events)
-        await remote.open(session.pk, token, after)
+        remote = RemoteReader(self._publisher, self._spawn, after=after, max_waiting=self._get_limits().max_events)
+        await remote.open(session.pk, token)
         return remote
 
     def has_session(self, session: Any) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 from mcp_django.runtime.events.event_log import Event, EventDraft
 from mcp_django.runtime.events.follower import TopicSubscription
 from mcp_django.runtime.events.publisher import EventPublisher
-from mcp_django.runtime.streams.replay_buffer import NumberedMessage
+from mcp_django.runtime.streams.reader import StreamReader
 
 logger = logging.getLogger("mcp_django.events")
 
@@ -32,45 +32,46 @@ class StreamGoneError(Exception):
     """Error: the stream, or the messages that the client missed, are gone."""
 
 
-class RemoteReader:
+class RemoteReader(StreamReader):
     """Reader of a call stream that another worker has, or had."""
 
     def __init__(
-        self, publisher: EventPublisher, spawn: Callable[[Coroutine[Any, Any, None]], object], max_waiting: int
+        self,
+        publisher: EventPublisher,
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
+        *,
+        after: int,
+        max_waiting: int,
     ) -> None:
+        super().__init__(after, max_waiting)
         self._publisher = publisher
         self._spawn = spawn
-        self._max_waiting = max_waiting
-        self.position = 0
-        self.retry: float | None = None
-        self._last_number = 0
-        self._waiting: list[NumberedMessage] = []
-        self._is_ended = False
+        self._last_number = after
         self._is_stream_ended = False
         """True if the worker of the call has ended the stream."""
         self._attach_draft: EventDraft | None = None
         self._subscriptions: list[TopicSubscription] = []
-        self._is_accepted = self._is_refused = False
-        self._changed = asyncio.Event()
+        self._is_accepted = False
+        self._decided = asyncio.Event()
+        """Event that is set when the worker, or the log, has accepted or refused the reader."""
         self._silent_reads = 0
 
-    async def open(self, session: Any, token: str, after: int) -> None:
+    async def open(self, session: Any, token: str) -> None:
         """Find the worker, or the log entries, of a stream.
 
         Raises:
-            StreamGoneError: the stream does not exist, or lacks messages after `after`.
+            StreamGoneError: the stream, or messages that the client missed, are gone.
         """
-        self.position = self._last_number = after
         follower, name = self._publisher.get_follower(), secrets.token_urlsafe(9)
         try:
             self._subscriptions.append(
                 await follower.subscribe(build_stream_topic(session, token), self._on_event, after=0)
             )
-            if not self._is_decided():
+            if not self._decided.is_set():
                 self._subscriptions.append(
                     await follower.subscribe(build_stream_topic(session, token, name), self._on_event)
                 )
-                request = {"session": session, "stream": token, "after": after, "reader": name}
+                request = {"session": session, "stream": token, "after": self.position, "reader": name}
                 self._attach_draft = EventDraft(CONTROL_TOPIC, "attach", request)
                 await self._request_attach(self._attach_draft)
 
@@ -85,43 +86,22 @@ class RemoteReader:
             await self._publisher.publish(draft)
             try:
                 async with asyncio.timeout(ATTACH_INTERVAL_SECONDS):
-                    while not self._is_decided():
-                        self._changed.clear()
-                        await self._changed.wait()
+                    await self._decided.wait()
                     return
             except TimeoutError:
                 continue
 
-    def _is_decided(self) -> bool:
-        return self._is_accepted or self._is_refused
-
-    async def read(self, timeout: float) -> list[NumberedMessage] | None:
-        """Return waiting messages; an empty list after `timeout` seconds, None at the end."""
-        if not self._waiting and not self._is_ended:
-            self._changed.clear()
-            try:
-                async with asyncio.timeout(timeout):
-                    await self._changed.wait()
-            except TimeoutError:
-                self._on_silence()
-
-        if not self._waiting:
-            return None if self._is_ended else []
-        messages = self._waiting
-        self._waiting = []
-        self.position = messages[-1].number
-        return messages
-
-    def _on_silence(self) -> None:
+    def on_silence(self) -> None:
         """Check that the worker of the call is alive.
 
         After several silent reads end the stream, so that the client reconnects.
         """
         self._silent_reads += 1
         if self._silent_reads >= MAX_SILENT_READS:
-            self._is_ended = True
+            self.end()
         elif self._attach_draft is not None:
             self._spawn(self._publish(self._attach_draft))
+        super().on_silence()
 
     def close(self) -> None:
         """Close the reader and detach it from the worker of the call."""
@@ -134,12 +114,7 @@ class RemoteReader:
         if attach_draft is not None and not self._is_stream_ended:
             # Also after a failed start: the worker would continue to write, and count the messages as delivered.
             self._spawn(self._publish(attach_draft._replace(kind="detach")))
-        self.end()
-
-    def end(self) -> None:
-        """End the stream after the waiting messages."""
-        self._is_ended = True
-        self._changed.set()
+        super().close()
 
     async def _publish(self, draft: EventDraft) -> None:
         try:
@@ -153,30 +128,26 @@ class RemoteReader:
         match event.kind:
             case "attached":
                 self._is_accepted = True
+                self._decided.set()
             case "kept":
                 # Written by a process that has ended; it may have answered before.
-                is_complete = event.payload["first"] - 1 <= self.position
-                self._is_accepted = self._is_accepted or is_complete
-                self._is_refused = self._is_refused or not is_complete
+                self._is_accepted = self._is_accepted or event.payload["first"] - 1 <= self.position
+                self._decided.set()
             case "dropped":
-                self._is_refused = self._is_stream_ended = True
+                self._is_stream_ended = True
+                self._decided.set()
             case "message":
-                self._add_message(event.payload["n"], event.payload["text"].encode())
+                number = event.payload["n"]
+                if self._is_accepted and not self.is_ended and number == self._last_number + 1:
+                    self._last_number = number
+                    self.add(number, event.payload["text"].encode())
             case "released":
                 self.retry = event.payload["retry"]
-                self._is_ended = True
-                self._is_stream_ended = True
+                self.is_ended = self._is_stream_ended = True
             case "end":
-                self._is_ended = self._is_stream_ended = True
+                self.is_ended = self._is_stream_ended = True
 
-        self._changed.set()
-
-    def _add_message(self, number: int, message: bytes) -> None:
-        if self._is_accepted and not self._is_ended and number == self._last_number + 1:
-            self._last_number = number
-            self._waiting.append(NumberedMessage(number, message))
-            if len(self._waiting) >= self._max_waiting:
-                self._is_ended = True  # too many unread messages; the client can resume for the rest
+        self.wake()
 
 
 def build_stream_topic(session: Any, token: str, reader: str | None = None) -> str:

@@ -8,9 +8,11 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from mcp_django.protocol.jsonrpc import compact
+from mcp_django.runtime.streams.reader import NumberedMessage, StreamReader
 
 logger = logging.getLogger("mcp_django.server")
 
@@ -36,130 +38,64 @@ class ReplayLimits(NamedTuple):
     """Seconds to keep an incompletely read stream after its call."""
 
 
-class NumberedMessage(NamedTuple):
-    """Message of a stream with its number."""
-
-    number: int
-    message: bytes
-
-
-class ReplayReader:
-    """Position of one client on a stream."""
-
-    __slots__ = ("_buffer", "_waiter", "is_ended", "position", "relay_name", "retry", "waiting")
+class ReplayReader(StreamReader):
+    """Position of one client on the stream of a call."""
 
     def __init__(self, buffer: "ReplayBuffer", after: int, relay_name: str | None) -> None:
+        super().__init__(after)
         self._buffer = buffer
-        self.position = after
+        self.token = buffer.token
         self.relay_name = relay_name
-        self.waiting: list[NumberedMessage] = []
-        self.is_ended = False
-        """True if no messages follow the waiting ones."""
-        self.retry: float | None = None
-        """Seconds after which the client should reconnect, if the server disconnected it."""
-        self._waiter: asyncio.Future[None] | None = None
-
-    @property
-    def token(self) -> str:
-        """Name of the stream."""
-        return self._buffer.token
 
     async def read(self, timeout: float) -> list[NumberedMessage] | None:
-        """Return waiting messages; an empty list after `timeout` seconds, None at the end."""
-        if not self.waiting and not self.is_ended:
-            loop = asyncio.get_running_loop()
-            waiter = self._waiter = loop.create_future()
-            timer = loop.call_later(timeout, self.wake)
-            try:
-                await waiter
-            finally:
-                timer.cancel()
-                self._waiter = None
-
-        if not self.waiting:
-            if not self.is_ended:
-                return []
+        """Return messages as any reader does, and notify the buffer."""
+        messages = await super().read(timeout)
+        if messages is None:
             self._buffer.on_reader_finished(self)
-            return None
-
-        messages = self.waiting
-        self.waiting = []
-        self.position = messages[-1].number
-        self._buffer.wake_writers()
+        elif messages:
+            self._buffer.wake_writers()
         return messages
 
     def close(self) -> None:
         """Close the reader; the stream continues to buffer messages."""
-        self.waiting.clear()
-        self.is_ended = True
-        self.wake()
+        super().close()
         self._buffer.remove_reader(self)
 
-    def wake(self) -> None:
-        waiter = self._waiter
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
 
-
+@dataclass(slots=True, eq=False)
 class ReplayBuffer:
     """Messages of one call's stream, numbered from 1."""
 
-    __slots__ = (
-        "_is_finished",
-        "_limits",
-        "_messages",
-        "_on_end",
-        "_size",
-        "_writers",
-        "first_number",
-        "is_aborted",
-        "is_delivered",
-        "last_logged_number",
-        "last_number",
-        "reader",
-        "repeated_bytes",
-        "session_pk",
-        "token",
-    )
+    session_pk: Any
+    token: str
+    limits: ReplayLimits
+    on_end: Callable[["ReplayBuffer"], None] | None
+    """Callback for the end of the call, and for the complete delivery of a kept stream."""
+    reader: ReplayReader | None = field(default=None, init=False)
 
-    def __init__(
-        self, session_pk: Any, token: str, limits: ReplayLimits, on_end: Callable[["ReplayBuffer"], None]
-    ) -> None:
-        """Create an empty buffer of a session, given by primary key.
+    first_number: int = field(default=1, init=False)
+    last_number: int = field(default=0, init=False)
+    """Numbers of the first and the last buffered message."""
+    size: int = field(default=0, init=False)
+    """Total length of the buffered messages in bytes."""
 
-        `on_end` is called when the call ends, and when a kept stream has been sent completely.
-        """
-        self.session_pk = session_pk
-        self.token = token
-        self._limits = limits
-        self._on_end: Callable[[ReplayBuffer], None] | None = on_end
+    is_delivered: bool = field(default=False, init=False)
+    """True after a reader has received everything up to the end."""
+    is_aborted: bool = field(default=False, init=False)
+    """True if the call ended without an answer."""
 
-        self._messages: deque[bytes] = deque()
-        self._size = 0
-        self.first_number = 1
-        self.last_number = 0
-        """Numbers of the first and the last buffered message."""
+    last_logged_number: int = field(default=0, init=False)
+    repeated_bytes: int = field(default=0, init=False)
+    """Number of the last logged message, and bytes that were logged repeatedly."""
 
-        self._writers: list[asyncio.Future[None]] = []
-        self._is_finished = False
-        self.is_delivered = False
-        """True after a reader has received everything up to the end."""
-        self.is_aborted = False
-        """True if the call ended without an answer."""
-
-        self.reader: ReplayReader | None = None
-        self.last_logged_number = self.repeated_bytes = 0
-        """Number of the last logged message, and bytes that were logged repeatedly."""
-
-    @property
-    def size(self) -> int:
-        """Total length of the buffered messages in bytes."""
-        return self._size
+    _messages: deque[bytes] = field(default_factory=deque, init=False)
+    _writers: list[asyncio.Future[None]] = field(default_factory=list, init=False)
+    _is_finished: bool = field(default=False, init=False)
 
     @property
     def ttl(self) -> float:
         """Seconds for which the buffer is kept after its call."""
-        return DELIVERED_TTL_SECONDS if self.is_delivered else self._limits.ttl
+        return DELIVERED_TTL_SECONDS if self.is_delivered else self.limits.ttl
 
     async def put(self, message: bytes) -> None:
         """Add a message; wait while the reader has too many unread ones."""
@@ -167,7 +103,7 @@ class ReplayBuffer:
             loop = asyncio.get_running_loop()
             waiter = loop.create_future()
             self._writers.append(waiter)
-            timer = loop.call_later(self._limits.send_timeout, self._on_send_timeout, self.reader)
+            timer = loop.call_later(self.limits.send_timeout, self._on_send_timeout, self.reader)
             try:
                 await waiter
             finally:
@@ -176,7 +112,7 @@ class ReplayBuffer:
 
     def _is_full(self) -> bool:
         reader = self.reader
-        return reader is not None and len(reader.waiting) >= self._limits.max_unsent and not self._is_finished
+        return reader is not None and len(reader.waiting) >= self.limits.max_unsent and not self._is_finished
 
     def has_room(self) -> bool:
         """Return True if a message can be added without waiting.
@@ -184,7 +120,7 @@ class ReplayBuffer:
         Without a reader it must not displace buffered messages, either.
         """
         if self.reader is None:
-            return len(self._messages) < self._limits.max_events // 2
+            return len(self._messages) < self.limits.max_events // 2
         return not self._is_full()
 
     def put_nowait(self, message: bytes) -> None:
@@ -193,17 +129,15 @@ class ReplayBuffer:
             return
         message = compact(message)
         self.last_number += 1
-        messages, limits = self._messages, self._limits
+        messages, limits = self._messages, self.limits
         messages.append(message)
-        self._size += len(message)
-        while len(messages) > 1 and (len(messages) > limits.max_events or self._size > MAX_BUFFER_BYTES):
-            self._size -= len(messages.popleft())
+        self.size += len(message)
+        while len(messages) > 1 and (len(messages) > limits.max_events or self.size > MAX_BUFFER_BYTES):
+            self.size -= len(messages.popleft())
             self.first_number += 1
 
-        reader = self.reader
-        if reader is not None:
-            reader.waiting.append(NumberedMessage(self.last_number, message))
-            reader.wake()
+        if self.reader is not None:
+            self.reader.add(self.last_number, message)
 
     def finish(self, message: bytes | None = None) -> None:
         """Add the last message, if any, and end the stream."""
@@ -219,31 +153,24 @@ class ReplayBuffer:
     def abort(self) -> None:
         """Abort the stream of a cancelled call and discard all messages."""
         self._messages.clear()
-        self._size = 0
+        self.size = 0
         self.first_number = self.last_number + 1
-        reader = self.reader
-        if reader is not None:
-            reader.waiting.clear()
+        if self.reader is not None:
+            self.reader.waiting.clear()
         if not self._is_finished:
             self.is_aborted = True
             self._set_finished()
 
     def _set_finished(self) -> None:
         self._is_finished = True
-        reader = self.reader
-        if reader is not None:
-            reader.is_ended = True
-            reader.wake()
+        if self.reader is not None:
+            self.reader.end()
         self.wake_writers()
         self._notify_end()
 
     def _notify_end(self) -> None:
-        if self._on_end is not None:
-            self._on_end(self)
-
-    def clear_end_callback(self) -> None:
-        """Remove the end callback, because the store discards the buffer."""
-        self._on_end = None
+        if self.on_end is not None:
+            self.on_end(self)
 
     def attach(self, after: int, *, relay_name: str | None = None) -> ReplayReader | None:
         """Return a reader of the messages after `after`, in place of the current reader.
@@ -256,27 +183,16 @@ class ReplayBuffer:
 
         self.detach_reader()
         reader = ReplayReader(self, after, relay_name)
-        skip = after - self.first_number + 1
-        reader.waiting = [
-            NumberedMessage(self.first_number + index, message)
-            for index, message in enumerate(self._messages)
-            if index >= skip
-        ]
-
-        if self._is_finished:
-            reader.is_ended = True
+        reader.waiting = self.get_messages_after(after)
+        reader.is_ended = self._is_finished
         self.reader = reader
         self.is_delivered = False
         return reader
 
     def detach_reader(self) -> None:
         """Disconnect the current reader at once."""
-        reader = self.reader
-        self.reader = None
-        if reader is not None:
-            reader.waiting.clear()
-            reader.is_ended = True
-            reader.wake()
+        if self.reader is not None:
+            self.reader.close()
         self.wake_writers()
 
     def disconnect_reader(self, retry: float | None) -> bool:
@@ -285,8 +201,8 @@ class ReplayBuffer:
         self.reader = None
         if reader is None:
             return False
-        reader.retry, reader.is_ended = retry, True
-        reader.wake()
+        reader.retry = retry
+        reader.end()
         self.wake_writers()
         return True
 

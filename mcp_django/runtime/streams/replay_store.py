@@ -66,7 +66,7 @@ class ReplayStore:
     def discard(self, buffer: ReplayBuffer) -> None:
         """Discard a buffer; a current reader may continue."""
         self._remove_kept(buffer)
-        buffer.clear_end_callback()
+        buffer.on_end = None
         if self._buffers.pop((buffer.session_pk, buffer.token), None) is not None and not self._buffers:
             self._on_empty()
 

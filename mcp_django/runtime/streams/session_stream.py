@@ -5,13 +5,12 @@ See basic/transports, listening for messages. The stream is the event log filter
 processes: the newest. An opening stream writes an event that ends an earlier one.
 """
 
-import asyncio
 import secrets
 
 from mcp_django.runtime.events.event_log import Event, EventDraft, EventLog
 from mcp_django.runtime.events.follower import TopicSubscription, run_on_own_thread
 from mcp_django.runtime.events.publisher import EventPublisher
-from mcp_django.runtime.streams.replay_buffer import NumberedMessage
+from mcp_django.runtime.streams.reader import StreamReader
 from mcp_django.runtime.subscriptions import SessionEventSource, SessionEventStream
 from mcp_django.server.calls.call import Connection
 from mcp_django.server.calls.session import ServerSession
@@ -22,7 +21,7 @@ class EventsExpiredError(Exception):
     """Error: the events that the client missed have been deleted from the log."""
 
 
-class SessionStream:
+class SessionStream(StreamReader):
     """Reader of a session's own stream."""
 
     def __init__(
@@ -34,21 +33,13 @@ class SessionStream:
         executor: Executor,
         max_waiting: int,
     ) -> None:
-        """Create a reader that ends with `max_waiting` unread messages."""
+        super().__init__(max_waiting=max_waiting)
         self._session = session
         self._publisher = publisher
         self._source = source
-        self._max_waiting = max_waiting
         self._executor = executor
-        self.retry: float | None = None
-        self.has_overflowed = False
-        """True if the stream ended because of too many unread messages; the log has more."""
-        self._read_number = 0
-        self._waiting: list[NumberedMessage] = []
-        self._is_ended = False
         self._event_stream: SessionEventStream | None = None
         self._subscription: TopicSubscription | None = None
-        self._changed = asyncio.Event()
 
     async def open(self, after: int | None, connection: Connection) -> None:
         """Open the stream after event `after`, by default now.
@@ -71,7 +62,7 @@ class SessionStream:
                 topic, self._on_event, after=opened_event.seq
             )
             self._event_stream = await self._source.open(
-                self._session, self._read_number, self._on_message, connection=connection, is_new=after is None
+                self._session, self._read_number, self.add, connection=connection, is_new=after is None
             )
         except BaseException:
             self.close()
@@ -80,60 +71,21 @@ class SessionStream:
     @property
     def position(self) -> int:
         """Number up to which all events have been read."""
-        if self._waiting or self._is_ended or self._event_stream is None:
+        if self.waiting or self.is_ended or self._event_stream is None:
             return self._read_number
         return max(self._read_number, self._event_stream.position)
 
-    async def read(self, timeout: float) -> list[NumberedMessage] | None:
-        """Return waiting messages; an empty list after `timeout` seconds, None at the end."""
-        if not self._waiting and not self._is_ended:
-            self._changed.clear()
-            try:
-                async with asyncio.timeout(timeout):
-                    await self._changed.wait()
-            except TimeoutError:
-                pass
-        if not self._waiting:
-            return None if self._is_ended else []
-        messages = self._waiting
-        self._waiting = []
-        self._read_number = messages[-1].number
-        return messages
-
     def end(self) -> None:
         """End the stream after the waiting messages."""
-        self._stop()
-        self._is_ended = True
-        self._changed.set()
-
-    def close(self) -> None:
-        """End the stream and discard the waiting messages."""
-        self._waiting.clear()
-        self.end()
-
-    def _stop(self) -> None:
-        event_stream = self._event_stream
-        self._event_stream = None
-        if event_stream is not None:
-            if not self._waiting:
-                self._read_number = max(self._read_number, event_stream.position)
-            event_stream.stop()
-        subscription = self._subscription
-        self._subscription = None
-        if subscription is not None:
-            subscription.stop()
+        self._read_number = self.position
+        super().end()
+        if self._event_stream is not None:
+            self._event_stream.stop()
+        if self._subscription is not None:
+            self._subscription.stop()
 
     def _on_event(self, event: Event) -> None:
         if event.kind in ("opened", "ended"):
-            self.end()
-
-    def _on_message(self, number: int, message: bytes) -> None:
-        if self._is_ended:
-            return
-        self._waiting.append(NumberedMessage(number, message))
-        self._changed.set()
-        if len(self._waiting) >= self._max_waiting:
-            self.has_overflowed = True
             self.end()
 
 

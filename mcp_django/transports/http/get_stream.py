@@ -9,8 +9,9 @@ from mcp_django.protocol.errors import TransportRefusal
 from mcp_django.protocol.headers import LAST_EVENT_ID, Headers
 from mcp_django.runtime.shutdown import SHUTDOWN_MESSAGE, Lifecycle
 from mcp_django.runtime.streams.event_ids import SESSION_STREAM, EventId, EventIdCodec
+from mcp_django.runtime.streams.reader import StreamReader
 from mcp_django.runtime.streams.relay import CallStreams
-from mcp_django.runtime.streams.remote_reader import RemoteReader, StreamGoneError
+from mcp_django.runtime.streams.remote_reader import StreamGoneError
 from mcp_django.runtime.streams.replay_buffer import ReplayReader
 from mcp_django.runtime.streams.session_stream import EventsExpiredError, SessionStream
 from mcp_django.runtime.subscriptions import StreamLimiter
@@ -19,7 +20,6 @@ from mcp_django.server.calls.session import ServerSession
 from mcp_django.server.ports import Overloaded, SessionStore
 from mcp_django.transports.http.sse_body import NumberedSource
 
-SessionReader = ReplayReader | RemoteReader | SessionStream
 INVALID_EVENT_ID_BODY = b"Last-Event-ID is unknown in this session; open the stream without it."
 EVENTS_EXPIRED_BODY = (
     b"The events after this Last-Event-ID have expired; open a stream without it and repeat your requests."
@@ -85,14 +85,14 @@ class SessionStreamOpener:
 
     async def _open_reader(
         self, session: ServerSession, last_event_id: EventId | None, connection: Connection
-    ) -> SessionReader:
+    ) -> StreamReader:
         if last_event_id is not None and last_event_id.stream != SESSION_STREAM:
             return await self.get_call_streams().resume(session, last_event_id.stream, last_event_id.number)
         stream = self._create_session_stream(session)
         await stream.open(None if last_event_id is None else last_event_id.number, connection)
         return stream
 
-    def _register(self, session: ServerSession, reader: SessionReader, owner: str) -> Callable[[], None]:
+    def _register(self, session: ServerSession, reader: StreamReader, owner: str) -> Callable[[], None]:
         """Register a stream to end with its session and process; return its cleanup."""
         is_session_stream = isinstance(reader, SessionStream)
         cleanup_callbacks: list[Callable[[], None]] = [lambda: self._limiter.release(owner)]

@@ -7,7 +7,7 @@ from typing import Protocol
 from mcp_django.protocol import sse
 from mcp_django.runtime.calls.task import CallTask
 from mcp_django.runtime.streams.event_ids import EventIdFactory
-from mcp_django.runtime.streams.replay_buffer import NumberedMessage
+from mcp_django.runtime.streams.reader import StreamReader
 from mcp_django.transports.credential_monitor import RevocableCredential, get_credential_monitor
 
 
@@ -22,23 +22,6 @@ class SSESource(Protocol):
 
     def close(self) -> None:
         """Release the stream. Called also after the end, and maybe more than once."""
-
-
-class NumberedReader(Protocol):
-    """A reader of a stream with numbered messages."""
-
-    retry: float | None
-    """Seconds until the client should reconnect; None unless it is disconnected."""
-
-    @property
-    def position(self) -> int:
-        """Number up to which the stream has been read."""
-
-    async def read(self, timeout: float) -> list[NumberedMessage] | None:
-        """Return waiting messages, an empty list after `timeout`, or None at the end."""
-
-    def close(self) -> None:
-        """Release the reader."""
 
 
 class CallSource:
@@ -70,7 +53,7 @@ class NumberedSource:
 
     def __init__(
         self,
-        reader: NumberedReader,
+        reader: StreamReader,
         create_event_id: EventIdFactory,
         *,
         polling: bool,
