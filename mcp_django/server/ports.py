@@ -69,6 +69,9 @@ class Principal(Protocol):
         """Expiry of the credential in seconds since the epoch, or None."""
 
 
+P_contra = TypeVar("P_contra", bound=Principal, contravariant=True)
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
     """The permission decision: ALLOW, HIDDEN or `step_up(scopes)`."""
@@ -103,8 +106,11 @@ class PermissionTarget(Protocol):
     def key(self) -> str: ...
 
 
-class Authorizer(Protocol):
-    """The one permission decision for list, call, read, get and complete."""
+class Authorizer(Protocol[P_contra]):
+    """The one permission decision for list, call, read, get and complete.
+
+    Its principals are of the type that the authentication of the same project creates.
+    """
 
     @property
     def version(self) -> Hashable | None:
@@ -122,19 +128,19 @@ class Authorizer(Protocol):
         False keeps permission checks off the hot path.
         """
 
-    async def decide(self, principal: Principal, primitive: "Primitive", scopes: Collection[str] = ()) -> Decision:
+    async def decide(self, principal: P_contra, primitive: "Primitive", scopes: Collection[str] = ()) -> Decision:
         """Return the decision about a primitive, with extra `scopes`. Raises Overloaded."""
 
-    async def count_use(self, principal: Principal, tool: "Primitive") -> float | None:
+    async def count_use(self, principal: P_contra, tool: "Primitive") -> float | None:
         """Count one use of a tool. Returns seconds to wait if its rate is exhausted."""
 
-    def is_allowed(self, principal: Principal, target: "PermissionTarget", *, after_step_up: bool = False) -> bool:
+    def is_allowed(self, principal: P_contra, target: "PermissionTarget", *, after_step_up: bool = False) -> bool:
         """Return True if `principal` may use the target now.
 
         With `after_step_up`, return True if a step-up would be enough. May block.
         """
 
-    async def find_hidden_keys(self, principal: Principal, primitives: "Sequence[Primitive]") -> frozenset[str]:
+    async def find_hidden_keys(self, principal: P_contra, primitives: "Sequence[Primitive]") -> frozenset[str]:
         """Return the keys of those `primitives` that `principal` must not see."""
 
 

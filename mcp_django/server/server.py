@@ -59,7 +59,7 @@ _NOTIFICATION_CAPABILITIES = frozenset({"listChanged", "logging", "subscribe"})
 class Ports:
     """The ports of one server; `wiring` fills them."""
 
-    authorizer: Authorizer
+    authorizer: Authorizer[Any]
     executor: Executor
     sessions: SessionStore
     state_sealer: Sealer
@@ -280,7 +280,7 @@ class Server:
                 part.server._reset_ports()
 
     @cached_property
-    def authorizer(self) -> Authorizer:
+    def authorizer(self) -> Authorizer[Any]:
         return self.ports.authorizer
 
     @cached_property

@@ -8,17 +8,16 @@ it is visible, and the error lists all scopes that the operation requires.
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Iterator, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from typing import Any
 
-from asgiref.sync import async_to_sync, sync_to_async
+from asgiref.sync import async_to_sync
 
-from mcp_django.auth.authorization.rule_cache import RULE_CACHE, RuleCache, RuleSnapshot
+from mcp_django.auth.authorization.rule_cache import RULE_CACHE, RuleCache, RuleSnapshot, Run, run_in_thread
 from mcp_django.auth.authorization.scopes import has_group_grants, is_scope_denied
 from mcp_django.auth.authorization.tool_policies import NO_REQUIREMENTS, ToolRequirements, merge_requirements
 from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.auth.throttling import throttle
-from mcp_django.server import ports
 from mcp_django.server.calls.callables import is_async
 from mcp_django.server.ports import ALLOW, HIDDEN, Decision, Executor, Overloaded, PermissionTarget, step_up
 from mcp_django.server.rates import Rate
@@ -26,7 +25,6 @@ from mcp_django.server.rates import Rate
 logger = logging.getLogger("mcp_django.auth")
 
 Permission = str | Callable[[Any], Any] | Sequence[str | Callable[[Any], Any]]
-Run = Callable[..., Awaitable[Any]]
 _NO_GROUPS: frozenset[str] = frozenset()
 
 
@@ -56,11 +54,7 @@ def decide_from_cache(principal: DjangoPrincipal, primitive: PermissionTarget) -
     return decide_by_scopes(principal, primitive.scopes)
 
 
-async def _run_in_thread(fn: Callable[..., Any], /, *args: Any) -> Any:
-    return await sync_to_async(fn)(*args)
-
-
-async def decide(principal: DjangoPrincipal, primitive: PermissionTarget, *, run: Run = _run_in_thread) -> Decision:
+async def decide(principal: DjangoPrincipal, primitive: PermissionTarget, *, run: Run = run_in_thread) -> Decision:
     """Return the decision of code. `run` calls blocking functions in a thread."""
     decision = decide_from_cache(principal, primitive)
     if decision is not None:
@@ -121,82 +115,82 @@ class Policy:
         return not rules.is_empty and self._get_requirements(rules, primitive) is not NO_REQUIREMENTS
 
     async def decide(
-        self, principal: ports.Principal, primitive: PermissionTarget, scopes: Collection[str] = ()
+        self, principal: DjangoPrincipal, primitive: PermissionTarget, scopes: Collection[str] = ()
     ) -> Decision:
         """See `ports.Authorizer`."""
-        caller, rules = cast(DjangoPrincipal, principal), await self._get_rules()
+        rules = await self._get_rules()
 
-        decision = decide_from_cache(caller, primitive)
+        decision = decide_from_cache(principal, primitive)
         if rules.is_empty:
             requirements, groups = NO_REQUIREMENTS, _NO_GROUPS
         else:
             requirements = self._get_requirements(rules, primitive)
             if requirements.disabled:
                 return HIDDEN
-            groups = await self._get_groups(caller, rules, requirements, (*primitive.scopes, *scopes))
+            groups = await self._get_groups(principal, rules, requirements, (*primitive.scopes, *scopes))
 
         if decision is None:
             lease = self._executor.acquire_lease()
             try:
-                decision = await decide(caller, primitive, run=self._executor.run)
+                decision = await decide(principal, primitive, run=self._executor.run)
             finally:
                 lease.close()
 
         if not decision.visible or (requirements is NO_REQUIREMENTS and not scopes and not rules.grants):
             return decision
-        return _apply_rules(caller, rules, requirements, groups, {*primitive.scopes, *scopes})
+        return _apply_rules(principal, rules, requirements, groups, {*primitive.scopes, *scopes})
 
-    def is_allowed(self, principal: ports.Principal, target: PermissionTarget, *, after_step_up: bool = False) -> bool:
+    def is_allowed(self, principal: DjangoPrincipal, target: PermissionTarget, *, after_step_up: bool = False) -> bool:
         """See `ports.Authorizer`."""
-        caller, rules = cast(DjangoPrincipal, principal), self._rule_cache.get()
+        rules = self._rule_cache.get()
         requirements = NO_REQUIREMENTS if rules.is_empty else self._get_requirements(rules, target)
         if requirements.disabled:
             return False
-        if caller.is_local:
+        if principal.is_local:
             return True
 
         scopes = {*target.scopes, *requirements.scopes}
-        groups = caller.groups() if requirements.groups or has_group_grants(scopes, rules.grants) else _NO_GROUPS
-        decision = _apply_rules(caller, rules, requirements, groups, scopes)
+        groups = principal.groups() if requirements.groups or has_group_grants(scopes, rules.grants) else _NO_GROUPS
+        decision = _apply_rules(principal, rules, requirements, groups, scopes)
         if not (decision.visible if after_step_up else decision.allowed):
             return False
         names, functions = _split_permission(target.permission)
-        return all(_check_permissions(caller, names)) and all(
-            _call_permission_sync(function, caller, target) for function in functions
+        return all(_check_permissions(principal, names)) and all(
+            _call_permission_sync(function, principal, target) for function in functions
         )
 
     async def find_hidden_keys(
-        self, principal: ports.Principal, primitives: Iterable[PermissionTarget]
+        self, principal: DjangoPrincipal, primitives: Iterable[PermissionTarget]
     ) -> frozenset[str]:
         """Return the keys of those of `primitives` that are hidden from `principal`.
 
         All Django permissions are checked in a single thread call, however many primitives there are.
         """
-        caller, rules = cast(DjangoPrincipal, principal), await self._get_rules()
+        rules = await self._get_rules()
 
         hidden: list[str] = []
         if not rules.is_empty:
             primitives = list(primitives)
-            hidden = await self._find_hidden_by_rules(caller, rules, primitives)
+            hidden = await self._find_hidden_by_rules(principal, rules, primitives)
             hidden_keys = frozenset(hidden)
             primitives = [one for one in primitives if one.key not in hidden_keys]
 
-        known, undecided = _split_by_cache(caller, primitives)
+        known, undecided = _split_by_cache(principal, primitives)
         hidden += known
         if undecided:
             lease = self._executor.acquire_lease()
             try:
                 names = {name for one in undecided for name in _split_permission(one.permission)[0]}
                 if names:
-                    await self._executor.run(_check_permissions, caller, names)
+                    await self._executor.run(_check_permissions, principal, names)
                 hidden += [
-                    one.key for one in undecided if not (await decide(caller, one, run=self._executor.run)).visible
+                    one.key for one in undecided if not (await decide(principal, one, run=self._executor.run)).visible
                 ]
             finally:
                 lease.close()
         return frozenset(hidden)
 
-    async def count_use(self, principal: ports.Principal, tool: PermissionTarget) -> float | None:
+    async def count_use(self, principal: DjangoPrincipal, tool: PermissionTarget) -> float | None:
         """See `ports.Authorizer`."""
         rules = await self._get_rules()
         declared_rate: Rate | None = getattr(tool, "rate", None)
@@ -244,34 +238,34 @@ class Policy:
             server, primitive = mounted.mount.rules_alias, mounted.primitive
 
     async def _get_groups(
-        self, caller: DjangoPrincipal, rules: RuleSnapshot, requirements: ToolRequirements, scopes: Collection[str]
+        self, principal: DjangoPrincipal, rules: RuleSnapshot, requirements: ToolRequirements, scopes: Collection[str]
     ) -> frozenset[str]:
         """Return the groups of the user where the decision depends on them."""
-        if caller.is_local or not (
+        if principal.is_local or not (
             requirements.groups or has_group_grants((*requirements.scopes, *scopes), rules.grants)
         ):
             return _NO_GROUPS
-        known = caller.cached_groups()
-        groups: frozenset[str] = await self._executor.run(caller.groups) if known is None else known
+        known = principal.cached_groups()
+        groups: frozenset[str] = await self._executor.run(principal.groups) if known is None else known
         return groups
 
     async def _find_hidden_by_rules(
-        self, caller: DjangoPrincipal, rules: RuleSnapshot, primitives: Iterable[PermissionTarget]
+        self, principal: DjangoPrincipal, rules: RuleSnapshot, primitives: Iterable[PermissionTarget]
     ) -> list[str]:
         """Return the keys of the primitives that the rules hide."""
         pairs = [(one, self._get_requirements(rules, one)) for one in primitives]
         groups = _NO_GROUPS
         if any(asked.groups or has_group_grants({*one.scopes, *asked.scopes}, rules.grants) for one, asked in pairs):
-            groups = _NO_GROUPS if caller.is_local else await self._executor.run(caller.groups)
+            groups = _NO_GROUPS if principal.is_local else await self._executor.run(principal.groups)
         return [
             one.key
             for one, asked in pairs
-            if asked.disabled or not _apply_rules(caller, rules, asked, groups, set(one.scopes)).visible
+            if asked.disabled or not _apply_rules(principal, rules, asked, groups, set(one.scopes)).visible
         ]
 
 
 def _apply_rules(
-    caller: DjangoPrincipal,
+    principal: DjangoPrincipal,
     rules: RuleSnapshot,
     requirements: ToolRequirements,
     groups: frozenset[str],
@@ -279,11 +273,11 @@ def _apply_rules(
 ) -> Decision:
     """Apply the administrator's rules to a decision that code allows."""
     scopes = scopes | requirements.scopes
-    if caller.is_local:
+    if principal.is_local:
         return ALLOW
-    if not requirements.allows_groups(groups) or is_scope_denied(caller, scopes, rules.grants, groups):
+    if not requirements.allows_groups(groups) or is_scope_denied(principal, scopes, rules.grants, groups):
         return HIDDEN  # a step-up would not help
-    return decide_by_scopes(caller, scopes)
+    return decide_by_scopes(principal, scopes)
 
 
 def _split_by_cache(
