@@ -18,7 +18,7 @@ from django.db import Error
 from django.utils.encoding import escape_uri_path
 
 from mcp_django.aio.tasks import run_in_background
-from mcp_django.auth.throttling.checks import check_address_rate
+from mcp_django.auth.throttling import check_address_rate
 from mcp_django.protocol import jsonrpc, sse
 from mcp_django.protocol.errors import InternalError, MCPError, TransportRefusal
 from mcp_django.protocol.headers import Headers

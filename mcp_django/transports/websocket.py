@@ -22,7 +22,7 @@ from django.http import HttpRequest
 from mcp_django import conf
 from mcp_django.auth.authentication.challenges import build_challenge
 from mcp_django.auth.requests import AuthRequest
-from mcp_django.auth.throttling.checks import check_address_rate
+from mcp_django.auth.throttling import check_address_rate
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InternalError, InvalidRequest, TransportRefusal
 from mcp_django.protocol.headers import Headers

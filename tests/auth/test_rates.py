@@ -2,12 +2,14 @@
 
 import logging
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
 from django.core.cache import caches
 
-from mcp_django.auth.throttling.counter import RateCounter
+from mcp_django.auth.authorization.rule_cache import run_in_thread
+from mcp_django.auth.throttling import RateCounter
 from mcp_django.server.rates import Rate
 
 LOCAL = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
@@ -129,9 +131,9 @@ class TestCounting:
 
     def test_looking_counts_nothing(self, clock: Clock) -> None:
         counter, rate = RateCounter(clock=clock), Rate(1, 60)
-        assert [counter.peek("x", "me", rate) for _ in range(3)] == [None] * 3
+        assert [counter.count("x", "me", rate, dry_run=True) for _ in range(3)] == [None] * 3
         assert counter.count("x", "me", rate) is None
-        assert counter.peek("x", "me", rate) == counter.count("x", "me", rate) is not None
+        assert counter.count("x", "me", rate, dry_run=True) == counter.count("x", "me", rate) is not None
 
     def test_several_at_once_count_each(self, clock: Clock) -> None:
         counter, rate = RateCounter(clock=clock), Rate(10, 60)
@@ -157,9 +159,10 @@ class TestCounting:
 
     async def test_async_code_counts_too(self, clock: Clock) -> None:
         counter = RateCounter(clock=clock)
-        assert await counter.acount("x", "me", Rate(1, 60)) is None
-        assert await counter.apeek("x", "me", Rate(1, 60)) is not None
-        assert await counter.acount("x", "me", Rate(1, 60)) is not None
+        count = partial(counter.count, "x", "me", Rate(1, 60))
+        assert await counter.run(count, run_in_thread) is None
+        assert await counter.run(partial(count, dry_run=True), run_in_thread) is not None
+        assert await counter.run(count, run_in_thread) is not None
 
 
 class TestWithoutACache:
@@ -175,5 +178,6 @@ class TestWithoutACache:
     async def test_an_operation_that_must_be_counted_is_refused(self) -> None:
         for alias in ("down", "nothing"):
             assert RateCounter(alias).count("x", "me", Rate(1, 3600), fail_closed=True) == 60
-            assert await RateCounter(alias).acount("x", "me", Rate(1, 60)) is None
-            assert await RateCounter(alias).acount("x", "me", Rate(1, 60), fail_closed=True) == 60
+            count = partial(RateCounter(alias).count, "x", "me", Rate(1, 60))
+            assert await RateCounter(alias).run(count, run_in_thread) is None
+            assert await RateCounter(alias).run(partial(count, fail_closed=True), run_in_thread) == 60

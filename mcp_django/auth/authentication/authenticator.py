@@ -30,7 +30,7 @@ from mcp_django.auth.authorization.scopes import FilterScopes
 from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.auth.requests import AuthRequest
 from mcp_django.auth.resource import ProtectedResource
-from mcp_django.auth.throttling.checks import check_failure_rate, count_failure
+from mcp_django.auth.throttling import check_failure_rate, count_failure
 from mcp_django.protocol.errors import TransportRefusal
 from mcp_django.server.ports import Executor
 

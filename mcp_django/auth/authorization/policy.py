@@ -9,6 +9,7 @@ it is visible, and the error lists all scopes that the operation requires.
 import inspect
 import logging
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from asgiref.sync import async_to_sync
@@ -17,7 +18,7 @@ from mcp_django.auth.authorization.rule_cache import RULE_CACHE, RuleCache, Rule
 from mcp_django.auth.authorization.scopes import has_group_grants, is_scope_denied
 from mcp_django.auth.authorization.tool_policies import NO_REQUIREMENTS, ToolRequirements, merge_requirements
 from mcp_django.auth.principal import DjangoPrincipal
-from mcp_django.auth.throttling import throttle
+from mcp_django.auth.throttling import get_counter
 from mcp_django.server.calls.callables import is_async
 from mcp_django.server.ports import ALLOW, HIDDEN, Decision, Executor, Overloaded, PermissionTarget, step_up
 from mcp_django.server.rates import Rate
@@ -201,10 +202,9 @@ class Policy:
             # The declared rate belongs to the origin of the tool, whatever name it is called by.
             declared = () if declared_rate is None or (server, name) != policy_names[-1] else (declared_rate,)
             for rate in dict.fromkeys((*declared, *requirements.rates)):
-                counter_name = f"tool {server} {name}"
-                waits.append(
-                    await throttle.get_counter().acount(counter_name, principal.key, rate, run=self._executor.run)
-                )
+                counter = get_counter()
+                count = partial(counter.count, f"tool {server} {name}", principal.key, rate)
+                waits.append(await counter.run(count, self._executor.run))
         return max((wait for wait in waits if wait is not None), default=None)
 
     async def _get_rules(self) -> RuleSnapshot:

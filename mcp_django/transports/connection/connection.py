@@ -14,7 +14,7 @@ from typing import Any
 from django.db import Error
 
 from mcp_django.aio.tasks import run_in_background
-from mcp_django.auth.throttling.checks import TOO_MANY_REQUESTS_STATUS, check_principal_rate
+from mcp_django.auth.throttling import TOO_MANY_REQUESTS_STATUS, check_principal_rate
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InternalError, InvalidRequest, MCPError, UnsupportedProtocolVersion
 from mcp_django.protocol.meta import PROTOCOL_VERSION

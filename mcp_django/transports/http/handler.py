@@ -14,7 +14,7 @@ from django.db import Error
 
 from mcp_django.auth.authentication.authenticator import Authenticator
 from mcp_django.auth.requests import AuthRequest
-from mcp_django.auth.throttling.checks import check_address_rate, check_principal_rate
+from mcp_django.auth.throttling import check_address_rate, check_principal_rate
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InsufficientScope, InternalError, InvalidRequest, MCPError, TransportRefusal
 from mcp_django.protocol.headers import PROTOCOL_VERSION, SESSION_ID, Headers

@@ -8,7 +8,7 @@ import pytest
 from django.db import DatabaseError
 from django.test import Client
 
-from mcp_django.auth.throttling import throttle
+from mcp_django.auth import throttling
 from mcp_django.contrib.oauth.tokens import credentials
 from mcp_django.server.rates import Rate
 from tests.support.savepoints import rolled_back
@@ -132,7 +132,7 @@ def test_what_is_sent_is_not_sent_back() -> None:
 
 
 def test_those_who_guess_are_slowed_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(throttle, "get_rate", lambda name: Rate.parse("3/h"))
+    monkeypatch.setattr(throttling, "get_rate", lambda name: Rate.parse("3/h"))
     app, user = create_client(), create_user()
     for _ in range(3):
         read_json(exchange(app, "guess"), 400)

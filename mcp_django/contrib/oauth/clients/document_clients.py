@@ -15,7 +15,7 @@ from asgiref.sync import async_to_sync
 from django.db import router
 from django.utils import timezone
 
-from mcp_django.auth.throttling import throttle
+from mcp_django.auth.throttling import get_counter
 from mcp_django.contrib.oauth.clients import clients, documents
 from mcp_django.contrib.oauth.clients.client_metadata import ClientMetadataRefused
 from mcp_django.contrib.oauth.clients.documents import ClientDocument
@@ -116,8 +116,8 @@ def _fetch_client(url: str, user: Any) -> Any:
     if problem := documents.find_url_problem(url):
         raise ClientMetadataRefused(problem)
 
-    counter, digest = throttle.get_counter(), hashlib.sha256(url.encode()).hexdigest()
-    if counter.peek("document failures", digest, RETRY_RATE) is not None:
+    counter, digest = get_counter(), hashlib.sha256(url.encode()).hexdigest()
+    if counter.count("document failures", digest, RETRY_RATE, dry_run=True) is not None:
         raise ClientMetadataRefused("a recent fetch failed; try again in a minute")
     for name, key, rate in (("documents", f"user {user.pk}", USER_FETCH_RATE), ("documents", "all", TOTAL_FETCH_RATE)):
         if counter.count(name, key, rate, fail_closed=True) is not None:

@@ -18,8 +18,8 @@ from django.utils.log import log_response
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.debug import sensitive_post_parameters
 
+from mcp_django.auth import throttling
 from mcp_django.auth.client_address import UNKNOWN_ADDRESS, get_client_address
-from mcp_django.auth.throttling import throttle
 from mcp_django.protocol.headers import Headers
 from mcp_django.server.ports import Overloaded
 
@@ -78,7 +78,7 @@ def _handle(view: View, request: HttpRequest, secret: bool, *args: Any, **kwargs
     is_counted = secret and address != UNKNOWN_ADDRESS
 
     try:
-        if is_counted and (wait := throttle.peek(FAILURE_RATE_NAME, address)) is not None:
+        if is_counted and (wait := throttling.count(FAILURE_RATE_NAME, address, dry_run=True)) is not None:
             return retry_later_response(wait, 429)
         if request.method != "POST":
             raise EndpointError("invalid_request", "Use POST", status=405)
@@ -95,7 +95,7 @@ def _handle(view: View, request: HttpRequest, secret: bool, *args: Any, **kwargs
     if response.status_code == 401:
         response.setdefault("WWW-Authenticate", 'Basic realm="mcp"')
     if is_counted and is_failure(response):
-        throttle.count(FAILURE_RATE_NAME, address)
+        throttling.count(FAILURE_RATE_NAME, address)
     return response
 
 

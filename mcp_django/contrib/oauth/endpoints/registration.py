@@ -16,7 +16,7 @@ from django.utils.log import log_response
 from django.views import View
 from django.views.decorators.csrf import csrf_exempt
 
-from mcp_django.auth.throttling import throttle
+from mcp_django.auth import throttling
 from mcp_django.contrib.oauth.clients import clients
 from mcp_django.contrib.oauth.clients.client_metadata import (
     MAX_METADATA_BYTES,
@@ -58,7 +58,7 @@ class Register(View):
             return json_response(405, {"Allow": METHODS}, error="invalid_request", error_description="Use POST")
 
         address = get_request_address(request)
-        if (wait := throttle.count("REGISTRATION", address)) is not None:
+        if (wait := throttling.count("REGISTRATION", address)) is not None:
             return retry_later_response(wait, 429)
 
         try:

@@ -1,1 +1,0 @@
-"""Throttling: rates counted in Django's cache."""
