@@ -74,7 +74,7 @@ def before_the_call(exchange: Exchange, credential: bytes) -> list[Step]:
         ("headers to a dict", lambda: Headers(exchange.headers)),
         ("Host and Origin", lambda: ours._security.check(headers)),
         ("local principal", lambda: ours._authenticator.get_cached(AuthRequest(headers, PEER, "POST"))),
-        ("size and media type", lambda: check_body(request, ours.limits)),
+        ("size and media type", lambda: check_body(request, ours.limits.body)),
         ("decode", lambda: jsonrpc.decode(body)),
         ("  of which orjson", lambda: jsonrpc.loads(body)),
         ("era", lambda: select_era(module._read_version(headers), raw)),

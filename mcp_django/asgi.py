@@ -29,9 +29,9 @@ from mcp_django.transports.http.asgi import StreamableHTTPApp
 from mcp_django.transports.http.django_context import DjangoContext
 from mcp_django.transports.http.django_request import DjangoRequestFactory
 from mcp_django.transports.http.django_view import as_view
+from mcp_django.transports.http.endpoint import HTTPEndpoint
 from mcp_django.transports.http.health import PATH as HEALTHZ
 from mcp_django.transports.http.health import HealthEndpoint
-from mcp_django.transports.http.messages import HTTPEndpoint
 from mcp_django.transports.http.websocket_tickets import PATH as TICKET
 from mcp_django.transports.http.well_known import WellKnownEndpoint, get_well_known_path
 from mcp_django.transports.legacy_sse import PATH as SSE

@@ -10,8 +10,6 @@ from django.dispatch import receiver
 
 from mcp_django import conf
 from mcp_django.auth.authentication.authenticator import Authenticator
-from mcp_django.conf.options import Limits
-from mcp_django.runtime.calls.concurrency import ConcurrencyLimiter
 from mcp_django.runtime.sealing import NameSigner
 from mcp_django.runtime.streams.session_stream import SessionStream
 from mcp_django.runtime.subscriptions import SessionEventSource
@@ -19,11 +17,9 @@ from mcp_django.server.calls.session import ServerSession
 from mcp_django.server.pipeline import Pipeline
 from mcp_django.server.server import Server
 from mcp_django.transports.connection.dependencies import ConnectionDependencies
-from mcp_django.transports.connection.options import ConnectionLimits
 from mcp_django.transports.connection.registry import ConnectionRegistry
 from mcp_django.transports.http.get_stream import SessionStreamOpener
 from mcp_django.transports.http.handler import StreamableHTTPEndpoint
-from mcp_django.transports.http.messages import HTTPLimits
 from mcp_django.transports.http.websocket_tickets import TicketEndpoint
 from mcp_django.transports.legacy_sse import LegacySSEEndpoint
 from mcp_django.transports.security import TransportSecurity
@@ -67,12 +63,9 @@ def build_http_endpoint(server: Server) -> StreamableHTTPEndpoint:
         Pipeline(server),
         authenticator=_get_authenticator(server.alias),
         security=_build_security(),
-        limiter=ConcurrencyLimiter(limits.in_flight),
+        limits=limits,
         lifecycle=get_lifecycle(),
-        limits=_build_http_limits(limits),
         session_streams=_build_session_stream_opener(server, limits.events),
-        allow_get=server.options.enable_get,
-        allow_delete=server.options.allow_delete,
     )
 
 
@@ -101,15 +94,7 @@ def build_connection_registry(server: Server) -> ConnectionRegistry:
         add_session_stream=lambda pk, stream: get_call_streams().get_loop_streams().add_session_stream(pk, stream),
         stream_limiter=get_stream_limiter(),
         lifecycle=get_lifecycle(),
-        limits=ConnectionLimits(
-            max_message_bytes=limits.body,
-            max_nesting=limits.nesting,
-            max_calls=limits.in_flight,
-            max_unsent=limits.send_buffer,
-            send_timeout=limits.send_timeout,
-            check_interval=limits.keep_alive,
-            ping_seconds=limits.ping,
-        ),
+        limits=limits,
         open_streams=StreamRegistry(
             get_lifecycle(), check_interval=limits.keep_alive, send_timeout=limits.send_timeout
         ),
@@ -137,7 +122,7 @@ def build_legacy_sse(server: Server, connections: ConnectionRegistry) -> LegacyS
         alias=server.alias,
         signer=NameSigner(conf.secret_keys(), purpose="stream"),
         message_routers=get_sse_message_routers(),
-        limits=_build_http_limits(conf.get_settings().limits),
+        limits=conf.get_settings().limits,
     )
 
 
@@ -149,7 +134,7 @@ def get_ticket_endpoint(alias: str = "default") -> TicketEndpoint:
 
 @functools.cache
 def _create_ticket_endpoint(alias: str) -> TicketEndpoint:
-    return TicketEndpoint(_get_authenticator(alias), _build_security(), _build_http_limits(conf.get_settings().limits))
+    return TicketEndpoint(_get_authenticator(alias), _build_security(), conf.get_settings().limits, get_executor())
 
 
 @functools.cache
@@ -165,17 +150,6 @@ def _build_security() -> TransportSecurity:
         trusted_origins=[*conf.csrf_trusted_origins(), *settings.allowed_origins],
         cors_origins=settings.cors_allowed_origins,
         development=conf.is_debug(),
-    )
-
-
-def _build_http_limits(limits: Limits) -> HTTPLimits:
-    return HTTPLimits(
-        max_body_bytes=limits.body,
-        max_nesting=limits.nesting,
-        stream_after_seconds=limits.sse_upgrade_after,
-        keep_alive_seconds=limits.keep_alive,
-        max_unsent=limits.send_buffer,
-        send_timeout=limits.send_timeout,
     )
 
 

@@ -7,21 +7,18 @@ revisions of the handshake era can be used.
 
 import asyncio
 import contextvars
-import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
-from django.db import Error
 from django.utils.encoding import escape_uri_path
 
 from mcp_django.aio.tasks import run_in_background
-from mcp_django.auth.throttling import check_address_rate
+from mcp_django.conf.options import Limits
 from mcp_django.protocol import jsonrpc, sse
-from mcp_django.protocol.errors import InternalError, MCPError, TransportRefusal
-from mcp_django.protocol.headers import Headers
+from mcp_django.protocol.errors import TransportRefusal
 from mcp_django.protocol.revisions import Era
 from mcp_django.runtime.calls.concurrency import ConcurrencyLimiter
 from mcp_django.runtime.sealing import NameSigner
@@ -32,22 +29,16 @@ from mcp_django.transports.connection.connection import DuplexConnection
 from mcp_django.transports.connection.options import ConnectionOptions
 from mcp_django.transports.connection.registry import ConnectionRegistry
 from mcp_django.transports.credentials import Credential
+from mcp_django.transports.http.endpoint import HTTPEndpoint
 from mcp_django.transports.http.messages import (
-    JSON_TYPE,
     SSE_HEADERS,
     TEXT_TYPE,
-    HTTPLimits,
     HTTPReply,
     HTTPRequest,
     HTTPStream,
-    build_overload_reply,
-    build_refusal,
     check_accept,
     check_body,
 )
-from mcp_django.transports.security import HeaderPairs
-
-logger = logging.getLogger("mcp_django.server")
 
 PATH = "sse"
 """Path below the path of the endpoint."""
@@ -81,8 +72,8 @@ def is_legacy_sse_enabled(server: Server) -> bool:
     return "sse" in server.options.transports and Era.HANDSHAKE in server.eras
 
 
-class LegacySSEEndpoint:
-    """The HTTP+SSE endpoint of one server, for the ASGI app and the Django view."""
+class LegacySSEEndpoint(HTTPEndpoint):
+    """The HTTP+SSE endpoint of one server."""
 
     def __init__(
         self,
@@ -91,57 +82,30 @@ class LegacySSEEndpoint:
         alias: str,
         signer: NameSigner,
         message_routers: SSEMessageRouters,
-        limits: HTTPLimits,
+        limits: Limits,
     ) -> None:
         """Set the dependencies; `signer` signs the names of streams."""
-        self.limits = limits
+        super().__init__(connections.authenticator, connections.security, limits, connections.executor)
         self._connections = connections
         self._alias = alias
         self._signer = signer
         self._message_routers = message_routers
-        self._authenticator = connections.authenticator
-        self._security = connections.security
-        self._post_limiter = ConcurrencyLimiter(connections.limits.max_calls)
+        self._post_limiter = ConcurrencyLimiter(limits.in_flight)
         """POSTs that wait for their delivery, counted by stream name."""
         self._deliveries: set[asyncio.Task[DeliveryStatus]] = set()
 
-    async def handle(self, request: HTTPRequest) -> HTTPReply | HTTPStream:
-        """Handle a request; the answer to a GET is a stream."""
-        headers = request.headers
-        try:
-            self._security.check(headers)
-            if request.method == "OPTIONS":
-                return HTTPReply(
-                    204,
-                    b"",
-                    self._security.build_preflight_headers(
-                        headers, METHODS if request.supports_streaming else b"OPTIONS"
-                    ),
-                )
+    def list_methods(self, request: HTTPRequest) -> bytes:
+        return METHODS if request.supports_streaming else b"OPTIONS"
 
-            auth_request = request.build_auth_request()
-            await check_address_rate(auth_request, self._connections.executor)
-            principal = self._authenticator.get_cached(auth_request)
-            if principal is None:
-                principal = await self._authenticator.authenticate_throttled(auth_request)
-            if not request.supports_streaming:
-                raise TransportRefusal(405, [(b"allow", b"OPTIONS")], ASGI_REQUIRED_BODY)
-            if request.method == "GET":
-                return await self._open(request, principal)
-            if request.method == "POST":
-                return await self._post(request, principal)
-            raise TransportRefusal(405, [(b"allow", METHODS)])
-        except TransportRefusal as refusal:
-            return build_refusal(refusal, self._build_cors_headers(headers))
-        except MCPError as error:
-            return HTTPReply(
-                400, jsonrpc.error(error.request_id, error), (JSON_TYPE, *self._build_cors_headers(headers))
-            )
-        except Overloaded as error:
-            return self._build_overload_reply(error, headers)
-        except Error:
-            logger.exception("Database error in an HTTP+SSE request")
-            return self._build_overload_reply(Overloaded("The database does not answer; try again later"), headers)
+    async def respond(self, request: HTTPRequest, principal: Principal) -> HTTPReply | HTTPStream:
+        """Respond to a request; the answer to a GET is a stream."""
+        if not request.supports_streaming:
+            raise TransportRefusal(405, [(b"allow", b"OPTIONS")], ASGI_REQUIRED_BODY)
+        if request.method == "GET":
+            return await self._open(request, principal)
+        if request.method == "POST":
+            return await self._post(request, principal)
+        raise TransportRefusal(405, [(b"allow", METHODS)])
 
     async def _open(self, request: HTTPRequest, principal: Principal) -> HTTPStream:
         headers = request.headers
@@ -167,7 +131,7 @@ class LegacySSEEndpoint:
 
         query = urlencode({SESSION_PARAMETER: self._signer.sign(name, self._build_binding(principal))})
         stream.set_endpoint(f"{get_client_path(django_request)}?{query}")
-        return HTTPStream((*SSE_HEADERS, *self._build_cors_headers(headers)), stream)
+        return HTTPStream(SSE_HEADERS, stream)
 
     async def _post(self, request: HTTPRequest, principal: Principal) -> HTTPReply:
         signed_name = _find_stream_name(_build_django_request(request, principal).META.get("QUERY_STRING", ""))
@@ -180,8 +144,8 @@ class LegacySSEEndpoint:
         if name is None:
             raise TransportRefusal(404, body=NO_STREAM_BODY)
 
-        check_body(request, self.limits)
-        jsonrpc.decode(request.body, max_nesting=self.limits.max_nesting)
+        check_body(request, self.limits.body)
+        jsonrpc.decode(request.body, max_nesting=self.limits.nesting)
         if not self._post_limiter.acquire(name):
             raise Overloaded(
                 f"More than {self._post_limiter.max_calls_per_owner} messages are waiting to be received", status=429
@@ -198,7 +162,7 @@ class LegacySSEEndpoint:
         if status is not DeliveryStatus.TAKEN:
             raise TransportRefusal(404, body=NO_STREAM_BODY)
 
-        return HTTPReply(202, ACCEPTED_BODY, (TEXT_TYPE, *self._build_cors_headers(request.headers)))
+        return HTTPReply(202, ACCEPTED_BODY, (TEXT_TYPE,))
 
     async def _deliver(self, name: str, body: bytes, scopes: frozenset[str]) -> DeliveryStatus:
         try:
@@ -214,14 +178,6 @@ class LegacySSEEndpoint:
     def _build_binding(self, principal: Principal) -> str:
         """Return the server and the principal that a stream name is bound to."""
         return f"{len(self._alias)}.{self._alias}{principal.key}"
-
-    def _build_cors_headers(self, headers: Headers) -> HeaderPairs:
-        return self._security.build_cors_headers(headers)
-
-    def _build_overload_reply(self, error: Overloaded, headers: Headers) -> HTTPReply:
-        return build_overload_reply(
-            error, jsonrpc.error(None, InternalError(str(error))), self._build_cors_headers(headers)
-        )
 
 
 class LegacySSEStream:

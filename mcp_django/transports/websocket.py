@@ -249,7 +249,7 @@ class Consumer(AsyncConsumer):  # type: ignore[misc]  # Channels has no types
         unprotect = get_lifecycle().protect_connection()
         try:
             if await _try_send(send, {"type": "websocket.accept", "subprotocol": subprotocol}):
-                await _WebSocketConnection(connection, receive, send, acceptor.limits.max_message_bytes).run()
+                await _WebSocketConnection(connection, receive, send, acceptor.limits.body).run()
         finally:
             try:
                 await connection.close()

@@ -1,6 +1,12 @@
 """Concurrency limit: running calls per owner in this process."""
 
 import threading
+from collections.abc import Container
+
+from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.errors import InvalidRequest, MCPError
+from mcp_django.server.calls.pending import PendingResponse
+from mcp_django.server.ports import Overloaded
 
 
 class ConcurrencyLimiter:
@@ -25,6 +31,26 @@ class ConcurrencyLimiter:
                 return False
             self._counts[owner] = new_count
             return True
+
+    def acquire_work(self, work: PendingResponse, owner: str, used_ids: Container[jsonrpc.Id]) -> None:
+        """Count the calls of some work, or close it and raise the reason.
+
+        Raises:
+            InvalidRequest: its id belongs to a running request, or its batch is too large.
+            Overloaded: too many calls are running; with the status 429.
+        """
+        max_calls = self.max_calls_per_owner
+        error: MCPError | Overloaded
+        if not work.is_batch and work.call.id in used_ids:
+            error = InvalidRequest("A request with this id is still running", request_id=work.call.id)
+        elif self.acquire(owner, work.call_count):
+            return
+        elif work.call_count > max_calls:
+            error = InvalidRequest(f"A batch may hold {max_calls} calls at most; send several")
+        else:
+            error = Overloaded(f"More than {max_calls} calls at once; wait for one to end", status=429)
+        work.close(error)
+        raise error
 
     def release(self, owner: str, calls: int = 1) -> None:
         """Uncount calls that were counted by `acquire`."""

@@ -7,6 +7,7 @@ HTTP+SSE and stdio are thin transports around this class.
 import asyncio
 import contextvars
 import logging
+from collections import ChainMap
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
@@ -70,12 +71,13 @@ class DuplexConnection:
         self.on_end: Callable[[], None] | None = None
         """Callback, called once at the end, for a transport that is blocked in sending."""
 
-        self._outbox = Outbox(dependencies.limits.max_unsent, send_timeout=dependencies.limits.send_timeout)
+        self._outbox = Outbox(dependencies.limits.send_buffer, send_timeout=dependencies.limits.send_timeout)
         self._outbox.loop = self._loop
         self._outbox.on_abandoned = partial(self.end, CloseReason.SLOW_CLIENT)
         self._calls: dict[jsonrpc.Id, Cancellable] = {}
-        self._limiter = ConcurrencyLimiter(dependencies.limits.max_calls)
+        self._limiter = ConcurrencyLimiter(dependencies.limits.in_flight)
         self._subscriptions: dict[jsonrpc.Id, Subscription] = {}
+        self._used_ids: ChainMap[jsonrpc.Id, Any] = ChainMap(self._calls, self._subscriptions)
         self._subscription_sender = SubscriptionSender(self._outbox, self._subscriptions, self._spawn)
 
         self._stateless_connection = self._create_connection(principal)
@@ -133,9 +135,9 @@ class DuplexConnection:
         raw: Any = None
         era: EraStrategy = self._pipeline.stateless
         try:
-            if len(body) > self._limits.max_message_bytes:
-                raise InvalidRequest(f"A message may have {self._limits.max_message_bytes} bytes at most")
-            raw = jsonrpc.decode(body, max_nesting=self._limits.max_nesting)
+            if len(body) > self._limits.body:
+                raise InvalidRequest(f"A message may have {self._limits.body} bytes at most")
+            raw = jsonrpc.decode(body, max_nesting=self._limits.nesting)
             if self._must_wait(raw) and not await self._wait_for_turn(raw):
                 return
             await check_principal_rate(self._stateless_connection.principal, raw, self._pipeline.server.executor)
@@ -162,7 +164,7 @@ class DuplexConnection:
         if self._session_opened is not None and needs_session(raw):
             return True  # Some clients send messages before the answer to `initialize`.
         if is_unanswered(raw):
-            return len(self._notification_tasks) >= self._limits.max_calls  # Middleware may be slow.
+            return len(self._notification_tasks) >= self._limits.in_flight  # Middleware may be slow.
         return not self._outbox.has_room()
 
     async def _wait_for_turn(self, raw: Any) -> bool:
@@ -219,7 +221,7 @@ class DuplexConnection:
         if connection is self._handshake_connection and connection.session is not None and is_initialize(raw):
             raise with_request_id(raw, InvalidRequest("This connection has its session already"))
 
-        outbox = Outbox(self._limits.max_unsent, send_timeout=self._limits.send_timeout)
+        outbox = Outbox(self._limits.send_buffer, send_timeout=self._limits.send_timeout)
         outcome = self._pipeline.handle(era, raw, connection.for_message(), outbox)
         if isinstance(outcome, bytes):
             self._outbox.put_nowait(outcome)
@@ -233,17 +235,9 @@ class DuplexConnection:
         return False
 
     def _start_call(self, work: PendingResponse) -> None:
-        id, max_calls = work.call.id, self._limiter.max_calls_per_owner
-        error: MCPError | Overloaded | None = None
-
-        if not work.is_batch and (id in self._calls or id in self._subscriptions):
-            error = InvalidRequest("A request with this id is still running", request_id=id)
-        elif work.call_count > max_calls:
-            error = InvalidRequest(f"A batch may hold {max_calls} calls at most; send several")
-        elif not self._limiter.acquire(self._owner, work.call_count):
-            error = Overloaded(f"More than {max_calls} calls at once; wait for one to end", status=429)
-        if error is not None:
-            work.close(error)
+        try:
+            self._limiter.acquire_work(work, self._owner, self._used_ids)
+        except (MCPError, Overloaded) as error:
             reported_error = error if isinstance(error, MCPError) else InternalError(str(error))
             self._outbox.put_nowait(self._pipeline.encode_work_error(work, reported_error))
             return
@@ -371,7 +365,7 @@ class DuplexConnection:
             self.end(CloseReason.SLOW_CLIENT)
         elif session is not None and self.close_reason is None:
             self._pipeline.server.sessions.touch(session)
-            if self._options.sends_pings and now - self._last_received_at >= self._limits.ping_seconds:
+            if self._options.sends_pings and now - self._last_received_at >= self._limits.ping:
                 self._last_received_at = now
                 self._spawn(self._ping(session))
 
@@ -382,7 +376,7 @@ class DuplexConnection:
             ConnectionSink(self._outbox, self._check_drained),
         )
         try:
-            await session.send_request(sink, id, "ping", None, timeout=self._limits.ping_seconds)
+            await session.send_request(sink, id, "ping", None, timeout=self._limits.ping)
         except TimeoutError:
             logger.info("A client does not answer pings; the connection ends")
             self.end(CloseReason.PING_TIMEOUT)

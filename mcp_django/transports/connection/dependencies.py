@@ -4,12 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from mcp_django.auth.authentication.authenticator import Authenticator
+from mcp_django.conf.options import Limits
 from mcp_django.runtime.shutdown import Lifecycle
 from mcp_django.runtime.streams.session_stream import SessionStream
 from mcp_django.runtime.subscriptions import StreamLimiter
 from mcp_django.server.calls.session import ServerSession
 from mcp_django.server.pipeline import Pipeline
-from mcp_django.transports.connection.options import ConnectionLimits
 from mcp_django.transports.connection.session import AddSessionStream
 from mcp_django.transports.security import TransportSecurity
 from mcp_django.transports.stream_registry import StreamRegistry
@@ -26,7 +26,7 @@ class ConnectionDependencies:
     stream_limiter: StreamLimiter
     """Counter of open connections."""
     lifecycle: Lifecycle
-    limits: ConnectionLimits
+    limits: Limits
     open_streams: StreamRegistry
     security: TransportSecurity
     authenticator: Authenticator

@@ -1,4 +1,4 @@
-"""Options, limits and close reasons of a connection."""
+"""Options and close reasons of a connection."""
 
 import contextvars
 import enum
@@ -35,25 +35,6 @@ class CloseReason(enum.Enum):
     def sends_pending(self) -> bool:
         """Return True if pending messages should still be sent."""
         return self not in (CloseReason.CLIENT_GONE, CloseReason.SLOW_CLIENT, CloseReason.PING_TIMEOUT)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionLimits:
-    """Limits of one connection."""
-
-    max_message_bytes: int = 4 << 20
-    """Maximum bytes of a message."""
-    max_nesting: int = 64
-    max_calls: int = 32
-    """Maximum concurrent calls."""
-    max_unsent: int = 64
-    """Maximum messages in the queue of a slow client; then handlers and requests wait."""
-    send_timeout: float = 60.0
-    """Seconds of waiting after which a client that reads nothing is disconnected."""
-    check_interval: float = 15.0
-    """Approximate seconds between two checks of a connection."""
-    ping_seconds: float = 30.0
-    """Seconds of silence after which a ping is sent, and seconds to answer it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,11 @@
 """Factory of the connections of a server."""
 
+from mcp_django.conf.options import Limits
 from mcp_django.runtime.shutdown import SHUTDOWN_MESSAGE
 from mcp_django.server.ports import Executor, Overloaded, Principal
 from mcp_django.transports.connection.connection import DuplexConnection
 from mcp_django.transports.connection.dependencies import ConnectionDependencies
-from mcp_django.transports.connection.options import ConnectionLimits, ConnectionOptions
+from mcp_django.transports.connection.options import ConnectionOptions
 
 
 class ConnectionRegistry:
@@ -18,7 +19,7 @@ class ConnectionRegistry:
         """Transports enabled on the server."""
 
     @property
-    def limits(self) -> ConnectionLimits:
+    def limits(self) -> Limits:
         """Limits of one connection."""
         return self._dependencies.limits
 

@@ -10,9 +10,10 @@ from mcp_django.protocol.headers import Headers
 from mcp_django.runtime.calls.task import CallTask
 from mcp_django.server.ports import Principal
 from mcp_django.transports.http.django_context import DjangoContext
+from mcp_django.transports.http.endpoint import HTTPEndpoint
 from mcp_django.transports.http.handler import StreamableHTTPEndpoint
-from mcp_django.transports.http.listen import ListenStream
-from mcp_django.transports.http.messages import HTTPEndpoint, HTTPReply, HTTPRequest, HTTPStream
+from mcp_django.transports.http.listen import ListenStream, OpenedSubscription
+from mcp_django.transports.http.messages import HTTPReply, HTTPRequest, HTTPStream
 from mcp_django.transports.http.sse_body import SSEBody
 from mcp_django.transports.security import HeaderPairs
 
@@ -36,18 +37,15 @@ class StreamableHTTPApp:
         `make_request` builds the Django request for handlers that use it. `django_context` sets language and script
         prefix.
         """
-        self._handle = endpoint.handle
-        self._limits = endpoint.limits
+        self._endpoint = endpoint
         self._make_request = make_request
-        # Only `StreamableHTTPEndpoint` returns call tasks, for which this reference is used.
-        self._call_endpoint = cast(StreamableHTTPEndpoint, endpoint)
         self._django_context = django_context or DjangoContext()
 
     async def __call__(
         self, scope: Scope, receive: Receive, send: Send, kwargs: Mapping[str, Any] | None = None
     ) -> None:
         headers = Headers(scope["headers"])
-        oversize = self._limits.is_exceeded_by(headers)
+        oversize = self._endpoint.is_oversize(headers)
         body = b""
         if not oversize:
             message = await receive()
@@ -64,7 +62,7 @@ class StreamableHTTPApp:
         context = None
         if root or self._django_context.is_needed:
             context = self._django_context.create_context(headers, root or "")
-        outcome = await self._handle(
+        outcome = await self._endpoint.handle(
             HTTPRequest(
                 scope["method"],
                 headers,
@@ -96,7 +94,7 @@ class StreamableHTTPApp:
         A body over the limit is cut after the first bytes beyond it, which suffice to reject it.
         """
         # A list of parts would take forty times the memory if a client sends byte by byte.
-        content, more, limit = bytearray(body), True, self._limits.max_body_bytes
+        content, more, limit = bytearray(body), True, self._endpoint.limits.body
         while more and len(content) <= limit:
             message = await receive()
             if message["type"] == "http.disconnect":
@@ -109,26 +107,24 @@ class StreamableHTTPApp:
         self, task: CallTask, receive: Receive, send: Send, context: Context | None
     ) -> ListenStream | None:
         """Run a call and send its answer; return the subscription stream left to serve."""
-        exchange, disconnect_listener = self._call_endpoint, _DisconnectListener(task.on_disconnect, receive)
+        endpoint = cast(StreamableHTTPEndpoint, self._endpoint)  # Only this endpoint returns call tasks.
+        limits, disconnect_listener = endpoint.limits, _DisconnectListener(task.on_disconnect, receive)
         task.start(context)
 
         try:
-            result = await task.wait_for_output(exchange.limits.stream_after_seconds, disconnect_listener.start)
-            subscription = (
-                None if task.call.connection.subscriptions is None else exchange.get_opened_subscription(task, result)
-            )
+            result = await task.wait_for_output(limits.sse_upgrade_after, disconnect_listener.start)
             if task.is_disconnected:
-                if subscription is not None:
-                    subscription.subscription.cancel()
+                for subscription in tuple((task.call.connection.subscriptions or {}).values()):
+                    subscription.cancel()
                 return None
-            if result is None:
-                await _send_events(send, exchange.build_stream(task), exchange.limits.keep_alive_seconds)
-            elif subscription is not None:
-                return ListenStream(
-                    subscription, send, exchange.build_stream_headers(task), exchange.open_streams.get_loop_registry()
-                )
+
+            answer = endpoint.build_answer(task, result)
+            if isinstance(answer, OpenedSubscription):
+                return ListenStream(answer, send, endpoint.open_streams.get_loop_registry())
+            if isinstance(answer, HTTPReply):
+                await _respond(send, *answer)
             else:
-                await _respond(send, *exchange.build_reply(task, result))
+                await _send_events(send, answer, limits.keep_alive)
             return None
         except BaseException:  # The server cancels this task, or sending failed.
             task.on_disconnect()
@@ -141,7 +137,7 @@ class StreamableHTTPApp:
         disconnect_listener = _DisconnectListener(stream.source.close, receive)
         disconnect_listener.start()
         try:
-            await _send_events(send, stream, self._limits.keep_alive_seconds)
+            await _send_events(send, stream, self._endpoint.limits.keep_alive)
         finally:
             disconnect_listener.stop()
 

@@ -5,6 +5,7 @@ Under WSGI it answers with JSON only.
 
 import asyncio
 from collections.abc import Callable
+from contextvars import Context
 from typing import Any, cast
 
 from django.contrib.auth.decorators import login_not_required
@@ -18,9 +19,10 @@ from mcp_django.protocol.headers import Headers
 from mcp_django.runtime.calls.task import CallTask
 from mcp_django.transports.http.django_context import copy_middleware_context
 from mcp_django.transports.http.django_request import attach_user, set_body
+from mcp_django.transports.http.endpoint import HTTPEndpoint
 from mcp_django.transports.http.handler import StreamableHTTPEndpoint
-from mcp_django.transports.http.listen import SubscriptionSource
-from mcp_django.transports.http.messages import HTTPEndpoint, HTTPReply, HTTPRequest, HTTPStream
+from mcp_django.transports.http.listen import OpenedSubscription, SubscriptionSource
+from mcp_django.transports.http.messages import HTTPReply, HTTPRequest, HTTPStream
 from mcp_django.transports.http.sse_body import SSEBody
 from mcp_django.transports.security import HeaderPairs
 
@@ -52,51 +54,52 @@ def as_view(get_endpoint: Callable[[], HTTPEndpoint]) -> View:
 
     # Unnamed groups of a pattern around `include` arrive as args, and are ignored.
     async def view(request: HttpRequest, /, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        side = get_endpoint()
+        endpoint = get_endpoint()
         streams, headers = isinstance(request, ASGIRequest), _read_headers(request)
-        oversize = side.limits.is_exceeded_by(headers)
+        oversize = endpoint.is_oversize(headers)
         try:
-            body = b"" if oversize else _read_body(request, side.limits.max_body_bytes)
+            body = b"" if oversize else _read_body(request, endpoint.limits.body)
         except UnreadablePostError:  # The client disconnected while sending the body.
             return HttpResponse(status=400)
 
         context = copy_middleware_context()
-        asked = HTTPRequest(
-            request.method or "",
-            headers,
-            body,
-            request.META.get("REMOTE_ADDR"),
-            kwargs,
-            lambda principal: attach_user(request, principal),
-            streams,
-            oversize,
-            context,
-            request.scheme or "http",
+        outcome = await endpoint.handle(
+            HTTPRequest(
+                request.method or "",
+                headers,
+                body,
+                request.META.get("REMOTE_ADDR"),
+                kwargs,
+                lambda principal: attach_user(request, principal),
+                streams,
+                oversize,
+                context,
+                request.scheme or "http",
+            )
         )
-        outcome = await side.handle(asked)
-        if isinstance(outcome, HTTPReply):
-            return _build_response(request, outcome)
-        if isinstance(outcome, HTTPStream):
-            return _build_streaming_response(side, outcome)
-        exchange = cast(StreamableHTTPEndpoint, side)  # Only this endpoint returns call tasks.
-        outcome.start(context)
-        try:
-            landing = await outcome.wait_for_output(exchange.limits.stream_after_seconds)
-        except asyncio.CancelledError:  # Django cancels the view when the client disconnects.
-            outcome.on_disconnect()
-            raise
-        opened = exchange.get_opened_subscription(outcome, landing)
-        if opened is not None:
-            changes = SubscriptionSource(opened, exchange.open_streams.get_loop_registry())
-            return _build_streaming_response(exchange, HTTPStream(exchange.build_stream_headers(outcome), changes))
-        if landing is not None:
-            return _build_response(request, exchange.build_reply(outcome, landing), outcome)
-        return _build_streaming_response(exchange, exchange.build_stream(outcome))
+        if not isinstance(outcome, CallTask):
+            return _build_response(request, endpoint, outcome)
+        answer = await _run_call(cast(StreamableHTTPEndpoint, endpoint), outcome, context)
+        return _build_response(request, endpoint, answer, outcome)
 
     # The endpoint authenticates by bearer tokens: cookies and the login page have no effect here.
     exempt: View = csrf_exempt(login_not_required(view))
     vars(exempt)["_non_atomic_requests"] = _AllDatabaseAliases()
     return exempt
+
+
+async def _run_call(endpoint: StreamableHTTPEndpoint, task: CallTask, context: Context) -> HTTPReply | HTTPStream:
+    """Run a call until its answer begins. Only this endpoint returns call tasks."""
+    task.start(context)
+    try:
+        result = await task.wait_for_output(endpoint.limits.sse_upgrade_after)
+    except asyncio.CancelledError:  # Django cancels the view when the client disconnects.
+        task.on_disconnect()
+        raise
+    answer = endpoint.build_answer(task, result)
+    if isinstance(answer, OpenedSubscription):
+        return HTTPStream(answer.headers, SubscriptionSource(answer, endpoint.open_streams.get_loop_registry()))
+    return answer
 
 
 def _read_headers(request: HttpRequest) -> Headers:
@@ -118,25 +121,24 @@ def _read_body(request: HttpRequest, limit: int) -> bytes:
     return body
 
 
-def _build_response(request: HttpRequest, reply: HTTPReply, task: CallTask | None = None) -> HttpResponseBase:
-    if reply.status == 404:
+def _build_response(
+    request: HttpRequest, endpoint: HTTPEndpoint, answer: HTTPReply | HTTPStream, task: CallTask | None = None
+) -> HttpResponseBase:
+    if isinstance(answer, HTTPStream):
+        body = SSEBody(answer.source, endpoint.limits.keep_alive)
+        return _set_headers(StreamingHttpResponse(body), answer.headers)
+    if answer.status == 404:
         # The client must get this 404. LocaleMiddleware would try the path below a language prefix, where a catch-all
         # pattern of the project matches, and redirect to it.
         request.urlconf = OWN_URLCONF
-    response = HttpResponse(reply.body, status=reply.status)
+    response = HttpResponse(answer.body, status=answer.status)
     if task is not None:
-        response = _CallResponse(task, reply.body, status=reply.status)
-    if reply.status >= 500:
+        response = _CallResponse(task, answer.body, status=answer.status)
+    if answer.status >= 500:
         # An overload is not an error of the site, for which Django would mail its ADMINS each time
         # (django.utils.log.log_response).
         vars(response)["_has_been_logged"] = True
-    return _set_headers(response, ((b"content-length", b"%d" % len(reply.body)), *reply.headers))
-
-
-def _build_streaming_response(endpoint: HTTPEndpoint, stream: HTTPStream) -> HttpResponseBase:
-    return _set_headers(
-        StreamingHttpResponse(SSEBody(stream.source, endpoint.limits.keep_alive_seconds)), stream.headers
-    )
+    return _set_headers(response, ((b"content-length", b"%d" % len(answer.body)), *answer.headers))
 
 
 def _set_headers(response: HttpResponseBase, headers: HeaderPairs) -> HttpResponseBase:

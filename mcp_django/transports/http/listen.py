@@ -24,8 +24,9 @@ logger = logging.getLogger("mcp_django.server")
 
 
 class OpenedSubscription(NamedTuple):
-    """A subscription that a call has opened, with its credential."""
+    """A subscription stream that answers a call."""
 
+    headers: HeaderPairs
     subscription: Subscription
     credential: RevocableCredential | None = None
     """The credential to monitor; None if the stream needs none."""
@@ -46,12 +47,10 @@ class ListenStream:
         "credential",
     )
 
-    def __init__(
-        self, opened: "OpenedSubscription", send: Send, headers: HeaderPairs, streams: LoopStreamRegistry
-    ) -> None:
+    def __init__(self, opened: OpenedSubscription, send: Send, streams: LoopStreamRegistry) -> None:
         self._subscription = opened.subscription
         self._send = send
-        self._headers = headers
+        self._headers = opened.headers
         self._streams = streams
         self.credential = opened.credential
         self._is_sending = True
@@ -174,7 +173,7 @@ class ListenStream:
 class SubscriptionSource:
     """A subscription as the body of a Django response, which is pulled, not pushed."""
 
-    def __init__(self, opened: "OpenedSubscription", streams: LoopStreamRegistry) -> None:
+    def __init__(self, opened: OpenedSubscription, streams: LoopStreamRegistry) -> None:
         self._subscription = opened.subscription
         self._streams = streams
         self.credential = opened.credential

@@ -1,15 +1,13 @@
 """Request and reply types of the ASGI app, the Django view and the endpoints."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextvars import Context
-from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from mcp_django.auth.requests import AuthRequest
 from mcp_django.protocol.errors import TransportRefusal
 from mcp_django.protocol.headers import Headers
-from mcp_django.runtime.calls.task import CallTask
 from mcp_django.server.ports import Overloaded, Principal
 from mcp_django.transports.http.sse_body import SSESource
 from mcp_django.transports.security import HeaderPairs
@@ -43,33 +41,6 @@ class HTTPStream(NamedTuple):
     source: SSESource
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HTTPLimits:
-    """Limits of one HTTP exchange."""
-
-    max_body_bytes: int = 4 << 20
-    """Maximum bytes of a request body."""
-    max_nesting: int = 64
-    stream_after_seconds: float = 5.0
-    """Seconds after which the answer to a running call becomes a stream."""
-    keep_alive_seconds: float = 15.0
-    """Seconds of silence on a stream before a comment is sent."""
-    max_unsent: int = 64
-    """Maximum messages in the queue of a slow client."""
-    send_timeout: float = 60.0
-    """Seconds that messages may wait, while the handler waits as well."""
-    _max_body_digits: int = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_max_body_digits", len(str(self.max_body_bytes)))
-
-    def is_exceeded_by(self, headers: Headers) -> bool:
-        """Return True if the declared length of the body exceeds the limit."""
-        length = headers.get(b"content-length", b"")
-        # Most lengths have fewer digits than the limit, and need no arithmetic.
-        return len(length) >= self._max_body_digits and length.isdigit() and int(length[:20]) > self.max_body_bytes
-
-
 class HTTPRequest(NamedTuple):
     """An HTTP request as the ASGI app or the Django view passes it to an endpoint."""
 
@@ -96,34 +67,25 @@ class HTTPRequest(NamedTuple):
         return AuthRequest(self.headers, self.peer, self.method, self.url_kwargs, self.scheme)
 
 
-class HTTPEndpoint(Protocol):
-    """An HTTP endpoint of a server. Only `StreamableHTTPEndpoint` returns call tasks."""
-
-    limits: HTTPLimits
-
-    def handle(self, request: HTTPRequest) -> Awaitable[HTTPReply | HTTPStream | CallTask]:
-        """Handle a request; return the answer, or a call task to start."""
-
-
-def build_refusal(refusal: TransportRefusal, cors: HeaderPairs) -> HTTPReply:
+def build_refusal(refusal: TransportRefusal) -> HTTPReply:
     """Build the reply for a request that is rejected before its message is read."""
     header_names = {name for name, _ in refusal.headers}
     content_type = () if b"content-type" in header_names or not refusal.body else (TEXT_TYPE,)
     # Caches may store some error replies to a GET unless forbidden (RFC 9110, section 15.1).
     cache_control = () if NO_STORE[0] in header_names else (NO_STORE,)
-    return HTTPReply(refusal.status, refusal.body, (*content_type, *cache_control, *refusal.headers, *cors))
+    return HTTPReply(refusal.status, refusal.body, (*content_type, *cache_control, *refusal.headers))
 
 
-def build_overload_reply(error: Overloaded, body: bytes, cors: HeaderPairs) -> HTTPReply:
+def build_overload_reply(error: Overloaded, body: bytes) -> HTTPReply:
     """Build the reply for a request that may be retried."""
     retry = (b"retry-after", b"%d" % max(1, round(error.retry_after)))
-    return HTTPReply(error.status, body, (JSON_TYPE, retry, *cors))
+    return HTTPReply(error.status, body, (JSON_TYPE, retry))
 
 
-def check_body(request: HTTPRequest, limits: HTTPLimits) -> None:
+def check_body(request: HTTPRequest, max_body_bytes: int) -> None:
     """Raise TransportRefusal for a body that is too large or not declared as JSON."""
-    if request.is_oversize or len(request.body) > limits.max_body_bytes:
-        raise TransportRefusal(413, body=b"The body is larger than %d bytes." % limits.max_body_bytes)
+    if request.is_oversize or len(request.body) > max_body_bytes:
+        raise TransportRefusal(413, body=b"The body is larger than %d bytes." % max_body_bytes)
     content_type = request.headers.get(b"content-type", b"")
     if content_type != b"application/json" and not is_json_content_type(content_type[:MAX_CACHED_HEADER_BYTES]):
         raise TransportRefusal(415, body=b"Content-Type must be application/json.")
@@ -137,8 +99,14 @@ def is_json_content_type(content_type: bytes) -> bool:
 
 def check_accept(headers: Headers) -> None:
     """Raise TransportRefusal if the client does not accept event streams."""
-    if not parse_accept.__wrapped__(headers.get(b"accept", b"*/*"))[1]:
+    if not read_accept(headers)[1]:
         raise TransportRefusal(406, body=b"Accept must allow text/event-stream.")
+
+
+def read_accept(headers: Headers) -> tuple[bool, bool]:
+    """Return two flags: JSON accepted, event streams accepted."""
+    accept = headers.get(b"accept", b"*/*")
+    return (parse_accept if len(accept) <= MAX_CACHED_HEADER_BYTES else parse_accept.__wrapped__)(accept)
 
 
 @lru_cache(256)

@@ -57,10 +57,10 @@ class StdioTransport:
         """
         connection = self._connections.open_connection(principal, ConnectionOptions(credential=credential))
         reader, writer = (
-            LineReader(self._streams.stdin, self._limits.max_message_bytes),
+            LineReader(self._streams.stdin, self._limits.body),
             LineWriter(self._streams.stdout),
         )
-        inbound_queue = InboundQueue(connection, self._limits.max_message_bytes)
+        inbound_queue = InboundQueue(connection, self._limits.body)
         receiving = asyncio.create_task(self._receive(connection, reader, inbound_queue))
         try:
             await self._send(connection, writer)
