@@ -31,6 +31,7 @@ LAYERS = (
     {"wiring"},
     {"notifications", "transports"},
     {"__main__", "admin", "apps", "asgi", "checks", "management", "routing", "testing", "urls", "well_known"},
+    {"contrib.http_tools"},
     {"contrib", "contrib.client_pages", "contrib.oauth", "contrib.openapi", "contrib.proxies", "contrib.rest"},
     {"__init__", "contrib.memory"},
 )

@@ -12,8 +12,8 @@ from typing import Any
 
 from rest_framework import serializers
 
+from mcp_django.contrib.http_tools.bodies import is_json
 from mcp_django.contrib.rest.requests.query_params import QueryParameter, parse_openapi_parameter
-from mcp_django.contrib.rest.requests.request_body import is_json
 from mcp_django.contrib.rest.schema.fields import FILE_SCHEMA, Schema, is_file, make_nullable
 from mcp_django.contrib.rest.schema.serializers import build_body_schema
 

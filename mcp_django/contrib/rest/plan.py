@@ -11,9 +11,10 @@ from typing import Any
 from django.http import Http404
 from django.urls import ResolverMatch
 
+from mcp_django.contrib.http_tools.bodies import is_json
 from mcp_django.contrib.rest.actions import ExposedView, ViewAction
 from mcp_django.contrib.rest.requests.query_params import QueryParameter
-from mcp_django.contrib.rest.requests.request_body import BodyWriter, decode_upload, is_json
+from mcp_django.contrib.rest.requests.request_body import BodyWriter, decode_upload
 from mcp_django.contrib.rest.requests.versioning import ApiVersion
 from mcp_django.contrib.rest.routes import ViewRoute, map_namespaces, to_path_text
 from mcp_django.contrib.rest.schema.fields import FILE_SCHEMA, Schema, is_file

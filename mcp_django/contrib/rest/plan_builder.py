@@ -9,12 +9,13 @@ from django.core.exceptions import ImproperlyConfigured
 from rest_framework import serializers
 from rest_framework.request import Request
 
+from mcp_django.contrib.http_tools.bodies import JSON_MEDIA_TYPE
 from mcp_django.contrib.rest.actions import ExposedView, ViewAction
 from mcp_django.contrib.rest.openapi import SpectacularOperation, describe_operation
 from mcp_django.contrib.rest.plan import RequestPlan, get_json_media_types
 from mcp_django.contrib.rest.requests.pagination import build_page_schema, find_page_size_parameter
 from mcp_django.contrib.rest.requests.query_params import QueryParameter, collect_parameters
-from mcp_django.contrib.rest.requests.request_body import JSON_MEDIA_TYPE, BodyWriter
+from mcp_django.contrib.rest.requests.request_body import BodyWriter
 from mcp_django.contrib.rest.requests.versioning import get_api_version
 from mcp_django.contrib.rest.routes import ViewRoute, find_foreign_decorators, find_route
 from mcp_django.contrib.rest.schema.fields import FILE_SCHEMA, Schema, get_column_schema

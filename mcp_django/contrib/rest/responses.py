@@ -6,8 +6,8 @@ from typing import Any
 from django.http import HttpRequest, HttpResponseBase
 
 from mcp_django import internal_request
+from mcp_django.contrib.http_tools.bodies import is_json
 from mcp_django.contrib.rest.errors import format_error
-from mcp_django.contrib.rest.requests.request_body import is_json
 from mcp_django.internal_request import close_response
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.content import BlobResourceContents, EmbeddedResource, TextContent

@@ -17,7 +17,7 @@ from django.urls import ResolverMatch, get_resolver, get_script_prefix, get_urlc
 from django.urls.exceptions import NoReverseMatch, Resolver404
 
 from mcp_django.contrib.openapi.requests.messages import OperationReply, OperationRequest
-from mcp_django.internal_request import RequestContent, build_request, close_response, copy_user, get_error_response
+from mcp_django.internal_request import build_request, close_response, copy_user, get_error_response
 from mcp_django.protocol.errors import ToolError
 from mcp_django.schema import DeclarationError
 from mcp_django.server.context.context import Context
@@ -145,7 +145,7 @@ class ViewTransport:
             outgoing.method,
             path,
             outgoing.query_string,
-            RequestContent(outgoing.body.content, outgoing.body.content_type),
+            outgoing.body,
             accept="application/json, */*",
             match=match,
             headers=headers,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from mcp_django.contrib.openapi.requests.parameters import Pairs
-from mcp_django.contrib.openapi.requests.request_body import BodyContent
+from mcp_django.internal_request import RequestContent
 from mcp_django.server.context.context import Context
 
 
@@ -21,7 +21,7 @@ class OperationRequest:
     headers: Sequence[tuple[str, str]] = ()
     cookies: Pairs = field(default_factory=list)
     """Pairs with encoded values."""
-    body: BodyContent = field(default_factory=BodyContent)
+    body: RequestContent = field(default_factory=RequestContent)
     path_arguments: Mapping[str, str] = field(default_factory=dict)
     """Path arguments by name, not encoded."""
     timeout: float | None = None

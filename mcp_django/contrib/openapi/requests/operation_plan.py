@@ -26,6 +26,7 @@ from mcp_django.contrib.openapi.requests.parameters import (
     to_text,
 )
 from mcp_django.contrib.openapi.requests.request_body import RequestBody, read_body
+from mcp_django.internal_request import RequestContent
 from mcp_django.protocol.headers import HeaderParam
 from mcp_django.schema import ArgumentError, DeclarationError
 from mcp_django.schema.custom_schema import check_schema
@@ -83,20 +84,15 @@ class OperationPlan:
             path_arguments=path_arguments,
         )
 
-    def _build_body(self, arguments: Mapping[str, Any]) -> Any:
+    def _build_body(self, arguments: Mapping[str, Any]) -> RequestContent:
         body = self.body
         if body is None:
-            return OperationRequest("", "").body
+            return RequestContent()
         if self.body_arguments is None:
-            return (
-                body.encode(arguments[self.body_argument])
-                if self.body_argument in arguments
-                else OperationRequest("", "").body
-            )
+            is_given = self.body_argument in arguments
+            return body.encode(arguments[self.body_argument]) if is_given else RequestContent()
         body_values = {member: arguments[name] for name, member in self.body_arguments.items() if name in arguments}
-        if not body_values and not body.is_required:
-            return OperationRequest("", "").body
-        return body.encode(body_values)
+        return body.encode(body_values) if body_values or body.is_required else RequestContent()
 
     def build_schema(self, references: References, label: str) -> tuple[Schema, SchemaChecker]:
         """Build the JSON Schema of the arguments. Raises DeclarationError."""

@@ -3,22 +3,29 @@
 The most expressive media type of the document is used. Files and bytes are passed in base64.
 """
 
-import base64
-import binascii
 import mimetypes
-import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mcp_django.contrib.http_tools.bodies import (
+    BINARY_MEDIA_TYPE,
+    FORM_MEDIA_TYPE,
+    JSON_MEDIA_TYPE,
+    MULTIPART_MEDIA_TYPE,
+    FormPart,
+    decode_base64,
+    decode_file,
+    encode_multipart,
+    remove_unprintable,
+)
 from mcp_django.contrib.openapi.document.references import References
 from mcp_django.contrib.openapi.document.schemas import OpenAPISchemas, Schema
 from mcp_django.contrib.openapi.requests.parameters import OpenAPIParameter, to_text
+from mcp_django.internal_request import RequestContent
 from mcp_django.protocol import jsonrpc
 from mcp_django.schema import ArgumentError
 
-JSON, FORM, MULTIPART = "application/json", "application/x-www-form-urlencoded", "multipart/form-data"
-OCTET_STREAM = "application/octet-stream"
 _TEXT_TYPES = ("application/xml", "application/yaml", "application/graphql", "application/javascript")
 MAX_FILE_BYTES = 16 * 1024 * 1024
 """Maximum bytes of one file."""
@@ -34,14 +41,6 @@ FILE_SCHEMA: Schema = {
     "additionalProperties": False,
 }
 _BYTES_SCHEMA: Schema = {"type": "string", "contentEncoding": "base64", "description": "The bytes, in base64."}
-
-
-@dataclass(frozen=True, slots=True)
-class BodyContent:
-    """Encoded body of a request."""
-
-    content: bytes = b""
-    content_type: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,19 +90,18 @@ class RequestBody:
             {**schema, "description": self.description} if self.description and "description" not in schema else schema
         )
 
-    def encode(self, value: Any) -> BodyContent:
+    def encode(self, value: Any) -> RequestContent:
         """Encode a value as the body. Raises ArgumentError for invalid base64."""
         content_type = self.media_type if "*" not in self.media_type else ""
         match self.kind:
             case "json":
-                return BodyContent(jsonrpc.dumps(value), content_type or JSON)
+                return RequestContent(jsonrpc.dumps(value), content_type or JSON_MEDIA_TYPE)
             case "bytes":
-                return BodyContent(_decode_base64(value, "body"), content_type or OCTET_STREAM)
+                return RequestContent(_decode_bytes(value, "body"), content_type or BINARY_MEDIA_TYPE)
             case "text":
                 content_type = content_type or "text/plain"
-                return BodyContent(
-                    str(value).encode(), content_type if "charset" in content_type else f"{content_type}; charset=utf-8"
-                )
+                charset = "" if "charset" in content_type else "; charset=utf-8"
+                return RequestContent(str(value).encode(), f"{content_type}{charset}")
 
         if not isinstance(value, Mapping):
             raise ArgumentError("body: must be an object, because it is encoded as a form")
@@ -111,9 +109,9 @@ class RequestBody:
             pairs = [
                 pair for name, item in value.items() for pair in self._build_form_parameter(name).encode_pairs(item)
             ]
-            return BodyContent("&".join(f"{name}={text}" for name, text in pairs).encode(), FORM)
+            return RequestContent("&".join(f"{name}={text}" for name, text in pairs).encode(), FORM_MEDIA_TYPE)
 
-        return self._encode_multipart(value)
+        return encode_multipart(part for name, item in value.items() for part in self._iter_parts(name, item))
 
     def _build_form_parameter(self, name: str) -> OpenAPIParameter:
         """Build the parameter that encodes a form member (Encoding Object)."""
@@ -131,18 +129,24 @@ class RequestBody:
             is_json=is_json and "style" not in encoding,
         )
 
-    def _encode_multipart(self, value: Mapping[str, Any]) -> BodyContent:
-        boundary = secrets.token_hex(16)
-        chunks: list[bytes] = []
-        for name, item in value.items():
-            encoding = self.encoding.get(name)
-            declared_type = str(encoding.get("contentType", "")) if isinstance(encoding, Mapping) else ""
-            declared_type = "" if "," in declared_type or "*" in declared_type else _strip_unprintable(declared_type)
-            for head, content in _iter_parts(name, item, is_file=name in self.files, declared_type=declared_type):
-                lead = f'--{boundary}\r\nContent-Disposition: form-data; name="{_quote_filename(name)}"{head}\r\n\r\n'
-                chunks += [lead.encode(), content, b"\r\n"]
-        chunks.append(f"--{boundary}--\r\n".encode())
-        return BodyContent(b"".join(chunks), f"{MULTIPART}; boundary={boundary}")
+    def _iter_parts(self, name: str, value: Any) -> Iterator[tuple[str, FormPart]]:
+        """Yield the parts of a multipart form for one member."""
+        if isinstance(value, list):
+            for item in value:
+                yield from self._iter_parts(name, item)
+            return
+        encoding = self.encoding.get(name)
+        declared_type = str(encoding.get("contentType", "")) if isinstance(encoding, Mapping) else ""
+        declared_type = "" if "," in declared_type or "*" in declared_type else remove_unprintable(declared_type)
+
+        if name in self.files and value is not None:
+            file = value if isinstance(value, Mapping) else {"content": value}
+            filename = str(file.get("name") or f"{name}{mimetypes.guess_extension(declared_type) or ''}")
+            yield name, decode_file(file, _decode_bytes(file.get("content"), name), filename, declared_type)
+        elif isinstance(value, Mapping):
+            yield name, FormPart(jsonrpc.dumps(value), declared_type or JSON_MEDIA_TYPE)
+        else:
+            yield name, FormPart(to_text(value).encode(), declared_type)
 
 
 def read_body(entry: Any, references: References, label: str) -> RequestBody | None:
@@ -159,7 +163,7 @@ def read_body(entry: Any, references: References, label: str) -> RequestBody | N
     chosen = contents[media_type] if isinstance(contents[media_type], Mapping) else {}
     encoding, description = chosen.get("encoding"), definition.get("description")
     body = RequestBody(
-        media_type=_strip_unprintable(media_type.strip()),
+        media_type=remove_unprintable(media_type.strip()),
         schema=chosen.get("schema", {}),
         encoding=encoding if isinstance(encoding, Mapping) else {},
         is_required=definition.get("required") is True,
@@ -189,11 +193,11 @@ _KIND_ORDER = ("json", "multipart", "form", "text", "bytes")
 
 def _get_kind(media_type: str) -> str:
     plain = media_type.partition(";")[0].strip().lower()
-    if plain in (JSON, "*/*", "application/*", "text/json") or plain.endswith("+json"):
+    if plain in (JSON_MEDIA_TYPE, "*/*", "application/*", "text/json") or plain.endswith("+json"):
         return "json"
-    if plain == MULTIPART:
+    if plain == MULTIPART_MEDIA_TYPE:
         return "multipart"
-    if plain == FORM:
+    if plain == FORM_MEDIA_TYPE:
         return "form"
     return "text" if plain.startswith("text/") or plain in _TEXT_TYPES or plain.endswith("+xml") else "bytes"
 
@@ -253,36 +257,7 @@ def _prepend_description(about: Schema) -> Schema:
     return {"description": f"{description} {FILE_SCHEMA['description']}"} if description else {}
 
 
-def _iter_parts(name: str, value: Any, *, is_file: bool, declared_type: str) -> Iterator[tuple[str, bytes]]:
-    """Yield the parts of a multipart form for one member: rest of the header, content."""
-    if isinstance(value, list):
-        for item in value:
-            yield from _iter_parts(name, item, is_file=is_file, declared_type=declared_type)
-    elif is_file and value is not None:
-        file = value if isinstance(value, Mapping) else {"content": value}
-        filename = str(file.get("name") or f"{name}{mimetypes.guess_extension(declared_type) or ''}")
-        media_type = str(file.get("content_type") or declared_type or mimetypes.guess_type(filename)[0] or OCTET_STREAM)
-        head = f'; filename="{_quote_filename(filename)}"\r\nContent-Type: {_strip_unprintable(media_type)}'
-        yield head, _decode_base64(file.get("content"), name)
-    elif isinstance(value, Mapping):
-        yield f"\r\nContent-Type: {declared_type or JSON}", jsonrpc.dumps(value)
-    else:
-        yield f"\r\nContent-Type: {declared_type}" if declared_type else "", to_text(value).encode()
-
-
-def _decode_base64(value: Any, name: str) -> bytes:
+def _decode_bytes(value: Any, name: str) -> bytes:
     if not isinstance(value, str) or len(value) > MAX_FILE_BYTES * 4 // 3 + 4:
         raise ArgumentError(f"{name}: must be base64 of {MAX_FILE_BYTES // 1024 // 1024} MiB at most")
-    try:
-        return base64.b64decode(value, validate=True)
-    except (binascii.Error, ValueError):
-        raise ArgumentError(f"{name}: is not base64; encode the bytes in base64") from None
-
-
-def _quote_filename(text: str) -> str:
-    """Escape a name as browsers do (WHATWG HTML, multipart/form-data)."""
-    return text.replace("\r", "%0D").replace("\n", "%0A").replace('"', "%22").replace("\\", "%5C").replace("\0", "")
-
-
-def _strip_unprintable(text: str) -> str:
-    return "".join(char for char in text if char.isprintable())
+    return decode_base64(value, name)

@@ -1,0 +1,1 @@
+"""HTTP operations as tools: the parts that `contrib.rest` and `contrib.openapi` share."""
