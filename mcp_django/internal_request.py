@@ -12,7 +12,6 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlencode
 
 from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import BadRequest, PermissionDenied, SuspiciousOperation
@@ -60,7 +59,7 @@ def build_request(
     context: Context,
     method: str,
     path: str,
-    query: str | Iterable[tuple[str, str]],
+    query: str,
     body: RequestContent,
     *,
     accept: str,
@@ -70,8 +69,7 @@ def build_request(
 ) -> HttpRequest:
     """Return a request of the caller for `path`.
 
-    `path` is relative to the script prefix. `query` is a query string, or its pairs before encoding. `headers` override
-    those of the call.
+    `path` is relative to the script prefix. `query` is a query string. `headers` override those of the call.
     """
     call_request = context.request
     principal: Any = context.principal
@@ -80,7 +78,7 @@ def build_request(
         "REQUEST_METHOD": method.upper(),
         "SCRIPT_NAME": get_script_prefix().rstrip("/"),
         "PATH_INFO": path.encode().decode("latin-1"),
-        "QUERY_STRING": query if isinstance(query, str) else urlencode(list(query)),
+        "QUERY_STRING": query,
         "CONTENT_TYPE": body.content_type,
         "CONTENT_LENGTH": str(len(body.content)) if body.content_type else "",
         "HTTP_ACCEPT": accept,

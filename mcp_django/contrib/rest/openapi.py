@@ -13,7 +13,8 @@ from typing import Any
 from rest_framework import serializers
 
 from mcp_django.contrib.http_tools.bodies import is_json
-from mcp_django.contrib.rest.requests.query_params import QueryParameter, parse_openapi_parameter
+from mcp_django.contrib.http_tools.parameters import OperationParameter
+from mcp_django.contrib.rest.requests.query_params import parse_openapi_parameter
 from mcp_django.contrib.rest.schema.fields import FILE_SCHEMA, Schema, is_file, make_nullable
 from mcp_django.contrib.rest.schema.serializers import build_body_schema
 
@@ -52,7 +53,7 @@ _COPIED_KEYWORDS = frozenset(
 class SpectacularOperation:
     """Description of one action by drf-spectacular."""
 
-    query: Mapping[str, QueryParameter]
+    query: Mapping[str, OperationParameter]
     body: Schema | None
     """Schema of the request's body; None without body."""
     response: Schema | None

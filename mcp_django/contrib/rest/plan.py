@@ -7,13 +7,14 @@ by side. The body is a single argument `body` if its fields are unknown or confl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlencode
 
 from django.http import Http404
 from django.urls import ResolverMatch
 
 from mcp_django.contrib.http_tools.bodies import is_json
+from mcp_django.contrib.http_tools.parameters import OperationParameter, Pairs
 from mcp_django.contrib.rest.actions import ExposedView, ViewAction
-from mcp_django.contrib.rest.requests.query_params import QueryParameter
 from mcp_django.contrib.rest.requests.request_body import BodyWriter, decode_upload
 from mcp_django.contrib.rest.requests.versioning import ApiVersion
 from mcp_django.contrib.rest.routes import ViewRoute, map_namespaces, to_path_text
@@ -38,7 +39,7 @@ class RequestPlan:
     path: Mapping[str, str]
     """Argument → name in the path."""
     path_schemas: Mapping[str, Schema]
-    query: Mapping[str, QueryParameter]
+    query: Mapping[str, OperationParameter]
     version: ApiVersion
     body: Schema | None
     """Schema of the body; None without body."""
@@ -120,13 +121,13 @@ class RequestPlan:
         given = {name: value for name, value in arguments.items() if name in self.body_fields}
         return self.writer.write(given)
 
-    def build_query(self, arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
-        """Return the pairs of the query string."""
-        pairs = [pair for name, one in self.query.items() if name in arguments for pair in one.encode(arguments[name])]
-        pairs += [pair for pair in self.defaults.items() if arguments.get(pair[0]) is None]
+    def build_query(self, arguments: Mapping[str, Any]) -> str:
+        """Return the query string."""
+        pairs = [pair for name, one in self.query.items() for pair in _encode_query_value(one, arguments.get(name))]
+        others = {name: value for name, value in self.defaults.items() if arguments.get(name) is None}
         if self.version.location == "query" and (version := self._choose_version(arguments)) is not None:
-            pairs.append((self.version.param, version))
-        return pairs
+            others[self.version.param] = version
+        return "&".join([*(f"{name}={text}" for name, text in pairs), *([urlencode(others)] if others else [])])
 
     def build_accept_header(self, arguments: Mapping[str, Any]) -> str:
         """Return the Accept header, with the view's JSON media types first."""
@@ -182,6 +183,13 @@ def _check_captures(match: ResolverMatch) -> ResolverMatch:
     if match.args:
         raise Http404("Not found.")
     return match
+
+
+def _encode_query_value(parameter: OperationParameter, value: Any) -> Pairs:
+    """Encode the items of a list, or a single value; null has no pairs."""
+    items = [item for item in (value if isinstance(value, list) else [value]) if item is not None]
+    # A text filter may be given as 1.0, which must not become 1.
+    return parameter.encode_pairs([str(item) if isinstance(item, float) else item for item in items])
 
 
 def _build_file_gate(schema: Schema) -> Schema:

@@ -10,11 +10,12 @@ from rest_framework import serializers
 from rest_framework.request import Request
 
 from mcp_django.contrib.http_tools.bodies import JSON_MEDIA_TYPE
+from mcp_django.contrib.http_tools.parameters import OperationParameter
 from mcp_django.contrib.rest.actions import ExposedView, ViewAction
 from mcp_django.contrib.rest.openapi import SpectacularOperation, describe_operation
 from mcp_django.contrib.rest.plan import RequestPlan, get_json_media_types
 from mcp_django.contrib.rest.requests.pagination import build_page_schema, find_page_size_parameter
-from mcp_django.contrib.rest.requests.query_params import QueryParameter, collect_parameters
+from mcp_django.contrib.rest.requests.query_params import collect_parameters
 from mcp_django.contrib.rest.requests.request_body import BodyWriter
 from mcp_django.contrib.rest.requests.versioning import get_api_version
 from mcp_django.contrib.rest.routes import ViewRoute, find_foreign_decorators, find_route
@@ -66,11 +67,11 @@ def build_plan(subject: ExposedView, action: ViewAction, options: ViewOptions) -
     path = _build_path_arguments(subject, action, route, options, version.param if version.location == "path" else "")
     schemas = {argument: _build_path_schema(view, name, route, subject) for argument, name in path.items()}
 
-    nothing: dict[str, QueryParameter] = {}
+    nothing: dict[str, OperationParameter] = {}
     query = _read_or_default(
         view, "filters", lambda: _build_query_parameters(view, request, action, operation), nothing
     )
-    query |= {name: QueryParameter(name, dict(schema)) for name, schema in options.parameters.items()}
+    query |= {name: OperationParameter(name, "query", dict(schema)) for name, schema in options.parameters.items()}
     reserved = {*path, *([version.param] if version.location else [])}
     query = {name: one for name, one in query.items() if name not in reserved}
     argument_names = {*path, *query, *([version.param] if version.is_argument else [])}
@@ -179,7 +180,7 @@ def _read_or_default(view: Any, part: str, read: Callable[[], T], default: T) ->
 
 def _build_query_parameters(
     view: Any, request: Request, action: ViewAction, operation: SpectacularOperation | None
-) -> dict[str, QueryParameter]:
+) -> dict[str, OperationParameter]:
     if operation is not None:
         return dict(operation.query)
     if action.is_reading and (action.key == "list" or (action.is_extra and action.is_detail is False)):

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_django.contrib.openapi.requests.parameters import OpenAPIParameter, PathTemplate
+from mcp_django.contrib.http_tools.parameters import OperationParameter
+from mcp_django.contrib.openapi.requests.parameters import PathTemplate
 from mcp_django.schema import ArgumentError, DeclarationError
 from tests.contrib.openapi.pets import Api, document, operation, parameter, peer, tools
 
@@ -22,7 +23,7 @@ JSON = st.recursive(
 
 def written(style: str, explode: bool, value: Any) -> str:
     """A query string."""
-    pairs = OpenAPIParameter("color", "query", {}, style=style, explode=explode).encode_pairs(value)
+    pairs = OperationParameter("color", "query", {}, style=style, explode=explode).encode_pairs(value)
     return "&".join(f"{name}={text}" for name, text in pairs)
 
 
@@ -66,11 +67,13 @@ def test_a_path_is_written_as_openapi_says(subtests: pytest.Subtests) -> None:
         ("matrix", True, OBJECT, ";R=100;G=200"),
     ]:
         with subtests.test(style=style, explode=explode, value=value, expected=expected):
-            assert OpenAPIParameter("color", "path", {}, style=style, explode=explode).encode_segment(value) == expected
+            assert (
+                OperationParameter("color", "path", {}, style=style, explode=explode).encode_segment(value) == expected
+            )
 
 
 def test_reserved_characters_stay_where_they_may_and_never_end_the_value() -> None:
-    (pair,) = OpenAPIParameter("to", "query", {}, allows_reserved=True).encode_pairs("a/b?c:d&e=f#g+h%41")
+    (pair,) = OperationParameter("to", "query", {}, allows_reserved=True).encode_pairs("a/b?c:d&e=f#g+h%41")
     assert pair == ("to", "a/b?c:d%26e%3Df%23g%2Bh%2541")
 
 
@@ -89,7 +92,7 @@ def test_a_query_value_never_becomes_something_else(value: Any, style: str, expl
 @settings(max_examples=100, deadline=None)
 @given(TEXT, st.booleans())
 def test_a_text_comes_back_as_it_was(value: str, reserved: bool) -> None:
-    (pair,) = OpenAPIParameter("q", "query", {}, allows_reserved=reserved).encode_pairs(value)
+    (pair,) = OperationParameter("q", "query", {}, allows_reserved=reserved).encode_pairs(value)
     assert unquote_plus(pair[1]) == value
 
 
@@ -100,7 +103,7 @@ def test_a_text_comes_back_as_it_was(value: str, reserved: bool) -> None:
     explode=st.booleans(),
 )
 def test_a_path_value_never_leaves_its_segment(value: Any, style: str, explode: bool) -> None:
-    one = OpenAPIParameter("id", "path", {}, style=style, explode=explode)
+    one = OperationParameter("id", "path", {}, style=style, explode=explode)
     try:
         path = PathTemplate("/pets/{id}/toys").fill({"id": one.encode_segment(value)})
     except ArgumentError:
@@ -142,7 +145,7 @@ async def test_a_value_that_makes_another_operations_path_is_refused() -> None:
 @given(JSON, st.booleans())
 def test_a_header_is_one_line(value: Any, explode: bool) -> None:
     try:
-        line = OpenAPIParameter("X-Tag", "header", {}, style="simple", explode=explode).encode_header(value)
+        line = OperationParameter("X-Tag", "header", {}, style="simple", explode=explode).encode_header(value)
     except ArgumentError:
         return
     assert not any(ord(char) < 32 and char != "\t" for char in line)

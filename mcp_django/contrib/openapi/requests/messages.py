@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from mcp_django.contrib.openapi.requests.parameters import Pairs
+from mcp_django.contrib.http_tools.parameters import Pairs
 from mcp_django.internal_request import RequestContent
 from mcp_django.server.context.context import Context
 

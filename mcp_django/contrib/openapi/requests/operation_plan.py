@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mcp_django.contrib.http_tools.parameters import OperationParameter, Pairs, to_text
 from mcp_django.contrib.openapi.document.operations import OpenAPIOperation, collect_parameters
 from mcp_django.contrib.openapi.document.references import References
 from mcp_django.contrib.openapi.document.schemas import (
@@ -18,13 +19,7 @@ from mcp_django.contrib.openapi.document.schemas import (
     build_candidates,
 )
 from mcp_django.contrib.openapi.requests.messages import OperationRequest
-from mcp_django.contrib.openapi.requests.parameters import (
-    OpenAPIParameter,
-    Pairs,
-    PathTemplate,
-    read_parameter,
-    to_text,
-)
+from mcp_django.contrib.openapi.requests.parameters import PathTemplate, read_parameter
 from mcp_django.contrib.openapi.requests.request_body import RequestBody, read_body
 from mcp_django.internal_request import RequestContent
 from mcp_django.protocol.headers import HeaderParam
@@ -42,7 +37,7 @@ class OperationPlan:
 
     operation: OpenAPIOperation
     template: PathTemplate
-    parameters: Mapping[str, OpenAPIParameter]
+    parameters: Mapping[str, OperationParameter]
     """Parameters by argument name."""
     body: RequestBody | None = None
     body_arguments: Mapping[str, str] | None = None
@@ -184,11 +179,11 @@ def build_plan(
     for name in template.names:
         if not any(parameter.place == "path" and parameter.name == name for parameter in usable):
             usable.append(
-                OpenAPIParameter(name, "path", {"type": "string"}, is_required=True, style="simple", explode=False)
+                OperationParameter(name, "path", {"type": "string"}, is_required=True, style="simple", explode=False)
             )
 
     usable = [parameter for parameter in usable if parameter.place != "path" or parameter.name in template.names]
-    parameters: dict[str, OpenAPIParameter] = {}
+    parameters: dict[str, OperationParameter] = {}
     for place in PLACES:
         for parameter in usable:
             if parameter.place == place:
@@ -225,7 +220,7 @@ def _build_object_schema(properties: Schema, required: list[str]) -> Schema:
     return {**made, "required": required} if required else made
 
 
-def _add_description(schema: Schema, parameter: OpenAPIParameter) -> Schema:
+def _add_description(schema: Schema, parameter: OperationParameter) -> Schema:
     if parameter.description and "description" not in schema:
         schema = {**schema, "description": parameter.description[:MAX_DESCRIPTION_CHARACTERS]}
     if parameter.examples and "examples" not in schema:

@@ -19,9 +19,9 @@ from mcp_django.contrib.http_tools.bodies import (
     encode_multipart,
     remove_unprintable,
 )
+from mcp_django.contrib.http_tools.parameters import OperationParameter, to_text
 from mcp_django.contrib.openapi.document.references import References
 from mcp_django.contrib.openapi.document.schemas import OpenAPISchemas, Schema
-from mcp_django.contrib.openapi.requests.parameters import OpenAPIParameter, to_text
 from mcp_django.internal_request import RequestContent
 from mcp_django.protocol import jsonrpc
 from mcp_django.schema import ArgumentError
@@ -113,14 +113,14 @@ class RequestBody:
 
         return encode_multipart(part for name, item in value.items() for part in self._iter_parts(name, item))
 
-    def _build_form_parameter(self, name: str) -> OpenAPIParameter:
+    def _build_form_parameter(self, name: str) -> OperationParameter:
         """Build the parameter that encodes a form member (Encoding Object)."""
         encoding = self.encoding.get(name)
         encoding = encoding if isinstance(encoding, Mapping) else {}
         style = encoding.get("style", "form")
         explode = encoding.get("explode")
         is_json = str(encoding.get("contentType", "")).partition(";")[0].strip().lower().endswith("json")
-        return OpenAPIParameter(
+        return OperationParameter(
             name=name,
             place="query",
             schema={},

@@ -5,51 +5,23 @@ inspected through its filterset. Both packages are optional.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from django import forms
 from rest_framework import filters
 from rest_framework.request import Request
 
+from mcp_django.contrib.http_tools.parameters import OperationParameter
 from mcp_django.contrib.rest.schema.fields import Schema, get_column_schema
 from mcp_django.schema import to_json
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class QueryParameter:
-    """Query parameter of a view."""
-
-    name: str
-    schema: Schema
-    is_required: bool = False
-    is_comma_separated: bool = False
-    """True if a list is sent as one text with commas.
-
-    Otherwise each item is sent as a parameter.
-    """
-
-    def encode(self, value: Any) -> Iterator[tuple[str, str]]:
-        """Yield the pairs of a query string; none for null."""
-        if isinstance(value, list):
-            texts = [_to_text(item) for item in value if item is not None]
-            yield from (
-                [(self.name, ",".join(texts))] if self.is_comma_separated else [(self.name, text) for text in texts]
-            )
-        elif value is not None:
-            yield self.name, _to_text(value)
-
-
-def _to_text(value: Any) -> str:
-    return ("true" if value else "false") if isinstance(value, bool) else str(value)
-
-
-def collect_parameters(view: Any, request: Request) -> dict[str, QueryParameter]:
+def collect_parameters(view: Any, request: Request) -> dict[str, OperationParameter]:
     """Return the parameters of a view's filters and paginator.
 
     The view is prepared for a list.
     """
-    parameters: dict[str, QueryParameter] = {}
+    parameters: dict[str, OperationParameter] = {}
     for backend in getattr(view, "filter_backends", None) or ():
         for parameter in _describe_backend(backend(), view, request):
             parameters[parameter.name] = parameter
@@ -61,30 +33,33 @@ def collect_parameters(view: Any, request: Request) -> dict[str, QueryParameter]
     return parameters
 
 
-def parse_openapi_parameter(entry: Mapping[str, Any]) -> QueryParameter:
+def parse_openapi_parameter(entry: Mapping[str, Any]) -> OperationParameter:
     """Convert an OpenAPI parameter object."""
     schema = dict(entry.get("schema", {}))
     if entry.get("description"):
         schema["description"] = str(entry["description"])
     joined = entry.get("explode") is False or entry.get("style") in ("spaceDelimited", "pipeDelimited")
-    return QueryParameter(entry["name"], schema, bool(entry.get("required")), joined)
+    return OperationParameter(
+        entry["name"], "query", schema, is_required=bool(entry.get("required")), explode=not joined
+    )
 
 
-def _describe_backend(backend: Any, view: Any, request: Request) -> Iterable[QueryParameter]:
+def _describe_backend(backend: Any, view: Any, request: Request) -> Iterable[OperationParameter]:
     if isinstance(backend, filters.SearchFilter):
         fields = backend.get_search_fields(view, request)
         if not fields:
             return []
         searched = ", ".join(str(name).lstrip("^=@$") for name in fields)
         text = f"Rows that have these words in {searched}"
-        return [QueryParameter(backend.search_param, {"type": "string", "description": text})]
+        return [OperationParameter(backend.search_param, "query", {"type": "string", "description": text})]
 
     if isinstance(backend, filters.OrderingFilter):
         names = _list_orderings(backend, view, request)
         text = (
             f"What to order by: {', '.join(names)}; with - before a name from the last to the first, several by commas"
         )
-        return [QueryParameter(backend.ordering_param, {"type": "string", "description": text})] if names else []
+        schema = {"type": "string", "description": text}
+        return [OperationParameter(backend.ordering_param, "query", schema)] if names else []
 
     if hasattr(backend, "get_filterset_class"):
         return _describe_filterset(backend.get_filterset_class(view, _get_queryset(view)))
@@ -109,7 +84,7 @@ def _list_orderings(backend: Any, view: Any, request: Request) -> list[str]:
     return [str(name) for name, _ in found]
 
 
-def _describe_filterset(filterset: Any) -> Iterator[QueryParameter]:
+def _describe_filterset(filterset: Any) -> Iterator[OperationParameter]:
     for name, declared in {} if filterset is None else filterset.base_filters.items():
         field = declared.field
         is_joined = hasattr(declared, "base_field_class")
@@ -121,19 +96,15 @@ def _describe_filterset(filterset: Any) -> Iterator[QueryParameter]:
         if isinstance(suffixes, list | tuple) and hasattr(field, "fields"):
             # A range, or a value with a lookup, takes one parameter per subfield.
             for suffix, part in zip(suffixes, field.fields, strict=False):
-                yield QueryParameter(
-                    f"{name}_{suffix}" if suffix else name, {**_build_form_field_schema(part), **description}, False
-                )
+                schema = {**_build_form_field_schema(part), **description}
+                yield OperationParameter(f"{name}_{suffix}" if suffix else name, "query", schema)
         elif is_joined:
             items = {key: value for key, value in _build_form_field_schema(field).items() if key == "enum"}
-            yield QueryParameter(
-                name,
-                {"type": "array", "items": items or {"type": "string"}, **description},
-                required,
-                is_comma_separated=True,
-            )
+            schema = {"type": "array", "items": items or {"type": "string"}, **description}
+            yield OperationParameter(name, "query", schema, is_required=required, explode=False)
         else:
-            yield QueryParameter(name, {**_build_form_field_schema(field), **description}, required)
+            schema = {**_build_form_field_schema(field), **description}
+            yield OperationParameter(name, "query", schema, is_required=required)
 
 
 def _build_form_field_schema(field: Any) -> Schema:
