@@ -13,7 +13,7 @@ from django.db.models.constants import LOOKUP_SEP
 
 from mcp_django.conf.project import databases
 from mcp_django.orm import ModelToolset
-from mcp_django.orm.fields.exposed_fields import find_relation, is_to_many
+from mcp_django.orm.declaration.exposed_fields import find_relation, is_to_many
 from mcp_django.schema import DeclarationError
 from mcp_django.server.primitives import registry
 

@@ -9,7 +9,7 @@ Undeclared fields, rows and tools stay closed to clients.
 """
 
 from mcp_django.orm.actions import action
-from mcp_django.orm.inlines import ModelInline
+from mcp_django.orm.declaration.inlines import ModelInline
 from mcp_django.orm.toolset import ModelToolset
 
 __all__ = ["ModelInline", "ModelToolset", "action"]

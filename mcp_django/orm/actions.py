@@ -12,8 +12,9 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import MethodType
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import Any, TypeVar, overload
 
+from mcp_django.orm.declaration.base import BaseModelToolset
 from mcp_django.orm.schema import Schema, object_schema
 from mcp_django.orm.tools.base import build_model_tool
 from mcp_django.orm.writes.action_call import ActionCall, CompiledAction
@@ -28,9 +29,6 @@ from mcp_django.server.injection.handler import describe_source
 from mcp_django.server.injection.parameters import get_injection, is_injected
 from mcp_django.server.ports import Principal
 from mcp_django.server.primitives.base import Tool
-
-if TYPE_CHECKING:
-    from mcp_django.orm.toolset import ModelToolset
 
 F = TypeVar("F", bound=Callable[..., Any])
 _OPTIONS_ATTRIBUTE = "__mcp_action__"
@@ -51,6 +49,10 @@ class ActionOptions:
     dry_run: bool = False
     destructive: bool = True
     idempotent: bool = False
+
+    def get_title(self, name: str) -> str:
+        """Return the title of the action with this name."""
+        return self.title or name.replace("_", " ")
 
 
 @overload
@@ -88,7 +90,7 @@ def action(fn: Any = None, **options: Any) -> Any:
     return mark if fn is None else mark(fn)
 
 
-def collect_actions(toolset: "ModelToolset") -> dict[str, tuple[Callable[..., Any], ActionOptions]]:
+def collect_actions(toolset: BaseModelToolset) -> dict[str, tuple[Callable[..., Any], ActionOptions]]:
     """Return the actions of a toolset by name.
 
     Actions are the marked methods of the class and the functions in its `actions`. Functions receive the toolset as
@@ -113,7 +115,7 @@ def collect_actions(toolset: "ModelToolset") -> dict[str, tuple[Callable[..., An
     return actions
 
 
-def build_action_tool(toolset: "ModelToolset", name: str, fn: Callable[..., Any], options: ActionOptions) -> Tool:
+def build_action_tool(toolset: BaseModelToolset, name: str, fn: Callable[..., Any], options: ActionOptions) -> Tool:
     """Build the tool of an action.
 
     Raises:
@@ -122,7 +124,7 @@ def build_action_tool(toolset: "ModelToolset", name: str, fn: Callable[..., Any]
     compiled = _compile_action(toolset, name, fn, options)
     hooks, permission_names = _resolve_permissions(toolset, options, compiled.source)
 
-    def run(toolset: "ModelToolset", ctx: Context, arguments: dict[str, Any]) -> Any:
+    def run(toolset: BaseModelToolset, ctx: Context, arguments: dict[str, Any]) -> Any:
         if not all(hook(ctx) for hook in hooks):
             raise InvalidParams(f"Unknown tool: {toolset.prefix}{name}")
         return ActionCall(toolset, ctx, arguments, compiled, hooks).run()
@@ -152,7 +154,7 @@ def build_action_tool(toolset: "ModelToolset", name: str, fn: Callable[..., Any]
 
 
 def _compile_action(
-    toolset: "ModelToolset", name: str, fn: Callable[..., Any], options: ActionOptions
+    toolset: BaseModelToolset, name: str, fn: Callable[..., Any], options: ActionOptions
 ) -> CompiledAction:
     where = describe_source(fn)
     if is_async(fn):
@@ -179,7 +181,7 @@ def _compile_action(
 
     return CompiledAction(
         name=name,
-        title=options.title or name.replace("_", " "),
+        title=options.get_title(name),
         fn=fn,
         row_parameter=row_parameters[0] if row_parameters else None,
         parameters=parameters,
@@ -192,7 +194,7 @@ def _compile_action(
 
 
 def _resolve_permissions(
-    toolset: "ModelToolset", options: ActionOptions, where: str
+    toolset: BaseModelToolset, options: ActionOptions, where: str
 ) -> tuple[tuple[Callable[..., bool], ...], tuple[str, ...]]:
     """Return the hooks for each call, and the Django permissions of the tool.
 
@@ -216,7 +218,7 @@ def _resolve_permissions(
     return tuple(hooks), tuple(permission_names)
 
 
-def _build_arguments_schema(toolset: "ModelToolset", compiled: CompiledAction, options: ActionOptions) -> Schema:
+def _build_arguments_schema(toolset: BaseModelToolset, compiled: CompiledAction, options: ActionOptions) -> Schema:
     properties: Schema = {}
     if compiled.row_parameter == "obj":
         properties["pk"] = pk_schema(toolset)

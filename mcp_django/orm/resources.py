@@ -10,14 +10,15 @@ therefore shows the same data to the same callers as the tool. Foreign and hidde
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from django.db import models
 from django.db.models.constants import LOOKUP_SEP
 
-from mcp_django.orm.fields.codecs import Codec
-from mcp_django.orm.fields.exposed_fields import find_field
+from mcp_django.orm.declaration.base import BaseModelToolset
+from mcp_django.orm.declaration.codecs import Codec
+from mcp_django.orm.declaration.exposed_fields import find_field
 from mcp_django.protocol.errors import InsufficientScope, InvalidParams, NotFound
 from mcp_django.protocol.uri import MAX_URI_LENGTH, UriTemplate, Value
 from mcp_django.schema import ArgumentError
@@ -25,9 +26,6 @@ from mcp_django.server.context.context import Context
 from mcp_django.server.execution.invoke import delegate_to_tool
 from mcp_django.server.injection.handler import Handler
 from mcp_django.server.primitives.base import Completer, Completion, Primitive, ResourceTemplate, Tool
-
-if TYPE_CHECKING:
-    from mcp_django.orm.toolset import ModelToolset
 
 JSON_MEDIA_TYPE = "application/json"
 MAX_COMPLETIONS = 100
@@ -68,7 +66,7 @@ class RowUri(UriTemplate):
         return None if "\0" in pk else {"pk": pk}
 
 
-def build_declarations(toolset: "ModelToolset") -> list[Declaration]:
+def build_declarations(toolset: BaseModelToolset) -> list[Declaration]:
     """Return the URI templates of a toolset and their completions, with their sources."""
     declarations: list[Declaration] = []
     if not toolset.resources:
@@ -95,11 +93,11 @@ def build_declarations(toolset: "ModelToolset") -> list[Declaration]:
     return declarations
 
 
-def _build_row_uri(toolset: "ModelToolset") -> RowUri:
+def _build_row_uri(toolset: BaseModelToolset) -> RowUri:
     return RowUri(toolset.uri_scheme)
 
 
-def _build_row_template(toolset: "ModelToolset") -> ResourceTemplate:
+def _build_row_template(toolset: BaseModelToolset) -> ResourceTemplate:
     get = toolset.get_tool("get")
     meta = toolset.model._meta
 
@@ -130,11 +128,11 @@ def _build_row_template(toolset: "ModelToolset") -> ResourceTemplate:
     )
 
 
-def _build_page_uri(toolset: "ModelToolset") -> str:
+def _build_page_uri(toolset: BaseModelToolset) -> str:
     return f"{toolset.uri_scheme}://{{?{','.join((*_list_filter_variables(toolset), *_RESERVED_VARIABLES))}}}"
 
 
-def _list_filter_variables(toolset: "ModelToolset") -> tuple[str, ...]:
+def _list_filter_variables(toolset: BaseModelToolset) -> tuple[str, ...]:
     """Return the variables that filter pages.
 
     They do not depend on toolsets that are registered later.
@@ -143,7 +141,7 @@ def _list_filter_variables(toolset: "ModelToolset") -> tuple[str, ...]:
     return tuple(name for name in names if name not in _RESERVED_VARIABLES and name not in toolset.sensitive_fields)
 
 
-def _build_page_template(toolset: "ModelToolset") -> ResourceTemplate:
+def _build_page_template(toolset: BaseModelToolset) -> ResourceTemplate:
     rows = toolset.get_tool("list")
     meta = toolset.model._meta
     variables = _list_filter_variables(toolset)
@@ -186,7 +184,7 @@ def _build_completer(target: str, argument: str, values: CompletionSource) -> Co
     )
 
 
-def _find_completion_source(toolset: "ModelToolset", name: str) -> CompletionSource | None:
+def _find_completion_source(toolset: BaseModelToolset, name: str) -> CompletionSource | None:
     """Return the completion source of a filter, or None if it has none.
 
     Sources are related rows, choices, and the values true and false.
@@ -207,13 +205,13 @@ async def _complete_choices(choices: Sequence[str], prefix: str, ctx: Context) -
 
 
 async def _complete_related(
-    toolset: "ModelToolset", model: Any, prefix: str, ctx: Context
+    toolset: BaseModelToolset, model: Any, prefix: str, ctx: Context
 ) -> Completion | Sequence[str]:
     target = toolset.find_toolset(model)
     return () if target is None or "list" not in target.tools else await complete_keys(target, prefix, ctx)
 
 
-async def complete_keys(toolset: "ModelToolset", prefix: str, ctx: Context) -> Completion:
+async def complete_keys(toolset: BaseModelToolset, prefix: str, ctx: Context) -> Completion:
     """Return primary keys of visible rows that match typed text.
 
     Matches are keys with this prefix, and rows that a search returns.
@@ -225,7 +223,7 @@ async def complete_keys(toolset: "ModelToolset", prefix: str, ctx: Context) -> C
     return Completion(list(keys)[:MAX_COMPLETIONS], has_more=len(keys) > MAX_COMPLETIONS)
 
 
-def _build_key_queries(toolset: "ModelToolset", prefix: str) -> list[dict[str, Any]]:
+def _build_key_queries(toolset: BaseModelToolset, prefix: str) -> list[dict[str, Any]]:
     """Return the arguments of at most two `list` calls that find matching keys."""
     text = prefix.strip()[:100]
     if not text:
@@ -233,9 +231,9 @@ def _build_key_queries(toolset: "ModelToolset", prefix: str) -> list[dict[str, A
 
     queries: list[dict[str, Any]] = []
     codec = toolset.exposure.pk.codec
-    if codec is not None and "istartswith" in codec.lookups:
+    if "istartswith" in codec.lookups:
         queries.append({"filters": {"pk__istartswith": text}})
-    elif (value := parse_uri_value(codec, text)) is not None and codec is not None:
+    elif (value := parse_uri_value(codec, text)) is not None:
         try:
             codec.decode(value)
         except ValueError:
@@ -247,7 +245,7 @@ def _build_key_queries(toolset: "ModelToolset", prefix: str) -> list[dict[str, A
     return queries
 
 
-async def _list_keys(toolset: "ModelToolset", arguments: dict[str, Any], ctx: Context) -> list[str]:
+async def _list_keys(toolset: BaseModelToolset, arguments: dict[str, Any], ctx: Context) -> list[str]:
     limit = min(MAX_COMPLETIONS, toolset.max_limit)
     page = await _call_tool(ctx, toolset.get_tool("list"), {"fields": [], "limit": limit, **arguments})
     return [] if page is None else [str(row["pk"]) for row in page["items"]]

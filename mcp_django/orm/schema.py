@@ -6,17 +6,15 @@ from results. In arguments they are rejected like unknown names.
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from mcp_django.orm.fields.codecs import MAX_TEXT_CHARACTERS, make_nullable
-from mcp_django.orm.fields.exposed_fields import ExposedField
+from mcp_django.orm.declaration.base import BaseModelToolset
+from mcp_django.orm.declaration.codecs import MAX_TEXT_CHARACTERS, make_nullable
+from mcp_django.orm.declaration.exposed_fields import ExposedField
 from mcp_django.orm.queries.limits import MAX_FILTER_DEPTH, MAX_ORDER_FIELDS
 from mcp_django.protocol.headers import HeaderParam
 from mcp_django.schema import ArgumentError, OutputError, call_in_default_language
 from mcp_django.schema.custom_schema import check_schema
-
-if TYPE_CHECKING:
-    from mcp_django.orm.toolset import ModelToolset
 
 Schema = dict[str, Any]
 MAX_LISTED_CHOICES = 30
@@ -83,7 +81,7 @@ class ModelToolOutput:
         return value
 
 
-def row_schema(toolset: "ModelToolset") -> tuple[Schema, Schema]:
+def row_schema(toolset: BaseModelToolset) -> tuple[Schema, Schema]:
     """Return the schema of a row, and the definitions that it refers to.
 
     Fields are optional: a client may leave them out, and some may be hidden from the caller.
@@ -112,7 +110,7 @@ def field_schema(item: ExposedField) -> Schema:
 
 def value_schema(item: ExposedField) -> Schema:
     """Return the schema of a field's comparable value; relations use the primary key."""
-    return {} if item.codec is None else dict(item.codec.schema)
+    return dict(item.codec.schema)
 
 
 def reference_schema(item: ExposedField) -> Schema:
@@ -131,7 +129,7 @@ def describe_field(item: ExposedField) -> Schema:
 
     field = item.model_field
     texts = [str(getattr(field, "help_text", "") or "")]
-    if item.codec is not None and "description" in item.codec.schema and not item.is_relation:
+    if "description" in item.codec.schema and not item.is_relation:
         texts.append(str(item.codec.schema["description"]))
 
     choices = list(getattr(field, "flatchoices", None) or ())
@@ -146,22 +144,15 @@ def describe_field(item: ExposedField) -> Schema:
     return {"description": text} if text else {}
 
 
-def describe_key(item: ExposedField) -> str:
-    """Return a description of the key of a related row."""
-    if item.target is None:
-        return "A primary key"
-    return f"The primary key of a row of {item.target.model._meta.verbose_name_plural}"
-
-
-def filters_schema(toolset: "ModelToolset") -> Schema:
+def filters_schema(toolset: BaseModelToolset) -> Schema:
     """Return the schema of the `filters` argument.
 
     Unknown names pass the schema. They are rejected later with the same message as hidden names.
     """
     properties: Schema = {}
     for name, item in toolset.exposure.filters.items():
-        lookups = [] if item.codec is None else [lookup for lookup in item.codec.lookups if lookup != "exact"]
-        text = describe_field(item).get("description") or (describe_key(item) if item.is_relation else None)
+        lookups = [lookup for lookup in item.codec.lookups if lookup != "exact"]
+        text = describe_field(item).get("description") or (item.key_description if item.is_relation else None)
         lookup_text = f"Also as {name}__<lookup>: {', '.join(lookups)}"
         properties[name] = {"description": f"{text}. {lookup_text}" if text else lookup_text}
 
@@ -177,7 +168,7 @@ def filters_schema(toolset: "ModelToolset") -> Schema:
     }
 
 
-def search_schema(toolset: "ModelToolset") -> Schema:
+def search_schema(toolset: BaseModelToolset) -> Schema:
     """Return the schema of the `search` argument, or {} if the toolset has no search."""
     if not toolset.search_fields and not toolset.is_overridden("get_search_results"):
         return {}
@@ -186,7 +177,7 @@ def search_schema(toolset: "ModelToolset") -> Schema:
     }
 
 
-def order_schema(toolset: "ModelToolset") -> Schema:
+def order_schema(toolset: BaseModelToolset) -> Schema:
     """Return the schema of the `order_by` argument."""
     names = ", ".join(toolset.exposure.ordering)
     return {
@@ -197,7 +188,7 @@ def order_schema(toolset: "ModelToolset") -> Schema:
     }
 
 
-def fields_schema(toolset: "ModelToolset") -> Schema:
+def fields_schema(toolset: BaseModelToolset) -> Schema:
     """Return the schema of the `fields` argument."""
     return {
         "type": "array",

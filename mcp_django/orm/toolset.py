@@ -1,49 +1,25 @@
 """`ModelToolset`: the declaration of a model's tools, similar to a ModelAdmin."""
 
-import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
-from urllib.parse import quote
+from typing import Any
 
-from django.db import models, router
+from django.db import models
 
-from mcp_django import conf
 from mcp_django.orm.actions import ActionOptions, build_action_tool, collect_actions
-from mcp_django.orm.checks import check_declaration, resolve_field_names
-from mcp_django.orm.fields.codecs import get_codec
-from mcp_django.orm.fields.exposed_fields import Exposure, compile_exposure, find_field
-from mcp_django.orm.queries.visibility import can_restrict_rows
+from mcp_django.orm.declaration.base import TOOL_ACTIONS, BaseModelToolset
+from mcp_django.orm.declaration.checks import check_declaration, check_write_options
+from mcp_django.orm.declaration.inlines import ModelInline
 from mcp_django.orm.resources import Declaration, build_declarations
-from mcp_django.orm.tools import TOOL_BUILDERS
-from mcp_django.orm.writes import admin_log
-from mcp_django.orm.writes.checks import bind_inlines, check_confirm_option, check_write_options
-from mcp_django.orm.writes.forms.compiled import FormClass, WritableForm, build_form_class, build_writable_form
+from mcp_django.orm.tools import build_tool
 from mcp_django.schema import DeclarationError
-from mcp_django.server.context.context import Context
 from mcp_django.server.injection.handler import describe_source
-from mcp_django.server.primitives.base import Completer, Permission, Primitive, Tool
+from mcp_django.server.primitives.base import Completer, Primitive, Tool
 from mcp_django.server.primitives.registry import Registry
-from mcp_django.server.primitives.toolset import Toolset
 from mcp_django.signals import model_registered
 
-if TYPE_CHECKING:
-    from mcp_django.orm.inlines import ModelInline
 
-FieldNames = Sequence[str]
-GENERIC_PREFIX = "models_"
-"""Prefix of the names of generic tools, which serve all models."""
-
-
-class ClassPermission(NamedTuple):
-    """Permission and scopes that a toolset class requires of every caller."""
-
-    permission: Permission | None
-    scopes: tuple[str, ...]
-    key: str
-
-
-class ModelToolset(Toolset):
+class ModelToolset(BaseModelToolset):
     """Tools for the rows of a model; unlisted fields are never used.
 
     Only names in `fields` are shown, compared or ordered by.
@@ -52,120 +28,10 @@ class ModelToolset(Toolset):
     Hooks receive the call's Context. Their defaults follow Django's permissions of the caller.
     """
 
-    model: type[models.Model]
-    """The model, set by `@register(Model)` or by the class."""
-    fields: ClassVar[FieldNames | Literal["__all__"]] = ()
-    """Fields of a row.
-
-    Names are fields and relations of the model, paths such as "country__name", methods and properties of the toolset or
-    the model. "__all__" selects every column and requires `exclude`.
-    """
-    exclude: ClassVar[FieldNames | None] = None
-    """Columns that "__all__" leaves out."""
-    readonly_fields: ClassVar[FieldNames] = ()
-    """Fields that are shown but never written."""
-    sensitive_fields: ClassVar[FieldNames] = ()
-    """Fields with secret-looking names that you confirm may be shown.
-
-    They are never used to filter, order, search or aggregate.
-    """
-    search_fields: ClassVar[FieldNames] = ()
-    """Fields that `search` compares, as in ModelAdmin.
-
-    Examples: "name", "^code" (prefix), "=code" (equality), "country__name".
-    """
-    list_filter: ClassVar[FieldNames | Literal["__all__"]] = ()
-    """Fields that filter rows; "__all__" for every shown field.
-
-    The primary key is always included.
-    """
-    ordering: ClassVar[FieldNames] = ()
-    """Default order of lists; if empty, the model's order, limited to shown fields."""
-    list_select_related: ClassVar[bool | FieldNames] = False
-    """Relations that computed fields use, as in ModelAdmin.
-
-    They are read in the same statement.
-    """
-    label_field: ClassVar[str | None] = None
-    """Text column that labels a row in references to it.
-
-    The column must be shown. By default it is the first text column in `search_fields` or `fields`.
-    """
-    page_size: ClassVar[int] = 20
-    """Default number of rows of a list."""
-    max_limit: ClassVar[int] = 100
-    """Maximum number of rows per call."""
-    query_timeout: ClassVar[float | None] = 10.0
-    """Time limit in seconds of each statement of a reading tool, on PostgreSQL.
-
-    None leaves only the time limit of the call.
-    """
-    tools: ClassVar[FieldNames] = ("describe", "list", "get", "count")
-    """Names of the tools to serve."""
-    actions: ClassVar[Sequence[Callable[..., Any]]] = ()
-    """Functions that are actions, in addition to methods marked with `@action`.
-
-    They receive the toolset first.
-    """
-    inlines: ClassVar[Sequence[Any]] = ()
-    """ModelInline classes: child rows that are read and written with their parent."""
-    form: ClassVar["FormClass | None"] = None
-    """ModelForm that validates writes.
-
-    By default it is generated from the editable fields in `fields`.
-    """
-    confirm: ClassVar[FieldNames] = ()
-    """Tools and actions that require confirmation, such as ["delete"].
-
-    The client requests it from its user.
-    """
-    confirm_fallback: ClassVar[Literal["refuse", "proceed"]] = "refuse"
-    """Behavior for clients that cannot ask their user.
-
-    "refuse" rejects the write, "proceed" executes it without confirmation.
-    """
-    version_field: ClassVar[str | None] = None
-    """Column that identifies the version of a row and changes with each save.
-
-    By default all shown columns together identify the version.
-    """
-    using: ClassVar[str | None] = None
-    """Alias of the database to read from; None to use the routers."""
-    queryset: ClassVar[Any] = None
-    """Base queryset or manager of all reads. By default the model's default manager."""
-
-    resources: ClassVar[bool] = True
-    """True if rows are also resources.
-
-    `shop.order://7` reads a row like `get`, `shop.order://{?customer,search,cursor}` reads a page like `list`.
-    """
-    publish_changes: ClassVar[bool] = True
-    """True if subscribed clients are notified when a row is saved or deleted.
-
-    Each transaction with such changes appends to the event log once.
-    """
-
-    registry: Registry
-
     def __init__(self) -> None:
-        if not isinstance(getattr(self, "model", None), type) or not issubclass(self.model, models.Model):
-            raise DeclarationError(f"{self.source}: no model; write @register(Model), or model = Model")
-
-        self.prefix = f"{(type(self).prefix or str(self.model._meta.model_name)).rstrip('_')}_"
-        self.inline_toolsets: tuple[ModelInline, ...] = ()
-        """Bound instances of `inlines`."""
-        self.action_tools: dict[str, tuple[Callable[..., Any], ActionOptions]] = {}
-        """Actions by name."""
-        self._class_permission = ClassPermission(self._get_permission(), tuple(self.scopes), self.prefix)
-        self._exposure: Exposure | None = None
-        self._neighbours: dict[type[models.Model], ModelToolset] = {}
+        super().__init__()
+        self._actions: dict[str, tuple[Callable[..., Any], ActionOptions]] = {}
         self._tools: dict[str, Tool] = {}
-        self.is_generic = conf.orm_style() == "generic"
-        """True if its tools are parts of the generic tools that serve all models."""
-        self.uri_scheme = f"{self.model._meta.app_label}.{self.model._meta.model_name}".replace("_", "-")
-        """Scheme of the URIs of its rows; RFC 3986 does not allow underscores in a scheme."""
-        self.is_scoped = _is_scoped(self)
-        """True if some rows of the model may be hidden from some callers."""
 
     @classmethod
     def for_subject(cls, subject: Any) -> "ModelToolset":
@@ -184,11 +50,6 @@ class ModelToolset(Toolset):
         instance.model = subject
         instance.__init__()  # type: ignore[misc]
         return instance
-
-    @property
-    def source(self) -> str:
-        """Return the place of the declaration, for messages."""
-        return describe_source(type(self))
 
     def attach(self, registry: Registry) -> None:
         """Check the declaration and connect it to the toolsets of the same server.
@@ -214,9 +75,10 @@ class ModelToolset(Toolset):
         check_write_options(self)
 
         self._neighbours = {self.model: self, **{other.model: other for other in others}}
-        self.inline_toolsets = bind_inlines(self)
-        self.action_tools = collect_actions(self)
-        check_confirm_option(self)
+        self.inline_toolsets = _bind_inlines(self)
+        self._actions = collect_actions(self)
+        self.action_titles = {name: options.get_title(name) for name, (_, options) in self._actions.items()}
+        _check_confirm_option(self)
         for other in others:
             # Exposures compiled before this registration may gain relations to this model.
             other._neighbours[self.model] = self
@@ -231,238 +93,55 @@ class ModelToolset(Toolset):
     def get_declarations(self) -> list[tuple[Callable[[], Primitive | Completer], str]]:
         """Return the declarations of tools, actions, row resources and marked methods."""
         names = () if self.is_generic else dict.fromkeys(self.tools)
-        verbs: list[Declaration] = [(partial(self.get_tool, name), f"{self.source}, {name}") for name in names]
+        tools: list[Declaration] = [(partial(self.get_tool, name), f"{self.source}, {name}") for name in names]
         actions: list[Declaration] = [
-            (self._get_action_factory(name, *action), f"{self.source}, {name}")
-            for name, action in self.action_tools.items()
+            (
+                partial(self._build, partial(build_action_tool, self, name, options=options), fn),
+                f"{self.source}, {name}",
+            )
+            for name, (fn, options) in self._actions.items()
         ]
-        return [*verbs, *actions, *build_declarations(self), *super().get_declarations()]
+        return [*tools, *actions, *build_declarations(self), *super().get_declarations()]
 
     def get_tool(self, name: str) -> Tool:
-        """Return a tool by name, with the options of the class.
-
-        Raises:
-            DeclarationError: the tool cannot be built.
-        """
+        """See BaseModelToolset."""
         if name not in self._tools:
-            tool = self._build(lambda _: TOOL_BUILDERS[name](self), None)
+            tool = self._build(partial(build_tool, self), name)
             assert isinstance(tool, Tool)
             self._tools[name] = tool
         return self._tools[name]
 
-    def tool_name(self, verb: str) -> str:
-        """Return the full name of a tool, as clients call it."""
-        return f"{GENERIC_PREFIX if self.is_generic else self.prefix}{verb}"
 
-    def _get_action_factory(
-        self, name: str, fn: Callable[..., Any], options: ActionOptions
-    ) -> Callable[[], Primitive | Completer]:
-        return lambda: self._build(lambda _: build_action_tool(self, name, fn, options), None)
+def _bind_inlines(toolset: ModelToolset) -> tuple[ModelInline, ...]:
+    """Create the inlines of a toolset.
 
-    # Access
-
-    def has_class_permission(self, ctx: Context) -> bool:
-        """Return True if the caller has the `permission` and `scopes` of the class.
-
-        Its tools check this themselves. Use this method where rows are reached through paths, references and inlines.
-        """
-        authorizer = ctx.server.authorizer
-        return not authorizer.is_restricted(self._class_permission) or authorizer.is_allowed(
-            ctx.principal, self._class_permission
-        )
-
-    def can_view(self, ctx: Context, obj: Any = None) -> bool:
-        """Return True if rows, or this row, may be shown to the caller in related rows."""
-        return self.has_class_permission(ctx) and bool(self.has_view_permission(ctx, obj))
-
-    # Exposed fields
-
-    @property
-    def exposure(self) -> Exposure:
-        """Return the exposed fields, compiled on first use after the last registration."""
-        if self._exposure is None:
-            self._exposure = compile_exposure(self)
-        return self._exposure
-
-    def field_names(self) -> tuple[str, ...]:
-        """Return the names in `fields`, with "__all__" expanded."""
-        return resolve_field_names(self)
-
-    def has_field(self, name: str) -> bool:
-        """Return True if rows of the model show this field."""
-        return name in self.field_names()
-
-    def find_toolset(self, model: Any) -> "ModelToolset | None":
-        """Return the toolset of a model on the same server, or None."""
-        return self._neighbours.get(model)
-
-    def find_own_method(self, name: str) -> Callable[..., Any] | None:
-        """Return a method that a subclass adds to ModelToolset, or None."""
-        method = None if hasattr(ModelToolset, name) else getattr(self, name, None)
-        # Skip classes: `self.model` is a class, and "model" is a common column name.
-        return method if callable(method) and not isinstance(method, type) else None
-
-    @property
-    def label_path(self) -> str | None:
-        """Return the name of the column that labels a row, or None."""
-        if self.label_field is not None:
-            return self.label_field
-        search_names = [name.lstrip("^=") for name in self.search_fields]
-        for name in (*(name for name in search_names if self.has_field(name)), *self.field_names()):
-            if (
-                name not in self.sensitive_fields
-                and self.find_own_method(name) is None
-                and _is_text_column(self.model, name)
-            ):
-                return name
-        return None
-
-    @property
-    def has_row_uris(self) -> bool:
-        """Return True if rows can be read by their URI."""
-        return self.resources and "get" in self.tools
-
-    def build_row_uri(self, pk: Any) -> str:
-        """Return the URI of a row."""
-        return f"{self.uri_scheme}://{pk if type(pk) is int else quote(str(pk), safe='')}"
-
-    @property
-    def description(self) -> str:
-        """Return the docstring of the toolset or of the model, for `describe`."""
-        return next((text for cls in (type(self), self.model) if (text := _get_docstring(cls))), "")
-
-    def permission_name(self, action: str) -> str:
-        """Return Django's permission for view, add, change or delete on the model."""
-        return f"{self.model._meta.app_label}.{action}_{self.model._meta.model_name}"
-
-    # Hooks for projects
-
-    def get_queryset(self, ctx: Context) -> "models.QuerySet[Any, Any]":
-        """Return the rows that the caller may see.
-
-        All tools restrict their rows to this queryset, including counts, references and labels.
-        """
-        rows = self.queryset if self.queryset is not None else self.model._default_manager
-        queryset: models.QuerySet[Any, Any] = rows.all()
-        return queryset if self.using is None else queryset.using(self.using)
-
-    def has_view_permission(self, ctx: Context, obj: Any = None) -> bool:
-        """Return True if the caller may see rows, or this row.
-
-        An override replaces the check of Django's permission.
-        """
-        return _has_permission(ctx, self.permission_name("view"))
-
-    def has_add_permission(self, ctx: Context) -> bool:
-        """Return True if the caller may add rows."""
-        return _has_permission(ctx, self.permission_name("add"))
-
-    def has_change_permission(self, ctx: Context, obj: Any = None) -> bool:
-        """Return True if the caller may change rows, or this row."""
-        return _has_permission(ctx, self.permission_name("change"))
-
-    def has_delete_permission(self, ctx: Context, obj: Any = None) -> bool:
-        """Return True if the caller may delete rows, or this row."""
-        return _has_permission(ctx, self.permission_name("delete"))
-
-    def get_ordering(self, ctx: Context) -> FieldNames:
-        """Return the default order of lists."""
-        return self.ordering
-
-    def get_search_results(
-        self, ctx: Context, queryset: "models.QuerySet[Any, Any]", search_term: str
-    ) -> "models.QuerySet[Any, Any] | None":
-        """Return the matching rows of `queryset`, or None to search `search_fields`."""
-        return None
-
-    def get_form_class(self, ctx: Context) -> "FormClass":
-        """Return the form that validates the caller's writes.
-
-        A form with fewer fields reduces the writable fields. The tools' schemas always show the fields of `form`.
-        """
-        return self.default_form
-
-    def save_model(self, ctx: Context, obj: Any, form: Any, change: bool) -> None:
-        """Save a validated row inside the transaction; `change` is False for a new row."""
-        # With a primary key Django would first try an UPDATE, which could overwrite a row that was never checked.
-        obj.save(using=self.db_for_write(ctx), force_insert=not change and obj.pk is not None)
-
-    def delete_model(self, ctx: Context, obj: Any) -> None:
-        """Delete a row inside the transaction."""
-        obj.delete(using=self.db_for_write(ctx))
-
-    def db_for_write(self, ctx: Context) -> str:
-        """Return the alias of the database to write to; by default that of the routers."""
-        return router.db_for_write(self.model)
-
-    def log_write(self, ctx: Context, rows: Sequence[models.Model], flag: int, message: Any) -> None:
-        """Record a write in the admin's log.
-
-        Requires that the admin is installed and that the caller is a user. `flag` and `message` are those of LogEntry.
-        """
-        admin_log.write_entries(ctx, rows, flag, message)
-
-    # Writable fields
-
-    @property
-    def default_form(self) -> "FormClass":
-        """Return the form class built from `form` and `fields`."""
-        return self.declared_writable_form.form
-
-    @property
-    def declared_writable_form(self) -> "WritableForm":
-        """Return the writable form of the declaration."""
-        cache = self.exposure.cache
-        if "fillable" not in cache:
-            cache["fillable"] = build_writable_form(self, build_form_class(self, self.server_fields))
-        writable_form: WritableForm = cache["fillable"]
-        return writable_form
-
-    def get_writable_form(self, ctx: Context) -> "WritableForm":
-        """Return the writable form of this call."""
-        form, declared = self.get_form_class(ctx), self.declared_writable_form
-        return declared if form is declared.form else build_writable_form(self, form)
-
-    @property
-    def server_fields(self) -> tuple[str, ...]:
-        """Return the names of form fields that the server fills."""
-        return ()
-
-    @property
-    def restricts_rows(self) -> bool:
-        """Return True if the project restricts the rows that a caller may see."""
-        return self.is_overridden("get_queryset")
-
-    def is_overridden(self, hook: str) -> bool:
-        """Return True if a subclass overrides this hook."""
-        return getattr(type(self), hook) is not getattr(ModelToolset, hook)
-
-
-def _has_permission(ctx: Context, permission: str) -> bool:
-    principal: Any = ctx.principal
-    return bool(principal.has_perm(permission))
-
-
-def _get_docstring(cls: type[Any]) -> str:
-    """Return the class's own docstring.
-
-    Django generates a docstring for models without one, "Model(fields…)". It is ignored.
+    Raises:
+        DeclarationError: an inline is invalid or its name is taken.
     """
-    text = cls.__dict__.get("__doc__") or ""
-    return "" if text.startswith(f"{cls.__name__}(") else inspect.cleandoc(text)
+    inlines: dict[str, ModelInline] = {}
+    for inline_class in toolset.inlines:
+        if not (isinstance(inline_class, type) and issubclass(inline_class, ModelInline)):
+            raise DeclarationError(
+                f"{toolset.source}: inlines lists {inline_class!r}, which is not a ModelInline class"
+            )
+        inline = inline_class.under(toolset)
+        if inline.name in inlines or inline.name == "pk" or toolset.has_field(inline.name):
+            raise DeclarationError(
+                f"{toolset.source}: the name {inline.name!r} is taken in its rows; give the inline another name"
+            )
+        inlines[inline.name] = inline
+    return tuple(inlines.values())
 
 
-def _is_scoped(toolset: ModelToolset) -> bool:
-    manager = type(toolset.model._default_manager)
-    return toolset.is_overridden("get_queryset") or toolset.queryset is not None or can_restrict_rows(manager)
+def _check_confirm_option(toolset: ModelToolset) -> None:
+    """Check that `confirm` contains only writing tools and actions of the toolset.
 
-
-def _is_text_column(model: type[models.Model], name: str) -> bool:
-    field = find_field(model, name)
-    if field is None or field.is_relation:
-        return False
-    codec = get_codec(field)
-    return codec.kind == "text" and codec.is_orderable and not field.choices
-
-
-ToolsetsByModel = Mapping[type[models.Model], ModelToolset]
+    Raises:
+        DeclarationError: a name is unknown.
+    """
+    for name in toolset.confirm:
+        is_writing_tool = TOOL_ACTIONS.get(name, "view") != "view" and name in toolset.tools
+        if name not in toolset.action_titles and not is_writing_tool:
+            raise DeclarationError(
+                f"{toolset.source}: confirm names {name!r}, which is neither an action nor a writing tool of it"
+            )

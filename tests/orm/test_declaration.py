@@ -8,7 +8,7 @@ from django.contrib.sessions.models import Session
 
 import mcp_django
 from mcp_django import ModelToolset, register
-from mcp_django.orm.checks import is_secret_name
+from mcp_django.orm.declaration.checks import is_secret_name
 from mcp_django.schema import DeclarationError
 from mcp_django.server.primitives import registry
 from mcp_django.server.primitives.toolset import Toolset

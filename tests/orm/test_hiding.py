@@ -10,7 +10,7 @@ from django.contrib.auth.models import Permission
 from django.db.models import Manager, QuerySet
 
 from mcp_django import Context, ModelToolset
-from mcp_django.orm.queries.visibility import can_restrict_rows
+from mcp_django.orm.declaration.base import can_restrict_rows
 from mcp_django.protocol.errors import InvalidParams
 from tests.orm.toolsets import Categories, Orders, Products, Tags, data, peer, principal
 from tests.server.client import PipelineClient

@@ -9,8 +9,8 @@ from django.db.models import Avg, Count, F, Max, Min, OrderBy, Q, QuerySet, Sum
 from django.db.models.constants import LOOKUP_SEP
 from django.db.models.functions import ExtractDay, ExtractMonth, ExtractYear, TruncDate
 
-from mcp_django.orm.fields.codecs import METRIC_LOOKUPS, Codec, get_codec
-from mcp_django.orm.fields.exposed_fields import ExposedField, Purpose
+from mcp_django.orm.declaration.codecs import METRIC_LOOKUPS, Codec, get_codec
+from mcp_django.orm.declaration.exposed_fields import ExposedField, Purpose
 from mcp_django.orm.queries.serialize import build_reference
 from mcp_django.orm.queries.visibility import VisibilityScope, format_names
 from mcp_django.protocol.errors import ToolError
@@ -77,7 +77,7 @@ def resolve_group(scope: VisibilityScope, name: str) -> AggregationGroup:
     path, _, part = name.rpartition(LOOKUP_SEP)
     if part in _DATE_PARTS and name not in known:
         item = scope.resolve_field(path, Purpose.AGGREGATE)
-        if item.codec is None or part not in item.codec.lookups:
+        if part not in item.codec.lookups:
             raise ToolError(f"group_by: {path} has no {part}; dates have year, month and day")
         return AggregationGroup(
             name,
@@ -86,7 +86,6 @@ def resolve_group(scope: VisibilityScope, name: str) -> AggregationGroup:
             _DATE_PARTS[part](scope.build_expression(item)),
         )
     item = scope.resolve_field(name, Purpose.AGGREGATE)
-    assert item.codec is not None  # every orderable field is a column
     visible = item.target is not None and scope.can_view(item.target)
     label = scope.build_expression(item, item.label) if visible and item.label is not None else None
     return AggregationGroup(name, item, item.codec, scope.build_expression(item), label, visible)
@@ -105,7 +104,6 @@ def resolve_metric(scope: VisibilityScope, request: Mapping[str, Any]) -> Aggreg
         return AggregationMetric(request.get("name", "count"), _INTEGER_CODEC, Count("pk"))
 
     item = scope.resolve_field(field, Purpose.AGGREGATE)
-    assert item.codec is not None  # every orderable field is a column
     if function not in item.codec.aggregates:
         allowed = ", ".join(sorted(item.codec.aggregates))
         raise ToolError(f"metrics: {function} does not apply to {field}, which is {item.codec.kind}; use {allowed}")

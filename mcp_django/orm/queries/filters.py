@@ -10,9 +10,9 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.db.models.constants import LOOKUP_SEP
 from django.utils.text import smart_split, unescape_string_literal
 
-from mcp_django.orm.fields.codecs import LOOKUPS, parse_boolean_value, parse_integer_value, parse_text_value
-from mcp_django.orm.fields.datetimes import parse_date_value
-from mcp_django.orm.fields.exposed_fields import ExposedField, Purpose
+from mcp_django.orm.declaration.codecs import LOOKUPS, parse_boolean_value, parse_integer_value, parse_text_value
+from mcp_django.orm.declaration.datetimes import parse_date_value
+from mcp_django.orm.declaration.exposed_fields import ExposedField, Purpose
 from mcp_django.orm.queries.limits import MAX_FILTER_CONDITIONS, MAX_FILTER_DEPTH, MAX_LIST_VALUES, MAX_SEARCH_WORDS
 from mcp_django.orm.queries.visibility import VisibilityScope
 from mcp_django.protocol.errors import ToolError
@@ -64,8 +64,6 @@ class FilterBuilder:
         item, lookup = self._resolve_lookup(name)
         if value is None and lookup == "exact":
             lookup, value = "isnull", True
-        assert item.codec is not None  # only columns have filters
-
         if lookup not in item.codec.lookups:
             known = ", ".join(item.codec.lookups)
             raise ToolError(
@@ -126,7 +124,6 @@ def convert_value(item: ExposedField, lookup: str, value: Any, where: str) -> An
         ToolError: the value is invalid for this lookup.
     """
     codec = item.codec
-    assert codec is not None  # only columns have filters
     try:
         return _CONVERTERS[codec.lookups[lookup]](codec.decode, value)
     except ValueError as problem:
@@ -165,7 +162,18 @@ _CONVERTERS: dict[str, Callable[[Callable[[Any], Any], Any], Any]] = {
 }
 
 
-def apply_filters(
+def apply_conditions(
+    scope: VisibilityScope, rows: "QuerySet[Any, Any]", arguments: Mapping[str, Any]
+) -> "QuerySet[Any, Any]":
+    """Return the rows that match the arguments `filters` and `search` of a tool.
+
+    Raises:
+        ToolError: the filters or the search are invalid.
+    """
+    return _apply_search(scope, _apply_filters(scope, rows, arguments.get("filters")), arguments.get("search"))
+
+
+def _apply_filters(
     scope: VisibilityScope, rows: "QuerySet[Any, Any]", filters: Mapping[str, Any] | None
 ) -> "QuerySet[Any, Any]":
     """Return the rows that match the filters.
@@ -182,7 +190,7 @@ def apply_filters(
     return rows.filter(condition)
 
 
-def apply_search(scope: VisibilityScope, rows: "QuerySet[Any, Any]", text: str | None) -> "QuerySet[Any, Any]":
+def _apply_search(scope: VisibilityScope, rows: "QuerySet[Any, Any]", text: str | None) -> "QuerySet[Any, Any]":
     """Return the rows that contain every word in at least one search field.
 
     Quoted words form one phrase, as in the admin.

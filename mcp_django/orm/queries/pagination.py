@@ -16,8 +16,8 @@ from typing import Any
 from django.core.signing import BadSignature, Signer
 from django.db.models import F, OrderBy, Q, QuerySet
 
-from mcp_django.orm.fields.codecs import MAX_TEXT_CHARACTERS
-from mcp_django.orm.fields.exposed_fields import ExposedField, Purpose
+from mcp_django.orm.declaration.codecs import MAX_TEXT_CHARACTERS
+from mcp_django.orm.declaration.exposed_fields import ExposedField, Purpose
 from mcp_django.orm.queries.visibility import VisibilityScope
 from mcp_django.protocol.errors import ToolError
 
@@ -123,9 +123,7 @@ class RowOrder:
         Raises:
             ToolError: the values are too large for a cursor.
         """
-        serialized = [
-            key.item.codec.serialize(value) for key, value in zip(self.keys, values, strict=True) if key.item.codec
-        ]
+        serialized = [key.item.codec.serialize(value) for key, value in zip(self.keys, values, strict=True)]
         if any(type(value) is str and len(value) > MAX_TEXT_CHARACTERS for value in serialized):
             raise ToolError(_VALUES_TOO_LARGE_MESSAGE)
         return self._build_signer(query_digest).sign_object(serialized)
@@ -141,7 +139,7 @@ class RowOrder:
                 raise ValueError
             values = self._build_signer(query_digest).unsign_object(cursor)
             return [
-                None if value is None or key.item.codec is None else key.item.codec.decode(value)
+                None if value is None else key.item.codec.decode(value)
                 for key, value in zip(self.keys, values, strict=True)
             ]
         except (BadSignature, ValueError):  # forged, created for another query, or the type of a field has changed

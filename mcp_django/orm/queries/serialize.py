@@ -5,19 +5,17 @@ If all fields are columns, rows are read as tuples (`values_list`) without model
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db.models import F, QuerySet
 
-from mcp_django.orm.fields.codecs import Codec
-from mcp_django.orm.fields.exposed_fields import ExposedField
+from mcp_django.orm.declaration.base import BaseModelToolset
+from mcp_django.orm.declaration.codecs import Codec
+from mcp_django.orm.declaration.exposed_fields import ExposedField, Purpose
 from mcp_django.orm.queries.limits import MAX_RELATED_ROWS
+from mcp_django.orm.queries.pagination import RowOrder
 from mcp_django.orm.queries.visibility import VisibilityScope
 from mcp_django.protocol.errors import ToolError
-
-if TYPE_CHECKING:
-    from mcp_django.orm.queries.pagination import RowOrder
-    from mcp_django.orm.toolset import ModelToolset
 
 MAX_CACHED_PLANS = 200
 """Maximum number of cached plans of a toolset, and of cached querysets of a plan."""
@@ -56,12 +54,17 @@ class ReadPlan:
         return rows
 
 
-def get_plan(toolset: "ModelToolset", scope: VisibilityScope, names: Collection[str] | None) -> ReadPlan:
-    """Return the plan for these fields, or for all fields, that the caller may see.
+def get_plan(scope: VisibilityScope, names: Collection[str] | None = None) -> ReadPlan:
+    """Return the plan for the fields that a client names, or for all fields that the caller may see.
 
-    The primary key is always included. `names` are already resolved fields of the exposure.
+    The primary key is always included.
+
+    Raises:
+        ToolError: a name is unknown or hidden.
     """
-    exposure = toolset.exposure
+    exposure = scope.toolset.exposure
+    if names is not None:
+        names = {scope.resolve_field(name, Purpose.READ).name for name in names}
     selected_fields = [
         item for item in exposure.fields.values() if (names is None or item.name in names) and scope.can_use(item)
     ]
@@ -70,7 +73,7 @@ def get_plan(toolset: "ModelToolset", scope: VisibilityScope, names: Collection[
     key = (tuple(item.name for item in selected_fields), label_visibility)
     plan: ReadPlan | None = exposure.cache.get(key)
     if plan is None:
-        plan = _compile_plan(exposure.pk, selected_fields, label_visibility, not toolset.is_scoped)
+        plan = _compile_plan(exposure.pk, selected_fields, label_visibility, not scope.toolset.is_scoped)
         # Clients can choose any subset of the fields, so the number of cached plans is limited.
         if len(exposure.cache) < MAX_CACHED_PLANS:
             exposure.cache[key] = plan
@@ -83,7 +86,7 @@ def select_columns(
     plan: ReadPlan,
     extra: Sequence[Any] = (),
     *,
-    order: "RowOrder | None" = None,
+    order: RowOrder | None = None,
 ) -> "QuerySet[Any, Any]":
     """Return the ordered rows, with the plan's columns selected if cacheable.
 
@@ -186,7 +189,7 @@ def _compile_plan(
     pk: ExposedField, fields: Iterable[ExposedField], label_visibility: Sequence[bool], has_fixed_rows: bool
 ) -> ReadPlan:
     columns, keys, steps = [(pk, pk.source)], ["pk"], []
-    if pk.codec is not None and pk.codec.encode is not None:
+    if pk.codec.encode is not None:
         steps.append(_build_encoding_step("pk", pk.codec))
 
     many, computed, relations = [], [], []
@@ -200,7 +203,7 @@ def _compile_plan(
             keys.append(item.name)
             if item.is_relation and item.target is not None:
                 relations.append((item, with_label))
-            elif item.codec is not None and item.codec.encode is not None:
+            elif item.codec.encode is not None:
                 steps.append(_build_encoding_step(item.name, item.codec))
 
     for item, with_label in relations:
@@ -232,8 +235,7 @@ def _build_reference_step(item: ExposedField, place: int | None, visible: bool) 
 
     If the other model is hidden from the caller, a reference has only its key.
     """
-    key, serialize, target = item.name, item.codec.serialize if item.codec is not None else _identity, item.target
-
+    key, serialize, target = item.name, item.codec.serialize, item.target
     assert target is not None
 
     def step(rows: list[Row], values: Sequence[Sequence[Any]]) -> None:
@@ -253,16 +255,12 @@ def _build_reference_step(item: ExposedField, place: int | None, visible: bool) 
     return step
 
 
-def build_reference(target: "ModelToolset", pk: Any, label: Any) -> Row:
+def build_reference(target: BaseModelToolset, pk: Any, label: Any) -> Row:
     """Return a reference to a visible row, with its URI if that can be read."""
     reference = {"pk": pk, "label": str(pk if label is None else label)}
     if target.has_row_uris:
         reference["uri"] = target.build_row_uri(pk)
     return reference
-
-
-def _identity(value: Any) -> Any:
-    return value
 
 
 def _add_to_many_values(
@@ -284,9 +282,8 @@ def _add_to_many_values(
                 f"{item.name}: more than {MAX_RELATED_ROWS} related rows on this page; request fewer rows, or "
                 "other fields"
             )
-        shown = item.codec.serialize if item.codec is not None else _identity
         for key, value, *label in related:
-            pk: Any = shown(value)
+            pk: Any = item.codec.serialize(value)
             if item.is_relation and target is not None:
                 pk = build_reference(target, pk, label[0] if label else None) if visible else {"pk": pk}
             lists[key].append(pk)

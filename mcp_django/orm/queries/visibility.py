@@ -5,20 +5,17 @@ grouping use the same expression, so they agree.
 """
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db import models
 from django.db.models import Case, F, Q, QuerySet, When
 from django.db.models.functions import NullIf
-from django.db.models.manager import BaseManager
 
-from mcp_django.orm.fields.exposed_fields import ExposedField, Purpose
+from mcp_django.orm.declaration.base import BaseModelToolset
+from mcp_django.orm.declaration.exposed_fields import ExposedField, Purpose
 from mcp_django.protocol.errors import ToolError
 from mcp_django.schema.validation.messages import describe_unknown
 from mcp_django.server.context.context import Context
-
-if TYPE_CHECKING:
-    from mcp_django.orm.toolset import ModelToolset
 
 
 class VisibilityScope:
@@ -26,22 +23,22 @@ class VisibilityScope:
 
     __slots__ = ("_aliases", "_rows", "_viewable", "ctx", "database", "toolset")
 
-    def __init__(self, toolset: "ModelToolset", ctx: Context, database: str) -> None:
+    def __init__(self, toolset: BaseModelToolset, ctx: Context, database: str) -> None:
         self.toolset = toolset
         self.ctx = ctx
         self.database = database
-        self._viewable: dict[ModelToolset, bool] = {}
-        self._rows: dict[ModelToolset, QuerySet[Any, Any] | None] = {}
+        self._viewable: dict[BaseModelToolset, bool] = {}
+        self._rows: dict[BaseModelToolset, QuerySet[Any, Any] | None] = {}
         self._aliases = itertools.count()
 
-    def can_view(self, target: "ModelToolset") -> bool:
+    def can_view(self, target: BaseModelToolset) -> bool:
         """Return True if the caller may view rows of a related toolset."""
         allowed = self._viewable.get(target)
         if allowed is None:
             allowed = self._viewable[target] = target is self.toolset or target.can_view(self.ctx)
         return allowed
 
-    def get_visible_rows(self, target: "ModelToolset") -> "QuerySet[Any, Any] | None":
+    def get_visible_rows(self, target: BaseModelToolset) -> "QuerySet[Any, Any] | None":
         """Return the related rows that the caller may see, or None for all rows."""
         if not target.is_scoped:
             return None
@@ -94,19 +91,6 @@ class VisibilityScope:
         if item.is_relation and item.target is not None:
             visible_rows_by_path.append((_get_relation_path(item), self.get_visible_rows(item.target)))
         return [Q(**{f"{path}__in": rows}) for path, rows in visible_rows_by_path if rows is not None]
-
-
-def can_restrict_rows(manager: Any) -> bool:
-    """Return True if managers of a class may hide some rows of a model.
-
-    This includes managers whose querysets filter in their constructor.
-    """
-    kind = getattr(manager, "_queryset_class", QuerySet)
-    return (
-        manager.get_queryset is not BaseManager.get_queryset
-        or manager.all is not BaseManager.all
-        or kind.__init__ is not QuerySet.__init__
-    )
 
 
 def get_value_field(item: ExposedField, *, labelled: bool = False) -> Any:

@@ -1,36 +1,99 @@
-"""Builders of a ModelToolset's tools: each takes a toolset and returns a Tool.
+"""Tools of a ModelToolset, by the names that its `tools` accepts.
 
-    TOOL_BUILDERS["list"](toolset) -> Tool
+    build_tool(toolset, "list") -> Tool
 
 Projects add tools of their own as methods marked with `@tool` in the toolset's class.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from functools import partial
 
-from mcp_django.orm.tools.aggregate import build as build_aggregate
-from mcp_django.orm.tools.count import build as build_count
-from mcp_django.orm.tools.create import build as build_create
-from mcp_django.orm.tools.delete import build as build_delete
-from mcp_django.orm.tools.describe import build as build_describe
-from mcp_django.orm.tools.get import build as build_get
-from mcp_django.orm.tools.history import build as build_history
-from mcp_django.orm.tools.list import build as build_list
-from mcp_django.orm.tools.update import build as build_update
+from mcp_django.orm.declaration.base import TOOL_ACTIONS, BaseModelToolset
+from mcp_django.orm.tools import aggregate, describe, get, history, list
+from mcp_django.orm.tools.base import ToolTemplate, build_model_tool
+from mcp_django.orm.writes import schema
+from mcp_django.orm.writes.delete import DeleteOperation
+from mcp_django.orm.writes.save import CreateOperation, UpdateOperation
+from mcp_django.protocol.types import ToolAnnotations
 from mcp_django.server.primitives.base import Tool
 
-if TYPE_CHECKING:
-    from mcp_django.orm.toolset import ModelToolset
-
-TOOL_BUILDERS: "dict[str, Callable[[ModelToolset], Tool]]" = {
-    "describe": build_describe,
-    "list": build_list,
-    "get": build_get,
-    "count": build_count,
-    "aggregate": build_aggregate,
-    "create": build_create,
-    "update": build_update,
-    "delete": build_delete,
-    "history": build_history,
+TOOL_TEMPLATES = {
+    "describe": ToolTemplate(
+        describe.describe_model,
+        "Describe {names}: the fields, their choices, and how they can be filtered, searched and ordered.",
+        describe.arguments_schema,
+        describe.result_schema,
+    ),
+    "list": ToolTemplate(
+        list.list_rows,
+        "List {names}: filtered, searched and ordered, a page at a time. Go on with next_cursor, and the same other "
+        "arguments.",
+        list.arguments_schema,
+        list.result_schema,
+    ),
+    "get": ToolTemplate(get.get_row, "Get one {name} by its primary key.", get.arguments_schema, get.result_schema),
+    "count": ToolTemplate(
+        list.count_rows,
+        "Count {names}, filtered and searched as for list.",
+        list.count_arguments_schema,
+        list.count_result_schema,
+    ),
+    "aggregate": ToolTemplate(
+        aggregate.aggregate_rows,
+        "Group {names} and sum them up: count, sum, avg, min and max, of all rows or by fields, also those of related "
+        "models.",
+        aggregate.arguments_schema,
+        aggregate.result_schema,
+    ),
+    "create": ToolTemplate(
+        CreateOperation.call,
+        "Add one {name}.",
+        schema.create_schema,
+        partial(schema.saved_schema, new=True),
+        ToolAnnotations(read_only=False, destructive=False, idempotent=False, open_world=False),
+    ),
+    "update": ToolTemplate(
+        UpdateOperation.call,
+        "Change values of one {name}; what is not named stays as it is.",
+        schema.update_schema,
+        partial(schema.saved_schema, new=False),
+        ToolAnnotations(read_only=False, destructive=True, idempotent=False, open_world=False),
+    ),
+    "delete": ToolTemplate(
+        DeleteOperation.call,
+        "Delete one {name}. With dry_run it says what would be deleted with it.",
+        schema.delete_schema,
+        schema.deleted_schema,
+        ToolAnnotations(read_only=False, destructive=True, idempotent=True, open_world=False),
+    ),
+    "history": ToolTemplate(
+        history.read_history,
+        "What was done to one {name}, the latest first.",
+        history.arguments_schema,
+        history.result_schema,
+    ),
 }
-"""Builders by the names that `tools` of a toolset accepts."""
+
+
+def build_tool(toolset: BaseModelToolset, name: str) -> Tool:
+    """Build a tool of a toolset.
+
+    Raises:
+        DeclarationError: the tool requires an app that is not installed.
+    """
+    template, action, meta = TOOL_TEMPLATES[name], TOOL_ACTIONS[name], toolset.model._meta
+    if name == "history":
+        history.check_log(toolset)
+
+    tool = build_model_tool(
+        toolset,
+        name,
+        template.run,
+        description=template.description.format(name=meta.verbose_name, names=meta.verbose_name_plural),
+        arguments=template.arguments,
+        result=template.result,
+        action=action,
+        annotations=template.annotations,
+        atomic=None if action == "view" else (),
+    )
+    tool.single_use_state = name in toolset.confirm
+    return tool

@@ -1,40 +1,21 @@
 """`aggregate`: count, sum, average, minimum and maximum by groups."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from django.db.models import QuerySet
+
+from mcp_django.orm.declaration.base import BaseModelToolset
 from mcp_django.orm.queries.aggregation import AGGREGATE_FUNCTIONS, Aggregation
-from mcp_django.orm.queries.filters import apply_filters, apply_search
+from mcp_django.orm.queries.filters import apply_conditions
 from mcp_django.orm.queries.limits import MAX_GROUP_FIELDS, MAX_METRICS, MAX_ORDER_FIELDS
 from mcp_django.orm.schema import Schema, filters_schema, object_schema, search_schema
-from mcp_django.orm.tools.base import ReadQuery, build_model_tool, get_verbose_name
+from mcp_django.orm.tools.base import ReadQuery
 from mcp_django.server.context.context import Context
-from mcp_django.server.primitives.base import Tool
-
-if TYPE_CHECKING:
-    from django.db.models import QuerySet
-
-    from mcp_django.orm.toolset import ModelToolset
 
 COUNT_METRICS = ({"function": "count"},)
 
 
-def build(toolset: "ModelToolset") -> Tool:
-    """Build the tool that groups and aggregates rows."""
-    return build_model_tool(
-        toolset,
-        "aggregate",
-        aggregate_rows,
-        description=(
-            f"Group {get_verbose_name(toolset.model, plural=True)} and sum them up: count, sum, avg, min and max, "
-            "of all rows or "
-            "by fields, also those of related models."
-        ),
-        arguments=arguments_schema,
-        result=result_schema,
-    )
-
-
-def arguments_schema(toolset: "ModelToolset") -> Schema:
+def arguments_schema(toolset: BaseModelToolset) -> Schema:
     """Return the input schema of `aggregate`."""
     names = ", ".join(toolset.exposure.ordering)
     name: Schema = {"type": "string", "maxLength": 200}
@@ -84,7 +65,7 @@ def arguments_schema(toolset: "ModelToolset") -> Schema:
     return object_schema(properties)
 
 
-def result_schema(toolset: "ModelToolset") -> Schema:
+def result_schema(toolset: BaseModelToolset) -> Schema:
     """Return the output schema of `aggregate`."""
     properties: Schema = {
         "groups": {
@@ -97,13 +78,13 @@ def result_schema(toolset: "ModelToolset") -> Schema:
     return object_schema(properties, ("groups", "truncated"))
 
 
-def aggregate_rows(toolset: "ModelToolset", ctx: Context, arguments: dict[str, Any]) -> dict[str, Any]:
+def aggregate_rows(toolset: BaseModelToolset, ctx: Context, arguments: dict[str, Any]) -> dict[str, Any]:
     """Return the groups of the rows that the caller may see."""
     given = arguments.get
     limit = int(given("limit", toolset.max_limit))
     with ReadQuery(toolset, ctx) as query:
         aggregation = Aggregation(query.scope, given("group_by") or (), given("metrics") or COUNT_METRICS)
-        rows = apply_search(query.scope, apply_filters(query.scope, query.rows, given("filters")), given("search"))
+        rows = apply_conditions(query.scope, query.rows, arguments)
         group_rows = list(aggregation.apply(_make_groupable(rows), given("having"), given("order_by"))[: limit + 1])
     return {
         "groups": [aggregation.serialize_row(row) for row in group_rows[:limit]],

@@ -1,43 +1,53 @@
 """Common parts of all tools: `build_model_tool` makes a Tool of a function."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 from django.db import models
 
+from mcp_django.orm.declaration.base import BaseModelToolset
 from mcp_django.orm.queries.limits import limit_statement_time
 from mcp_django.orm.queries.visibility import VisibilityScope
 from mcp_django.orm.schema import ModelToolOutput, ModelToolParameters, Schema
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.protocol.types import ToolAnnotations
-from mcp_django.server.calls.callables import is_async
 from mcp_django.server.context.context import Context
 from mcp_django.server.injection.handler import Handler
 from mcp_django.server.primitives.base import Tool
 
-if TYPE_CHECKING:
-    from mcp_django.orm.toolset import ModelToolset
-
 READ_ANNOTATIONS = ToolAnnotations(read_only=True, destructive=False, idempotent=True, open_world=False)
-ToolFunction = Callable[["ModelToolset", Context, dict[str, Any]], Any]
+ToolFunction = Callable[[BaseModelToolset, Context, dict[str, Any]], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolTemplate:
+    """Tool that each toolset can have."""
+
+    run: ToolFunction
+    description: str
+    """Description with the model's name as {name}, and its plural as {names}."""
+    arguments: Callable[[BaseModelToolset], Schema]
+    result: Callable[[BaseModelToolset], Schema]
+    annotations: ToolAnnotations = READ_ANNOTATIONS
 
 
 def build_model_tool(
-    toolset: "ModelToolset",
+    toolset: BaseModelToolset,
     name: str,
     run: ToolFunction,
     *,
     description: str,
-    arguments: "Callable[[ModelToolset], Schema]",
-    result: "Callable[[ModelToolset], Schema] | None",
+    arguments: Callable[[BaseModelToolset], Schema],
+    result: Callable[[BaseModelToolset], Schema],
     action: str = "view",
     annotations: ToolAnnotations = READ_ANNOTATIONS,
     atomic: tuple[str, ...] | None = None,
 ) -> Tool:
     """Build a Tool of a function.
 
-    `run` receives toolset, context and arguments. It runs on a worker thread, or on the event loop if it is `async
-    def`. `arguments` and `result` build the schemas on first use.
+    `run` receives toolset, context and arguments, on a worker thread. `arguments` and `result` build the schemas on
+    first use.
 
     `action` names the required Django permission: "view", "add", "change" or "delete". Callers without it do not see
     the tool. If the project overrides `has_<action>_permission`, that hook replaces the permission. It runs for each
@@ -46,37 +56,21 @@ def build_model_tool(
     where = f"{toolset.source}, {name}"
     hook = f"has_{action}_permission"
     is_hook_overridden = toolset.is_overridden(hook)
-    tool_name = f"{toolset.prefix}{name}"
 
-    def permit(ctx: Context) -> None:
+    def handle(ctx: Context, arguments: dict[str, Any]) -> Any:
         if is_hook_overridden and not getattr(toolset, hook)(ctx):
-            raise InvalidParams(f"Unknown tool: {tool_name}")
-
-    if is_async(run):
-
-        async def handle(ctx: Context, arguments: dict[str, Any]) -> Any:
-            if is_hook_overridden:
-                await ctx.server.executor.run(permit, ctx)
-            return await run(toolset, ctx, arguments)
-
-        fn: Callable[..., Any] = handle
-    else:
-
-        def handle_now(ctx: Context, arguments: dict[str, Any]) -> Any:
-            permit(ctx)
-            return run(toolset, ctx, arguments)
-
-        fn = handle_now
+            raise InvalidParams(f"Unknown tool: {toolset.prefix}{name}")
+        return run(toolset, ctx, arguments)
 
     return Tool(
         name=name,
         title=None,
         description=description,
         permission=None if is_hook_overridden else toolset.permission_name(action),
-        handler=Handler(fn, {"ctx": Context}, atomic=atomic),
+        handler=Handler(handle, {"ctx": Context}, atomic=atomic),
         source=where,
         parameters=ModelToolParameters(lambda: arguments(toolset), where),
-        output=None if result is None else ModelToolOutput(lambda: result(toolset), where),
+        output=ModelToolOutput(lambda: result(toolset), where),
         annotations=annotations,
         metadata={"model": toolset.model._meta.label, "verb": name, "action": action},
     )
@@ -88,7 +82,7 @@ class ReadQuery:
     Use it as a context manager around the statements.
     """
 
-    def __init__(self, toolset: "ModelToolset", ctx: Context) -> None:
+    def __init__(self, toolset: BaseModelToolset, ctx: Context) -> None:
         self.rows: models.QuerySet[Any, Any] = toolset.get_queryset(ctx)
         self.database = self.rows.db
         self.scope = VisibilityScope(toolset, ctx, self.database)
@@ -100,8 +94,3 @@ class ReadQuery:
 
     def __exit__(self, *problem: Any) -> Any:
         return self._time_limit.__exit__(*problem)
-
-
-def get_verbose_name(model: type[models.Model], *, plural: bool = False) -> str:
-    """Return the model's name for a description."""
-    return str(model._meta.verbose_name_plural if plural else model._meta.verbose_name)

@@ -3,40 +3,25 @@
 Texts are in the caller's language.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.utils.text import capfirst
 
-from mcp_django.orm.fields.exposed_fields import ExposedField
+from mcp_django.orm.declaration.base import BaseModelToolset
+from mcp_django.orm.declaration.exposed_fields import ExposedField
 from mcp_django.orm.queries.pagination import get_default_order
 from mcp_django.orm.queries.visibility import VisibilityScope
 from mcp_django.orm.schema import Schema, object_schema
-from mcp_django.orm.tools.base import build_model_tool, get_verbose_name
 from mcp_django.server.composition.mounting import get_client_name
 from mcp_django.server.context.context import Context
-from mcp_django.server.primitives.base import Tool
-
-if TYPE_CHECKING:
-    from mcp_django.orm.toolset import ModelToolset
 
 
-def build(toolset: "ModelToolset") -> Tool:
-    """Build the tool that describes the model."""
-    return build_model_tool(
-        toolset,
-        "describe",
-        describe_model,
-        description=(
-            f"Describe {get_verbose_name(toolset.model, plural=True)}: the fields, their choices, and how they "
-            "can be filtered, "
-            "searched and ordered."
-        ),
-        arguments=lambda toolset: object_schema({}),
-        result=result_schema,
-    )
+def arguments_schema(toolset: BaseModelToolset) -> Schema:
+    """Return the input schema of `describe`."""
+    return object_schema({})
 
 
-def result_schema(toolset: "ModelToolset") -> Schema:
+def result_schema(toolset: BaseModelToolset) -> Schema:
     """Return the output schema of `describe`."""
     text: Schema = {"type": "string"}
     texts: Schema = {"type": "array", "items": text}
@@ -73,18 +58,17 @@ def result_schema(toolset: "ModelToolset") -> Schema:
     return object_schema(properties, ("model", "fields"))
 
 
-def describe_model(toolset: "ModelToolset", ctx: Context, arguments: dict[str, Any]) -> dict[str, Any]:
+def describe_model(toolset: BaseModelToolset, ctx: Context, arguments: dict[str, Any]) -> dict[str, Any]:
     """Return the description of the model for the caller; runs no SQL."""
     exposure, meta = toolset.exposure, toolset.model._meta
     scope = VisibilityScope(toolset, ctx, "")
     usable_fields = {**exposure.fields, **{name: item for name, item in exposure.filters.items() if name != "pk"}}
-    pk = exposure.pk.codec
 
     return {
         "model": meta.label,
         "title": str(capfirst(meta.verbose_name_plural)),
         "description": toolset.description,
-        "primary_key": "" if pk is None else pk.kind,
+        "primary_key": exposure.pk.codec.kind,
         "fields": [_describe_field(scope, item) for item in usable_fields.values() if scope.can_use(item)],
         "search": [item.name for item, _ in exposure.search if scope.can_use(item)],
         "ordering": get_default_order(scope),
@@ -96,7 +80,7 @@ def describe_model(toolset: "ModelToolset", ctx: Context, arguments: dict[str, A
     }
 
 
-def _can_use_tool(toolset: "ModelToolset", verb: str, ctx: Context) -> bool:
+def _can_use_tool(toolset: BaseModelToolset, verb: str, ctx: Context) -> bool:
     """Return True if the caller may use a tool.
 
     The description must not name hidden tools.
@@ -114,12 +98,12 @@ def _describe_field(scope: VisibilityScope, item: ExposedField) -> Schema:
     field = item.model_field
     description: Schema = {
         "name": item.name,
-        "type": "" if item.codec is None else item.codec.kind,
+        "type": item.codec.kind,
         "title": str(capfirst(getattr(field, "verbose_name", item.name))),
         "nullable": item.is_nullable,
         "many": item.is_to_many,
         "shown": item.name in exposure.fields,
-        "lookups": list(item.codec.lookups) if item.codec is not None and item.name in exposure.filters else [],
+        "lookups": list(item.codec.lookups) if item.name in exposure.filters else [],
         "orderable": item.name in exposure.ordering,
     }
 

@@ -9,34 +9,31 @@ The log contains all fields. These parts are removed:
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.apps import apps
 from django.contrib.auth import get_user_model
 from django.utils.text import capfirst
 from django.utils.translation import override
 
-from mcp_django.orm.fields.datetimes import format_datetime
+from mcp_django.orm.admin_log import ADDITION, CHANGE, DELETION, get_log_entry_model
+from mcp_django.orm.declaration.base import BaseModelToolset
+from mcp_django.orm.declaration.datetimes import format_datetime
 from mcp_django.orm.schema import Schema, object_schema
-from mcp_django.orm.tools.base import ReadQuery, build_model_tool, get_verbose_name
-from mcp_django.orm.writes.admin_log import ADDITION, CHANGE, DELETION, get_log_entry_model
+from mcp_django.orm.tools.base import ReadQuery
 from mcp_django.orm.writes.lookup import find_rows
 from mcp_django.orm.writes.schema import pk_schema
 from mcp_django.protocol import jsonrpc
 from mcp_django.schema import DeclarationError
 from mcp_django.server.context.context import Context
-from mcp_django.server.primitives.base import Tool
-
-if TYPE_CHECKING:
-    from mcp_django.orm.toolset import ModelToolset
 
 MAX_LOG_ENTRIES = 1000
 """Maximum number of log entries that one call reads."""
 _KIND_NAMES = {ADDITION: "added", CHANGE: "changed", DELETION: "deleted"}
 
 
-def build(toolset: "ModelToolset") -> Tool:
-    """Build the tool that returns a row's history.
+def check_log(toolset: BaseModelToolset) -> None:
+    """Check that the admin's log exists.
 
     Raises:
         DeclarationError: the admin is not installed.
@@ -46,17 +43,8 @@ def build(toolset: "ModelToolset") -> Tool:
             f"{toolset.source}: the tool 'history' reads the admin's log; install django.contrib.admin"
         )
 
-    return build_model_tool(
-        toolset,
-        "history",
-        read_history,
-        description=f"What was done to one {get_verbose_name(toolset.model)}, the latest first.",
-        arguments=arguments_schema,
-        result=result_schema,
-    )
 
-
-def arguments_schema(toolset: "ModelToolset") -> Schema:
+def arguments_schema(toolset: BaseModelToolset) -> Schema:
     """Return the input schema of `history`."""
     limit = {"type": "integer", "minimum": 1, "maximum": toolset.max_limit, "default": toolset.page_size}
     offset = {
@@ -69,7 +57,7 @@ def arguments_schema(toolset: "ModelToolset") -> Schema:
     return object_schema({"pk": pk_schema(toolset), "limit": limit, "offset": offset}, ("pk",))
 
 
-def result_schema(toolset: "ModelToolset") -> Schema:
+def result_schema(toolset: BaseModelToolset) -> Schema:
     """Return the output schema of `history`."""
     text: Schema = {"type": "string"}
     kind = {"type": "string", "enum": list(_KIND_NAMES.values())}
@@ -90,7 +78,7 @@ def result_schema(toolset: "ModelToolset") -> Schema:
     return object_schema({"items": {"type": "array", "items": entry}, "more": {"type": "boolean"}}, ("items", "more"))
 
 
-def read_history(toolset: "ModelToolset", ctx: Context, arguments: dict[str, Any]) -> dict[str, Any]:
+def read_history(toolset: BaseModelToolset, ctx: Context, arguments: dict[str, Any]) -> dict[str, Any]:
     """Return the entries.
 
     Raises:
@@ -116,7 +104,7 @@ def read_history(toolset: "ModelToolset", ctx: Context, arguments: dict[str, Any
 class _HistorySerializer:
     """Serializer of log entries for one caller."""
 
-    def __init__(self, toolset: "ModelToolset", ctx: Context) -> None:
+    def __init__(self, toolset: BaseModelToolset, ctx: Context) -> None:
         self._toolset = toolset
         self._ctx = ctx
         self._fields: dict[str, str] = {}
@@ -134,7 +122,7 @@ class _HistorySerializer:
                 if inline.can_view(ctx)
             }
 
-        self._actions = {options.title or name.replace("_", " ") for name, (_, options) in toolset.action_tools.items()}
+        self._actions = set(toolset.action_titles.values())
 
     def serialize_entries(self, entries: Any) -> Iterator[tuple[dict[str, Any], Any]]:
         """Yield serialized entries, each with its log entry."""
@@ -185,8 +173,7 @@ class _HistorySerializer:
         for item, entry in page:
             item["by"] = {"you": caller_pk is not None and entry.user_id == caller_pk}
             if target is not None and entry.user_id in labels:
-                codec = target.exposure.pk.codec
-                item["by"]["pk"] = entry.user_id if codec is None else codec.serialize(entry.user_id)
+                item["by"]["pk"] = target.exposure.pk.codec.serialize(entry.user_id)
                 item["by"]["label"] = str(getattr(labels[entry.user_id], str(target.label_path)))
 
 

@@ -1,9 +1,9 @@
-"""`list`: filtered, searched and ordered rows, in pages."""
+"""`list` and `count`: filtered, searched and ordered rows, in pages, and their number."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from mcp_django.orm.fields.exposed_fields import Purpose
-from mcp_django.orm.queries.filters import apply_filters, apply_search
+from mcp_django.orm.declaration.base import BaseModelToolset
+from mcp_django.orm.queries.filters import apply_conditions
 from mcp_django.orm.queries.pagination import RowOrder, digest_query
 from mcp_django.orm.queries.serialize import get_plan, read_rows, select_columns
 from mcp_django.orm.schema import (
@@ -15,33 +15,11 @@ from mcp_django.orm.schema import (
     row_schema,
     search_schema,
 )
-from mcp_django.orm.tools.base import ReadQuery, build_model_tool, get_verbose_name
+from mcp_django.orm.tools.base import ReadQuery
 from mcp_django.server.context.context import Context
-from mcp_django.server.primitives.base import Tool
-
-if TYPE_CHECKING:
-    from django.db.models import QuerySet
-
-    from mcp_django.orm.queries.visibility import VisibilityScope
-    from mcp_django.orm.toolset import ModelToolset
 
 
-def build(toolset: "ModelToolset") -> Tool:
-    """Build the tool that lists rows."""
-    return build_model_tool(
-        toolset,
-        "list",
-        list_rows,
-        description=(
-            f"List {get_verbose_name(toolset.model, plural=True)}: filtered, searched and ordered, a page at a time. "
-            "Go on with next_cursor, and the same other arguments."
-        ),
-        arguments=arguments_schema,
-        result=result_schema,
-    )
-
-
-def arguments_schema(toolset: "ModelToolset") -> Schema:
+def arguments_schema(toolset: BaseModelToolset) -> Schema:
     """Return the input schema of `list`."""
     properties: Schema = {
         "filters": filters_schema(toolset),
@@ -55,7 +33,7 @@ def arguments_schema(toolset: "ModelToolset") -> Schema:
     return object_schema(properties)
 
 
-def result_schema(toolset: "ModelToolset") -> Schema:
+def result_schema(toolset: BaseModelToolset) -> Schema:
     """Return the output schema of `list`."""
     row, definitions = row_schema(toolset)
     properties: Schema = {
@@ -66,29 +44,25 @@ def result_schema(toolset: "ModelToolset") -> Schema:
     return object_schema(properties, ("items", "next_cursor"), definitions)
 
 
-def list_rows(toolset: "ModelToolset", ctx: Context, arguments: dict[str, Any]) -> dict[str, Any]:
+def list_rows(toolset: BaseModelToolset, ctx: Context, arguments: dict[str, Any]) -> dict[str, Any]:
     """Return one page of rows."""
     given = arguments.get
     limit = int(given("limit", toolset.page_size))
     with ReadQuery(toolset, ctx) as query:
         scope = query.scope
-        names = given("fields")
-        if names is not None:
-            names = {scope.resolve_field(name, Purpose.READ).name for name in names}
-        plan = get_plan(toolset, scope, names)
-
+        plan = get_plan(scope, given("fields"))
         order = RowOrder(scope, given("order_by"))
         query_digest = digest_query({"filters": given("filters"), "search": given("search")})
         cursor = given("cursor")
         cursor_values = None if cursor is None else order.read_cursor(query_digest, cursor)
 
-        total = _apply_conditions(scope, query.rows, arguments).order_by().count() if given("with_total") else None
+        total = apply_conditions(scope, query.rows, arguments).order_by().count() if given("with_total") else None
         columns = order.columns
         if given("search") and toolset.is_overridden("get_search_results"):
             # The hook of the project expects model instances, so select columns afterwards.
-            rows = order.apply(_apply_conditions(scope, query.rows, arguments))
+            rows = order.apply(apply_conditions(scope, query.rows, arguments))
         else:
-            rows = _apply_conditions(scope, select_columns(scope, query.rows, plan, columns, order=order), arguments)
+            rows = apply_conditions(scope, select_columns(scope, query.rows, plan, columns, order=order), arguments)
 
         if cursor_values is not None:
             rows = rows.filter(order.build_after_condition(cursor_values))
@@ -103,7 +77,17 @@ def list_rows(toolset: "ModelToolset", ctx: Context, arguments: dict[str, Any]) 
         }
 
 
-def _apply_conditions(
-    scope: "VisibilityScope", rows: "QuerySet[Any, Any]", arguments: dict[str, Any]
-) -> "QuerySet[Any, Any]":
-    return apply_search(scope, apply_filters(scope, rows, arguments.get("filters")), arguments.get("search"))
+def count_arguments_schema(toolset: BaseModelToolset) -> Schema:
+    """Return the input schema of `count`."""
+    return object_schema({"filters": filters_schema(toolset), **search_schema(toolset)})
+
+
+def count_result_schema(toolset: BaseModelToolset) -> Schema:
+    """Return the output schema of `count`."""
+    return object_schema({"count": {"type": "integer"}}, ("count",))
+
+
+def count_rows(toolset: BaseModelToolset, ctx: Context, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Count the matching rows that the caller may see."""
+    with ReadQuery(toolset, ctx) as query:
+        return {"count": apply_conditions(query.scope, query.rows, arguments).order_by().count()}

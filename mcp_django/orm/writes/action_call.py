@@ -2,20 +2,18 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db.models import Model
 
-from mcp_django.orm.writes import admin_log
+from mcp_django.orm import admin_log
+from mcp_django.orm.declaration.base import BaseModelToolset
 from mcp_django.orm.writes.base import WriteOperation
 from mcp_django.orm.writes.confirmation import format_values
 from mcp_django.orm.writes.lookup import find_rows, get_label
 from mcp_django.protocol.errors import ToolError
 from mcp_django.schema import ArgumentError, CompiledOutput, CompiledParameters, to_json
 from mcp_django.server.context.context import Context
-
-if TYPE_CHECKING:
-    from mcp_django.orm.toolset import ModelToolset
 
 _MAX_QUESTION_ROWS = 20
 """Maximum number of rows that a confirmation names."""
@@ -44,7 +42,7 @@ class ActionCall(WriteOperation):
 
     def __init__(
         self,
-        toolset: "ModelToolset",
+        toolset: BaseModelToolset,
         ctx: Context,
         arguments: dict[str, Any],
         action: CompiledAction,

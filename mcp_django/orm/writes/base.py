@@ -2,19 +2,17 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db.models import Model
 
+from mcp_django.orm.declaration.base import BaseModelToolset
 from mcp_django.orm.writes.confirmation import require_confirmation
 from mcp_django.orm.writes.etags import get_row_version
 from mcp_django.orm.writes.idempotency import MAX_KEY_CHARACTERS, IdempotentWrite
 from mcp_django.orm.writes.transaction import run_write
 from mcp_django.protocol.errors import ToolError
 from mcp_django.server.context.context import Context
-
-if TYPE_CHECKING:
-    from mcp_django.orm.toolset import ModelToolset
 
 DRY_RUN = {
     "type": "boolean",
@@ -41,7 +39,7 @@ class WriteOperation(ABC):
     name: str
     """Name of the tool or action, as in the toolset's `confirm`."""
 
-    def __init__(self, toolset: "ModelToolset", ctx: Context, arguments: dict[str, Any]) -> None:
+    def __init__(self, toolset: BaseModelToolset, ctx: Context, arguments: dict[str, Any]) -> None:
         self.toolset = toolset
         self.ctx = ctx
         self.arguments = arguments
@@ -62,6 +60,11 @@ class WriteOperation(ABC):
     @abstractmethod
     def execute(self) -> dict[str, Any]:
         """Execute the write; called inside the transaction."""
+
+    @classmethod
+    def call(cls, toolset: BaseModelToolset, ctx: Context, arguments: dict[str, Any]) -> Any:
+        """Execute a call of a tool; see `run`."""
+        return cls(toolset, ctx, arguments).run()
 
     def run(self) -> Any:
         """Run the call and return its result as JSON.

@@ -4,14 +4,12 @@ The question is sent before the transaction opens, so no locks are held while th
 """
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from mcp_django.orm.declaration.base import BaseModelToolset
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import ToolError
 from mcp_django.server.context.context import Context
-
-if TYPE_CHECKING:
-    from mcp_django.orm.toolset import ModelToolset
 
 _MAX_VALUE_CHARACTERS = 200
 """Maximum length in characters of a value in the question."""
@@ -19,7 +17,7 @@ _MAX_LINES = 30
 
 
 def require_confirmation(
-    toolset: "ModelToolset", ctx: Context, name: str, message: str, versions: Iterable[str] = ()
+    toolset: BaseModelToolset, ctx: Context, name: str, message: str, versions: Iterable[str] = ()
 ) -> None:
     """Request confirmation of a tool or an action from the client's user.
 

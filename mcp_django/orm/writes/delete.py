@@ -2,20 +2,18 @@
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db.models import Model
 
-from mcp_django.orm.writes import admin_log
+from mcp_django.orm import admin_log
+from mcp_django.orm.declaration.base import BaseModelToolset
 from mcp_django.orm.writes.base import ROWS_CHANGED_MESSAGE, WriteOperation
 from mcp_django.orm.writes.cascades import DeletionEffects, collect_deletion_effects
 from mcp_django.orm.writes.etags import check_version
 from mcp_django.orm.writes.lookup import find_rows, get_label
 from mcp_django.protocol.errors import ToolError
 from mcp_django.server.context.context import Context
-
-if TYPE_CHECKING:
-    from mcp_django.orm.toolset import ModelToolset
 
 HIDDEN_ROWS_NAME = "other rows"
 """Name for rows of models that the caller may not view."""
@@ -52,9 +50,8 @@ class DeleteOperation(WriteOperation):
         ):
             raise ToolError(ROWS_CHANGED_MESSAGE)
 
-        codec = toolset.exposure.pk.codec
         result = {
-            "pk": row.pk if codec is None else codec.serialize(row.pk),
+            "pk": toolset.exposure.pk.codec.serialize(row.pk),
             "label": get_label(toolset, ctx, row),
             "deleted": dict(self._count_by_name(effects.deleted)),
             "changed": dict(self._count_by_name(effects.changed)),
@@ -83,7 +80,7 @@ class DeleteOperation(WriteOperation):
         return _count_by_name(self.toolset, self.ctx, counted)
 
 
-def check_deletion(toolset: "ModelToolset", ctx: Context, row: Model, *, using: str) -> DeletionEffects:
+def check_deletion(toolset: BaseModelToolset, ctx: Context, row: Model, *, using: str) -> DeletionEffects:
     """Check that a row can be deleted, and return the effects.
 
     Raises:
@@ -113,14 +110,14 @@ def check_deletion(toolset: "ModelToolset", ctx: Context, row: Model, *, using: 
     return effects
 
 
-def _can_see_rows(toolset: "ModelToolset", ctx: Context, rows: Collection[Model], using: str) -> bool:
+def _can_see_rows(toolset: BaseModelToolset, ctx: Context, rows: Collection[Model], using: str) -> bool:
     """Return True if the toolset shows all these rows to the caller."""
     if not toolset.restricts_rows:
         return True
     return len(toolset.get_queryset(ctx).using(using).in_bulk([row.pk for row in rows])) == len(rows)
 
 
-def _find_responsible_toolsets(toolset: "ModelToolset", model: type[Model]) -> "list[ModelToolset]":
+def _find_responsible_toolsets(toolset: BaseModelToolset, model: type[Model]) -> list[BaseModelToolset]:
     """Return the toolsets that control deletion of a model's rows.
 
     These are the model's own toolset and inlines.
@@ -130,7 +127,7 @@ def _find_responsible_toolsets(toolset: "ModelToolset", model: type[Model]) -> "
     return [*([] if own is None else [own]), *inlines]
 
 
-def _count_by_name(toolset: "ModelToolset", ctx: Context, counts_by_model: Mapping[type[Model], int]) -> Counter[str]:
+def _count_by_name(toolset: BaseModelToolset, ctx: Context, counts_by_model: Mapping[type[Model], int]) -> Counter[str]:
     """Sum up counts by model name; models hidden from the caller share one name."""
     names = Counter[str]()
     for model, number in counts_by_model.items():
@@ -142,7 +139,7 @@ def _count_by_name(toolset: "ModelToolset", ctx: Context, counts_by_model: Mappi
 class _ExposedModels:
     """Container of the models whose rows are subject to permission hooks."""
 
-    def __init__(self, toolset: "ModelToolset") -> None:
+    def __init__(self, toolset: BaseModelToolset) -> None:
         self._toolset = toolset
         self._inlines = {inline.model for inline in toolset.inline_toolsets}
 

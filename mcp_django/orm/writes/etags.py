@@ -6,17 +6,15 @@ their changes stay unnoticed.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db.models import F, Model
 from django.utils.crypto import salted_hmac
 
+from mcp_django.orm.declaration.base import BaseModelToolset
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import ToolError
 from mcp_django.schema import to_json
-
-if TYPE_CHECKING:
-    from mcp_django.orm.toolset import ModelToolset
 
 VERSION_KEY = "_version"
 """Key of the version in a row."""
@@ -25,17 +23,17 @@ _VERSION_CHARACTERS = 24
 """Length in characters: 96 bits."""
 
 
-def is_versioned(toolset: "ModelToolset") -> bool:
+def is_versioned(toolset: BaseModelToolset) -> bool:
     """Return True if clients can change or delete rows, so that versions are useful."""
     return any(verb in toolset.tools for verb in ("update", "delete"))
 
 
-def build_version_expressions(toolset: "ModelToolset") -> list[Any]:
+def build_version_expressions(toolset: BaseModelToolset) -> list[Any]:
     """Return the extra columns of `read_rows` for the version, if rows have versions."""
     return [F(name) for name in get_version_columns(toolset)] if is_versioned(toolset) else []
 
 
-def get_version_columns(toolset: "ModelToolset") -> tuple[str, ...]:
+def get_version_columns(toolset: BaseModelToolset) -> tuple[str, ...]:
     """Return the names of the columns that the version covers.
 
     The names are attributes of a row and arguments of `values_list`.
@@ -49,18 +47,18 @@ def get_version_columns(toolset: "ModelToolset") -> tuple[str, ...]:
     )
 
 
-def get_row_version(toolset: "ModelToolset", row: Model) -> str:
+def get_row_version(toolset: BaseModelToolset, row: Model) -> str:
     """Return the version of a row that was read from the database."""
     return compute_version(toolset, row.pk, [getattr(row, name) for name in get_version_columns(toolset)])
 
 
-def compute_version(toolset: "ModelToolset", pk: Any, values: Sequence[Any]) -> str:
+def compute_version(toolset: BaseModelToolset, pk: Any, values: Sequence[Any]) -> str:
     """Return the version for a primary key and the values of `get_version_columns`."""
     content = [toolset.model._meta.label, *map(_make_serializable, (pk, *values))]
     return salted_hmac(_SALT, jsonrpc.dumps(content).decode(), algorithm="sha256").hexdigest()[:_VERSION_CHARACTERS]
 
 
-def check_version(toolset: "ModelToolset", row: Model, expected: str | None) -> None:
+def check_version(toolset: BaseModelToolset, row: Model, expected: str | None) -> None:
     """Check that the row has the expected version.
 
     Raises:

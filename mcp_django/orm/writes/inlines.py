@@ -5,27 +5,25 @@ Rows are deleted, then changed, then added. Errors are collected under the posit
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db.models import Model
 
 from mcp_django.exceptions import build_invalid_error
-from mcp_django.orm.writes import admin_log
+from mcp_django.orm import admin_log
+from mcp_django.orm.declaration.base import BaseModelToolset
+from mcp_django.orm.declaration.inlines import ModelInline
+from mcp_django.orm.writes.binding import BoundWriteForm, FieldErrors
 from mcp_django.orm.writes.delete import check_deletion
-from mcp_django.orm.writes.forms.binding import BoundWriteForm, FieldErrors
 from mcp_django.orm.writes.lookup import lock_rows
 from mcp_django.protocol.errors import ToolError
 from mcp_django.server.context.context import Context
-
-if TYPE_CHECKING:
-    from mcp_django.orm.inlines import ModelInline
-    from mcp_django.orm.toolset import ModelToolset
 
 Counts = dict[str, dict[str, int]]
 
 
 def save_inlines(
-    toolset: "ModelToolset", ctx: Context, parent: Model, given: Mapping[str, Any] | None, *, using: str
+    toolset: BaseModelToolset, ctx: Context, parent: Model, given: Mapping[str, Any] | None, *, using: str
 ) -> tuple[Counts, admin_log.Message]:
     """Write the inline rows given by a client.
 
@@ -58,7 +56,7 @@ def save_inlines(
 
 
 class _InlineWriter:
-    def __init__(self, inline: "ModelInline", ctx: Context, parent: Model, using: str) -> None:
+    def __init__(self, inline: ModelInline, ctx: Context, parent: Model, using: str) -> None:
         self.inline = inline
         self.ctx = ctx
         self.parent = parent
@@ -99,10 +97,10 @@ class _InlineWriter:
 
     def _find_row(self, pk: Any, place: str) -> Model | None:
         """Return a visible row below the parent, or record an error and return None."""
-        inline, codec = self.inline, self.inline.exposure.pk.codec
+        inline = self.inline
         rows = inline.get_queryset(self.ctx).using(self.using)
         try:
-            key = pk if codec is None else codec.decode(pk)
+            key = inline.exposure.pk.codec.decode(pk)
             # Lock the row itself: a concurrent tool for this model does not lock the parent row.
             lock_rows(inline, [key], using=self.using)
             row: Model | None = rows.filter(**{inline.foreign_key.name: self.parent}, pk=key).first()

@@ -1,22 +1,20 @@
 """Lookup of the rows to write: visible rows, on the database for writes."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.core.exceptions import ObjectDoesNotExist
 from django.db import connections
 from django.db.models import Model
 
+from mcp_django.orm.declaration.base import BaseModelToolset
 from mcp_django.orm.writes.confirmation import format_on_one_line
 from mcp_django.protocol.errors import NotFound, ToolError
 from mcp_django.server.context.context import Context
 
-if TYPE_CHECKING:
-    from mcp_django.orm.toolset import ModelToolset
-
 
 def find_rows(
-    toolset: "ModelToolset",
+    toolset: BaseModelToolset,
     ctx: Context,
     pks: list[Any],
     *,
@@ -33,14 +31,7 @@ def find_rows(
         NotFound: a row is missing or hidden; the message is the same for both.
         ToolError: the caller may see the row, but has no permission.
     """
-    codec = toolset.exposure.pk.codec
-    keys = []
-    for pk in pks:
-        try:
-            keys.append(pk if codec is None else codec.decode(pk))
-        except ValueError:
-            raise build_not_found(toolset, pk) from None
-
+    keys = [parse_key(toolset, pk) for pk in pks]
     if lock:
         lock_rows(toolset, keys, using=using)
 
@@ -56,7 +47,19 @@ def find_rows(
     return rows
 
 
-def lock_rows(toolset: "ModelToolset", pks: list[Any], *, using: str) -> None:
+def parse_key(toolset: BaseModelToolset, pk: Any) -> Any:
+    """Parse a primary key from JSON.
+
+    Raises:
+        NotFound: the value is not a valid key.
+    """
+    try:
+        return toolset.exposure.pk.codec.decode(pk)
+    except ValueError:
+        raise build_not_found(toolset, pk) from None
+
+
+def lock_rows(toolset: BaseModelToolset, pks: list[Any], *, using: str) -> None:
     """Lock rows until the transaction ends, if the database supports it."""
     if connections[using].features.has_select_for_update:
         # Use a separate query: a project's queryset may contain joins and groups that cannot be locked.
@@ -64,12 +67,12 @@ def lock_rows(toolset: "ModelToolset", pks: list[Any], *, using: str) -> None:
         list(locked.filter(pk__in=pks).values_list("pk"))
 
 
-def build_not_found(toolset: "ModelToolset", pk: Any) -> NotFound:
+def build_not_found(toolset: BaseModelToolset, pk: Any) -> NotFound:
     """Build the error for a missing or hidden row."""
     return NotFound(f"There is no {toolset.model._meta.verbose_name} with the primary key {str(pk)[:100]!r}")
 
 
-def get_label(toolset: "ModelToolset", ctx: Context, row: Model) -> str:
+def get_label(toolset: BaseModelToolset, ctx: Context, row: Model) -> str:
     """Return a row's label for people and models, made of shown values only."""
     path, value = toolset.label_path, None
     if path is not None and toolset.has_view_permission(ctx, row):

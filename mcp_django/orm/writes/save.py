@@ -6,11 +6,11 @@ from typing import Any
 from django.db.models import Model
 
 from mcp_django.exceptions import build_invalid_error
-from mcp_django.orm.writes import admin_log
+from mcp_django.orm import admin_log
 from mcp_django.orm.writes.base import WriteOperation
+from mcp_django.orm.writes.binding import BoundWriteForm
 from mcp_django.orm.writes.confirmation import format_on_one_line, format_values
 from mcp_django.orm.writes.etags import check_version
-from mcp_django.orm.writes.forms.binding import BoundWriteForm
 from mcp_django.orm.writes.inlines import save_inlines
 from mcp_django.orm.writes.lookup import find_rows, get_label
 from mcp_django.orm.writes.result import serialize_written_row

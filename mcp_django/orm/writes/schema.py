@@ -1,19 +1,17 @@
 """JSON Schemas of tools that write."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from mcp_django.orm.declaration.base import BaseModelToolset
+from mcp_django.orm.declaration.inlines import ModelInline
 from mcp_django.orm.schema import Schema, object_schema, row_schema, value_schema
 from mcp_django.orm.writes.base import DRY_RUN, IDEMPOTENCY_KEY, IF_MATCH
 from mcp_django.orm.writes.etags import VERSION_KEY, is_versioned
 
-if TYPE_CHECKING:
-    from mcp_django.orm.inlines import ModelInline
-    from mcp_django.orm.toolset import ModelToolset
-
 _COUNTS_SCHEMA = {"type": "object", "additionalProperties": {"type": "integer"}}
 
 
-def create_schema(toolset: "ModelToolset") -> Schema:
+def create_schema(toolset: BaseModelToolset) -> Schema:
     """Return the input schema of `create`."""
     properties = {
         "values": values_schema(toolset, new=True),
@@ -24,7 +22,7 @@ def create_schema(toolset: "ModelToolset") -> Schema:
     return object_schema(properties, ("values",))
 
 
-def update_schema(toolset: "ModelToolset") -> Schema:
+def update_schema(toolset: BaseModelToolset) -> Schema:
     """Return the input schema of `update`."""
     properties = {
         "pk": pk_schema(toolset),
@@ -37,7 +35,7 @@ def update_schema(toolset: "ModelToolset") -> Schema:
     return object_schema(properties, ("pk",))
 
 
-def delete_schema(toolset: "ModelToolset") -> Schema:
+def delete_schema(toolset: BaseModelToolset) -> Schema:
     """Return the input schema of `delete`."""
     properties = {
         "pk": pk_schema(toolset),
@@ -48,12 +46,12 @@ def delete_schema(toolset: "ModelToolset") -> Schema:
     return object_schema(properties, ("pk",))
 
 
-def pk_schema(toolset: "ModelToolset") -> Schema:
+def pk_schema(toolset: BaseModelToolset) -> Schema:
     """Return the schema of the primary key argument."""
     return {**value_schema(toolset.exposure.pk), "description": f"The {toolset.model._meta.verbose_name}'s primary key"}
 
 
-def values_schema(toolset: "ModelToolset", *, new: bool) -> Schema:
+def values_schema(toolset: BaseModelToolset, *, new: bool) -> Schema:
     """Return the schema of values by field.
 
     It is based on `form`, even if the form class depends on the call.
@@ -67,7 +65,7 @@ def values_schema(toolset: "ModelToolset", *, new: bool) -> Schema:
     return {**object_schema(properties, required), "description": text}
 
 
-def inlines_schema(toolset: "ModelToolset", *, new: bool) -> dict[str, Any]:
+def inlines_schema(toolset: BaseModelToolset, *, new: bool) -> dict[str, Any]:
     """Return the `inlines` argument, or {} without inlines."""
     inlines = toolset.inline_toolsets
     if not inlines:
@@ -76,7 +74,7 @@ def inlines_schema(toolset: "ModelToolset", *, new: bool) -> dict[str, Any]:
     return {"inlines": {**object_schema({i.name: _build_inline_schema(i, new) for i in inlines}), "description": text}}
 
 
-def _build_inline_schema(inline: "ModelInline", new: bool) -> Schema:
+def _build_inline_schema(inline: ModelInline, new: bool) -> Schema:
     most = {"maxItems": inline.max_num}
     properties: Schema = {"add": {"type": "array", "items": values_schema(inline, new=True), **most}}
     if not new:
@@ -87,7 +85,7 @@ def _build_inline_schema(inline: "ModelInline", new: bool) -> Schema:
     return object_schema(properties)
 
 
-def saved_schema(toolset: "ModelToolset", *, new: bool) -> Schema:
+def saved_schema(toolset: BaseModelToolset, *, new: bool) -> Schema:
     """Return the output schema of `create` and `update`."""
     row, definitions = full_row_schema(toolset)
     pk = value_schema(toolset.exposure.pk)
@@ -108,7 +106,7 @@ def saved_schema(toolset: "ModelToolset", *, new: bool) -> Schema:
     return object_schema(properties, tuple(required), definitions)
 
 
-def deleted_schema(toolset: "ModelToolset") -> Schema:
+def deleted_schema(toolset: BaseModelToolset) -> Schema:
     """Return the output schema of `delete`."""
     properties: Schema = {
         "pk": value_schema(toolset.exposure.pk),
@@ -120,7 +118,7 @@ def deleted_schema(toolset: "ModelToolset") -> Schema:
     return object_schema(properties, ("pk", "label", "deleted", "changed", "dry_run"))
 
 
-def full_row_schema(toolset: "ModelToolset") -> tuple[Schema, Schema]:
+def full_row_schema(toolset: BaseModelToolset) -> tuple[Schema, Schema]:
     """Return the schema of a row with inlines and version, and its definitions."""
     row, definitions = row_schema(toolset)
     properties = dict(row["properties"])

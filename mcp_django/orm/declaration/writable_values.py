@@ -16,9 +16,8 @@ from django.core import validators
 from django.db import models
 from django.utils.html import strip_tags
 
-from mcp_django.orm.fields.codecs import Codec, get_codec, make_nullable
-from mcp_django.orm.fields.exposed_fields import ExposedField
-from mcp_django.orm.schema import describe_key
+from mcp_django.orm.declaration.codecs import Codec, get_codec, make_nullable
+from mcp_django.orm.declaration.exposed_fields import ExposedField
 from mcp_django.protocol import jsonrpc
 from mcp_django.schema import to_json
 
@@ -50,14 +49,14 @@ def build_writable_value(item: ExposedField, field: forms.Field) -> WritableValu
     model_field = item.model_field
     if isinstance(model_field, models.FileField) or isinstance(field, forms.FileField):
         return None
-    codec = item.codec or get_codec(model_field)
+    codec = item.codec
     schema, read = _build_to_many_value(codec) if item.is_to_many else _build_single_value(model_field, codec)
 
     label = str(field.label or item.name)
     if text := strip_tags(str(field.help_text or "")).strip():
         schema = {**schema, "description": " ".join(filter(None, [text, str(schema.get("description", ""))]))}
     elif item.is_relation and not item.is_to_many:
-        schema = {**schema, "description": describe_key(item)}
+        schema = {**schema, "description": item.key_description}
 
     if model_field.null or not field.required:
         schema = _allow_null(schema)

@@ -11,7 +11,7 @@ from typing import Any
 from django import forms
 from django.db.models import Model, QuerySet
 
-from mcp_django.orm.writes.forms.compiled import WritableForm
+from mcp_django.orm.declaration.writable_form import WritableForm
 from mcp_django.server.context.context import Context
 
 FieldErrors = dict[str, list[str]]

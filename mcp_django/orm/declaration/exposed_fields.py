@@ -8,21 +8,26 @@ undeclared path is unknown. A declared path crosses a relation only under these 
 - That toolset allows the caller to view rows, and only its visible rows are included.
 """
 
-from collections.abc import Iterator, Mapping
+import inspect
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from django.core.exceptions import FieldDoesNotExist
 from django.db import models
 from django.db.models.constants import LOOKUP_SEP
+from django.utils.functional import cached_property as django_cached_property
 
-from mcp_django.orm.fields.codecs import Codec, get_codec
-from mcp_django.orm.fields.computed import ComputedField, compile_computed_field
-from mcp_django.schema import DeclarationError
+from mcp_django.orm.declaration.codecs import COMPUTED_CODEC, Codec, get_codec
+from mcp_django.schema import DeclarationError, compile_output, describe_callable, to_json
 
 if TYPE_CHECKING:
-    from mcp_django.orm.toolset import ModelToolset
+    from mcp_django.orm.declaration.base import BaseModelToolset
+
+
+_PROPERTIES = (property, cached_property, django_cached_property)
 
 
 class Purpose(StrEnum):
@@ -37,12 +42,24 @@ class Purpose(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class ComputedField:
+    """Function, schema and description of a computed field."""
+
+    get_value: Callable[[Any, Any], Any]
+    """Function from an object and the call's context to JSON."""
+    schema: Mapping[str, Any]
+    definitions: Mapping[str, Any]
+    """Definitions that the schema refers to, by name."""
+    description: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class RelationHop:
     """Relation that a path crosses."""
 
     path: str
     """Path from the toolset's model to this relation, such as "region__country"."""
-    target: "ModelToolset"
+    target: "BaseModelToolset"
     """Toolset of the model on the other side."""
     is_to_many: bool
 
@@ -56,12 +73,12 @@ class ExposedField:
     """Relations on the path, in order."""
     source: str = ""
     """ORM path of the value, such as "country__name"; empty if computed."""
-    codec: Codec | None = None
-    """Codec of the value; None if computed."""
+    codec: Codec = COMPUTED_CODEC
+    """Codec of the value."""
     is_nullable: bool = False
     is_relation: bool = False
     """True if the value is the primary key of another row."""
-    target: "ModelToolset | None" = None
+    target: "BaseModelToolset | None" = None
     """Toolset of the related model, if the server has one."""
     label: str | None = None
     """ORM path of the label of the related row."""
@@ -88,6 +105,13 @@ class ExposedField:
         )
 
     @property
+    def key_description(self) -> str:
+        """Return a description of the key of a related row."""
+        if self.target is None:
+            return "A primary key"
+        return f"The primary key of a row of {self.target.model._meta.verbose_name_plural}"
+
+    @property
     def is_column(self) -> bool:
         """Return True if the field has one value that the database can read and order by."""
         return self.computed is None and not self.is_to_many
@@ -97,7 +121,7 @@ class ExposedField:
 class Exposure:
     """Exposed fields of a toolset, cached as `toolset.exposure`."""
 
-    toolset: "ModelToolset"
+    toolset: "BaseModelToolset"
     fields: Mapping[str, ExposedField]
     """Fields of rows, in declared order."""
     filters: Mapping[str, ExposedField]
@@ -146,7 +170,7 @@ class Exposure:
         }
 
 
-def compile_exposure(toolset: "ModelToolset") -> Exposure:
+def compile_exposure(toolset: "BaseModelToolset") -> Exposure:
     """Compile a toolset's declaration together with its server's toolsets."""
     compiler = _ExposureCompiler(toolset)
     exposed_fields = {item.name: item for item in compiler.compile_fields(toolset.field_names())}
@@ -164,7 +188,7 @@ def compile_exposure(toolset: "ModelToolset") -> Exposure:
     for name in toolset.search_fields:
         lookup, path = parse_search_field(name)
         item = compiler.compile_reachable(path, usable_fields)
-        if item is not None and item.codec is not None and not item.is_sensitive:
+        if item is not None and item.computed is None and not item.is_sensitive:
             search.append((item, lookup))
 
     order = {
@@ -173,14 +197,9 @@ def compile_exposure(toolset: "ModelToolset") -> Exposure:
         if item.is_column
         and not item.is_sensitive
         and not any(hop.is_to_many for hop in item.hops)
-        and has_orderable_codec(item)
+        and item.codec.is_orderable
     }
     return Exposure(toolset, exposed_fields, filters, order, tuple(search), pk, tuple(compiler.problems))
-
-
-def has_orderable_codec(item: ExposedField) -> bool:
-    """Return True if the database can order by the field."""
-    return item.codec is not None and item.codec.is_orderable
 
 
 def parse_search_field(name: str) -> tuple[str, str]:
@@ -196,7 +215,7 @@ _SEARCH_PREFIXES = {"^": "istartswith", "=": "iexact"}
 class _ExposureCompiler:
     """Compiler of one toolset's names to exposed fields."""
 
-    def __init__(self, toolset: "ModelToolset") -> None:
+    def __init__(self, toolset: "BaseModelToolset") -> None:
         self.toolset = toolset
         self.problems: list[str] = []
 
@@ -315,6 +334,67 @@ class _ExposureCompiler:
             model_field=relation,
             is_sensitive=sensitive,
         )
+
+
+def compile_computed_field(toolset: "BaseModelToolset", name: str) -> ComputedField:
+    """Compile a method of the toolset, or a method or property of the model.
+
+    Methods of the toolset receive the object, and the Context if they have a second parameter.
+
+    Raises:
+        DeclarationError: the attribute is missing or cannot be a field.
+    """
+    where = f"{toolset.source}: {name!r}"
+    method = toolset.find_own_method(name)
+
+    if method is not None:
+        parameters = list(inspect.signature(method).parameters.values())
+        if not 1 <= len(parameters) <= 2:
+            raise DeclarationError(f"{where} must take the object, and may take the context after it")
+        if len(parameters) == 1:
+            return _build_computed_field(method, lambda obj, ctx: method(obj))
+        return _build_computed_field(method, method)
+
+    attribute = inspect.getattr_static(toolset.model, name, None)
+    if isinstance(attribute, _PROPERTIES):
+        getter = attribute.fget if isinstance(attribute, property) else attribute.func
+        return _build_computed_field(getter, lambda obj, ctx: getattr(obj, name))
+
+    if inspect.isfunction(attribute):
+        if getattr(attribute, "alters_data", False) or len(inspect.signature(attribute).parameters) != 1:
+            raise DeclarationError(f"{where} is a method that changes data or takes arguments; it cannot be a field")
+        return _build_computed_field(attribute, lambda obj, ctx: getattr(obj, name)())
+
+    display = _find_choices_display(toolset, name)
+    if display is not None:
+        return display
+
+    raise DeclarationError(
+        f"{where} is neither a field of {toolset.model._meta.label} nor a method or property of it or of the toolset"
+    )
+
+
+def _find_choices_display(toolset: "BaseModelToolset", name: str) -> ComputedField | None:
+    """Return `get_<field>_display`, which Django generates for fields with choices."""
+    method = getattr(toolset.model, name, None)
+    if not name.startswith("get_") or not name.endswith("_display") or method is None:
+        return None
+    return ComputedField(lambda obj, ctx: str(getattr(obj, name)()), {"type": "string"}, {}, "")
+
+
+def _build_computed_field(fn: Any, value: Callable[[Any, Any], Any]) -> ComputedField:
+    output = compile_output(fn, is_content=lambda annotation: False)
+    text = describe_callable(fn).summary
+    if output is None:
+        return ComputedField(lambda obj, ctx: to_json(value(obj, ctx)), {}, {}, text)
+    dump = output.dump
+    definitions = output.schema.get("$defs", {})
+    schema = output.schema["properties"]["result"] if output.is_wrapped else _remove_definitions(output.schema)
+    return ComputedField(lambda obj, ctx: dump(value(obj, ctx)), schema, definitions, text)
+
+
+def _remove_definitions(schema: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in schema.items() if key != "$defs"}
 
 
 def find_field(model: type[models.Model], name: str) -> Any:

@@ -1,19 +1,23 @@
 """Checks of a toolset's declaration, run when it is registered."""
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
+from django.core.exceptions import FieldDoesNotExist
 from django.db import models
 from django.db.models.constants import LOOKUP_SEP
+from django.forms.models import BaseModelForm
 
-from mcp_django.orm.fields.computed import compile_computed_field
-from mcp_django.orm.fields.exposed_fields import find_field, find_relation, parse_search_field
-from mcp_django.orm.tools import TOOL_BUILDERS
+from mcp_django.orm.declaration.base import TOOL_ACTIONS, BaseModelToolset
+from mcp_django.orm.declaration.exposed_fields import (
+    compile_computed_field,
+    find_field,
+    find_relation,
+    parse_search_field,
+)
 from mcp_django.schema import DeclarationError
 from mcp_django.server.calls.callables import is_async
-
-if TYPE_CHECKING:
-    from mcp_django.orm.toolset import ModelToolset
 
 _SECRET_NAME = re.compile(
     r"(^|_)(password|passwd|passphrase|pwd|secrets?|tokens?|hash|hashed|digest|salt|otp|totp|mfa|2fa|credentials?|"
@@ -42,23 +46,35 @@ def is_secret_name(name: str) -> bool:
     return any(_SECRET_NAME.search(segment) for segment in snake.split(LOOKUP_SEP))
 
 
-def resolve_field_names(toolset: "ModelToolset") -> tuple[str, ...]:
-    """Return the names in `fields`, with "__all__" expanded.
-
-    "__all__" selects every column of the model except those in `exclude`.
-    """
-    if toolset.fields != "__all__":
-        return tuple(dict.fromkeys(toolset.fields))
-    excluded = set(toolset.exclude or ())
-    return tuple(field.name for field in toolset.model._meta.concrete_fields if field.name not in excluded)
-
-
-def check_declaration(toolset: "ModelToolset") -> None:
+def check_declaration(toolset: BaseModelToolset) -> None:
     """Check the parts of a declaration that do not depend on other toolsets.
 
     Raises:
         DeclarationError: the first problem found.
     """
+    where = toolset.source
+    _check_lists(toolset)
+    _check_model(toolset)
+    _check_hooks(toolset)
+
+    names = toolset.field_names()
+    _check_key(toolset, toolset.model, toolset.model._meta.pk.name)
+    for name in names:
+        _check_name(toolset, name)
+    for kind in ("readonly_fields", "sensitive_fields"):
+        for name in getattr(toolset, kind):
+            if name not in names:
+                raise DeclarationError(f"{where}: {kind} names {name!r}, which fields does not show")
+
+    _check_conditions(toolset, names)
+    _check_order_and_label(toolset, names)
+    unknown = [name for name in toolset.tools if name not in TOOL_ACTIONS]
+    if unknown:
+        raise DeclarationError(f"{where}: unknown tool {unknown[0]!r} in tools; choose from {', '.join(TOOL_ACTIONS)}")
+    _check_limits(toolset)
+
+
+def _check_lists(toolset: BaseModelToolset) -> None:
     where = toolset.source
     for name in _LIST_ATTRIBUTES:
         value = getattr(toolset, name)
@@ -73,29 +89,21 @@ def check_declaration(toolset: "ModelToolset") -> None:
             "fields added to the model later are shown automatically"
         )
 
-    _check_model(toolset.model, where)
+
+def _check_model(toolset: BaseModelToolset) -> None:
+    where, model = toolset.source, toolset.model
+    if model._meta.abstract:
+        raise DeclarationError(f"{where}: {model._meta.label} is abstract and has no rows")
+    if len(getattr(model._meta, "pk_fields", ())) > 1:
+        raise DeclarationError(
+            f"{where}: {model._meta.label} has a primary key of several columns, which is not supported"
+        )
     for name in toolset.exclude or ():
-        if find_field(toolset.model, name) is None:
-            raise DeclarationError(f"{where}: exclude names {name!r}, which {toolset.model._meta.label} does not have")
-
-    names = resolve_field_names(toolset)
-    _check_hooks(toolset)
-    _check_key(toolset, toolset.model, toolset.model._meta.pk.name)
-    for name in names:
-        _check_name(toolset, name)
-    for kind in ("readonly_fields", "sensitive_fields"):
-        for name in getattr(toolset, kind):
-            if name not in names:
-                raise DeclarationError(f"{where}: {kind} names {name!r}, which fields does not show")
-    _check_paths(toolset)
-    unknown = [name for name in toolset.tools if name not in TOOL_BUILDERS]
-    if unknown:
-        raise DeclarationError(f"{where}: unknown tool {unknown[0]!r} in tools; choose from {', '.join(TOOL_BUILDERS)}")
-
-    _check_limits(toolset)
+        if find_field(model, name) is None:
+            raise DeclarationError(f"{where}: exclude names {name!r}, which {model._meta.label} does not have")
 
 
-def _check_hooks(toolset: "ModelToolset") -> None:
+def _check_hooks(toolset: BaseModelToolset) -> None:
     """Check that all hooks are plain functions.
 
     An unawaited coroutine is truthy, so an async permission hook would grant every permission.
@@ -107,16 +115,7 @@ def _check_hooks(toolset: "ModelToolset") -> None:
             raise DeclarationError(f"{toolset.source}: {name} is called as a plain function; write it with def")
 
 
-def _check_model(model: type[models.Model], where: str) -> None:
-    if model._meta.abstract:
-        raise DeclarationError(f"{where}: {model._meta.label} is abstract and has no rows")
-    if len(getattr(model._meta, "pk_fields", ())) > 1:
-        raise DeclarationError(
-            f"{where}: {model._meta.label} has a primary key of several columns, which is not supported"
-        )
-
-
-def _check_name(toolset: "ModelToolset", name: Any) -> None:
+def _check_name(toolset: BaseModelToolset, name: Any) -> None:
     where = toolset.source
     if not isinstance(name, str):
         raise DeclarationError(f"{where}: fields names {name!r}, which is not a string")
@@ -138,7 +137,7 @@ def _check_name(toolset: "ModelToolset", name: Any) -> None:
         _check_key(toolset, relation.related_model, name)
 
 
-def _check_key(toolset: "ModelToolset", model: type[models.Model], name: str) -> None:
+def _check_key(toolset: BaseModelToolset, model: type[models.Model], name: str) -> None:
     """Check that an exposed primary key is not a secret.
 
     Rows and references are identified by primary keys. Some keys are credentials, such as the key of a session.
@@ -151,41 +150,44 @@ def _check_key(toolset: "ModelToolset", model: type[models.Model], name: str) ->
         )
 
 
-def _check_paths(toolset: "ModelToolset") -> None:
+def _check_conditions(toolset: BaseModelToolset, field_names: Sequence[str]) -> None:
     filters = () if toolset.list_filter == "__all__" else toolset.list_filter
     searched = [parse_search_field(name)[1] for name in toolset.search_fields]
-    field_names = resolve_field_names(toolset)
+    named = [("list_filter", name) for name in filters] + [("search_fields", name) for name in searched]
 
-    for kind, names in (("list_filter", filters), ("search_fields", searched)):
-        for name in names:
-            if name in toolset.sensitive_fields:
-                raise DeclarationError(f"{toolset.source}: {kind} names {name!r}, which is sensitive: shown only")
-            if name in field_names or name == "pk":
-                continue
-            first = name.partition(LOOKUP_SEP)[0]
-            if first == name or first not in field_names:
-                raise DeclarationError(
-                    f"{toolset.source}: {kind} names {name!r}, but fields shows neither it nor the relation it begins "
-                    "with; filters and searches would reveal its values"
-                )
-            if is_secret_name(name):
-                raise DeclarationError(f"{toolset.source}: {kind} names {name!r}, which looks like a secret")
-            _check_path(toolset, name)
+    for kind, name in named:
+        if name in toolset.sensitive_fields:
+            raise DeclarationError(f"{toolset.source}: {kind} names {name!r}, which is sensitive: shown only")
+        if name in field_names or name == "pk":
+            continue
+        first = name.partition(LOOKUP_SEP)[0]
+        if first == name or first not in field_names:
+            raise DeclarationError(
+                f"{toolset.source}: {kind} names {name!r}, but fields shows neither it nor the relation it begins "
+                "with; filters and searches would reveal its values"
+            )
+        if is_secret_name(name):
+            raise DeclarationError(f"{toolset.source}: {kind} names {name!r}, which looks like a secret")
+        _check_path(toolset, name)
 
+
+def _check_order_and_label(toolset: BaseModelToolset, field_names: Sequence[str]) -> None:
+    filters = () if toolset.list_filter == "__all__" else toolset.list_filter
     for name in toolset.ordering:
         ordering_name = str(name).removeprefix("-")
         if ordering_name != "pk" and ordering_name not in field_names and ordering_name not in filters:
             raise DeclarationError(f"{toolset.source}: ordering names {name!r}, which fields does not show")
 
-    if toolset.label_field is not None and toolset.label_field not in field_names:
-        raise DeclarationError(f"{toolset.source}: label_field is {toolset.label_field!r}, which fields does not show")
-    if toolset.label_field in toolset.sensitive_fields:
+    label = toolset.label_field
+    if label is not None and label not in field_names:
+        raise DeclarationError(f"{toolset.source}: label_field is {label!r}, which fields does not show")
+    if label in toolset.sensitive_fields:
         raise DeclarationError(
-            f"{toolset.source}: label_field is {toolset.label_field!r}, which is sensitive: shown with its own row only"
+            f"{toolset.source}: label_field is {label!r}, which is sensitive: shown with its own row only"
         )
 
 
-def _check_path(toolset: "ModelToolset", path: str) -> None:
+def _check_path(toolset: BaseModelToolset, path: str) -> None:
     model: Any = toolset.model
     *relations, last = path.split(LOOKUP_SEP)
     for name in relations:
@@ -197,7 +199,7 @@ def _check_path(toolset: "ModelToolset", path: str) -> None:
         raise DeclarationError(f"{toolset.source}: in {path!r}, {model._meta.label} has no field {last!r}")
 
 
-def _check_limits(toolset: "ModelToolset") -> None:
+def _check_limits(toolset: BaseModelToolset) -> None:
     for name in ("page_size", "max_limit"):
         value: Any = getattr(toolset, name)
         if type(value) is not int or value < 1:
@@ -212,9 +214,39 @@ def _check_limits(toolset: "ModelToolset") -> None:
         )
 
 
-def _is_path(toolset: "ModelToolset", name: str) -> bool:
+def _is_path(toolset: BaseModelToolset, name: str) -> bool:
     """Return True if the name crosses a relation.
 
     Names of methods and model attributes may also contain two underscores.
     """
     return LOOKUP_SEP in name and toolset.find_own_method(name) is None and not hasattr(toolset.model, name)
+
+
+def check_write_options(toolset: BaseModelToolset) -> None:
+    """Check the options for writing.
+
+    Raises:
+        DeclarationError: the first problem found.
+    """
+    where, model = toolset.source, toolset.model
+    form: Any = toolset.form
+    if form is not None:
+        if not (isinstance(form, type) and issubclass(form, BaseModelForm)):
+            raise DeclarationError(f"{where}: form is {form!r}; it must be a ModelForm")
+        if form._meta.model not in (None, model):
+            raise DeclarationError(f"{where}: {form.__name__} is a form of {form._meta.model._meta.label}")
+
+    if toolset.version_field is not None:
+        try:
+            concrete = getattr(model._meta.get_field(toolset.version_field), "concrete", False)
+        except FieldDoesNotExist:
+            concrete = False
+        if not concrete:
+            raise DeclarationError(
+                f"{where}: version_field is {toolset.version_field!r}, which is not a column of the model"
+            )
+
+    if toolset.confirm_fallback not in ("refuse", "proceed"):
+        raise DeclarationError(f"{where}: confirm_fallback must be 'refuse' or 'proceed'")
+    if isinstance(toolset.confirm, str):
+        raise DeclarationError(f"{where}: confirm is a list; write confirm = [{toolset.confirm!r}]")

@@ -1,23 +1,19 @@
 """`ModelInline`: child rows that are read and written with their parent row."""
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from django.db import models
 
-from mcp_django.orm.checks import check_declaration
-from mcp_django.orm.fields.exposed_fields import Exposure, compile_exposure
-from mcp_django.orm.queries.serialize import get_plan, read_rows
-from mcp_django.orm.queries.visibility import VisibilityScope
-from mcp_django.orm.toolset import ModelToolset
+from mcp_django.orm.declaration.base import BaseModelToolset
+from mcp_django.orm.declaration.checks import check_declaration
+from mcp_django.orm.declaration.exposed_fields import Exposure, compile_exposure
+from mcp_django.orm.declaration.writable_form import FormClass
 from mcp_django.schema import DeclarationError
 from mcp_django.server.context.context import Context
 from mcp_django.server.injection.handler import describe_source
 
-if TYPE_CHECKING:
-    from mcp_django.orm.writes.forms.compiled import FormClass
 
-
-class ModelInline(ModelToolset):
+class ModelInline(BaseModelToolset):
     """Rows of `model` below each row of a toolset's model, like an InlineModelAdmin.
 
         class RunwayInline(ModelInline):
@@ -37,11 +33,11 @@ class ModelInline(ModelToolset):
     can_delete: ClassVar[bool] = True
     tools = ()
 
-    parent: ModelToolset
+    parent: BaseModelToolset
     foreign_key: "models.ForeignKey[Any, Any]"
 
     @classmethod
-    def under(cls, parent: ModelToolset) -> "ModelInline":
+    def under(cls, parent: BaseModelToolset) -> "ModelInline":
         """Create the inline of a parent toolset.
 
         Raises:
@@ -85,35 +81,14 @@ class ModelInline(ModelToolset):
         """See ModelToolset."""
         return type(self).get_queryset is not ModelInline.get_queryset
 
-    def has_view_permission(self, ctx: Context, obj: Any = None) -> bool:
-        """Return True if the caller may see these rows, or this row."""
+    def _has_model_permission(self, ctx: Context, action: str, *obj: Any) -> bool:
         model_toolset = self.find_toolset(self.model)
         if model_toolset is None:
-            return super().has_view_permission(ctx, obj)
-        return model_toolset.has_class_permission(ctx) and model_toolset.has_view_permission(ctx, obj)
+            return super()._has_model_permission(ctx, action, *obj)
+        has_permission = getattr(model_toolset, f"has_{action}_permission")
+        return model_toolset.has_class_permission(ctx) and bool(has_permission(ctx, *obj))
 
-    def has_add_permission(self, ctx: Context) -> bool:
-        """Return True if the caller may add such rows."""
-        model_toolset = self.find_toolset(self.model)
-        if model_toolset is None:
-            return super().has_add_permission(ctx)
-        return model_toolset.has_class_permission(ctx) and model_toolset.has_add_permission(ctx)
-
-    def has_change_permission(self, ctx: Context, obj: Any = None) -> bool:
-        """Return True if the caller may change these rows, or this row."""
-        model_toolset = self.find_toolset(self.model)
-        if model_toolset is None:
-            return super().has_change_permission(ctx, obj)
-        return model_toolset.has_class_permission(ctx) and model_toolset.has_change_permission(ctx, obj)
-
-    def has_delete_permission(self, ctx: Context, obj: Any = None) -> bool:
-        """Return True if the caller may delete these rows, or this row."""
-        model_toolset = self.find_toolset(self.model)
-        if model_toolset is None:
-            return super().has_delete_permission(ctx, obj)
-        return model_toolset.has_class_permission(ctx) and model_toolset.has_delete_permission(ctx, obj)
-
-    def get_form_class(self, ctx: Context) -> "FormClass":
+    def get_form_class(self, ctx: Context) -> FormClass:
         """Return the form that validates the rows.
 
         Its foreign key to the parent is filled by the server, not by the client.
@@ -128,14 +103,6 @@ class ModelInline(ModelToolset):
     def get_rows_below(self, parent: Any, using: str) -> "models.QuerySet[Any, Any]":
         """Return all rows below a parent row or primary key, regardless of visibility."""
         return self.model._base_manager.using(using).filter(**{self.foreign_key.name: parent})
-
-    def serialize_rows_below(self, ctx: Context, parent: Any, using: str) -> dict[str, Any]:
-        """Return the visible rows below a parent row or primary key, as JSON."""
-        rows = self.get_queryset(ctx).using(using).filter(**{self.foreign_key.name: parent})
-        rows = rows.order_by(*(self.ordering or ("pk",)))
-        scope = VisibilityScope(self, ctx, using)
-        items, _ = read_rows(scope, rows[: self.max_num + 1], get_plan(self, scope, None))
-        return {"items": items[: self.max_num], "more": len(items) > self.max_num}
 
 
 def _find_foreign_key(inline: type[ModelInline], parent: type[models.Model]) -> Any:

@@ -11,12 +11,12 @@ from django.db import models
 from django.forms.models import ModelChoiceField, modelform_factory
 
 from mcp_django.forms.fields import build_property
-from mcp_django.orm.fields.exposed_fields import ExposedField
-from mcp_django.orm.writes.forms.values import WritableValue, build_writable_value
+from mcp_django.orm.declaration.exposed_fields import ExposedField
+from mcp_django.orm.declaration.writable_values import WritableValue, build_writable_value
 from mcp_django.schema import DeclarationError
 
 if TYPE_CHECKING:
-    from mcp_django.orm.toolset import ModelToolset
+    from mcp_django.orm.declaration.base import BaseModelToolset
 
 FormClass: TypeAlias = "type[forms.ModelForm[Any]]"
 
@@ -32,7 +32,7 @@ class WritableForm(NamedTuple):
     """Fields of the model; a project's form may have additional fields."""
 
 
-def build_form_class(toolset: "ModelToolset", server_fields: tuple[str, ...] = ()) -> FormClass:
+def build_form_class(toolset: "BaseModelToolset", server_fields: tuple[str, ...] = ()) -> FormClass:
     """Build the form class of a toolset, based on its `form`.
 
     `server_fields` are additional fields that the server sets.
@@ -53,7 +53,7 @@ def build_form_class(toolset: "ModelToolset", server_fields: tuple[str, ...] = (
     return modelform_factory(toolset.model, form=base, fields=names, formfield_callback=callback)
 
 
-def build_writable_form(toolset: "ModelToolset", form: FormClass) -> WritableForm:
+def build_writable_form(toolset: "BaseModelToolset", form: FormClass) -> WritableForm:
     """Compile the fields of a form that clients may write.
 
     Raises:
@@ -74,7 +74,7 @@ def build_writable_form(toolset: "ModelToolset", form: FormClass) -> WritableFor
     return WritableForm(form, _make_lenient(form), values, fields)
 
 
-def get_writable_fields(toolset: "ModelToolset") -> dict[str, ExposedField]:
+def get_writable_fields(toolset: "BaseModelToolset") -> dict[str, ExposedField]:
     """Return the model fields that clients may write, before the form restricts them."""
     return {
         name: item
@@ -101,11 +101,13 @@ def has_custom_through_model(item: ExposedField) -> bool:
     return through is not None and not through._meta.auto_created
 
 
-def _is_column(toolset: "ModelToolset", name: str) -> bool:
+def _is_column(toolset: "BaseModelToolset", name: str) -> bool:
     return any(name in (field.name, getattr(field, "attname", "")) for field in toolset.model._meta.get_fields())
 
 
-def _build_form_only_value(toolset: "ModelToolset", form: FormClass, name: str, field: forms.Field) -> WritableValue:
+def _build_form_only_value(
+    toolset: "BaseModelToolset", form: FormClass, name: str, field: forms.Field
+) -> WritableValue:
     """Compile a field that only the form has, such as a reason.
 
     It supports the same types as elicitation.

@@ -19,7 +19,7 @@ from django.db import models
 from django.db.backends.utils import format_number
 from django.utils.duration import duration_iso_string
 
-from mcp_django.orm.fields.datetimes import (
+from mcp_django.orm.declaration.datetimes import (
     create_datetime_formatter,
     format_datetime,
     parse_date_value,
@@ -76,6 +76,14 @@ class Codec:
     def serialize(self, value: Any) -> Any:
         """Return a database value or None as JSON."""
         return value if value is None or self.encode is None else self.encode(value)
+
+
+def _reject_comparison(value: Any) -> Any:
+    raise ValueError("values of this field cannot be compared")
+
+
+COMPUTED_CODEC = Codec(kind="computed", schema={}, decode=_reject_comparison, lookups={}, is_orderable=False)
+"""Codec of a field that the database does not contain."""
 
 
 def get_codec(field: "models.Field[Any, Any]") -> Codec:
@@ -365,10 +373,6 @@ def make_nullable(schema: Mapping[str, Any]) -> dict[str, Any]:
         return {"anyOf": [dict(schema), {"type": "null"}]} if schema else {}
     kinds = [kind] if isinstance(kind, str) else list(kind)
     return {**schema, "type": kinds if "null" in kinds else [*kinds, "null"]}
-
-
-def _reject_comparison(value: Any) -> Any:
-    raise ValueError("values of this field cannot be compared")
 
 
 _CODEC_BUILDERS: tuple[tuple[type["models.Field[Any, Any]"], Callable[[Any], Codec]], ...] = (

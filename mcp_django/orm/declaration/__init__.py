@@ -1,0 +1,1 @@
+"""Declaration of a model: options, hooks, exposed fields, codecs and forms."""

@@ -1,1 +1,0 @@
-"""Fields of a toolset: exposed columns, computed fields, and their JSON."""

@@ -1,1 +1,0 @@
-"""Django forms that validate writes."""
