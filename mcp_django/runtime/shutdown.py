@@ -31,6 +31,7 @@ from functools import partial
 from types import FrameType
 from typing import Any, Protocol
 
+from mcp_django.aio.loop_local import LoopLocal
 from mcp_django.server.server import Server
 
 logger = logging.getLogger("mcp_django.lifecycle")
@@ -119,7 +120,7 @@ class Lifecycle:
         """
         self._get_grace_seconds = get_grace_seconds
         self._close_threads = close_threads
-        self._loops: weakref.WeakKeyDictionary[Loop, _DrainState] = weakref.WeakKeyDictionary()
+        self._states = LoopLocal(_DrainState)
         self._servers: weakref.WeakSet[Server] = weakref.WeakSet()
         self._latest_loop: Callable[[], Loop | None] = _do_nothing
         self._signal_loop: Callable[[], Loop | None] = _do_nothing
@@ -130,16 +131,16 @@ class Lifecycle:
         if self._latest_loop() is not item.loop:
             self.track_loop(item.loop)
 
-    def track_loop(self, loop: Loop) -> None:
-        """Track a loop, so that its shutdown is coordinated.
+    def track_loop(self, loop: Loop) -> _DrainState:
+        """Track a loop, so that its shutdown is coordinated, and return its state.
 
         Call it on the loop before serving.
         """
         self._latest_loop = weakref.ref(loop)
-        if loop not in self._loops:
-            self._loops[loop] = _DrainState()
+        state = self._states.get(loop)
         if threading.current_thread() is threading.main_thread() and _install_signal_handlers(self):
             self._signal_loop = weakref.ref(loop)
+        return state
 
     def add_server(self, server: Server) -> None:
         """Exit the lifespan of `server` at shutdown."""
@@ -149,7 +150,7 @@ class Lifecycle:
         """Return True if new calls are rejected on the running loop."""
         if not self.has_started_draining:
             return False
-        state = self._loops.get(asyncio.get_running_loop())
+        state = self._states.find()
         return state is not None and state.is_draining
 
     def add_drain_callback(self, callback: Callable[[], None]) -> Callable[[], None]:
@@ -157,10 +158,7 @@ class Lifecycle:
 
         It ends streams that would never end by themselves. Returns a function that removes the callback.
         """
-        loop = asyncio.get_running_loop()
-        self.track_loop(loop)
-        state = self._loops[loop]
-
+        state = self.track_loop(asyncio.get_running_loop())
         if state.is_draining:
             callback()
             return _do_nothing
@@ -173,9 +171,7 @@ class Lifecycle:
 
         For connections that the server would cut at once. Returns a function that ends the protection; call it once.
         """
-        loop = asyncio.get_running_loop()
-        self.track_loop(loop)
-        state = self._loops[loop]
+        state = self.track_loop(asyncio.get_running_loop())
         state.protected_count += 1
 
         def close() -> None:
@@ -185,9 +181,7 @@ class Lifecycle:
 
     def add_cleanup(self, callback: Callable[[], Awaitable[None]]) -> None:
         """Await `callback` after the running loop has drained, before its threads stop."""
-        loop = asyncio.get_running_loop()
-        self.track_loop(loop)
-        self._loops[loop].cleanup_callbacks.append(callback)
+        self.track_loop(asyncio.get_running_loop()).cleanup_callbacks.append(callback)
 
     async def startup(self, servers: Iterable[Server]) -> None:
         """Handle lifespan.startup: enter the lifespans of `servers`.
@@ -195,10 +189,7 @@ class Lifecycle:
         Raises:
             RuntimeError: a lifespan failed, described in the message; no lifespan remains entered.
         """
-        loop = asyncio.get_running_loop()
-        self.track_loop(loop)
-        state = self._loops[loop]
-
+        state = self.track_loop(asyncio.get_running_loop())
         try:
             for server in servers:
                 if server.has_lifespan:
@@ -216,11 +207,10 @@ class Lifecycle:
         Calls that still run have lost their client.
         """
         loop = asyncio.get_running_loop()
-        self.track_loop(loop)
-        state = self._loops[loop]
+        state = self.track_loop(loop)
         state.is_draining = self.has_started_draining = True
         await asyncio.wait([self._start_drain(loop, state)])
-        await self._clean_up(loop)
+        await self._clean_up(loop, state)
         state.reset()
 
     def on_signal(self, notify_server: Callable[[], None]) -> bool:
@@ -231,10 +221,8 @@ class Lifecycle:
         connections by itself and will send lifespan.shutdown, and none of its connections needs protection.
         """
         signal_loop, is_delayed = self._signal_loop(), False
-        for reference in self._loops.keyrefs():
-            loop = reference()
-            state = None if loop is None else self._loops.get(loop)
-            if loop is None or state is None or state.is_draining or not loop.is_running():
+        for loop, state in self._states.items():
+            if state.is_draining or not loop.is_running():
                 continue
 
             delays_server = loop is signal_loop and (not state.has_lifespan_scope or state.protected_count > 0)
@@ -311,15 +299,14 @@ class Lifecycle:
     ) -> None:
         try:
             await asyncio.wait([drain_task])
-            await self._clean_up(loop)
+            await self._clean_up(loop, state)
             await asyncio.sleep(FLUSH_SECONDS)
         finally:
             state.reset()
             if notify_server is not None:
                 notify_server()
 
-    async def _clean_up(self, loop: Loop) -> None:
-        state = self._loops[loop]
+    async def _clean_up(self, loop: Loop, state: _DrainState) -> None:
         for callback in state.cleanup_callbacks:
             await _run_cleanup(callback())
         await self._exit_lifespans()

@@ -11,10 +11,11 @@ import asyncio
 import contextlib
 import contextvars
 import logging
-import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any
+
+from mcp_django.aio.loop_local import LoopLocal
 
 logger = logging.getLogger("mcp_django.server")
 ContextManagerFactory = Callable[[], AbstractAsyncContextManager[Any]]
@@ -47,14 +48,14 @@ class Lifespans:
     ) -> None:
         self._server_factory = server_factory
         self._inner_factories = inner_factories
-        self._entries: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopEntry] = weakref.WeakKeyDictionary()
+        self._entries = LoopLocal(_LoopEntry)
 
     def get_state(self, loop: asyncio.AbstractEventLoop) -> Any:
         """Return the value that the server's own lifespan yielded on a loop, or None.
 
         Thread-safe.
         """
-        entry = self._entries.get(loop)
+        entry = self._entries.find(loop)
         return None if entry is None else entry.state
 
     def is_entered(self) -> bool:
@@ -62,7 +63,7 @@ class Lifespans:
 
         Called on the hot path.
         """
-        entry = self._entries.get(asyncio.get_running_loop())
+        entry = self._entries.find()
         return entry is not None and entry.ready.done() and entry.ready.exception() is None
 
     async def enter(self) -> None:
@@ -88,17 +89,14 @@ class Lifespans:
                 await self._exit(entry)
 
     async def _enter(self) -> _LoopEntry:
-        loop = asyncio.get_running_loop()
-        entry = self._entries.get(loop)
-        if entry is None:
-            entry = self._entries[loop] = _LoopEntry()
+        entry = self._entries.get()
+        if entry.task is None:
             # A clean context: the context of the first call refers to a thread that is released when the call ends.
-            entry.task = loop.create_task(self._run_entry(entry), context=contextvars.Context())
+            entry.task = asyncio.get_running_loop().create_task(self._run_entry(entry), context=contextvars.Context())
         try:
             await asyncio.shield(entry.ready)
         except Exception:
-            if self._entries.get(loop) is entry:
-                del self._entries[loop]
+            self._entries.discard(entry)
             raise
         return entry
 
@@ -107,16 +105,14 @@ class Lifespans:
 
         Errors are logged and a timeout abandons the lifespan, so that shutdown continues.
         """
-        entry = self._entries.get(asyncio.get_running_loop())
+        entry = self._entries.find()
         if entry is not None:
             entry.is_serving = False
             if not entry.host_count:
                 await self._exit(entry)
 
     async def _exit(self, entry: _LoopEntry) -> None:
-        loop = asyncio.get_running_loop()
-        if self._entries.get(loop) is entry:
-            del self._entries[loop]
+        self._entries.discard(entry)
         if entry.task is not None:
             entry.exit_requested.set()
             _, late = await asyncio.wait([entry.task], timeout=EXIT_TIMEOUT_SECONDS + CANCEL_TIMEOUT_SECONDS)
@@ -146,8 +142,7 @@ class Lifespans:
                 raise
         finally:
             # The entry refers to the loop, so a remaining entry would keep both alive.
-            if self._entries.get(loop) is entry:
-                del self._entries[loop]
+            self._entries.discard(entry)
 
     @contextlib.asynccontextmanager
     async def _enter_all(self) -> AsyncIterator[Any]:

@@ -3,11 +3,10 @@
 A credential may be revoked, or lose scopes, while a stream is open.
 """
 
-import asyncio
 import logging
-import weakref
 from typing import Protocol
 
+from mcp_django.aio.loop_local import LoopLocal
 from mcp_django.aio.periodic import PeriodicVisitor
 from mcp_django.aio.tasks import run_in_background
 from mcp_django.auth.authentication.principal_cache import add_invalidation_callback
@@ -83,21 +82,17 @@ class CredentialMonitor:
             self._is_checking = False
 
 
-_monitors: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, CredentialMonitor] = weakref.WeakKeyDictionary()
+_monitors = LoopLocal(CredentialMonitor)
 
 
 def get_credential_monitor() -> CredentialMonitor:
     """Return the credential monitor of the running loop."""
-    loop = asyncio.get_running_loop()
-    monitor = _monitors.get(loop)
-    if monitor is None:
-        monitor = _monitors[loop] = CredentialMonitor()
-    return monitor
+    return _monitors.get()
 
 
 def check_all_loops() -> None:
     """Make all loops of this process verify their streams now. Thread-safe."""
-    for loop, monitor in list(_monitors.items()):
+    for loop, monitor in _monitors.items():
         try:
             loop.call_soon_threadsafe(monitor.check_now)
         except RuntimeError:

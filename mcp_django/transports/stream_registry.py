@@ -5,10 +5,11 @@ It checks them periodically, for each event loop.
 
 import asyncio
 import contextvars
-import weakref
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Protocol
 
+from mcp_django.aio.loop_local import LoopLocal
 from mcp_django.aio.periodic import PeriodicVisitor
 from mcp_django.runtime.shutdown import Lifecycle
 from mcp_django.transports.credential_monitor import RevocableCredential, get_credential_monitor
@@ -120,19 +121,10 @@ class StreamRegistry:
     """The open streams of one server in this process."""
 
     def __init__(self, lifecycle: Lifecycle, *, check_interval: float, send_timeout: float) -> None:
-        self._lifecycle = lifecycle
-        self._check_interval = check_interval
-        self._send_timeout = send_timeout
-        self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopStreamRegistry] = (
-            weakref.WeakKeyDictionary()
+        self._registries = LoopLocal(
+            partial(LoopStreamRegistry, lifecycle, check_interval=check_interval, send_timeout=send_timeout)
         )
 
     def get_loop_registry(self) -> LoopStreamRegistry:
         """Return the registry of the running loop."""
-        loop = asyncio.get_running_loop()
-        registry = self._loops.get(loop)
-        if registry is None:
-            registry = self._loops[loop] = LoopStreamRegistry(
-                self._lifecycle, check_interval=self._check_interval, send_timeout=self._send_timeout
-            )
-        return registry
+        return self._registries.get()

@@ -414,7 +414,7 @@ def test_a_call_that_was_done_is_told_however_many_wait_for_a_lane(receiver: Any
         await site.until_reached()
         with listening(call_finished, receiver):
             done = site.call("add", a=1, b=2)
-            [pool] = site.executor._pools.values()
+            [(_, pool)] = site.executor._pools.items()
             while not (pool.waiting or done.done()):
                 await asyncio.sleep(0)
             site.opened.set()

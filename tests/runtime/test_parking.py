@@ -52,7 +52,7 @@ class WaitingFunctions:
         return count
 
     def pool(self) -> ThreadPool:
-        (pool,) = self.executor._pools.values()
+        ((_, pool),) = self.executor._pools.items()
         return pool
 
 

@@ -2,13 +2,13 @@
 
 import asyncio
 import logging
-import weakref
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import partial
 from hashlib import blake2b
 from typing import Any
 
 from mcp_django.aio.clock import monotonic
+from mcp_django.aio.loop_local import LoopLocal
 from mcp_django.client import Client
 from mcp_django.client.errors import AuthorizationNeeded, ClientError
 from mcp_django.client.session.passthrough import CallbackOptions
@@ -85,7 +85,7 @@ class Proxy(Provider):
         self._unreachable_tool = build_unreachable_tool(self.name, self.naming, terms)
 
         self._headers = self.options.headers_function
-        self._states: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopState] = weakref.WeakKeyDictionary()
+        self._states = LoopLocal(self._create_state)
         self._change_mark = ""
         self._rename = None if self.options.uri_prefix is None else self.naming.uri
 
@@ -109,7 +109,7 @@ class Proxy(Provider):
         """
         if self.is_personal:
             return self._change_mark
-        catalogs = [item for state in list(self._states.values()) for item in list(state.catalogs.items())]
+        catalogs = [item for _, state in self._states.items() for item in list(state.catalogs.items())]
         shared_catalogs = [shelf for (_, askable), shelf in catalogs if askable == NO_CAPABILITIES]
         return next(
             (digests for shelf in shared_catalogs if (digests := shelf.get_digests(self._collections)) is not None),
@@ -117,7 +117,7 @@ class Proxy(Provider):
         )
 
     def refresh(self) -> None:
-        state = self._get_state()
+        state = self._states.get()
         if not self.is_personal:
             self._get_catalog(state, RemoteCredential("", "", "")).refresh_expired(self._collections)
         oldest_use = monotonic() - CATALOG_IDLE_SECONDS
@@ -186,9 +186,9 @@ class Proxy(Provider):
             params["context"] = {"arguments": dict(arguments)}
 
         try:
-            client = self._get_client(self._get_state(), await self._get_credential(ctx))
+            client = self._get_client(self._states.get(), await self._get_credential(ctx))
             request = ForwardedRequest("completion/complete", params, True)
-            return results.parse_completion(await self._get_state().forwarder.exchange(client, request, None))
+            return results.parse_completion(await self._states.get().forwarder.exchange(client, request, None))
         except (ClientError, results.MalformedResult, ToolError):
             return Completion(())
 
@@ -217,7 +217,7 @@ class Proxy(Provider):
 
     def _discard_credential(self, credential: RemoteCredential | None) -> None:
         """Close the idle sessions and invalidate the lists of a rejected credential."""
-        state = self._get_state()
+        state = self._states.get()
         if credential is not None:
             state.sessions.close_idle(credential.session_key)
             self._invalidate(state, credential, self._collections)
@@ -236,16 +236,13 @@ class Proxy(Provider):
         Many servers list tools that send requests only to clients that support these requests.
         """
         try:
-            return self._get_catalog(self._get_state(), await self._get_credential(ctx), capabilities)
+            return self._get_catalog(self._states.get(), await self._get_credential(ctx), capabilities)
         except ClientError as problem:
             return EmptyCatalog(problem if isinstance(problem, AuthorizationNeeded) else None)
 
-    def _get_state(self) -> LoopState:
-        loop = asyncio.get_running_loop()
-        state = self._states.get(loop)
-        if state is None:
-            state = self._states[loop] = LoopState(self.source, self.options)
-            clients_used.send(sender=Proxy, loop=loop, close=state.close)
+    def _create_state(self) -> LoopState:
+        state = LoopState(self.source, self.options)
+        clients_used.send(sender=Proxy, loop=asyncio.get_running_loop(), close=state.close)
         return state
 
     def _get_catalog(
@@ -330,7 +327,7 @@ class Proxy(Provider):
 
     async def _subscribe_resource(self, ctx: Context, callback: Callable[[], None]) -> Callable[[], None]:
         """Subscribe to the remote resource of `ctx` as its caller. See `Resource.follow`."""
-        state, credential = self._get_state(), await self._get_credential(ctx)
+        state, credential = self._states.get(), await self._get_credential(ctx)
         upstream = state.get_upstream(credential, partial(self._get_client, state, credential))
         if upstream is None:
             logger.warning("Too many credentials with subscriptions to the server %r; one more was refused", self.name)
@@ -382,11 +379,11 @@ class Proxy(Provider):
             if type(failure) is type(build_unknown_error(request.method, local_name)):
                 credential = await self._find_credential(ctx)
                 if credential is not None:
-                    self._invalidate(self._get_state(), credential, self._collections)
+                    self._invalidate(self._states.get(), credential, self._collections)
             raise failure from None
 
     async def _forward(self, ctx: Context, request: ForwardedRequest, attempt: int = 0) -> dict[str, Any]:
-        state, credential = self._get_state(), await self._get_credential(ctx)
+        state, credential = self._states.get(), await self._get_credential(ctx)
         client = self._get_client(state, credential)
         capabilities = get_caller_capabilities(ctx, self.options.client_features)
         level = get_effective_log_level(ctx) if self.options.logs and supports_streaming(ctx) else None
@@ -424,19 +421,19 @@ class Proxy(Provider):
         """Handle the tool that is listed while the caller has not authorized the server."""
         try:
             credential = await self._get_credential(ctx)
-            await self._get_client(self._get_state(), credential).connect()
+            await self._get_client(self._states.get(), credential).connect()
         except AuthorizationNeeded as problem:
             await request_authorization(ctx, self.name, problem)
             credential = await self._get_connected_credential(ctx)
         except ClientError as problem:
             raise translate_error(problem, self.name, "tools/call", self.name, ctx) from None
-        self._invalidate(self._get_state(), credential, self._collections)
+        self._invalidate(self._states.get(), credential, self._collections)
         return f"{self.name} is connected. List the tools again"
 
     async def _get_connected_credential(self, ctx: Context) -> RemoteCredential:
         try:
             credential = await self._get_credential(ctx)
-            await self._get_client(self._get_state(), credential).connect()
+            await self._get_client(self._states.get(), credential).connect()
         except ClientError as problem:
             raise translate_error(problem, self.name, "tools/call", self.name, ctx) from None
         return credential

@@ -6,7 +6,6 @@ Works from a long-lived event loop, from a loop that ends with its request, and 
 import asyncio
 import logging
 import os
-import threading
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,6 +14,7 @@ from django.db import Error, connections, router, transaction
 from django.db.transaction import Atomic
 
 from mcp_django.aio.clock import monotonic
+from mcp_django.aio.loop_local import LoopLocal
 from mcp_django.models import StreamEvent
 from mcp_django.protocol.jsonrpc import dumps
 from mcp_django.runtime.events.channel_layer import ThreadedWakePublisher, WakePublisher
@@ -107,24 +107,19 @@ class EventPublisher:
     def _reset(self) -> None:
         """Create the state of a process.
 
-        Repeated in a forked child, which inherits locks that are never released.
+        Repeated in a forked child, which inherits threads and loops that do not run there.
         """
         self._threaded_wake_publisher = ThreadedWakePublisher(self._get_layer)
-        self._lock = threading.Lock()
-        self._followers: weakref.WeakKeyDictionary[Loop, LogFollower] = weakref.WeakKeyDictionary()
+        self._followers = LoopLocal(self._create_follower)
 
     def get_follower(self) -> LogFollower:
         """Return the follower of the running loop."""
-        loop = asyncio.get_running_loop()
-        with self._lock:
-            follower = self._followers.get(loop)
-            if follower is None:
-                wake_publisher = WakePublisher(self._get_layer, on_unsent=self._threaded_wake_publisher.publish)
-                detector = None if self._create_detector is None else self._create_detector(self)
-                follower = self._followers[loop] = LogFollower(
-                    self._log, self._get_executor, self._get_layer, wake_publisher, detector
-                )
-            return follower
+        return self._followers.get()
+
+    def _create_follower(self) -> LogFollower:
+        wake_publisher = WakePublisher(self._get_layer, on_unsent=self._threaded_wake_publisher.publish)
+        detector = None if self._create_detector is None else self._create_detector(self)
+        return LogFollower(self._log, self._get_executor, self._get_layer, wake_publisher, detector)
 
     async def publish(self, *drafts: EventDraft) -> list[Event]:
         """Append events, notify followers in all processes, and return the events.
@@ -162,8 +157,7 @@ class EventPublisher:
 
     def close_follower(self, loop: Loop, *, timeout: float = 1.0) -> None:
         """Stop the follower of a loop within `timeout` seconds. Call it on another thread."""
-        with self._lock:
-            follower = self._followers.get(loop)
+        follower = self._followers.find(loop)
         if follower is not None and follower.is_active and loop.is_running():
             try:
                 asyncio.run_coroutine_threadsafe(follower.close(), loop).result(timeout)
@@ -213,8 +207,7 @@ class EventPublisher:
     def _notify_followers(self, events: Sequence[Event]) -> None:
         if not events:
             return
-        with self._lock:
-            followers = [(loop, follower) for loop, follower in self._followers.items() if follower.is_active]
+        followers = [(loop, follower) for loop, follower in self._followers.items() if follower.is_active]
 
         publish_wake = self._threaded_wake_publisher.publish if self._get_layer() is not None else None
         for loop, follower in followers:

@@ -1,11 +1,9 @@
 """Registry of the call streams of a process, by event loop."""
 
-import asyncio
-import threading
-import weakref
 from collections.abc import Callable
 from typing import Any
 
+from mcp_django.aio.loop_local import LoopLocal
 from mcp_django.models import Session as SessionRow
 from mcp_django.runtime.events.publisher import EventPublisher
 from mcp_django.runtime.shutdown import Lifecycle
@@ -24,25 +22,19 @@ class CallStreamRegistry:
         self._publisher = publisher
         self._lifecycle = lifecycle
         self._get_limits = get_limits
-        self._lock = threading.Lock()
-        self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, CallStreams] = weakref.WeakKeyDictionary()
+        self._streams = LoopLocal(self._create_streams)
         session_closed.connect(self._on_closed, sender=SessionRow)
 
     def get_loop_streams(self) -> CallStreams:
         """Return the call streams of the running loop."""
-        loop = asyncio.get_running_loop()
-        streams = self._loops.get(loop)
-        if streams is None:
-            streams = CallStreams(self._publisher, self._get_limits, self._lifecycle.add_cleanup)
-            with self._lock:
-                self._loops[loop] = streams
-        return streams
+        return self._streams.get()
+
+    def _create_streams(self) -> CallStreams:
+        return CallStreams(self._publisher, self._get_limits, self._lifecycle.add_cleanup)
 
     def _on_closed(self, *, session: SessionRow, **kwargs: Any) -> None:
         """End the streams of a session that ended in this process. Thread-safe."""
-        with self._lock:
-            loops = list(self._loops.items())
-        for loop, streams in loops:
+        for loop, streams in self._streams.items():
             if streams.has_session(session.pk):
                 try:
                     loop.call_soon_threadsafe(streams.end_session, session.pk)

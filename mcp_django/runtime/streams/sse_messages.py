@@ -12,15 +12,15 @@ import enum
 import itertools
 import logging
 import secrets
-import threading
-import weakref
 from collections import OrderedDict
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any, Protocol
 
 from django.db import Error
 
 from mcp_django.aio.clock import monotonic
+from mcp_django.aio.loop_local import LoopLocal
 from mcp_django.runtime.events.event_log import Event, EventDraft, EventLog
 from mcp_django.runtime.events.follower import TopicSubscription, run_on_own_thread
 from mcp_django.runtime.events.publisher import EventPublisher
@@ -295,21 +295,11 @@ class SSEMessageRouters:
     """
 
     def __init__(self, publisher: EventPublisher, executor: Executor) -> None:
-        self._publisher = publisher
-        self._executor = executor
-        self._lock = threading.Lock()
-        self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, SSEMessageRouter] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._routers = LoopLocal(partial(SSEMessageRouter, publisher, executor))
 
     def get_loop_router(self) -> SSEMessageRouter:
         """Return the router of the running loop."""
-        loop = asyncio.get_running_loop()
-        with self._lock:
-            router = self._loops.get(loop)
-            if router is None:
-                router = self._loops[loop] = SSEMessageRouter(self._publisher, self._executor)
-        return router
+        return self._routers.get()
 
 
 def _loop_topic(owner: str) -> str:

@@ -9,8 +9,6 @@ no thread.
 
 import asyncio
 import contextlib
-import threading
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from contextvars import Token
@@ -20,6 +18,7 @@ from asgiref.sync import AsyncToSync, SyncToAsync, ThreadSensitiveContext, sync_
 from django.db import connections
 from django.db.models import QuerySet
 
+from mcp_django.aio.loop_local import LoopLocal
 from mcp_django.runtime.threads import blocking_wait
 from mcp_django.runtime.threads.caller_thread import CallerThread
 from mcp_django.runtime.threads.lease import ThreadLease, wrap_for_asyncio
@@ -51,8 +50,7 @@ class LeasingExecutor:
         self.max_blocked = max_blocked
         self.interrupts_sql = interrupts_sql
         self.name = name
-        self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, ThreadPool] = weakref.WeakKeyDictionary()
-        self._lock = threading.Lock()
+        self._pools = LoopLocal(self._create_pool)
 
     def acquire_lease(self, *, unbounded: bool = False) -> "CallLease | NullLease":
         """Acquire a lease, which runs thread-sensitive work of the context on one thread.
@@ -63,7 +61,7 @@ class LeasingExecutor:
         """
         if is_async_to_sync_loop() or _get_current_lease() is not None:
             return _NULL_LEASE
-        lease = CallLease(self._get_pool)
+        lease = CallLease(self._pools.get)
         if unbounded:
             lease.unbounded = True
         return lease
@@ -97,7 +95,7 @@ class LeasingExecutor:
         lease = (
             _NULL_LEASE
             if is_async_to_sync_loop() or _get_current_lease() is not None
-            else CallLease(self._get_pool, is_single=True)
+            else CallLease(self._pools.get, is_single=True)
         )
         try:
             return cast(T, await _run_on_leased_thread(lease.close_on_thread, fn, args, kwargs))
@@ -173,25 +171,20 @@ class LeasingExecutor:
 
         Idle threads are stopped now, within `timeout` seconds each, busy ones after their work.
         """
-        with self._lock:
-            loops = list(self._pools) if loop is None else [loop]
-            pools = [self._pools.pop(loop) for loop in loops if loop in self._pools]
+        loops = [loop for loop, _ in self._pools.items()] if loop is None else [loop]
+        pools = [self._pools.pop(loop) for loop in loops]
         for pool in pools:
-            pool.close(timeout)
+            if pool is not None:
+                pool.close(timeout)
 
-    def _get_pool(self) -> ThreadPool:
-        loop = asyncio.get_running_loop()
-        with self._lock:
-            pool = self._pools.get(loop)
-            if pool is None:
-                pool = self._pools[loop] = ThreadPool(
-                    self.max_threads,
-                    self.max_queued,
-                    max_blocked=self.max_blocked,
-                    interrupts_sql=self.interrupts_sql,
-                    name=self.name,
-                )
-            return pool
+    def _create_pool(self) -> ThreadPool:
+        return ThreadPool(
+            self.max_threads,
+            self.max_queued,
+            max_blocked=self.max_blocked,
+            interrupts_sql=self.interrupts_sql,
+            name=self.name,
+        )
 
 
 class _CallContext(ThreadSensitiveContext):

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, NamedTuple
 
+from mcp_django.aio.loop_local import LoopLocal
 from mcp_django.server.calls.callables import run_callable
 from mcp_django.server.ports import Executor
 
@@ -86,7 +87,7 @@ class CleanupCallbacks:
             await asyncio.shield(_start(callbacks))
 
 
-_REGISTERED_BY_LOOP: weakref.WeakKeyDictionary[Loop, weakref.WeakSet[CleanupCallbacks]] = weakref.WeakKeyDictionary()
+_REGISTERED_CALLBACKS: LoopLocal[weakref.WeakSet[CleanupCallbacks]] = LoopLocal(weakref.WeakSet)
 """Callback collections with entries for an event loop."""
 _TASKS: set[asyncio.Task[None]] = set()
 """Strong references to running tasks; the event loop holds weak ones."""
@@ -103,16 +104,14 @@ def register_for_shutdown(
 
 
 def _register(callbacks: CleanupCallbacks, on_shutdown: Callable[[Callable[[], Awaitable[None]]], None]) -> None:
-    loop = asyncio.get_running_loop()
-    if loop not in _REGISTERED_BY_LOOP:
-        _REGISTERED_BY_LOOP[loop] = weakref.WeakSet()
+    if _REGISTERED_CALLBACKS.find() is None:
         on_shutdown(_run_all)
-    _REGISTERED_BY_LOOP[loop].add(callbacks)
+    _REGISTERED_CALLBACKS.get().add(callbacks)
 
 
 async def _run_all() -> None:
-    registered = _REGISTERED_BY_LOOP.pop(asyncio.get_running_loop(), None)
-    await asyncio.gather(*(callbacks.run() for callbacks in list(registered or ())))
+    registered = _REGISTERED_CALLBACKS.pop() or ()
+    await asyncio.gather(*(callbacks.run() for callbacks in list(registered)))
 
 
 def _start(callbacks: list[_CleanupCallback]) -> "asyncio.Task[None]":

@@ -7,11 +7,11 @@ can send. A slow client therefore costs at most one mark per changed item, and a
 
 import asyncio
 import contextvars
-import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
+from mcp_django.aio.loop_local import LoopLocal
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.meta import SUBSCRIPTION_ID
 from mcp_django.server.calls.call import Call, Connection
@@ -352,21 +352,14 @@ class ServerSubscriptions:
     def __init__(self, server: "Server") -> None:
         self._server = server
         # One registry per loop: WSGI, and servers with a loop per thread, use several loops.
-        self._registries: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, SubscriptionRegistry] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._registries = LoopLocal(self._create_registry)
 
     async def open(self, call: Call, filter: SubscriptionFilter) -> Subscription:
         """Open a subscription for the request `call`. Raises Overloaded at a limit.
 
         Changes are collected before the acknowledgement.
         """
-        changes = self._server.change_feed
-        assert changes is not None  # `listen` is not offered without it
-        loop = asyncio.get_running_loop()
-        registry = self._registries.get(loop)
-        if registry is None:
-            registry = self._registries[loop] = SubscriptionRegistry(self._server, changes)
+        registry = self._registries.get()
         subscription = Subscription(call, registry, filter)
         await registry.add(subscription)
         try:
@@ -375,6 +368,11 @@ class ServerSubscriptions:
             subscription.abandon()
             raise
         return subscription
+
+    def _create_registry(self) -> SubscriptionRegistry:
+        changes = self._server.change_feed
+        assert changes is not None  # `listen` is not offered without it
+        return SubscriptionRegistry(self._server, changes)
 
 
 async def _add_listener(changes: ChangeFeed, callback: Callable[[str, Any], None]) -> Callable[[], None]:

@@ -7,10 +7,10 @@ not stored, so that no state of one caller reaches the request of another.
 import asyncio
 import http.cookiejar
 import logging
-import weakref
 from collections.abc import Callable
 from typing import Any
 
+from mcp_django.aio.loop_local import LoopLocal
 from mcp_django.contrib.openapi.requests.messages import OperationReply, OperationRequest
 from mcp_django.protocol.errors import ToolError
 from mcp_django.providers.files.patterns import ContentTooLarge
@@ -29,7 +29,6 @@ logger = logging.getLogger("mcp_django.providers")
 REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
 CONNECTION_LIMITS = httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=30.0)
 HTTPClientOption = httpx.AsyncClient | Callable[[], httpx.AsyncClient]
-Loop = asyncio.AbstractEventLoop
 
 
 class RemoteTransport:
@@ -61,8 +60,7 @@ class RemoteTransport:
         self._timeout = timeout
         self._max_size = max_size
         self._redirects = redirects
-        self._connections: weakref.WeakKeyDictionary[Loop, httpx.AsyncBaseTransport | httpx.AsyncClient]
-        self._connections = weakref.WeakKeyDictionary()
+        self._connections = LoopLocal(self._create_connection)
         if client is not None:
             _install_query_filter()
 
@@ -87,7 +85,7 @@ class RemoteTransport:
 
     async def close(self) -> None:
         """Close the connections of the running loop."""
-        found = self._connections.pop(asyncio.get_running_loop(), None)
+        found = self._connections.pop()
         if found is not None:
             await found.aclose()
 
@@ -182,21 +180,17 @@ class RemoteTransport:
         Without a client of the project this is a plain transport: it has no cookies, follows no redirects, and logs no
         URLs.
         """
-        loop = asyncio.get_running_loop()
-        connection = self._connections.get(loop)
-        if connection is None:
-            if isinstance(self._client, httpx.AsyncClient):
-                connection = self._client
-            elif self._client is not None:
-                connection = self._client()
-            else:
-                connection = httpx.AsyncHTTPTransport(trust_env=False, limits=CONNECTION_LIMITS)
-            if isinstance(connection, httpx.AsyncClient):
-                connection.cookies.jar.set_policy(_RejectCookiesPolicy())
-            if connection is self._client:
-                return connection  # The project closes its own client.
-            self._connections[loop] = connection
+        if isinstance(self._client, httpx.AsyncClient):
+            self._client.cookies.jar.set_policy(_RejectCookiesPolicy())
+            return self._client  # The project closes its own client.
+        return self._connections.get()
 
+    def _create_connection(self) -> httpx.AsyncBaseTransport | httpx.AsyncClient:
+        if self._client is None:
+            return httpx.AsyncHTTPTransport(trust_env=False, limits=CONNECTION_LIMITS)
+        assert not isinstance(self._client, httpx.AsyncClient)
+        connection = self._client()
+        connection.cookies.jar.set_policy(_RejectCookiesPolicy())
         return connection
 
 

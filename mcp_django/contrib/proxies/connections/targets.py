@@ -1,11 +1,10 @@
 """Sources of clients for a proxy: entries of `MCP["CLIENTS"]` and targets."""
 
-import asyncio
 import dataclasses
-import weakref
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from mcp_django.aio.loop_local import LoopLocal
 from mcp_django.client import Client
 from mcp_django.client.pool.factory import build_client
 from mcp_django.client.pool.pool import client_settings, get_client
@@ -44,14 +43,10 @@ class TargetSource:
         self.name = name
         self._target = target
         self._options = options
-        self._shared_clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Client] = weakref.WeakKeyDictionary()
+        self._shared_clients = LoopLocal(lambda: self.create_client(None, None, {}, False))
 
     def get_shared_client(self, user: Any) -> Client:
-        loop = asyncio.get_running_loop()
-        client = self._shared_clients.get(loop)
-        if client is None:
-            client = self._shared_clients[loop] = self.create_client(None, None, {}, False)
-        return client
+        return self._shared_clients.get()
 
     def create_client(
         self, user: Any, headers: Mapping[str, str] | None, answering: CallbackOptions, tools: bool
@@ -62,7 +57,7 @@ class TargetSource:
         return Client(target, alias=self.name, sampling_tools=tools, **self._options, **answering)
 
     async def close(self) -> None:
-        client = self._shared_clients.pop(asyncio.get_running_loop(), None)
+        client = self._shared_clients.pop()
         if client is not None:
             await client.close()
 
