@@ -4,9 +4,10 @@ Each tick visits a part of the items, so that the loop is never blocked for long
 """
 
 import asyncio
-import contextvars
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
+
+from mcp_django.aio.tasks import start_timer
 
 PART_COUNT = 15
 
@@ -44,8 +45,7 @@ class PeriodicVisitor(Generic[T]):
             self._timer = None
 
     def _schedule_visit(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(self._part_interval, self._visit_part, context=contextvars.Context())
+        self._timer = start_timer(self._part_interval, self._visit_part)
 
     def _visit_part(self) -> None:
         self._schedule_visit()

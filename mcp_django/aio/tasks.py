@@ -1,15 +1,81 @@
-"""Background tasks that outlive their caller."""
+"""Tasks and timers in a clean context, which outlive their caller.
+
+The context of a caller may refer to a thread that returns to its pool, or to the call that a log record belongs to.
+"""
 
 import asyncio
 import contextvars
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, TypeVar, TypeVarTuple
 
-_running_tasks: set[asyncio.Task[None]] = set()
-"""Strong references, because the loop keeps weak ones only."""
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+def start_task(coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """Start a task in a clean context.
+
+    The caller keeps a reference to it, because the loop keeps a weak one only.
+    """
+    return asyncio.get_running_loop().create_task(coroutine, context=contextvars.Context())
+
+
+def start_timer(delay: float, callback: Callable[[*Ts], object], *args: *Ts) -> asyncio.TimerHandle:
+    """Call a function after `delay` seconds, in a clean context."""
+    return asyncio.get_running_loop().call_later(delay, callback, *args, context=contextvars.Context())
+
+
+class BackgroundTasks:
+    """Running tasks of one owner, which holds strong references to them."""
+
+    __slots__ = ("_on_error", "_tasks")
+
+    def __init__(self, on_error: Callable[[BaseException], object] | None = None) -> None:
+        """Create an empty collection; `on_error` is called with the exceptions of tasks.
+
+        Without it, asyncio logs them.
+        """
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._on_error = on_error
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def __iter__(self) -> Iterator[asyncio.Task[Any]]:
+        return iter(tuple(self._tasks))
+
+    def spawn(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Start a task in a clean context."""
+        return self.spawn_in(contextvars.Context(), coroutine)
+
+    def spawn_in(self, context: contextvars.Context | None, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Start a task in a context, by default a copy of the caller's."""
+        task = asyncio.get_running_loop().create_task(coroutine, context=context)
+        self._tasks.add(task)
+        task.add_done_callback(self._on_done)
+        return task
+
+    def cancel(self) -> None:
+        """Cancel all tasks."""
+        for task in self:
+            task.cancel()
+
+    async def wait(self) -> None:
+        """Wait until the tasks that run now have ended. Their exceptions are not raised."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _on_done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if self._on_error is not None and not task.cancelled():
+            error = task.exception()
+            if error is not None:
+                self._on_error(error)
+
+
+_tasks = BackgroundTasks()
 
 
 def run_in_background(coroutine: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine in a background task with a clean context."""
-    _running_tasks.add(task := asyncio.get_running_loop().create_task(coroutine, context=contextvars.Context()))
-    task.add_done_callback(_running_tasks.discard)
+    """Run a coroutine in a background task of the process, in a clean context."""
+    _tasks.spawn(coroutine)

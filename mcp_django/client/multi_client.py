@@ -8,7 +8,6 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from contextvars import Context
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
@@ -17,6 +16,7 @@ from typing import Any, Self, TypeVar
 
 import mcp_types as types
 
+from mcp_django.aio.tasks import start_task
 from mcp_django.client import portal
 from mcp_django.client.client import Client
 from mcp_django.client.errors import ClientConnectionError, ClientError, ToolNotFound
@@ -299,7 +299,7 @@ class Bridge:
             return
         server.is_stale = True
         if server.refresh_task is None or server.refresh_task.done():
-            server.refresh_task = _create_task(self._refresh(server))
+            server.refresh_task = start_task(self._refresh(server))
 
     async def _refresh(self, server: _BridgedServer) -> None:
         while server.is_stale:
@@ -319,7 +319,7 @@ class Bridge:
         """
         self.errors[server.alias] = error
         if self._is_open and (server.retry_task is None or server.retry_task.done()):
-            server.retry_task = _create_task(self._retry(server))
+            server.retry_task = start_task(self._retry(server))
 
     async def _retry(self, server: _BridgedServer) -> None:
         backoff = Backoff(UNLIMITED_RETRIES)
@@ -424,8 +424,3 @@ async def _close_client(server: _BridgedServer) -> None:
     if server.client is not None:
         await server.client.close()
     server.is_owned = False
-
-
-def _create_task(coroutine: Any) -> asyncio.Task[None]:
-    # Use an empty context, because the task outlives the call that starts it.
-    return asyncio.get_running_loop().create_task(coroutine, context=Context())

@@ -21,17 +21,17 @@ Both kinds of handlers can be chained with `signal.signal`: asyncio and uvloop r
 """
 
 import asyncio
-import contextvars
 import logging
 import signal
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from types import FrameType
 from typing import Any, Protocol
 
 from mcp_django.aio.loop_local import LoopLocal
+from mcp_django.aio.tasks import start_task
 from mcp_django.server.server import Server
 
 logger = logging.getLogger("mcp_django.lifecycle")
@@ -239,16 +239,16 @@ class Lifecycle:
         drain_task = self._start_drain(loop, state)
         if not state.has_lifespan_scope:
             # The server will not send lifespan.shutdown: daphne, or a project that serves only the view.
-            state.finish_task = _create_task(loop, self._finish(loop, state, drain_task, notify_server))
+            state.finish_task = start_task(self._finish(loop, state, drain_task, notify_server))
         elif notify_server is not None:
-            state.finish_task = _create_task(loop, _notify_after_drain(drain_task, notify_server))
+            state.finish_task = start_task(_notify_after_drain(drain_task, notify_server))
 
     def _start_drain(self, loop: Loop, state: _DrainState) -> asyncio.Task[None]:
         if state.drain_task is None:
             for callback in tuple(state.drain_callbacks):
                 _run_drain_callback(callback)
             state.drain_callbacks.clear()
-            state.drain_task = _create_task(loop, self._drain(loop))
+            state.drain_task = start_task(self._drain(loop))
         return state.drain_task
 
     async def _drain(self, loop: Loop) -> None:
@@ -373,11 +373,6 @@ async def _enter_lifespan(server: Server) -> None:
         raise RuntimeError(
             f'A lifespan of the MCP server "{server.alias}" failed at startup: {description}'
         ) from problem
-
-
-def _create_task(loop: Loop, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-    # In a clean context: a call's context may refer to a thread that returns to the pool.
-    return loop.create_task(coroutine, context=contextvars.Context())
 
 
 def _run_drain_callback(callback: Callable[[], None]) -> None:

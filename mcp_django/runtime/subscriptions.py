@@ -6,7 +6,6 @@ changes through the event log.
 """
 
 import asyncio
-import contextvars
 import logging
 import threading
 from collections import deque
@@ -16,6 +15,7 @@ from typing import Any
 from django.db import IntegrityError
 from django.dispatch import Signal
 
+from mcp_django.aio.tasks import BackgroundTasks, start_task
 from mcp_django.models import ResourceSubscription
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidParams, InvalidRequest, ResourceNotFound
@@ -115,7 +115,7 @@ class EventLogChangeFeed:
         self._max_subscriptions = max_subscriptions
         self.acquire_stream = limiter.acquire
         self.release_stream = limiter.release
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
 
     async def add_listener(self, callback: Callable[[str, Any], None]) -> Callable[[], None]:
         def on_event(event: Event) -> None:
@@ -147,10 +147,7 @@ class EventLogChangeFeed:
             return
         arguments = {"server": self._alias, "owner": call.principal.key, "session": call.session and call.session.pk}
         # In a clean context and on a separate thread: the call, or its connection, may have ended.
-        coroutine = self._send_signals(signal, uris, arguments)
-        task = asyncio.get_running_loop().create_task(coroutine, context=contextvars.Context())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.spawn(self._send_signals(signal, uris, arguments))
 
     async def _send_signals(self, signal: Signal, uris: Sequence[str], arguments: dict[str, Any]) -> None:
         lease = self._executor.acquire_lease(unbounded=True)
@@ -328,9 +325,7 @@ class SessionEventStream:
         elif self._queue or not self._deliver(event):
             self._queue.append(event)
             if self._queue_task is None:
-                self._queue_task = asyncio.get_running_loop().create_task(
-                    self._process_queue(), context=contextvars.Context()
-                )
+                self._queue_task = start_task(self._process_queue())
 
     def _deliver(self, event: Event) -> bool:
         """Deliver an event if it concerns the session.
@@ -387,8 +382,7 @@ class SessionEventStream:
         if self._allowed_notifications.includes_resources:
             self._upstream_changes[uri] = None
             if self._upstream_task is None:
-                coroutine = self._send_upstream_changes()
-                self._upstream_task = asyncio.get_running_loop().create_task(coroutine, context=contextvars.Context())
+                self._upstream_task = start_task(self._send_upstream_changes())
 
     async def _send_upstream_changes(self) -> None:
         """Send notifications of upstream changes under the last delivered event's number.

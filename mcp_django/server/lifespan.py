@@ -9,13 +9,13 @@ Each entry is a separate task, because the task that entered an async context ma
 
 import asyncio
 import contextlib
-import contextvars
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any
 
 from mcp_django.aio.loop_local import LoopLocal
+from mcp_django.aio.tasks import start_task
 
 logger = logging.getLogger("mcp_django.server")
 ContextManagerFactory = Callable[[], AbstractAsyncContextManager[Any]]
@@ -92,7 +92,7 @@ class Lifespans:
         entry = self._entries.get()
         if entry.task is None:
             # A clean context: the context of the first call refers to a thread that is released when the call ends.
-            entry.task = asyncio.get_running_loop().create_task(self._run_entry(entry), context=contextvars.Context())
+            entry.task = start_task(self._run_entry(entry))
         try:
             await asyncio.shield(entry.ready)
         except Exception:

@@ -6,7 +6,6 @@ revisions of the handshake era can be used.
 """
 
 import asyncio
-import contextvars
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -15,7 +14,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from django.utils.encoding import escape_uri_path
 
-from mcp_django.aio.tasks import run_in_background
+from mcp_django.aio.tasks import BackgroundTasks, run_in_background, start_timer
 from mcp_django.conf.options import Limits
 from mcp_django.protocol import jsonrpc, sse
 from mcp_django.protocol.errors import TransportRefusal
@@ -92,7 +91,7 @@ class LegacySSEEndpoint(HTTPEndpoint):
         self._message_routers = message_routers
         self._post_limiter = ConcurrencyLimiter(limits.in_flight)
         """POSTs that wait for their delivery, counted by stream name."""
-        self._deliveries: set[asyncio.Task[DeliveryStatus]] = set()
+        self._deliveries = BackgroundTasks(on_error=_ignore_failure)
 
     def list_methods(self, request: HTTPRequest) -> bytes:
         return METHODS if request.supports_streaming else b"OPTIONS"
@@ -152,11 +151,7 @@ class LegacySSEEndpoint(HTTPEndpoint):
             )
 
         # Continue after a disconnect: a message on its way to another worker still counts.
-        coroutine = self._deliver(name, request.body, principal.scopes)
-        delivery = asyncio.get_running_loop().create_task(coroutine, context=contextvars.Context())
-        self._deliveries.add(delivery)
-        delivery.add_done_callback(self._on_delivered)
-        status = await asyncio.shield(delivery)
+        status = await asyncio.shield(self._deliveries.spawn(self._deliver(name, request.body, principal.scopes)))
         if status is DeliveryStatus.BUSY:
             raise Overloaded("The stream is read too slowly; read it and try again")
         if status is not DeliveryStatus.TAKEN:
@@ -169,11 +164,6 @@ class LegacySSEEndpoint(HTTPEndpoint):
             return await self._message_routers.get_loop_router().post(name, body, scopes)
         finally:
             self._post_limiter.release(name)
-
-    def _on_delivered(self, delivery: "asyncio.Task[DeliveryStatus]") -> None:
-        self._deliveries.discard(delivery)
-        if not delivery.cancelled():
-            delivery.exception()  # Retrieve the exception, because the awaiting request may be gone.
 
     def _build_binding(self, principal: Principal) -> str:
         """Return the server and the principal that a stream name is bound to."""
@@ -261,8 +251,7 @@ class LegacySSEStream:
         if reason is None or not reason.sends_pending:
             self.close()
         elif not self._is_closed:
-            loop = asyncio.get_running_loop()
-            self._close_timer = loop.call_later(self._close_timeout, self.close, context=contextvars.Context())
+            self._close_timer = start_timer(self._close_timeout, self.close)
 
     def close(self) -> None:
         """Release the stream. Called also after the end, and maybe more than once."""
@@ -299,3 +288,7 @@ def _find_stream_name(query: str) -> str | None:
 
 def _do_nothing() -> None:
     """Replace `_unregister` until the stream is registered."""
+
+
+def _ignore_failure(error: BaseException) -> None:
+    """Ignore the failure of a delivery: the request raises it, unless it is gone."""

@@ -4,13 +4,13 @@ It checks them periodically, for each event loop.
 """
 
 import asyncio
-import contextvars
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Protocol
 
 from mcp_django.aio.loop_local import LoopLocal
 from mcp_django.aio.periodic import PeriodicVisitor
+from mcp_django.aio.tasks import start_task
 from mcp_django.runtime.shutdown import Lifecycle
 from mcp_django.transports.credential_monitor import RevocableCredential, get_credential_monitor
 
@@ -100,9 +100,7 @@ class _StreamDrain:
         self.loop = asyncio.get_running_loop()
         self._list_streams = list_streams
         self.is_answered = False
-        self.task: asyncio.Task[None] | None = self.loop.create_task(
-            self._wait(lifecycle, empty), context=contextvars.Context()
-        )
+        self.task: asyncio.Task[None] | None = start_task(self._wait(lifecycle, empty))
 
     async def _wait(self, lifecycle: Lifecycle, empty: asyncio.Event) -> None:
         try:

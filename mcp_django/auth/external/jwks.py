@@ -15,6 +15,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from mcp_django.aio.clock import monotonic
+from mcp_django.aio.tasks import BackgroundTasks
 from mcp_django.auth.external.http import REQUEST_TIMEOUT_SECONDS, ProviderRequest, ProviderUnreachable, fetch_json
 from mcp_django.auth.external.jws import PublicKey, load_key
 from mcp_django.conf.issuers import IssuerSettings, is_loopback_url, is_provider_url
@@ -54,7 +55,7 @@ class KeySet:
         self._failed = False
         self._pending_fetch: Future[None] | None = None
         self._lock = threading.Lock()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
 
     async def find(self, kid: str | None, algorithm: str) -> PublicKey | None:
         """Return the only key with this identifier that fits the algorithm, or None.
@@ -99,9 +100,7 @@ class KeySet:
                 pending = self._pending_fetch = Future()
                 # A caller that stops waiting must not cancel the fetch for other callers.
                 pending.set_running_or_notify_cancel()
-                task = asyncio.get_running_loop().create_task(self._fetch(pending))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+                self._tasks.spawn_in(None, self._fetch(pending))
 
         try:
             # The loop that fetches may end early: that of one request under WSGI.

@@ -13,7 +13,6 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from contextvars import Context
 from typing import Any, Final, NamedTuple
 
 from django.core.exceptions import ImproperlyConfigured
@@ -21,6 +20,7 @@ from django.core.signals import setting_changed
 from django.dispatch import receiver
 
 from mcp_django.aio.clock import monotonic
+from mcp_django.aio.tasks import start_task
 from mcp_django.client.client import Client
 from mcp_django.client.errors import AuthorizationNeeded, CallError, ClientConnectionError, ClientError
 from mcp_django.client.pool.factory import build_client
@@ -199,9 +199,8 @@ class _PooledClient(ClientObserver):
             self._disconnect()
 
     def _disconnect(self) -> None:
-        loop = asyncio.get_running_loop()
         if self._task is None or self._task.done():
-            self._task = loop.create_task(self.client.disconnect(), context=Context())
+            self._task = start_task(self.client.disconnect())
 
     def _on_change(self) -> None:
         loop = asyncio.get_running_loop()

@@ -1,12 +1,12 @@
 """State of a proxy on one event loop."""
 
 import asyncio
-import contextvars
 import weakref
 from collections.abc import Callable
 from functools import partial
 
 from mcp_django.aio.clock import monotonic
+from mcp_django.aio.tasks import BackgroundTasks
 from mcp_django.client import Client
 from mcp_django.contrib.proxies.catalog.catalog_cache import CatalogCache
 from mcp_django.contrib.proxies.connections.credentials import RemoteCredential
@@ -34,7 +34,7 @@ class LoopState:
         """Catalogs by owner of the lists and by capabilities of the caller."""
         self._clients: dict[tuple[str, str], tuple[Client, float]] = {}
         """Connections with a caller's headers and last use, least recently used first."""
-        self._closing: set[asyncio.Task[None]] = set()
+        self._closing = BackgroundTasks()
         self._upstreams: dict[tuple[str, str], RemoteSubscriptions] = {}
         self.watched_clients: weakref.WeakSet[Client] = weakref.WeakSet()
         self.suspended_calls = SuspendedCalls(options.suspended_calls, options.suspended_call_ttl)
@@ -75,9 +75,7 @@ class LoopState:
             if len(self._clients) < MAX_CLIENTS and used > oldest_use:
                 return
             del self._clients[key]
-            task = asyncio.get_running_loop().create_task(client.close(), context=contextvars.Context())
-            self._closing.add(task)
-            task.add_done_callback(self._closing.discard)
+            self._closing.spawn(client.close())
 
     async def close(self) -> None:
         """Close all connections at the end of the loop."""

@@ -6,7 +6,6 @@ process.
 """
 
 import asyncio
-import contextvars
 import logging
 import weakref
 from collections import Counter
@@ -14,6 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from mcp_django.aio.tasks import start_task, start_timer
 from mcp_django.client import Client
 from mcp_django.client.errors import CallError, ClientError
 from mcp_django.protocol.uri import MAX_URI_LENGTH
@@ -87,7 +87,7 @@ class RemoteSubscriptions:
         self._changed.set()
         if self._task is None:
             # The task serves all callers, so it must not run in the context of one call.
-            self._task = asyncio.get_running_loop().create_task(self._run(), context=contextvars.Context())
+            self._task = start_task(self._run())
         unsubscribe = partial(self._remove_callback, uri, owner, key)
 
         try:
@@ -232,9 +232,7 @@ class RemoteSubscriptions:
             self._throttled[uri] = True
             return
         self._throttled[uri] = False
-        asyncio.get_running_loop().call_later(
-            NOTIFY_INTERVAL_SECONDS, self._end_throttle, uri, context=contextvars.Context()
-        )
+        start_timer(NOTIFY_INTERVAL_SECONDS, self._end_throttle, uri)
         for callback in list(self._callbacks[uri].values()):
             callback()
 

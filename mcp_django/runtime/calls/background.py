@@ -4,10 +4,10 @@ Waiting jobs are limited per process, and shutdown waits for running ones.
 """
 
 import asyncio
-import contextvars
 import threading
 from collections.abc import Callable, Sequence
 
+from mcp_django.aio.tasks import start_task
 from mcp_django.runtime.shutdown import Lifecycle
 from mcp_django.server.calls.call import Call
 from mcp_django.server.context.background import run_background_jobs
@@ -33,7 +33,7 @@ class BackgroundJobRunner:
         self._started = asyncio.Event()
         # In a clean context: each job has its own, and the call's context may refer to a thread that returns to the
         # pool.
-        self.task: asyncio.Task[None] | None = self.loop.create_task(self._run(), context=contextvars.Context())
+        self.task: asyncio.Task[None] | None = start_task(self._run())
         lifecycle.register(self)
 
     def start(self) -> None:

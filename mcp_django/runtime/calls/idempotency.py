@@ -13,6 +13,7 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from mcp_django.aio.clock import monotonic
+from mcp_django.aio.tasks import BackgroundTasks
 from mcp_django.models import OnceResult, SpentState
 from mcp_django.models.session import Session
 from mcp_django.protocol import jsonrpc
@@ -37,7 +38,7 @@ class DatabaseIdempotencyStore:
         self._executor = executor
         self._background_executor = background_executor or executor
         self._next_purge = 0.0
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks(on_error=_log_record_failure)
 
     async def claim(self, name: str, *, owner: str, ttl: float) -> bool:
         """Claim the right to run the step `name`; False if it was claimed before.
@@ -69,16 +70,7 @@ class DatabaseIdempotencyStore:
 
     def _record_in_background(self, name: str, outcome: dict[str, Any]) -> None:
         # Not on the thread of the cancelled call: its current work may take long.
-        task = asyncio.get_running_loop().create_task(
-            run_on_own_thread(self._background_executor, _write_outcome, name, outcome)
-        )
-        self._tasks.add(task)
-        task.add_done_callback(self._on_recorded)
-
-    def _on_recorded(self, task: "asyncio.Task[None]") -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            logger.error("Failed to record the outcome of an idempotent step", exc_info=task.exception())
+        self._tasks.spawn_in(None, run_on_own_thread(self._background_executor, _write_outcome, name, outcome))
 
     def _insert(self, row: OnceResult | SpentState) -> bool:
         if monotonic() >= self._next_purge:
@@ -91,6 +83,10 @@ class DatabaseIdempotencyStore:
         except IntegrityError:
             return False
         return True
+
+
+def _log_record_failure(error: BaseException) -> None:
+    logger.error("Failed to record the outcome of an idempotent step", exc_info=error)
 
 
 def delete_expired(*, limit: int) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 
 from django.dispatch import Signal
 
+from mcp_django.aio.tasks import BackgroundTasks
 from mcp_django.protocol.errors import InternalError, MCPError, ResourceNotFound
 from mcp_django.runtime.calls.tracing import CallSpan, CallTracer
 from mcp_django.server.calls.call import Call
@@ -43,8 +44,7 @@ _OK, _INFO = Outcome.OK, logging.INFO
 _UNQUOTED = re.compile(r"[\w.,:/|@+~*%?…-]+")
 _TARGET_FIELDS = ("mcp_method", "mcp_name")
 _FORMATTED_FIELDS = frozenset({*_TARGET_FIELDS, "mcp_outcome", "mcp_duration_ms"})
-_running_tasks: set[asyncio.Task[None]] = set()
-"""Strong references, because the loop keeps weak ones only."""
+_running_tasks = BackgroundTasks()
 
 
 class SignalCallObserver:
@@ -145,11 +145,10 @@ class _SignalObservation:
         """
         if not signal.receivers:
             return
-        task = asyncio.get_running_loop().create_task(self._deliver_signal(signal, arguments, self._previous_task))
-        self._previous_task = task
-        _running_tasks.add(task)
-        task.add_done_callback(_running_tasks.discard)
-        await asyncio.shield(task)
+        self._previous_task = _running_tasks.spawn_in(
+            None, self._deliver_signal(signal, arguments, self._previous_task)
+        )
+        await asyncio.shield(self._previous_task)
 
     async def _deliver_signal(
         self, signal: Signal, arguments: dict[str, Any], previous_task: asyncio.Task[None] | None

@@ -9,7 +9,6 @@ The in-memory layer reaches this process only, where events are passed on direct
 
 import asyncio
 import atexit
-import contextvars
 import logging
 import os
 import threading
@@ -22,6 +21,7 @@ from channels.layers import InMemoryChannelLayer, get_channel_layer
 from django.db import connections, router
 
 from mcp_django.aio.clock import monotonic
+from mcp_django.aio.tasks import start_task
 from mcp_django.conf import secret_keys
 from mcp_django.models import StreamEvent
 from mcp_django.protocol.jsonrpc import dumps, loads
@@ -180,8 +180,7 @@ class WakePublisher:
         self._unsent.extend(events)
         if self._task is None:
             self.idle.clear()
-            loop = asyncio.get_running_loop()
-            self._task = loop.create_task(self._send_wakes(), context=contextvars.Context())
+            self._task = start_task(self._send_wakes())
 
     async def _send_wakes(self) -> None:
         try:

@@ -6,11 +6,11 @@ whichever source was first.
 """
 
 import asyncio
-import contextvars
 import logging
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol, TypeVar
 
+from mcp_django.aio.tasks import start_task
 from mcp_django.runtime.events.channel_layer import WakePublisher, WakeSubscriber
 from mcp_django.runtime.events.event_log import Event, EventLog
 from mcp_django.server.ports import Executor
@@ -232,12 +232,11 @@ class LogFollower:
             self._topics.pop(subscription.topic, None)
 
     async def _ensure_started(self) -> None:
-        loop = asyncio.get_running_loop()
         if self._task is None:
-            self._task = loop.create_task(self._follow_log(), context=contextvars.Context())
+            self._task = start_task(self._follow_log())
         if not self._is_live:
             if self._ready is None:
-                self._ready = loop.create_future()
+                self._ready = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._ready)
 
     async def _follow_log(self) -> None:
@@ -394,4 +393,4 @@ async def run_on_own_thread(executor: Executor, fn: Callable[..., T], /, *args: 
         finally:
             lease.close()
 
-    return await asyncio.shield(asyncio.get_running_loop().create_task(run(), context=contextvars.Context()))
+    return await asyncio.shield(start_task(run()))

@@ -7,13 +7,13 @@ permissions for some seconds, so the change is published again after all caches 
 """
 
 import asyncio
-import contextvars
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Collection
 from hashlib import blake2b
 from typing import Any
 
+from mcp_django.aio.tasks import BackgroundTasks, start_timer
 from mcp_django.runtime.events.event_log import Event, EventDraft
 from mcp_django.runtime.events.follower import run_on_own_thread
 from mcp_django.server.composition.provider import Provider
@@ -70,7 +70,7 @@ class ListChangeDetector:
         self._published_versions: dict[str, str] = {}
         """Alias → provider versions that a process has published."""
         self._settle_timers: dict[tuple[str, str, Any], asyncio.TimerHandle] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
         self._checking: set[str] = set()
         self._next_log_time = 0.0
 
@@ -104,8 +104,7 @@ class ListChangeDetector:
         if permission_state == "changed":
             self._clear_permission_caches()
             delay = self._settle_seconds + secrets.randbelow(MAX_JITTER_MILLISECONDS) / 1000
-            loop = asyncio.get_running_loop()
-            self._settle_timers[key] = loop.call_later(delay, self._publish_settled, key, context=contextvars.Context())
+            self._settle_timers[key] = start_timer(delay, self._publish_settled, key)
 
     def close(self) -> None:
         """Cancel the timers and discard the snapshots, because the follower stops."""
@@ -175,9 +174,7 @@ class ListChangeDetector:
         )
 
     def _spawn(self, coroutine: Any) -> None:
-        task = asyncio.get_running_loop().create_task(self._run_logged(coroutine), context=contextvars.Context())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.spawn(self._run_logged(coroutine))
 
     async def _run_logged(self, coroutine: Awaitable[None]) -> None:
         try:

@@ -4,7 +4,6 @@ Each process reports the activity of its sessions every few seconds, in one even
 not write to the database when they start and end. Reports expire, so those of a killed process soon stop counting.
 """
 
-import asyncio
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple
 from django.db import Error
 from django.utils import timezone
 
+from mcp_django.aio.tasks import BackgroundTasks
 from mcp_django.models import StreamEvent
 from mcp_django.protocol import jsonrpc
 from mcp_django.runtime.events.event_log import EventDraft
@@ -41,15 +41,13 @@ class ActivityReporter:
         self._get_publisher = get_publisher
         self._sender_id = sender_id
         self._has_reported = False
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
 
     def report(self, activities: Mapping[Any, SessionActivity]) -> None:
         """Publish the activity in a background task; an empty report is sent once."""
         if activities or self._has_reported:
             self._has_reported = bool(activities)
-            task = asyncio.get_running_loop().create_task(self._publish(dict(activities)))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.spawn_in(None, self._publish(dict(activities)))
 
     async def _publish(self, activities: dict[Any, SessionActivity]) -> None:
         sessions = {str(pk): [*activity] for pk, activity in activities.items()}

@@ -4,12 +4,12 @@ A worker of a newer release uses them to notify sessions of the older release ab
 """
 
 import asyncio
-import contextvars
 import logging
 from collections.abc import Mapping
 
 from django.db import Error, transaction
 
+from mcp_django.aio.tasks import BackgroundTasks, start_timer
 from mcp_django.models import Session as SessionRow
 from mcp_django.runtime.events.follower import run_on_own_thread
 from mcp_django.server.calls.session import ServerSession
@@ -27,7 +27,7 @@ class DatabaseListDigestStore:
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
         self._pending_writes: dict[ServerSession, asyncio.AbstractEventLoop] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
 
     def save(self, session: ServerSession) -> None:
         if session not in self._pending_writes:
@@ -35,14 +35,12 @@ class DatabaseListDigestStore:
             for waiting_session, waiting_loop in list(self._pending_writes.items()):
                 if waiting_loop.is_closed():
                     self._pending_writes.pop(waiting_session, None)
-            loop = self._pending_writes[session] = asyncio.get_running_loop()
-            loop.call_later(WRITE_DELAY_SECONDS, self._start_write, session, context=contextvars.Context())
+            self._pending_writes[session] = asyncio.get_running_loop()
+            start_timer(WRITE_DELAY_SECONDS, self._start_write, session)
 
     def _start_write(self, session: ServerSession) -> None:
         self._pending_writes.pop(session, None)
-        task = asyncio.get_running_loop().create_task(self._write(session))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.spawn(self._write(session))
 
     async def _write(self, session: ServerSession) -> None:
         try:

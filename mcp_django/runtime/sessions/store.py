@@ -7,12 +7,11 @@ processes (`SessionInvalidation`). Without a subscription (under WSGI, or if the
 """
 
 import asyncio
-import contextvars
 import itertools
 import logging
 import threading
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from datetime import timedelta
 from typing import Any
@@ -21,6 +20,7 @@ from django.db import Error
 from django.utils import timezone
 
 from mcp_django.aio.clock import monotonic
+from mcp_django.aio.tasks import BackgroundTasks, start_timer
 from mcp_django.conf import get_settings
 from mcp_django.conf.options import Limits
 from mcp_django.models import Session as SessionRow
@@ -89,7 +89,7 @@ class DatabaseSessionStore:
         self._next_expiry = 0.0
         self._opened_count = 0
         self._touch_interval = TOUCH_INTERVAL_SECONDS
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
         session_closed.connect(self._on_closed, sender=SessionRow)
 
     def peek(self, key: str, owner: str) -> ServerSession | None:
@@ -249,7 +249,7 @@ class DatabaseSessionStore:
         elif event.kind == RENEWED:
             entry.fresh_until = 0.0
             if entry.session.is_busy:
-                self._spawn(self._reload(entry.session))
+                self._tasks.spawn(self._reload(entry.session))
 
     async def _reload(self, session: ServerSession) -> None:
         with suppress(Error, Overloaded):  # the next request of the session reads the row
@@ -272,13 +272,7 @@ class DatabaseSessionStore:
         now = monotonic()
         if now - session.touched_at >= self._touch_interval:
             session.touched_at = now
-            self._spawn(self._write_touch(session))
-
-    def _spawn(self, coroutine: Coroutine[Any, Any, Any]) -> None:
-        # In a clean context: the caller's may refer to a thread that ends with its request.
-        task = asyncio.get_running_loop().create_task(coroutine, context=contextvars.Context())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+            self._tasks.spawn(self._write_touch(session))
 
     async def _write_touch(self, session: ServerSession) -> None:
         key_hash = SessionRow.hash(session.key)
@@ -298,10 +292,7 @@ class DatabaseSessionStore:
             entry.loop, entry.touch_timer = loop, None
         if entry.touch_timer is None:
             # A weak reference frees an ended session at once instead of when its timer fires.
-            timer = loop.call_later(
-                self._touch_interval, self._on_touch_timer, weakref.ref(entry), context=contextvars.Context()
-            )
-            entry.touch_timer = timer
+            entry.touch_timer = start_timer(self._touch_interval, self._on_touch_timer, weakref.ref(entry))
 
     def _on_touch_timer(self, reference: "weakref.ref[CachedSession]") -> None:
         entry = reference()

@@ -7,11 +7,11 @@ undelivered messages to the log, for the worker that serves their clients next.
 """
 
 import asyncio
-import contextvars
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any, Protocol
 
+from mcp_django.aio.tasks import BackgroundTasks
 from mcp_django.runtime.events.event_log import Event, EventDraft
 from mcp_django.runtime.events.follower import TopicSubscription
 from mcp_django.runtime.events.publisher import EventPublisher
@@ -60,7 +60,7 @@ class CallStreams:
         self._subscription: TopicSubscription | None = None
         self._subscribing: asyncio.Task[None] | None = None
         self._relays: set[asyncio.Task[None]] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
 
     def open_stream(self, session: ServerSession) -> ReplayBuffer:
         """Open a stream of a session with its first reader."""
@@ -82,7 +82,9 @@ class CallStreams:
                 raise StreamGoneError
             return reader
 
-        remote = RemoteReader(self._publisher, self._spawn, after=after, max_waiting=self._get_limits().max_events)
+        remote = RemoteReader(
+            self._publisher, self._tasks.spawn, after=after, max_waiting=self._get_limits().max_events
+        )
         await remote.open(session.pk, token)
         return remote
 
@@ -112,7 +114,7 @@ class CallStreams:
         if not self._has_cleanup:
             self._has_cleanup = True
             self._add_cleanup(self._store_undelivered)
-        self._subscribing = self._spawn(self._subscribe())
+        self._subscribing = self._tasks.spawn(self._subscribe())
 
     async def _subscribe(self) -> None:
         try:
@@ -137,12 +139,6 @@ class CallStreams:
         if subscription is not None:
             subscription.stop()
 
-    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(coroutine, context=contextvars.Context())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
     def _on_event(self, event: Event) -> None:
         request = event.payload
         buffer = self.store.find(request["session"], request["stream"])
@@ -155,7 +151,7 @@ class CallStreams:
             if is_current:
                 buffer.detach_reader()
         elif event.kind == "attach":
-            relay = self._spawn(
+            relay = self._tasks.spawn(
                 self._confirm_relay(buffer, name) if is_current else self._relay(buffer, name, request["after"])
             )
             self._relays.add(relay)

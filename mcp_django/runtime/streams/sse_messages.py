@@ -7,13 +7,11 @@ its streams and its POSTs.
 """
 
 import asyncio
-import contextvars
 import enum
 import itertools
 import logging
 import secrets
 from collections import OrderedDict
-from collections.abc import Coroutine
 from functools import partial
 from typing import Any, Protocol
 
@@ -21,6 +19,7 @@ from django.db import Error
 
 from mcp_django.aio.clock import monotonic
 from mcp_django.aio.loop_local import LoopLocal
+from mcp_django.aio.tasks import BackgroundTasks, start_timer
 from mcp_django.runtime.events.event_log import Event, EventDraft, EventLog
 from mcp_django.runtime.events.follower import TopicSubscription, run_on_own_thread
 from mcp_django.runtime.events.publisher import EventPublisher
@@ -87,7 +86,8 @@ class SSEMessageRouter:
         self._last_used = 0.0
         self._uncleared: list[int] = []
         self._uncleared_bytes = 0
-        self._tasks: set[asyncio.Task[Any]] = set()
+        # In a clean context: an event's context is that of its publisher.
+        self._tasks = BackgroundTasks(on_error=_log_failure)
 
     async def add(self, receiver: MessageReceiver) -> str:
         """Register a stream and return its name, which is valid on every worker.
@@ -132,7 +132,9 @@ class SSEMessageRouter:
             async with asyncio.timeout(ANSWER_TIMEOUT_SECONDS) as deadline:
                 await self._ensure_subscribed()
                 # Shield the write from cancellation: its events must be known to be withdrawn.
-                publish_task = self._spawn(self._publisher.publish(EventDraft(_loop_topic(owner), POST_KIND, payload)))
+                publish_task = self._tasks.spawn(
+                    self._publisher.publish(EventDraft(_loop_topic(owner), POST_KIND, payload))
+                )
                 await asyncio.shield(publish_task)
                 # Restart the timeout: a large message takes long to write, independently of the other worker.
                 deadline.reschedule(asyncio.get_running_loop().time() + ANSWER_TIMEOUT_SECONDS)
@@ -143,7 +145,7 @@ class SSEMessageRouter:
             if publish_task is None:
                 raise _build_overloaded(error) from None
             is_written = publish_task.done()
-            self._spawn(self._withdraw(owner, number, publish_task, len(body)))
+            self._tasks.spawn(self._withdraw(owner, number, publish_task, len(body)))
             if not is_written:
                 raise _build_overloaded(error) from None
             self._remember_gone(stream, monotonic() + UNREACHABLE_TTL_SECONDS)
@@ -183,7 +185,7 @@ class SSEMessageRouter:
             numbers = self._uncleared
             self._uncleared = []
             self._uncleared_bytes = 0
-            self._spawn(self._clear_payloads(numbers))
+            self._tasks.spawn(self._clear_payloads(numbers))
 
     async def _clear_payloads(self, numbers: list[int]) -> None:
         try:
@@ -203,7 +205,7 @@ class SSEMessageRouter:
         if self._subscription is not None and self._publisher.get_follower().is_active:
             return
         if self._subscribing is None:
-            self._subscribing = self._spawn(self._subscribe())
+            self._subscribing = self._tasks.spawn(self._subscribe())
         await asyncio.shield(self._subscribing)
 
     async def _subscribe(self) -> None:
@@ -221,7 +223,7 @@ class SSEMessageRouter:
             self._schedule_check()
 
     def _schedule_check(self) -> None:
-        asyncio.get_running_loop().call_later(CHECK_INTERVAL_SECONDS, self._check_needed, context=contextvars.Context())
+        start_timer(CHECK_INTERVAL_SECONDS, self._check_needed)
 
     def _check_needed(self) -> None:
         if self._streams or self._pending or monotonic() - self._last_used < CHECK_INTERVAL_SECONDS:
@@ -239,7 +241,7 @@ class SSEMessageRouter:
 
         if event.kind == POST_KIND:
             key = payload["from"], payload["n"]
-            self._deliveries[key] = self._spawn(self._deliver(key, payload))
+            self._deliveries[key] = self._tasks.spawn(self._deliver(key, payload))
         elif event.kind == WITHDRAWN_KIND:
             delivery = self._deliveries.pop((payload["from"], payload["n"]), None)
             if delivery is not None:
@@ -257,7 +259,7 @@ class SSEMessageRouter:
                 status = await receiver.receive(payload["text"].encode(), frozenset(payload["scopes"]))
             self._answers.append(EventDraft(_loop_topic(key[0]), status, {"n": key[1]}))
             if self._publishing is None:
-                self._publishing = self._spawn(self._publish_answers())
+                self._publishing = self._tasks.spawn(self._publish_answers())
         finally:
             self._deliveries.pop(key, None)
 
@@ -273,19 +275,6 @@ class SSEMessageRouter:
                     logger.warning("Failed to publish the delivery status of messages", exc_info=True)
         finally:
             self._publishing = None
-
-    def _spawn(self, coroutine: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
-        # In a clean context: an event's context is that of its publisher.
-        task = asyncio.get_running_loop().create_task(coroutine, context=contextvars.Context())
-        self._tasks.add(task)
-        task.add_done_callback(self._on_task_done)
-        return task
-
-    def _on_task_done(self, task: "asyncio.Task[Any]") -> None:
-        self._tasks.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if error is not None and not isinstance(error, Error):
-            logger.error("Failed to process a message for a stream", exc_info=error)
 
 
 class SSEMessageRouters:
@@ -304,6 +293,11 @@ class SSEMessageRouters:
 
 def _loop_topic(owner: str) -> str:
     return f"posts:{owner}"
+
+
+def _log_failure(error: BaseException) -> None:
+    if not isinstance(error, Error):
+        logger.error("Failed to process a message for a stream", exc_info=error)
 
 
 def _build_overloaded(error: BaseException) -> Overloaded:

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from mcp_django.aio.loop_local import LoopLocal
+from mcp_django.aio.tasks import BackgroundTasks
 from mcp_django.server.calls.callables import run_callable
 from mcp_django.server.ports import Executor
 
@@ -89,8 +90,7 @@ class CleanupCallbacks:
 
 _REGISTERED_CALLBACKS: LoopLocal[weakref.WeakSet[CleanupCallbacks]] = LoopLocal(weakref.WeakSet)
 """Callback collections with entries for an event loop."""
-_TASKS: set[asyncio.Task[None]] = set()
-"""Strong references to running tasks; the event loop holds weak ones."""
+_tasks = BackgroundTasks()
 
 
 def register_for_shutdown(
@@ -116,10 +116,7 @@ async def _run_all() -> None:
 
 def _start(callbacks: list[_CleanupCallback]) -> "asyncio.Task[None]":
     # Use a clean context: the context of the call refers to a thread that the call has released.
-    task = asyncio.get_running_loop().create_task(_run_callbacks(callbacks), context=contextvars.Context())
-    _TASKS.add(task)
-    task.add_done_callback(_TASKS.discard)
-    return task
+    return _tasks.spawn(_run_callbacks(callbacks))
 
 
 async def _run_callbacks(callbacks: list[_CleanupCallback]) -> None:

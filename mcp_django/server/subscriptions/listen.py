@@ -6,12 +6,12 @@ can send. A slow client therefore costs at most one mark per changed item, and a
 """
 
 import asyncio
-import contextvars
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from mcp_django.aio.loop_local import LoopLocal
+from mcp_django.aio.tasks import start_task, start_timer
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.meta import SUBSCRIPTION_ID
 from mcp_django.server.calls.call import Call, Connection
@@ -189,9 +189,7 @@ class Subscription:
         try:
             return await can_read(self._call, update.uri)
         except Overloaded:
-            asyncio.get_running_loop().call_later(
-                RETRY_DELAY_SECONDS, self.add_update, update, context=contextvars.Context()
-            )
+            start_timer(RETRY_DELAY_SECONDS, self.add_update, update)
             return False
 
     def close(self) -> None:
@@ -270,9 +268,7 @@ class SubscriptionRegistry:
         listener = self._listener
         if listener is None:
             # A separate task, because concurrent callers wait for the same one.
-            started = asyncio.get_running_loop().create_task(
-                _add_listener(self._changes, self.publish), context=contextvars.Context()
-            )
+            started = start_task(_add_listener(self._changes, self.publish))
             listener = self._listener = started
 
         try:

@@ -4,11 +4,11 @@ The provider of a resource follows it on its own server.
 """
 
 import asyncio
-import contextvars
 import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from mcp_django.aio.tasks import start_task
 from mcp_django.server.calls.call import Call
 from mcp_django.server.composition.mounting import resolve_innermost
 from mcp_django.server.context.context import Context
@@ -57,8 +57,7 @@ class UpstreamSubscriptions:
         With `may_have_changed`, a change is reported once the resource is followed.
         """
         if not self._is_closed and uri not in self._stops and uri not in self._tasks:
-            work = self._find_and_follow(uri, may_have_changed)
-            self._tasks[uri] = asyncio.get_running_loop().create_task(work, context=contextvars.Context())
+            self._tasks[uri] = start_task(self._find_and_follow(uri, may_have_changed))
 
     def remove(self, uri: str) -> None:
         """Stop following a resource."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from django.db import Error
 
-from mcp_django.aio.tasks import run_in_background
+from mcp_django.aio.tasks import BackgroundTasks, run_in_background
 from mcp_django.auth.throttling import TOO_MANY_REQUESTS_STATUS, check_principal_rate
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InternalError, InvalidRequest, MCPError, UnsupportedProtocolVersion
@@ -89,7 +89,7 @@ class DuplexConnection:
         self._rejection_count = 0
         """Number of consecutive rate-limited messages."""
 
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks(on_error=_log_failure)
         self._notification_tasks: set[asyncio.Task[None]] = set()
         """Tasks that handle notifications and responses."""
         self._last_received_at = self._loop.time()
@@ -313,16 +313,12 @@ class DuplexConnection:
             self.end(CloseReason.SESSION_ENDED)
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = self._loop.create_task(coroutine, context=self._create_context())
-        self._tasks.add(task)
+        task = self._tasks.spawn_in(self._create_context(), coroutine)
         task.add_done_callback(self._on_task_done)
         return task
 
     def _on_task_done(self, task: "asyncio.Task[None]") -> None:
-        self._tasks.discard(task)
         self._notification_tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            logger.error("Unhandled exception in a connection task", exc_info=task.exception())
         self._check_drained()
 
     async def _send_error(self, era: EraStrategy, raw: Any, error: MCPError) -> None:
@@ -431,8 +427,7 @@ class DuplexConnection:
         if self._is_closed:
             return
         self._is_closed = True
-        for task in list(self._tasks):
-            task.cancel()
+        self._tasks.cancel()
         released = asyncio.Event()
         run_in_background(self._release(released))
         await released.wait()
@@ -445,3 +440,7 @@ class DuplexConnection:
             self._dependencies.stream_limiter.release(self._owner)
             self._open_streams.remove(self)
             released.set()
+
+
+def _log_failure(error: BaseException) -> None:
+    logger.error("Unhandled exception in a connection task", exc_info=error)

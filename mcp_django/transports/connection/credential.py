@@ -1,10 +1,10 @@
 """The principal of a connection, verified again while the connection is open."""
 
 import asyncio
-import contextvars
 from collections.abc import Callable
 from time import time
 
+from mcp_django.aio.tasks import start_timer
 from mcp_django.auth.principal import is_still_authorized
 from mcp_django.protocol.errors import TransportRefusal
 from mcp_django.server.ports import Overloaded, Principal
@@ -66,9 +66,7 @@ class ConnectionCredential:
         self.stop()
         expires = self.principal.expires_at
         if expires is not None:
-            self._expiry_timer = asyncio.get_running_loop().call_later(
-                max(0.0, expires - time()), self._end, CloseReason.REVOKED, context=contextvars.Context()
-            )
+            self._expiry_timer = start_timer(max(0.0, expires - time()), self._end, CloseReason.REVOKED)
 
     def _end(self, reason: CloseReason) -> None:
         self.stop()

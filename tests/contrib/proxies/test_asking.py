@@ -78,7 +78,7 @@ async def test_lists_for_those_who_can_be_asked_need_no_session_that_calls_have(
     proxy = proxy_of(Remote(era="handshake"), sessions=1)
     peer = PipelineClient(served(proxy))
     await peer.call("r__greet")
-    assert proxy._get_state().sessions.is_exhausted
+    assert proxy._states.get().sessions.is_exhausted
     assert "r__greet" in await PipelineClient(peer.server, principal=make_principal(name="bob")).names()
 
 
@@ -136,7 +136,7 @@ async def test_nobody_else_can_go_on_with_a_parked_call() -> None:
     remote = Remote(era="handshake")
     proxy = proxy_of(remote)
     await PipelineClient(served(proxy), principal=make_principal(name="ada")).call("r__greet")
-    desk = proxy._get_state().suspended_calls
+    desk = proxy._states.get().suspended_calls
     (id,) = desk._calls
     assert desk.take(id, "tests|bob") is None
     assert desk.take(id, "tests|ada") is not None
@@ -149,7 +149,7 @@ async def test_a_call_that_is_parked_for_too_long_is_given_up_at_the_remote(cloc
     asked = await peer.call("r__greet")
     await clock.advance(60)
     await remote.cancelled.wait()
-    assert len(proxy._get_state().suspended_calls) == 0
+    assert len(proxy._states.get().suspended_calls) == 0
     found = await peer.request("tools/call", {"name": "r__greet", "arguments": {}, **_answered(asked)})
     assert found["content"][0]["text"] == forwarding.LOST_CALL_MESSAGE
 
@@ -160,7 +160,7 @@ async def test_the_call_that_is_parked_longest_gives_way() -> None:
     peer = PipelineClient(served(proxy))
     first = await peer.call("r__greet")
     second = await peer.call("r__greet")
-    assert len(proxy._get_state().suspended_calls) == 1
+    assert len(proxy._states.get().suspended_calls) == 1
     lost = await peer.request("tools/call", {"name": "r__greet", "arguments": {}, **_answered(first)})
     assert lost["isError"]
     found = await peer.request("tools/call", {"name": "r__greet", "arguments": {}, **_answered(second)})
@@ -222,7 +222,7 @@ async def test_more_calls_than_there_may_be_sessions_wait_their_turn(clock: Cloc
     proxy = proxy_of(remote, sessions=1)
     peer = PipelineClient(served(proxy), answer=answers, version=HANDSHAKE)
     assert await asyncio.gather(*(peer.text("r__greet") for _ in range(4))) == ["Hello Ada"] * 4
-    assert len(proxy._get_state().sessions) == 1
+    assert len(proxy._states.get().sessions) == 1
 
 
 async def test_a_call_that_waits_for_a_session_for_too_long_is_told_so(clock: Clock) -> None:

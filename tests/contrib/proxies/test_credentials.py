@@ -162,7 +162,7 @@ async def test_what_was_opened_with_a_credential_is_not_used_for_the_next_one(mo
 async def test_a_credential_is_in_no_repr_and_no_key() -> None:
     proxy = vault()
     await people(proxy)["ada"].text("vault__ask")
-    here = proxy._get_state()
+    here = proxy._states.get()
     kept = [*here.catalogs, *here._clients, *(session.key for session in here.sessions._idle)]
     assert kept
     assert "key-of-ada" not in repr(kept)
@@ -184,7 +184,7 @@ async def test_who_has_to_allow_it_in_a_later_round_is_sent_there_and_the_call_g
     ada = people(proxy := vault(target))["ada"]
     assert "vault__ask" in await ada.names()
     target.withdrawn.add("key-of-ada")
-    proxy._get_state().sessions.close_idle()
+    proxy._states.get().sessions.close_idle()
     asked: list[str] = []
 
     def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
@@ -206,4 +206,4 @@ async def test_connections_of_callers_are_bounded(monkeypatch: pytest.MonkeyPatc
     for name in NAMES:
         peers[name].capabilities = {}
         assert await peers[name].text("vault__whose", number=1) == f"{KEYS[name]} 1"
-    assert len(proxy._get_state()._clients) == 1
+    assert len(proxy._states.get()._clients) == 1

@@ -142,7 +142,7 @@ async def test_nobody_hears_the_log_where_the_server_takes_logging_away(subtests
             server = served(proxy).set_options(capabilities={"logging": None} if taken else {})
             assert await PipelineClient(server, log_level="info").text("r__chatty") == "done"
             # A call that hears the log has a connection of its own.
-            assert len(proxy._get_state().sessions) == (0 if taken else 1)
+            assert len(proxy._states.get().sessions) == (0 if taken else 1)
 
 
 async def test_a_call_that_is_cancelled_is_cancelled_at_the_remote(subtests: pytest.Subtests) -> None:

@@ -8,13 +8,13 @@ time, then an empty one. Callers do not wait twice for the same slow fetch.
 """
 
 import asyncio
-import contextvars
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from mcp_django.aio.clock import monotonic
+from mcp_django.aio.tasks import start_task
 from mcp_django.client.errors import AuthorizationNeeded, ClientError
 from mcp_django.protocol import jsonrpc
 from mcp_django.server.primitives.base import Primitive
@@ -205,9 +205,8 @@ class CatalogCache:
     def _start_refresh(self, kind: str, cached: _CachedList) -> None:
         if cached.task is None:
             cached.has_timed_out = cached.is_outdated = False
-            loop = asyncio.get_running_loop()
             # The fetch serves all callers, so it must not run in the context of one call.
-            cached.task = loop.create_task(self._refresh(kind, cached), context=contextvars.Context())
+            cached.task = start_task(self._refresh(kind, cached))
 
     async def _refresh(self, kind: str, cached: _CachedList) -> None:
         try:

@@ -6,11 +6,11 @@ with the same credential and capabilities.
 """
 
 import asyncio
-import contextvars
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NamedTuple, Protocol
 
 from mcp_django.aio.clock import monotonic
+from mcp_django.aio.tasks import BackgroundTasks, start_timer
 from mcp_django.client import Client
 from mcp_django.client.session.passthrough import CallbackOptions, create_callbacks
 from mcp_django.contrib.proxies.connections.questions import RemoteInputRequest
@@ -110,7 +110,7 @@ class RemoteSessionPool:
         """Idle sessions with the start of their idle time, the longest idle first."""
         self._timer: asyncio.TimerHandle | None = None
         self._freed = asyncio.Event()
-        self._closing: set[asyncio.Task[None]] = set()
+        self._closing = BackgroundTasks()
 
     def __len__(self) -> int:
         return self._count
@@ -167,11 +167,10 @@ class RemoteSessionPool:
         self.close_idle()
         if self._timer is not None:
             self._timer.cancel()
-        if self._closing:
-            await asyncio.wait(self._closing)
+        await self._closing.wait()
 
     def _start_timer(self, seconds: float) -> None:
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._close_expired, context=contextvars.Context())
+        self._timer = start_timer(seconds, self._close_expired)
 
     def _close_expired(self) -> None:
         """Close the sessions whose idle time has expired."""
@@ -188,9 +187,7 @@ class RemoteSessionPool:
 
     def _close_session(self, session: RemoteSession) -> None:
         self._count -= 1
-        task = asyncio.get_running_loop().create_task(session.client.close(), context=contextvars.Context())
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
+        self._closing.spawn(session.client.close())
 
 
 def can_log(client: Client) -> bool:

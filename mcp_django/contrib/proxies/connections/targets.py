@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Protocol
 
 from mcp_django.aio.loop_local import LoopLocal
@@ -43,7 +44,7 @@ class TargetSource:
         self.name = name
         self._target = target
         self._options = options
-        self._shared_clients = LoopLocal(lambda: self.create_client(None, None, {}, False))
+        self._shared_clients = LoopLocal(partial(self.create_client, None, None, {}, False))
 
     def get_shared_client(self, user: Any) -> Client:
         return self._shared_clients.get()

@@ -6,12 +6,12 @@ sealed state of the client. It is kept for a limited time, in limited number, an
 """
 
 import asyncio
-import contextvars
 import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
+from mcp_django.aio.tasks import BackgroundTasks, start_task, start_timer
 from mcp_django.client.errors import CallError
 from mcp_django.contrib.proxies.connections.questions import RemoteInputRequest
 from mcp_django.server.context.context import Context
@@ -49,7 +49,7 @@ class SuspendedCall:
         """Context of the local call that receives progress and log messages."""
         self.requests: list[PendingInputRequest] = []
         self._changed = asyncio.Event()
-        self._task = asyncio.get_running_loop().create_task(self._finish(run), context=contextvars.Context())
+        self._task = start_task(self._finish(run))
 
     async def _finish(self, run: Callable[["SuspendedCall"], Awaitable[Any]]) -> Any:
         try:
@@ -100,7 +100,7 @@ class SuspendedCalls:
         self._max_calls = max_calls
         self._seconds = seconds
         self._calls: dict[str, tuple[SuspendedCall, asyncio.TimerHandle]] = {}
-        self._cancelling: set[asyncio.Task[None]] = set()
+        self._cancelling = BackgroundTasks()
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -113,8 +113,7 @@ class SuspendedCalls:
         call.listener = None
         if len(self._calls) >= self._max_calls:
             self.evict_one()
-        timer = asyncio.get_running_loop().call_later(self._seconds, self._evict, id, context=contextvars.Context())
-        self._calls[id] = call, timer
+        self._calls[id] = call, start_timer(self._seconds, self._evict, id)
 
     def take(self, id: str, owner: str) -> SuspendedCall | None:
         """Remove and return the owner's suspended call with this id, else None."""
@@ -139,12 +138,9 @@ class SuspendedCalls:
         """Cancel all calls, and wait until they have ended."""
         for id in list(self._calls):
             self._evict(id)
-        if self._cancelling:
-            await asyncio.wait(self._cancelling)
+        await self._cancelling.wait()
 
     def _evict(self, id: str) -> None:
         call, timer = self._calls.pop(id)
         timer.cancel()
-        task = asyncio.get_running_loop().create_task(call.cancel(), context=contextvars.Context())
-        self._cancelling.add(task)
-        task.add_done_callback(self._cancelling.discard)
+        self._cancelling.spawn(call.cancel())
