@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-import httpx2
+import httpx
 
 from mcp_django.client.oauth.http import OAuthHTTPClient
 from mcp_django.conf.clients import ClientAuth, ClientSettings
@@ -20,10 +20,10 @@ from mcp_django.conf.clients import ClientAuth, ClientSettings
 SERVER, ISSUER = "https://mcp.example/mcp", "https://id.example"
 REDIRECT = "https://testserver/mcp/clients/one/callback/"
 PUBLIC = "93.184.215.14"
-Answer = httpx2.Response
+Answer = httpx.Response
 
 
-class Authority(httpx2.AsyncBaseTransport):
+class Authority(httpx.AsyncBaseTransport):
     """Both servers. What they say can be changed; `asked` is what they were asked, as method and URL."""
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Authority(httpx2.AsyncBaseTransport):
         self.asked: list[tuple[str, str]] = []
         self.forms: list[dict[str, str]] = []
         """Of the token endpoint."""
-        self.headers: list[httpx2.Headers] = []
+        self.headers: list[httpx.Headers] = []
         self.revoked: list[str] = []
         self.challenge = f'Bearer resource_metadata="{SERVER}-metadata", scope="read"'
         self.resource: dict[str, Any] = {"resource": SERVER, "authorization_servers": [ISSUER]}
@@ -50,7 +50,7 @@ class Authority(httpx2.AsyncBaseTransport):
         self.live = "r0"
         """The only refresh token that is good: one that comes twice ends the grant."""
         self.lifetime = 3600
-        self.other: dict[str, Callable[[httpx2.Request], Answer]] = {}
+        self.other: dict[str, Callable[[httpx.Request], Answer]] = {}
         """Answers at other URLs, and in place of those here."""
 
     def outgoing(self, url: str = SERVER) -> OAuthHTTPClient:
@@ -61,11 +61,11 @@ class Authority(httpx2.AsyncBaseTransport):
 
         return OAuthHTTPClient(url, resolve=resolve, transport=lambda: self)
 
-    async def handle_async_request(self, request: httpx2.Request) -> Answer:
+    async def handle_async_request(self, request: httpx.Request) -> Answer:
         """Answer, as a network does: unread."""
         return unread(await self._answer(request))
 
-    async def _answer(self, request: httpx2.Request) -> Answer:
+    async def _answer(self, request: httpx.Request) -> Answer:
         url = f"{request.url.scheme}://{request.headers['host']}{request.url.path}"
         assert request.url.host in {PUBLIC, *(one for found in self.addresses.values() for one in found)}
         self.asked.append((request.method, url))
@@ -115,7 +115,7 @@ def unread(answer: Answer) -> Answer:
     """An answer whose body is still on the wire."""
     if not answer.is_closed:
         return answer
-    return Answer(answer.status_code, headers=answer.headers, stream=httpx2.ByteStream(answer.content))
+    return Answer(answer.status_code, headers=answer.headers, stream=httpx.ByteStream(answer.content))
 
 
 def settings(url: str = SERVER, **auth: Any) -> ClientSettings:

@@ -11,7 +11,7 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from mcp_django.client.oauth import http
+from mcp_django import http_client
 from mcp_django.client.oauth.token_store import TokenRow
 from mcp_django.conf import get_settings
 from mcp_django.models import ClientFlow, ClientToken
@@ -33,8 +33,8 @@ def authority(monkeypatch: pytest.MonkeyPatch) -> Authority:
     async def resolve(host: str, port: int) -> list[str]:
         return [PUBLIC]
 
-    monkeypatch.setattr(http, "_resolve", resolve)
-    monkeypatch.setattr(http, "_create_transport", lambda: found)
+    monkeypatch.setattr(http_client, "_resolve_host", resolve)
+    monkeypatch.setattr(http_client, "_create_transport", lambda: found)
     return found
 
 

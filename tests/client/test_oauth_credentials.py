@@ -4,6 +4,7 @@ import base64
 import json
 from typing import Any
 
+import httpx
 import httpx2
 import pytest
 from asgiref.sync import async_to_sync
@@ -110,7 +111,7 @@ def test_a_secret_goes_nowhere_else(subtests: pytest.Subtests) -> None:
             authority.resource |= change.get("resource", {})
             authority.metadata |= change.get("metadata", {})
             authority.other["https://evil.example/.well-known/oauth-authorization-server"] = (
-                lambda request, authority=authority: httpx2.Response(
+                lambda request, authority=authority: httpx.Response(
                     200, json=authority.metadata | {"issuer": "https://evil.example"}
                 )
             )
@@ -121,7 +122,7 @@ def test_a_secret_goes_nowhere_else(subtests: pytest.Subtests) -> None:
 
 def test_credentials_that_are_refused_are_the_operators_to_mend(caplog: pytest.LogCaptureFixture) -> None:
     authority = Authority()
-    authority.other[f"{ISSUER}/token"] = lambda request: httpx2.Response(
+    authority.other[f"{ISSUER}/token"] = lambda request: httpx.Response(
         401, json={"error": "invalid_client", "error_description": "s3cret"}
     )
     with pytest.raises(AuthorizationFailed) as caught:

@@ -3,7 +3,7 @@
 import logging
 from typing import Any
 
-import httpx2
+import httpx
 import pytest
 
 from mcp_django.client.oauth.flow import PendingAuthorization, UserDeclined, finish_authorization, prepare_authorization
@@ -70,8 +70,8 @@ async def test_a_registration_is_used_again_for_the_same_address_only() -> None:
     await prepare_authorization(settings(), None, "https://moved.example/callback/", http_client=authority.outgoing())
     assert authority.registrations == 2
     authority.metadata["issuer"] = authority.resource["authorization_servers"][0] = "https://id.example/other"
-    authority.other["https://id.example/.well-known/oauth-authorization-server/other"] = lambda request: (
-        httpx2.Response(200, json=authority.metadata)
+    authority.other["https://id.example/.well-known/oauth-authorization-server/other"] = lambda request: httpx.Response(
+        200, json=authority.metadata
     )
     await prepare_authorization(settings(), None, "https://moved.example/callback/", http_client=authority.outgoing())
     assert authority.registrations == 3
@@ -150,7 +150,7 @@ async def test_a_server_that_leads_elsewhere_is_not_followed(subtests: pytest.Su
 async def test_metadata_that_moves_inside_is_not_followed() -> None:
     authority = Authority()
     authority.addresses["inside.example"] = ["169.254.169.254"]
-    moved = httpx2.Response(302, headers={"Location": "https://inside.example/latest/meta-data"})
+    moved = httpx.Response(302, headers={"Location": "https://inside.example/latest/meta-data"})
     authority.other["https://id.example/.well-known/oauth-authorization-server"] = lambda request: moved
     with pytest.raises(AuthorizationFailed):
         await begun(authority)
@@ -163,7 +163,7 @@ async def test_metadata_that_is_none_ends_it(subtests: pytest.Subtests) -> None:
             await ClientToken.objects.all().adelete()  # and the registration with it
             authority = Authority()
             authority.other["https://id.example/.well-known/oauth-authorization-server"] = lambda request, body=body: (
-                httpx2.Response(200, content=body)
+                httpx.Response(200, content=body)
             )
             with pytest.raises(AuthorizationFailed):
                 await begun(authority)
@@ -173,11 +173,11 @@ async def test_a_registration_that_cannot_be_used_ends_it(
     caplog: pytest.LogCaptureFixture, subtests: pytest.Subtests
 ) -> None:
     for answer in [
-        httpx2.Response(400, json={"error": "invalid_redirect_uri", "error_description": "s3cret"}),
-        httpx2.Response(201, json={"client_secret": "s3cret"}),
-        httpx2.Response(201, json={"client_id": "c", "token_endpoint_auth_method": "private_key_jwt"}),
-        httpx2.Response(201, json={"client_id": ["s3cret"]}),
-        httpx2.Response(302, headers={"Location": "https://evil.example/?s3cret"}),
+        httpx.Response(400, json={"error": "invalid_redirect_uri", "error_description": "s3cret"}),
+        httpx.Response(201, json={"client_secret": "s3cret"}),
+        httpx.Response(201, json={"client_id": "c", "token_endpoint_auth_method": "private_key_jwt"}),
+        httpx.Response(201, json={"client_id": ["s3cret"]}),
+        httpx.Response(302, headers={"Location": "https://evil.example/?s3cret"}),
     ]:
         with subtests.test(answer=answer):
             await ClientToken.objects.all().adelete()  # and the registration with it
@@ -235,16 +235,16 @@ async def test_an_answer_that_is_none_ends_it(subtests: pytest.Subtests) -> None
 
 async def test_a_token_that_cannot_be_used_ends_it(caplog: pytest.LogCaptureFixture, subtests: pytest.Subtests) -> None:
     for answer in [
-        httpx2.Response(200, content=b"s3cret"),
-        httpx2.Response(200, json={"access_token": "s3cret", "token_type": "DPoP"}),
-        httpx2.Response(200, json={"access_token": "s3cret\r\nX: y", "token_type": "Bearer"}),
-        httpx2.Response(200, json={"access_token": "s3crét", "token_type": "Bearer"}),
-        httpx2.Response(200, json={"access_token": "", "token_type": "Bearer"}),
-        httpx2.Response(200, json={"access_token": "s3cret" * 9000, "token_type": "Bearer"}),
-        httpx2.Response(200, json={"access_token": ["s3cret"], "token_type": "Bearer"}),
-        httpx2.Response(400, json={"error": "invalid_grant", "error_description": "s3cret"}),
-        httpx2.Response(500, text="s3cret"),
-        httpx2.Response(302, headers={"Location": "https://evil.example/s3cret"}),
+        httpx.Response(200, content=b"s3cret"),
+        httpx.Response(200, json={"access_token": "s3cret", "token_type": "DPoP"}),
+        httpx.Response(200, json={"access_token": "s3cret\r\nX: y", "token_type": "Bearer"}),
+        httpx.Response(200, json={"access_token": "s3crét", "token_type": "Bearer"}),
+        httpx.Response(200, json={"access_token": "", "token_type": "Bearer"}),
+        httpx.Response(200, json={"access_token": "s3cret" * 9000, "token_type": "Bearer"}),
+        httpx.Response(200, json={"access_token": ["s3cret"], "token_type": "Bearer"}),
+        httpx.Response(400, json={"error": "invalid_grant", "error_description": "s3cret"}),
+        httpx.Response(500, text="s3cret"),
+        httpx.Response(302, headers={"Location": "https://evil.example/s3cret"}),
     ]:
         with subtests.test(answer=answer):
             await ClientToken.objects.all().adelete()  # and the registration with it
@@ -260,8 +260,8 @@ async def test_a_server_without_metadata_is_its_own_authorization_server() -> No
     """As 2025-03-26 has it."""
     authority = Authority()
     authority.challenge = "Bearer"
-    authority.other["https://mcp.example/register"] = lambda request: httpx2.Response(201, json={"client_id": "old"})
-    authority.other["https://mcp.example/token"] = lambda request: httpx2.Response(200, json={"access_token": "a"})
+    authority.other["https://mcp.example/register"] = lambda request: httpx.Response(201, json={"client_id": "old"})
+    authority.other["https://mcp.example/token"] = lambda request: httpx.Response(200, json={"access_token": "a"})
     url, pending = await begun(authority)
     assert url.startswith("https://mcp.example/authorize?")
     with pytest.raises(AuthorizationFailed):
@@ -278,7 +278,7 @@ async def test_a_challenge_is_not_needed(subtests: pytest.Subtests) -> None:
             authority = Authority()
             authority.challenge = challenge
             authority.other["https://mcp.example/.well-known/oauth-protected-resource/mcp"] = (
-                lambda request, authority=authority: httpx2.Response(200, json=authority.resource)
+                lambda request, authority=authority: httpx.Response(200, json=authority.resource)
             )
             if "127.0.0.1" in challenge:
                 with pytest.raises(AuthorizationFailed):

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import httpx
 import httpx2
 import pytest
 from asgiref.sync import async_to_sync
@@ -159,7 +160,7 @@ def test_an_authorization_server_that_is_down_ends_nothing(ada: User, subtests: 
         with subtests.test(status=status):
             grant(ada)
             authority = Authority()
-            authority.other[f"{ISSUER}/token"] = lambda request, status=status: httpx2.Response(status)
+            authority.other[f"{ISSUER}/token"] = lambda request, status=status: httpx.Response(status)
             auth = credential(authority, ada)
             with pytest.raises(ClientConnectionError) as caught:
                 async_to_sync(call)(auth, Server())
@@ -173,7 +174,7 @@ def test_an_authorization_server_that_is_down_ends_nothing(ada: User, subtests: 
 def test_a_token_that_is_nearly_over_is_used_while_there_is_no_other(ada: User) -> None:
     grant(ada, expires_at=time.time() + 10)
     authority, server = Authority(), Server("old")
-    authority.other[f"{ISSUER}/token"] = lambda request: httpx2.Response(503)
+    authority.other[f"{ISSUER}/token"] = lambda request: httpx.Response(503)
     assert async_to_sync(call)(credential(authority, ada), server) == 200
 
 
@@ -181,7 +182,7 @@ def test_the_registration_of_an_unknown_client_is_forgotten(ada: User) -> None:
     grant(ada)
     TokenRow(settings()).save_registration({"client_id": "c1"})
     authority = Authority()
-    authority.other[f"{ISSUER}/token"] = lambda request: httpx2.Response(401, json={"error": "invalid_client"})
+    authority.other[f"{ISSUER}/token"] = lambda request: httpx.Response(401, json={"error": "invalid_client"})
     with pytest.raises(AuthorizationNeeded):
         async_to_sync(call)(credential(authority, ada), Server())
     assert TokenRow(settings()).read_registration() is None
@@ -190,7 +191,7 @@ def test_the_registration_of_an_unknown_client_is_forgotten(ada: User) -> None:
 def test_a_wrong_secret_in_the_settings_ends_nothing(ada: User) -> None:
     grant(ada)
     authority = Authority()
-    authority.other[f"{ISSUER}/token"] = lambda request: httpx2.Response(401, json={"error": "invalid_client"})
+    authority.other[f"{ISSUER}/token"] = lambda request: httpx.Response(401, json={"error": "invalid_client"})
     auth = credential(authority, ada, client_id="c1", client_secret="wrong", issuer=ISSUER)
     with pytest.raises(AuthorizationFailed, match="CLIENT_ID"):
         async_to_sync(call)(auth, Server())

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 
+import httpx
 import httpx2
 import pytest
 
@@ -15,7 +16,7 @@ async def ask(authority: Authority, url: str = WHERE, *, server: str = SERVER, m
     return await authority.outgoing(server).send(httpx2.Request(method, url, headers={"X-Mine": "1"}))
 
 
-def answering(*answers: httpx2.Response) -> Authority:
+def answering(*answers: httpx.Response) -> Authority:
     """One that gives these answers, one after the other, whatever is asked."""
     authority, left = Authority(), list(answers)
     authority.other = dict.fromkeys(
@@ -25,7 +26,7 @@ def answering(*answers: httpx2.Response) -> Authority:
 
 
 async def test_an_answer_comes_back() -> None:
-    found = await ask(answering(httpx2.Response(200, json={"a": 1})))
+    found = await ask(answering(httpx.Response(200, json={"a": 1})))
     assert (found.status_code, found.json(), str(found.request.url)) == (200, {"a": 1}, WHERE)
 
 
@@ -69,7 +70,7 @@ async def test_hosts_inside_the_network_are_refused(subtests: pytest.Subtests) -
 async def test_they_are_asked_where_the_server_is_inside_too(subtests: pytest.Subtests) -> None:
     for own, allowed in [(["10.0.0.1"], True), ([PUBLIC], False), (["169.254.169.254"], False)]:
         with subtests.test(own=own, allowed=allowed):
-            authority = answering(httpx2.Response(200))
+            authority = answering(httpx.Response(200))
             authority.addresses = {"mcp.example": own, "id.example": ["10.0.0.2"]}
             if allowed:
                 assert (await ask(authority)).status_code == 200
@@ -88,7 +89,7 @@ async def test_a_metadata_service_is_never_asked() -> None:
 async def test_the_server_itself_may_be_anywhere() -> None:
     authority = Authority()
     authority.addresses = {"mcp.example": ["10.0.0.1"]}
-    authority.other["https://mcp.example/x"] = lambda request: httpx2.Response(200)
+    authority.other["https://mcp.example/x"] = lambda request: httpx.Response(200)
     assert (await ask(authority, "https://mcp.example/x")).status_code == 200
 
 
@@ -97,7 +98,7 @@ async def test_http_is_for_this_machine_where_the_server_is_here(subtests: pytes
         with subtests.test(server=server, allowed=allowed):
             authority = Authority()
             authority.addresses = {"localhost": ["127.0.0.1"], "127.0.0.1": ["127.0.0.1"], "mcp.example": ["127.0.0.1"]}
-            authority.other["http://localhost:9000/x"] = lambda request: httpx2.Response(200)
+            authority.other["http://localhost:9000/x"] = lambda request: httpx.Response(200)
             if allowed:
                 assert (await ask(authority, "http://localhost:9000/x", server=server)).status_code == 200
             else:
@@ -106,25 +107,25 @@ async def test_http_is_for_this_machine_where_the_server_is_here(subtests: pytes
 
 
 async def test_redirects_are_followed_within_the_origin() -> None:
-    moved = httpx2.Response(307, headers={"Location": "/next"})
-    assert (await ask(answering(moved, httpx2.Response(200)))).status_code == 200
+    moved = httpx.Response(307, headers={"Location": "/next"})
+    assert (await ask(answering(moved, httpx.Response(200)))).status_code == 200
 
 
 async def test_and_not_out_of_it(subtests: pytest.Subtests) -> None:
     for location in ["https://other.example/", "http://id.example/next", "https://id.example:444/"]:
         with subtests.test(location=location):
-            authority = answering(httpx2.Response(302, headers={"Location": location}), httpx2.Response(200))
+            authority = answering(httpx.Response(302, headers={"Location": location}), httpx.Response(200))
             assert (await ask(authority)).status_code == 302
             assert len(authority.asked) == 1
 
 
 async def test_a_post_is_not_redirected() -> None:
-    authority = answering(httpx2.Response(307, headers={"Location": "/next"}), httpx2.Response(200))
+    authority = answering(httpx.Response(307, headers={"Location": "/next"}), httpx.Response(200))
     assert (await ask(authority, method="POST")).status_code == 307
 
 
 async def test_redirects_end() -> None:
-    moved = [httpx2.Response(302, headers={"Location": "/next"}) for _ in range(9)]
+    moved = [httpx.Response(302, headers={"Location": "/next"}) for _ in range(9)]
     with pytest.raises(AuthorizationFailed, match="too often"):
         await ask(answering(*moved))
 
@@ -139,18 +140,18 @@ async def test_an_answer_has_an_end() -> None:
             yield b"x" * 4096
 
     with pytest.raises(AuthorizationFailed, match="longer than"):
-        await ask(answering(httpx2.Response(200, content=endless())))
+        await ask(answering(httpx.Response(200, content=endless())))
     assert read <= MAX_RESPONSE_BYTES / 4096 + 2
 
 
 async def test_what_is_packed_is_not_unpacked() -> None:
     with pytest.raises(AuthorizationFailed, match="encoding"):
-        await ask(answering(httpx2.Response(200, headers={"Content-Encoding": "gzip"}, content=b"")))
+        await ask(answering(httpx.Response(200, headers={"Content-Encoding": "gzip"}, content=b"")))
 
 
 async def test_a_failure_repeats_nothing_that_was_sent() -> None:
-    def broken(request: httpx2.Request) -> httpx2.Response:
-        raise httpx2.ConnectError("to s3cret")
+    def broken(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("to s3cret")
 
     authority = Authority()
     authority.other[WHERE] = broken
@@ -161,16 +162,16 @@ async def test_a_failure_repeats_nothing_that_was_sent() -> None:
 
 async def test_the_name_is_kept_and_asked_for_once() -> None:
     asked: list[str] = []
-    seen: list[httpx2.Request] = []
+    seen: list[httpx.Request] = []
 
     async def resolve(host: str, port: int) -> Sequence[str]:
         asked.append(host)
         return [PUBLIC]
 
-    class Wire(httpx2.AsyncBaseTransport):
-        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+    class Wire(httpx.AsyncBaseTransport):
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
             seen.append(request)
-            return unread(httpx2.Response(200))
+            return unread(httpx.Response(200))
 
     await OAuthHTTPClient(SERVER, resolve=resolve, transport=Wire).send(httpx2.Request("GET", WHERE))
     assert asked == ["id.example"]

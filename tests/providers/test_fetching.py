@@ -274,7 +274,7 @@ async def test_what_is_compressed_is_bounded_by_what_it_becomes(
 ) -> None:
     for encoding in ["gzip", "deflate"]:
         with subtests.test(encoding=encoding):
-            monkeypatch.setattr("mcp_django.providers.safe_fetch._unpacker", Counted)
+            monkeypatch.setattr("mcp_django.http_client._unpacker", Counted)
             pack = gzip.compress if encoding == "gzip" else zlib.compress
             response, _ = streamed(pack(b"hello"), content_encoding=encoding)
             assert (await Web(response).fetcher().fetch("https://docs.example/")).body == b"hello"
@@ -375,8 +375,8 @@ async def test_tls_is_with_the_name_over_a_true_connection_to_the_address(tmp_pa
 
 
 def served(monkeypatch: pytest.MonkeyPatch, web: Web, provider: Any) -> PipelineClient:
-    monkeypatch.setattr(provider._source._fetcher, "_resolve", web.resolve)
-    monkeypatch.setattr(provider._source._fetcher, "_transport", lambda: httpx.MockTransport(web.answer))
+    monkeypatch.setattr(provider._source._fetcher._client, "_resolve", web.resolve)
+    monkeypatch.setattr(provider._source._fetcher._client, "_transport", lambda: httpx.MockTransport(web.answer))
     return PipelineClient(make_server(providers=[provider]))
 
 

@@ -26,7 +26,7 @@ LAYERS = (
     {"schema"},
     {"server"},
     {"conf", "discovery", "exceptions", "logs", "lowlevel", "observability", "signals", "types"},
-    {"html_pages", "internal_request", "models"},
+    {"html_pages", "http_client", "internal_request", "models"},
     {"auth", "client", "forms", "orm", "providers", "runtime"},
     {"wiring"},
     {"notifications", "transports"},
@@ -48,7 +48,8 @@ SIDEWAYS = {
 ONLY = {
     # Importing the package never needs settings; what needs them comes through __getattr__.
     "__init__": {"protocol", "schema", "server", "conf", "auth", "notifications", "orm"},
-    "client": {"aio", "crypto", "protocol", "schema", "conf", "models", "signals"},  # client and server never meet
+    # client and server never meet
+    "client": {"aio", "conf", "crypto", "http_client", "models", "protocol", "schema", "signals"},
     "contrib.memory": {
         "__init__",
         "conf",
@@ -73,7 +74,8 @@ DOORS = {
     "daphne": ("management/",),
     "docstring_parser": ("schema/",),
     "drf_spectacular": ("contrib/rest/openapi",),
-    "httpx": ("auth/", "client/", "contrib/oauth/", "providers/safe_fetch", "contrib/openapi/requests/http"),
+    # One client sends the package's own requests; OpenAPI toolsets take httpx clients of the project.
+    "httpx": ("http_client", "contrib/openapi/requests/http"),
     "jsonschema_rs": ("schema/",),
     "jwcrypto": ("auth/", "contrib/oauth/"),
     "httpx2": ("client/",),  # the SDK's HTTP client

@@ -12,7 +12,7 @@ from typing import Any, Final
 from urllib.parse import quote_plus
 
 from mcp_django.aio.clock import monotonic
-from mcp_django.auth.external.http import ProviderRequest, ProviderUnreachable, fetch_json
+from mcp_django.auth.external.http import ProviderUnreachable, fetch_json
 from mcp_django.auth.external.strict_json import MalformedInput
 from mcp_django.conf.issuers import IssuerSettings
 
@@ -75,14 +75,9 @@ class Introspector:
         with self._lock:
             self._open_requests += 1
         try:
-            provider_request = ProviderRequest(
-                url=issuer.introspection_url,
-                max_bytes=MAX_RESPONSE_BYTES,
-                ca_file=issuer.ca_file,
-                form=form,
-                basic=basic,
+            return await fetch_json(
+                issuer.introspection_url, max_bytes=MAX_RESPONSE_BYTES, ca_file=issuer.ca_file, form=form, basic=basic
             )
-            return await fetch_json(provider_request)
         finally:
             with self._lock:
                 self._open_requests -= 1

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from mcp_django.aio.clock import monotonic
 from mcp_django.aio.tasks import BackgroundTasks
-from mcp_django.auth.external.http import REQUEST_TIMEOUT_SECONDS, ProviderRequest, ProviderUnreachable, fetch_json
+from mcp_django.auth.external.http import REQUEST_TIMEOUT_SECONDS, ProviderUnreachable, fetch_json
 from mcp_django.auth.external.jws import PublicKey, load_key
 from mcp_django.conf.issuers import IssuerSettings, is_loopback_url, is_provider_url
 
@@ -141,13 +141,8 @@ async def fetch_keys(issuer: IssuerSettings) -> tuple[PublicKey, ...]:
     Raises:
         ProviderUnreachable: no usable key set.
     """
-    key_set = await fetch_json(
-        ProviderRequest(
-            url=issuer.jwks_uri or await _discover_jwks_uri(issuer),
-            max_bytes=MAX_RESPONSE_BYTES,
-            ca_file=issuer.ca_file,
-        )
-    )
+    url = issuer.jwks_uri or await _discover_jwks_uri(issuer)
+    key_set = await fetch_json(url, max_bytes=MAX_RESPONSE_BYTES, ca_file=issuer.ca_file)
     listed = key_set.get("keys")
     if not isinstance(listed, list) or len(listed) > MAX_KEYS:
         raise ProviderUnreachable(f"its response is not a set of at most {MAX_KEYS} keys")
@@ -165,11 +160,8 @@ async def _discover_jwks_uri(issuer: IssuerSettings) -> str:
     last: ProviderUnreachable | None = None
     for url in [issuer.discovery] if issuer.discovery else build_discovery_urls(issuer.issuer):
         try:
-            return _read_jwks_uri(
-                issuer,
-                url,
-                await fetch_json(ProviderRequest(url=url, max_bytes=MAX_RESPONSE_BYTES, ca_file=issuer.ca_file)),
-            )
+            document = await fetch_json(url, max_bytes=MAX_RESPONSE_BYTES, ca_file=issuer.ca_file)
+            return _read_jwks_uri(issuer, url, document)
         except ProviderUnreachable as problem:
             last = problem
     raise last or ProviderUnreachable("it has no discovery document")

@@ -9,7 +9,6 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import httpx2
 from django.db import DatabaseError
@@ -22,10 +21,11 @@ from mcp_django.client.errors import AuthorizationNeeded, ClientConnectionError
 from mcp_django.client.oauth import token_endpoint
 from mcp_django.client.oauth.client_credentials import obtain_grant
 from mcp_django.client.oauth.discovery import Challenge, merge_scopes
-from mcp_django.client.oauth.http import DEFAULT_PORTS, AuthorizationFailed, OAuthHTTPClient, to_http_url
+from mcp_django.client.oauth.http import AuthorizationFailed, OAuthHTTPClient, to_http_url
 from mcp_django.client.oauth.token_endpoint import GrantLost
 from mcp_django.client.oauth.token_store import CLAIM_SECONDS, TokenGrant, TokenRow, run_in_thread
 from mcp_django.conf.clients import ClientAuth, ClientSettings
+from mcp_django.http_client import get_origin
 
 logger = logging.getLogger("mcp_django.client")
 RENEWAL_TIMEOUT_SECONDS: Final = CLAIM_SECONDS + 10
@@ -78,14 +78,14 @@ class BearerAuth(httpx2.Auth):
 
     def __init__(self, settings: ClientSettings, auth: ClientAuth, user: Any) -> None:
         self._alias = settings.alias
-        self._server_origin = _get_origin(to_http_url(settings.url or ""))
+        self._server_origin = get_origin(to_http_url(settings.url or ""))
         self._user = user
         self._token_function = None if auth.token_function is None else import_string(auth.token_function)
         self._token = auth.token
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """Add the token; if the server rejects it, call the token function once more."""
-        if _get_origin(str(request.url)) != self._server_origin:
+        if get_origin(str(request.url)) != self._server_origin:
             yield request
             return
         sent_token = self._token or await self._get_token()
@@ -122,7 +122,7 @@ class TokenAuth(httpx2.Auth):
         self._settings = settings
         self._http_client = http_client
         self._url = to_http_url(settings.url or "")
-        self._server_origin = _get_origin(self._url)
+        self._server_origin = get_origin(self._url)
         self.row = TokenRow(settings, owner)
         self._grant: TokenGrant | None = None
         self._generation = -1
@@ -131,7 +131,7 @@ class TokenAuth(httpx2.Auth):
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """Add the token; if the server rejects it, renew it once."""
-        if _get_origin(str(request.url)) != self._server_origin:
+        if get_origin(str(request.url)) != self._server_origin:
             yield request  # request to another origin: sent without the token
             return
         grant = await self.get_grant()
@@ -281,11 +281,6 @@ class TokenAuth(httpx2.Auth):
 
 def _set_token(request: httpx2.Request, token: str) -> None:
     request.headers["Authorization"] = f"Bearer {token}"
-
-
-def _get_origin(url: str) -> tuple[str, str, int | None]:
-    parts = urlsplit(to_http_url(url))
-    return parts.scheme, (parts.hostname or "").lower(), parts.port or DEFAULT_PORTS.get(parts.scheme)
 
 
 def _consume_exception(task: "asyncio.Task[TokenGrant]") -> None:

@@ -264,8 +264,9 @@ async def test_only_hosts_that_were_named_are_fetched_from_if_any_were(web: Docu
 
 def test_what_fetches_documents_takes_no_private_address_and_no_http() -> None:
     made: Any = make_fetcher(["intranet.example"])
-    assert (made._private, made._http, made._redirects, made._max_size) == (False, False, 0, MAX_METADATA_BYTES)
-    assert made._timeout == FETCH_TIMEOUT_SECONDS
+    policy = made._client.policy
+    assert (made._private, made._http, policy.max_redirects, policy.max_bytes) == (False, False, 0, MAX_METADATA_BYTES)
+    assert policy.timeout == FETCH_TIMEOUT_SECONDS
 
 
 LIFETIMES: list[tuple[str, int]] = [

@@ -1,20 +1,19 @@
 """HTTP transport of operations; the only module of this package that uses httpx.
 
-Requests go only to the base URL. Redirects are followed on the same origin, the environment is ignored, and cookies are
-not stored, so that no state of one caller reaches the request of another.
+Requests go only to the base URL, which may have a private address. Cookies are not stored, so that no state of one
+caller reaches the request of another.
 """
 
-import asyncio
 import http.cookiejar
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 from mcp_django.aio.loop_local import LoopLocal
 from mcp_django.contrib.openapi.requests.messages import OperationReply, OperationRequest
+from mcp_django.http_client import RequestFailed, RequestPolicy, RequestProblem, SafeHTTPClient, read_body
 from mcp_django.protocol.errors import ToolError
-from mcp_django.providers.files.patterns import ContentTooLarge
-from mcp_django.providers.safe_fetch import FetchFailed, read_limited_body
 from mcp_django.schema import DeclarationError
 from mcp_django.server.context.context import Context
 
@@ -26,7 +25,6 @@ except ImportError as missing:
     ) from missing
 
 logger = logging.getLogger("mcp_django.providers")
-REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
 CONNECTION_LIMITS = httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=30.0)
 HTTPClientOption = httpx.AsyncClient | Callable[[], httpx.AsyncClient]
 
@@ -57,28 +55,44 @@ class RemoteTransport:
         self._base = parse_base_url(base_url, label)
         self._client = client
         self._auth = auth
-        self._timeout = timeout
-        self._max_size = max_size
-        self._redirects = redirects
+        policy = RequestPolicy(
+            timeout=timeout,
+            max_bytes=max_size,
+            max_redirects=redirects,
+            returns_last_redirect=True,
+            keeps_query=True,
+            accepts_gzip=True,
+        )
+        self._http_client = SafeHTTPClient(policy, connect=self._connect)
         self._connections = LoopLocal(self._create_connection)
         if client is not None:
             _install_query_filter()
 
     async def send(self, request: OperationRequest, ctx: Context) -> OperationReply:
         """Send a request and return the answer. Raises ToolError."""
-        seconds = request.timeout or self._timeout
+        policy, seconds = self._http_client.policy, request.timeout or self._http_client.policy.timeout
         try:
-            async with asyncio.timeout(seconds):
-                return await self._follow_redirects(request)
-        except TimeoutError:
-            raise ToolError(f"The server did not answer within {seconds:g} seconds") from None
-        except ContentTooLarge as problem:
-            raise ToolError(f"The answer is larger than {problem} bytes, which is the limit; ask for less") from None
-        except FetchFailed as problem:
-            raise ToolError(f"The answer cannot be read, because {problem}") from None
-        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError) as problem:
-            logger.warning("A request to %s failed: %s", self._base.host, type(problem).__name__)
-            raise ToolError("The server cannot be reached") from None
+            response = await self._http_client.send(
+                request.method,
+                self._build_url(request),
+                headers=_build_headers(request),
+                content=request.body.content if request.body.content_type else None,
+                timeout=seconds,
+            )
+        except RequestFailed as problem:
+            match problem.problem:
+                case RequestProblem.TIMEOUT:
+                    text = f"The server did not answer within {seconds:g} seconds"
+                case RequestProblem.TOO_LARGE:
+                    text = f"The answer is larger than {policy.max_bytes} bytes, which is the limit; ask for less"
+                case RequestProblem.CONNECTION:
+                    logger.warning("A request to %s failed: %s", self._base.host, type(problem.__cause__).__name__)
+                    text = "The server cannot be reached"
+                case _:
+                    text = f"The answer cannot be read, because {problem}"
+            raise ToolError(text) from None
+        headers = {name.lower(): value for name, value in response.headers.items()}
+        return OperationReply(response.status, headers, response.body)
 
     async def open(self) -> None:
         """Return at once: connections are opened on demand."""
@@ -89,41 +103,14 @@ class RemoteTransport:
         if found is not None:
             await found.aclose()
 
-    async def _follow_redirects(self, outgoing: OperationRequest) -> OperationReply:
-        url = self._build_url(outgoing)
-        for _ in range(self._redirects + 1):
-            reply = await self._send_request(self._build_request(outgoing, url))
-            target = reply.get_header("location")
-            if reply.status not in REDIRECT_STATUSES or not target or outgoing.method != "GET":
-                return reply
-            url = url.join(target)
-            if _origin(url) != _origin(self._base):
-                return reply
-            if outgoing.query_string and not url.query:
-                url = url.copy_with(query=outgoing.query_string.encode())
-        return reply
-
     def _build_url(self, outgoing: OperationRequest) -> httpx.URL:
         path = self._base.raw_path.rstrip(b"/") + outgoing.path.encode("ascii")
         query = outgoing.query_string.encode("ascii")
         return self._base.copy_with(raw_path=path + (b"?" + query if query else b""))
 
-    def _build_request(self, outgoing: OperationRequest, url: httpx.URL) -> httpx.Request:
-        headers = [("Accept", "application/json, */*;q=0.5"), ("User-Agent", "mcp_django"), *outgoing.headers]
-        if outgoing.cookies:
-            headers.append(("Cookie", outgoing.cookie_header))
-        if outgoing.body.content_type:
-            headers.append(("Content-Type", outgoing.body.content_type))
-        own = {name.lower(): (name, value) for name, value in headers}  # The last header of a name wins.
-        return httpx.Request(
-            outgoing.method,
-            url,
-            headers=[(name.encode(), value.encode()) for name, value in own.values()] + [(b"Accept-Encoding", b"gzip")],
-            content=outgoing.body.content if outgoing.body.content_type else None,
-            extensions={"timeout": dict.fromkeys(("connect", "read", "write", "pool"))},  # `send` sets a total timeout.
-        )
-
-    async def _send_request(self, request: httpx.Request) -> OperationReply:
+    @asynccontextmanager
+    async def _connect(self, request: httpx.Request) -> AsyncIterator[httpx.Response]:
+        """Send a request on the connections of the running loop."""
         connection = self._get_connection()
         if isinstance(connection, httpx.AsyncClient):
             # Merge the headers, parameters, cookies and auth of the project's client.
@@ -135,17 +122,20 @@ class RemoteTransport:
                 extensions=request.extensions,
             )
             auth: Any = httpx.USE_CLIENT_DEFAULT if self._auth is None else self._auth
-            return await self._read_response(
-                await connection.send(merged, stream=True, auth=auth, follow_redirects=False)
-            )
-        if self._auth is None:
-            return await self._read_response(await connection.handle_async_request(request))
+            response = await connection.send(merged, stream=True, auth=auth, follow_redirects=False)
+        elif self._auth is None:
+            response = await connection.handle_async_request(request)
+        else:
+            response = await self._send_with_auth(connection, request, self._auth)
 
-        return await self._send_with_auth(connection, request, self._auth)
+        try:
+            yield response
+        finally:
+            await response.aclose()
 
     async def _send_with_auth(
         self, connection: httpx.AsyncBaseTransport, request: httpx.Request, auth: httpx.Auth
-    ) -> OperationReply:
+    ) -> httpx.Response:
         """Send the requests of an `httpx.Auth` flow until it is finished."""
         flow = auth.async_auth_flow(request)
         try:
@@ -154,25 +144,23 @@ class RemoteTransport:
                 response = await connection.handle_async_request(sent)
                 response.request = sent
                 if auth.requires_response_body:
-                    await response.aread()
+                    response = await self._read_response(response)
                 try:
                     sent = await flow.asend(response)
                 except StopAsyncIteration:
-                    return await self._read_response(response)
+                    return response
                 await response.aclose()
         finally:
             await flow.aclose()
 
-    async def _read_response(self, response: httpx.Response) -> OperationReply:
+    async def _read_response(self, response: httpx.Response) -> httpx.Response:
+        """Return the response with its body, for an `httpx.Auth` that needs it."""
         try:
-            headers = {name.lower(): value for name, value in response.headers.items()}
-            if not response.is_stream_consumed:
-                body = await read_limited_body(response, self._max_size)
-            elif len(body := response.content) > self._max_size:
-                raise ContentTooLarge(self._max_size)
-            return OperationReply(response.status_code, headers, body)
+            body = await read_body(response, self._http_client.policy)
         finally:
             await response.aclose()
+        headers = [pair for pair in response.headers.multi_items() if pair[0] != "content-encoding"]
+        return httpx.Response(response.status_code, headers=headers, content=body, request=response.request)
 
     def _get_connection(self) -> httpx.AsyncBaseTransport | httpx.AsyncClient:
         """Return the connections of the running loop.
@@ -192,6 +180,16 @@ class RemoteTransport:
         connection = self._client()
         connection.cookies.jar.set_policy(_RejectCookiesPolicy())
         return connection
+
+
+def _build_headers(outgoing: OperationRequest) -> list[tuple[bytes, bytes]]:
+    headers = [("Accept", "application/json, */*;q=0.5"), *outgoing.headers]
+    if outgoing.cookies:
+        headers.append(("Cookie", outgoing.cookie_header))
+    if outgoing.body.content_type:
+        headers.append(("Content-Type", outgoing.body.content_type))
+    own = {name.lower(): (name, value) for name, value in headers}  # The last header of a name wins.
+    return [(name.encode(), value.encode()) for name, value in own.values()]
 
 
 class _RejectCookiesPolicy(http.cookiejar.DefaultCookiePolicy):
@@ -240,7 +238,3 @@ def parse_base_url(url: str, label: str) -> httpx.URL:
 def is_httpx_auth(value: Any) -> bool:
     """Return True for an httpx.Auth."""
     return isinstance(value, httpx.Auth)
-
-
-def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
-    return url.scheme, url.host, url.port or {"http": 80, "https": 443}.get(url.scheme)

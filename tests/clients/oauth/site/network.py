@@ -13,7 +13,7 @@ from typing import Any
 import httpcore
 import httpx
 
-from mcp_django.providers import safe_fetch
+from mcp_django import http_client
 
 ADDRESS = "93.184.215.14"
 INSIDE = "inside.example"
@@ -58,5 +58,5 @@ def lead_here() -> None:
         made._pool._network_backend = _Redirected(made._pool._network_backend, said["port"])
         return made
 
-    safe_fetch._resolve_host = resolve
-    safe_fetch._create_transport = transport
+    http_client._resolve_host = resolve
+    http_client._create_transport = transport
