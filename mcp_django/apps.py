@@ -3,6 +3,7 @@
 from typing import Any
 
 from django.apps import AppConfig
+from django.utils.module_loading import autodiscover_modules
 from django.utils.translation import gettext_lazy as _
 
 from mcp_django import signals
@@ -18,7 +19,7 @@ class MCPConfig(AppConfig):
 
     def ready(self) -> None:
         # Importing these modules registers the checks, and requires the app registry.
-        from mcp_django import checks, conf, discovery  # noqa: F401
+        from mcp_django import checks, conf  # noqa: F401
         from mcp_django.notifications import (
             credential_signals,
             permission_signals,
@@ -34,7 +35,8 @@ class MCPConfig(AppConfig):
         stored_signals.connect()
         signals.session_closed.connect(_publish_session_end, dispatch_uid="mcp_django.apps")
         signals.clients_used.connect(_close_clients_on_shutdown, dispatch_uid="mcp_django.apps")
-        discovery.autodiscover(conf.autodiscover_modules())
+        # Errors of an existing module are raised: a silently missing tool is worse than a project that does not start.
+        autodiscover_modules(*conf.autodiscover_modules())
 
 
 def _publish_session_end(*, session: Any, **kwargs: Any) -> None:

@@ -7,8 +7,6 @@ import pytest
 from django.apps import apps
 from django.test import override_settings
 
-from mcp_django.discovery import autodiscover
-
 
 @pytest.fixture
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
@@ -31,6 +29,12 @@ def install() -> Iterator[None]:
         yield
 
 
+def autodiscover(*names: str) -> None:
+    """Start the app of the package once more."""
+    with override_settings(MCP={"AUTODISCOVER_MODULES": names or ["mcp_tools"]}):
+        apps.get_app_config("mcp_django").ready()
+
+
 def test_the_tools_of_an_installed_app_are_imported(shop: Path) -> None:
     (shop / "mcp_tools.py").touch()
     with install():
@@ -41,8 +45,8 @@ def test_the_tools_of_an_installed_app_are_imported(shop: Path) -> None:
 
 def test_django_s_start_discovers_the_modules_of_the_setting(shop: Path) -> None:
     (shop / "assistants.py").touch()
-    with install(), override_settings(MCP={"AUTODISCOVER_MODULES": ["assistants"]}):
-        apps.get_app_config("mcp_django").ready()
+    with install():
+        autodiscover("assistants")
         assert "discovered_shop.assistants" in sys.modules
 
 
@@ -50,7 +54,7 @@ def test_several_module_names_are_looked_for(shop: Path) -> None:
     (shop / "one.py").touch()
     (shop / "two.py").touch()
     with install():
-        autodiscover(["one", "two"])
+        autodiscover("one", "two")
         assert {"discovered_shop.one", "discovered_shop.two"} <= sys.modules.keys()
 
 

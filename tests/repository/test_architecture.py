@@ -25,7 +25,7 @@ LAYERS = (
     {"protocol"},
     {"schema"},
     {"server"},
-    {"conf", "discovery", "exceptions", "logs", "lowlevel", "observability", "signals", "types"},
+    {"conf", "exceptions", "logs", "lowlevel", "observability", "signals", "types"},
     {"html_pages", "http_client", "internal_request", "models"},
     {"auth", "client", "forms", "orm", "providers", "runtime"},
     {"wiring"},
