@@ -7,7 +7,7 @@ from django.http import Http404
 
 from mcp_django.protocol.errors import MCPError, NotFound, ToolError, URLElicitationRequired
 from mcp_django.protocol.meta import ERRORS_KEY
-from mcp_django.server.client_requests.idempotency import OutcomeUnknown
+from mcp_django.server.context.idempotency import OutcomeUnknown
 
 __all__ = ["MCPError", "OutcomeUnknown", "ToolError", "URLElicitationRequired", "translate"]
 

@@ -21,11 +21,10 @@ from mcp_django.protocol.sampling_types import (
     validate_sampling_messages,
 )
 from mcp_django.protocol.types import Annotations, Icon, ToolAnnotations
-from mcp_django.server.client_requests.responses import ElicitationResult
-from mcp_django.server.client_requests.sampling import SamplingResult
+from mcp_django.server.context.responses import ElicitationResult
+from mcp_django.server.context.sampling import SamplingResult
 from mcp_django.server.primitives.base import Completion
-from mcp_django.server.primitives.results import PromptResult, ResourceResult
-from mcp_django.server.primitives.streaming import ToolStream
+from mcp_django.server.primitives.results import PromptResult, ResourceResult, ToolStream
 
 __all__ = [
     "Annotations",

@@ -46,8 +46,8 @@ from mcp_django.conf.readers import (
     URLsOrFunction,
     integer,
 )
+from mcp_django.server.calls.server_core import TRANSPORTS
 from mcp_django.server.rates import Rate
-from mcp_django.server.server import TRANSPORTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from django.utils.dateparse import parse_date, parse_datetime, parse_duration, p
 from django.utils.html import strip_tags
 
 from mcp_django.schema import Choice, DeclarationError
-from mcp_django.server.client_requests.conversation import InputUnavailable
+from mcp_django.server.context.conversation import InputUnavailable
 
 MAX_CHOICES = 1000
 """Maximum number of choices of a field."""

@@ -2,7 +2,7 @@
 
 import logging
 
-from mcp_django.server.calls.current import current_call
+from mcp_django.server.calls.call import current_call
 from mcp_django.server.calls.log_sanitizer import get_log_fields
 
 FIELDS = ("mcp_server", "mcp_method", "mcp_name", "mcp_principal", "mcp_call_id", "mcp_trace_id")

@@ -12,8 +12,7 @@ from django.utils.module_loading import import_string
 from mcp_django.logs.redaction import redacted
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.types import LOG_LEVELS
-from mcp_django.server.calls.call import Call
-from mcp_django.server.calls.current import current_call
+from mcp_django.server.calls.call import Call, current_call
 from mcp_django.server.context.notifications import LOG_MESSAGE_METHOD, build_log_params
 
 RedactFunction = Callable[[str, logging.LogRecord], str | None]

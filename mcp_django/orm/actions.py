@@ -23,11 +23,11 @@ from mcp_django.orm.writes.schema import pk_schema
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.protocol.types import ToolAnnotations
 from mcp_django.schema import DeclarationError, compile_output, compile_parameters, describe_callable
-from mcp_django.server.calls.callables import is_async
+from mcp_django.server.callables import is_async
 from mcp_django.server.context.context import Context
 from mcp_django.server.injection.handler import describe_source
 from mcp_django.server.injection.parameters import get_injection, is_injected
-from mcp_django.server.ports import Principal
+from mcp_django.server.ports import ContextView, Principal
 from mcp_django.server.primitives.base import Tool
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -173,7 +173,7 @@ def _compile_action(
     parameters = compile_parameters(fn, is_injected=is_injected, skip=row_parameters)
     injected = {parameter: get_injection(annotation) for parameter, annotation in parameters.injected.items()}
     for parameter, kind in injected.items():
-        if kind not in (Context, Principal):
+        if kind not in (ContextView, Principal):
             raise DeclarationError(f"{where}: an action can only receive Context and Principal; remove {parameter!r}")
     for reserved in _RESERVED_PARAMETERS:
         if reserved in parameters.schema["properties"]:

@@ -26,18 +26,12 @@ from mcp_django.runtime.events.publisher import EventPublisher
 from mcp_django.runtime.sessions.store import LOCAL_OWNER
 from mcp_django.server.calls.call import Call, Connection
 from mcp_django.server.calls.message_queue import Outbox
+from mcp_django.server.calls.server_core import LIST_NOTIFICATIONS
 from mcp_django.server.calls.session import ServerSession
 from mcp_django.server.eras.handshake import HandshakeEra
 from mcp_django.server.ports import Executor, Overloaded
 from mcp_django.server.server import Server
-from mcp_django.server.subscriptions.filter import (
-    LIST_NOTIFICATIONS,
-    RESOURCE_UPDATED,
-    can_read,
-    covering_uris,
-    is_public,
-    is_relevant,
-)
+from mcp_django.server.subscriptions.filter import RESOURCE_UPDATED, can_read, covering_uris, is_public, is_relevant
 from mcp_django.server.subscriptions.upstream import UpstreamSubscriptions, has_upstream
 from mcp_django.signals import subscribed, unsubscribed
 

@@ -24,7 +24,7 @@ from mcp_django.runtime.events.follower import run_on_own_thread
 from mcp_django.runtime.events.publisher import EventPublisher
 from mcp_django.runtime.sealing import TokenSealer
 from mcp_django.server.calls.call import Call
-from mcp_django.server.client_requests.conversation import InputUnavailable
+from mcp_django.server.context.conversation import InputUnavailable
 from mcp_django.server.ports import Executor, StateTooLarge
 
 OPEN_VIEW, DONE_VIEW = "page", "page_done"

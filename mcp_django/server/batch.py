@@ -5,19 +5,21 @@ Only revision 2025-03-26 accepts them (basic/transports).
 
 import asyncio
 import inspect
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable
+from typing import Any, cast
 
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InternalError, InvalidRequest, MCPError
-from mcp_django.server.calls.call import Connection
+from mcp_django.server.calls.call import Call, Connection, EraStrategy
 from mcp_django.server.calls.message_queue import Outbox
 from mcp_django.server.calls.pending import Acknowledgement, AnyCoroutine, PendingResponse, PipelineResult
-from mcp_django.server.eras.base import EraStrategy
 from mcp_django.server.eras.handshake import INITIALIZE
 from mcp_django.server.ports import Overloaded
 
-if TYPE_CHECKING:
-    from mcp_django.server.pipeline import Pipeline
+HandleMessage = Callable[[EraStrategy, Any, Connection, Outbox], PipelineResult]
+"""Function that handles one message; raises MCPError."""
+EncodeError = Callable[[EraStrategy, MCPError, Call | None], bytes]
+"""Function that encodes an error response, to a call if there is one."""
 
 
 class Batch:
@@ -26,8 +28,17 @@ class Batch:
     A failing element does not affect the other elements (JSON-RPC 2.0, batch).
     """
 
-    def __init__(self, pipeline: "Pipeline", era: EraStrategy, connection: Connection, outbox: Outbox) -> None:
-        self._pipeline = pipeline
+    def __init__(
+        self,
+        era: EraStrategy,
+        connection: Connection,
+        outbox: Outbox,
+        *,
+        handle_message: HandleMessage,
+        encode_error: EncodeError,
+    ) -> None:
+        self._handle_one = handle_message
+        self._encode_error = encode_error
         self._era = era
         self._connection = connection
         self._outbox = outbox
@@ -35,9 +46,8 @@ class Batch:
         self._works: dict[jsonrpc.Id, PendingResponse] = {}
         self._receipts: list[AnyCoroutine] = []
 
-    def handle(self, items: list[Any]) -> PipelineResult:
+    def handle(self, items: list[Any], max_messages: int) -> PipelineResult:
         """Handle all elements. Raises InvalidRequest for an invalid batch."""
-        max_messages = self._pipeline.server.options.max_batch_messages
         if len(items) > max_messages:
             raise InvalidRequest(f"The batch has more than {max_messages} messages; send several smaller batches")
         if any(map(_is_response, items)) and not all(map(_is_response, items)):
@@ -46,7 +56,7 @@ class Batch:
             try:
                 self._add_outcome(self._handle_message(item))
             except MCPError as problem:
-                self._replies.append(self._pipeline.encode_error(self._era, problem))
+                self._replies.append(self._encode_error(self._era, problem, None))
 
         if not self._works and not self._replies:
             return Acknowledgement(self._run_notifications() if self._receipts else None)
@@ -59,7 +69,7 @@ class Batch:
             raise InvalidRequest("A batch must not contain another batch")
         if type(item) is dict and item.get("method") == INITIALIZE:
             raise InvalidRequest("initialize must not be part of a batch", request_id=_find_request_id(item))
-        return self._pipeline.handle(self._era, item, self._connection, self._outbox)
+        return self._handle_one(self._era, item, self._connection, self._outbox)
 
     def _add_outcome(self, outcome: PipelineResult) -> None:
         """Sort the outcome of one element into calls, notifications and responses.
@@ -134,9 +144,9 @@ class Batch:
         try:
             answer = b"" if task is None or task.cancelled() else task.result()
         except MCPError as problem:
-            answer = self._pipeline.encode_error(self._era, problem, work.call)
+            answer = self._encode_error(self._era, problem, work.call)
         except Overloaded as problem:
-            answer = self._pipeline.encode_error(self._era, InternalError(str(problem)), work.call)
+            answer = self._encode_error(self._era, InternalError(str(problem)), work.call)
         return b"" if element.cancelled else answer
 
 

@@ -5,11 +5,12 @@ for either.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from mcp_django.protocol.errors import MethodNotFound
 from mcp_django.server.calls.call import Call
-from mcp_django.server.execution.lists import EncodedResult
+from mcp_django.server.execution.lists import PROMPTS, RESOURCES, TEMPLATES, TOOLS, EncodedResult, serve_page
 from mcp_django.server.methods import completion, lifecycle, logging, prompts, resources, tools
 from mcp_django.server.subscriptions import methods
 from mcp_django.server.subscriptions.listen import LISTEN_METHOD
@@ -20,12 +21,12 @@ METHODS: dict[str, Callable[[Call], ResultBody | Coroutine[Any, Any, ResultBody]
     "initialize": lifecycle.initialize,
     "ping": lifecycle.ping,
     "server/discover": lifecycle.discover,
-    "tools/list": tools.list_tools,
+    "tools/list": partial(serve_page, kind=TOOLS),
     "tools/call": tools.handle_call,
-    "resources/list": resources.list_resources,
-    "resources/templates/list": resources.list_templates,
+    "resources/list": partial(serve_page, kind=RESOURCES),
+    "resources/templates/list": partial(serve_page, kind=TEMPLATES),
     "resources/read": resources.read_resource,
-    "prompts/list": prompts.list_prompts,
+    "prompts/list": partial(serve_page, kind=PROMPTS),
     "prompts/get": prompts.get_prompt,
     "completion/complete": completion.complete,
     "logging/setLevel": logging.set_level,

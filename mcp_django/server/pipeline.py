@@ -8,21 +8,24 @@ from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InsufficientScope, InternalError, InvalidRequest, MCPError, ResourceNotFound
 from mcp_django.protocol.revisions import Era
 from mcp_django.server.batch import Batch
-from mcp_django.server.calls.call import Call, Connection
-from mcp_django.server.calls.current import CURRENT_CALL, reset_current_call
+from mcp_django.server.calls.call import (
+    CURRENT_CALL,
+    Call,
+    Connection,
+    EraStrategy,
+    chain_middleware,
+    reset_current_call,
+)
 from mcp_django.server.calls.internal_errors import is_bug, report_internal_error
 from mcp_django.server.calls.log_sanitizer import sanitize_label
 from mcp_django.server.calls.message_queue import Outbox
-from mcp_django.server.calls.outcome import Outcome
 from mcp_django.server.calls.pending import Acknowledgement, AnyCoroutine, PendingResponse, PipelineResult, finish_call
-from mcp_django.server.client_requests.conversation import INPUT_REQUIRED
+from mcp_django.server.context.conversation import INPUT_REQUIRED
 from mcp_django.server.dispatcher import ResultBody, dispatch, handle_notification
-from mcp_django.server.eras.base import EraStrategy
 from mcp_django.server.eras.handshake import INITIALIZE, HandshakeEra
 from mcp_django.server.eras.stateless import StatelessEra
 from mcp_django.server.execution.lists import EncodedResult
-from mcp_django.server.middleware import chain_middleware
-from mcp_django.server.ports import CallObservation, Overloaded
+from mcp_django.server.ports import CallObservation, Outcome, Overloaded
 from mcp_django.server.primitives.results import build_tool_error
 from mcp_django.server.server import Server
 from mcp_django.server.subscriptions.listen import LISTEN_METHOD, Subscription
@@ -57,7 +60,8 @@ class Pipeline:
         """
         message = era.parse(raw, connection)  # 3. parse the message by the era's rules
         if isinstance(message, list):
-            return Batch(self, era, connection, outbox).handle(message)
+            batch = Batch(era, connection, outbox, handle_message=self.handle, encode_error=self.encode_error)
+            return batch.handle(message, self.server.options.max_batch_messages)
         if not isinstance(message, jsonrpc.Request):
             return self._handle_incoming(era, message, connection, outbox)
 

@@ -2,25 +2,25 @@
 
 `wiring` fills them with the Django side (rows, threads, keys, permissions). Tests fill them with plain objects. The
 engine imports no implementation.
+
+The module is below the rest of the engine. A port that takes calls, sessions or primitives is generic in them.
 """
 
-import secrets
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from enum import StrEnum
+from typing import Any, Protocol, TypeVar
 
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidParams, MCPError
 from mcp_django.protocol.revisions import Revision
 
-if TYPE_CHECKING:
-    from mcp_django.server.calls.call import Call
-    from mcp_django.server.calls.outcome import Outcome
-    from mcp_django.server.calls.session import ServerSession
-    from mcp_django.server.primitives.base import Primitive
-
 T = TypeVar("T")
+CallT = TypeVar("CallT", contravariant=True)
+PrimitiveT = TypeVar("PrimitiveT", contravariant=True)
+SessionT = TypeVar("SessionT")
+ReadSessionT = TypeVar("ReadSessionT", contravariant=True)
 
 
 class Overloaded(Exception):
@@ -101,12 +101,12 @@ class PermissionTarget(Protocol):
     @property
     def permission(self) -> Any: ...
     @property
-    def scopes(self) -> "Sequence[str]": ...
+    def scopes(self) -> Sequence[str]: ...
     @property
     def key(self) -> str: ...
 
 
-class Authorizer(Protocol[P_contra]):
+class Authorizer(Protocol[P_contra, PrimitiveT]):
     """The one permission decision for list, call, read, get and complete.
 
     Its principals are of the type that the authentication of the same project creates.
@@ -122,38 +122,38 @@ class Authorizer(Protocol[P_contra]):
     async def refresh(self) -> None:
         """Load the current version. Raises Overloaded."""
 
-    def is_restricted(self, primitive: "PermissionTarget") -> bool:
+    def is_restricted(self, primitive: PermissionTarget) -> bool:
         """Return True if the decision can depend on the caller or the time.
 
         False keeps permission checks off the hot path.
         """
 
-    async def decide(self, principal: P_contra, primitive: "Primitive", scopes: Collection[str] = ()) -> Decision:
+    async def decide(self, principal: P_contra, primitive: PrimitiveT, scopes: Collection[str] = ()) -> Decision:
         """Return the decision about a primitive, with extra `scopes`. Raises Overloaded."""
 
-    async def count_use(self, principal: P_contra, tool: "Primitive") -> float | None:
+    async def count_use(self, principal: P_contra, tool: PrimitiveT) -> float | None:
         """Count one use of a tool. Returns seconds to wait if its rate is exhausted."""
 
-    def is_allowed(self, principal: P_contra, target: "PermissionTarget", *, after_step_up: bool = False) -> bool:
+    def is_allowed(self, principal: P_contra, target: PermissionTarget, *, after_step_up: bool = False) -> bool:
         """Return True if `principal` may use the target now.
 
         With `after_step_up`, return True if a step-up would be enough. May block.
         """
 
-    async def find_hidden_keys(self, principal: P_contra, primitives: "Sequence[Primitive]") -> frozenset[str]:
+    async def find_hidden_keys(self, principal: P_contra, primitives: Sequence[PrimitiveT]) -> frozenset[str]:
         """Return the keys of those `primitives` that `principal` must not see."""
 
 
-class SessionStore(Protocol):
+class SessionStore(Protocol[SessionT]):
     """Sessions of the handshake era."""
 
-    def peek(self, key: str, owner: str) -> "ServerSession | None":
+    def peek(self, key: str, owner: str) -> SessionT | None:
         """Return the session if this process has it cached, without I/O.
 
         A session of another owner counts as unknown.
         """
 
-    async def load(self, key: str, owner: str) -> "ServerSession | None":
+    async def load(self, key: str, owner: str) -> SessionT | None:
         """Return the session, or None if unknown, ended, expired or another owner's."""
 
     async def open(
@@ -165,81 +165,55 @@ class SessionStore(Protocol):
         capabilities: dict[str, Any],
         server: str,
         user_id: Any = None,
-    ) -> "ServerSession":
+    ) -> SessionT:
         """Create a session. Raises Overloaded above the limit of all sessions."""
 
-    async def save(self, session: "ServerSession") -> None:
+    async def save(self, session: SessionT) -> None:
         """Save the log level and the `initialized` flag."""
 
-    async def end(self, session: "ServerSession", reason: str) -> None:
+    async def end(self, session: SessionT, reason: str) -> None:
         """End the session here and in the store, and cancel its running calls."""
 
-    async def cancel(self, session: "ServerSession", id: jsonrpc.Id) -> None:
+    async def cancel(self, session: SessionT, id: jsonrpc.Id) -> None:
         """Cancel the call with this id in any process, if it is running."""
 
-    def touch(self, session: "ServerSession") -> None:
+    def touch(self, session: SessionT) -> None:
         """Record that the session was used now. Writes at most once a minute."""
 
 
-class PendingRequests(Protocol):
+class PendingRequests(Protocol[ReadSessionT]):
     """Requests from the server to clients of the handshake era, across processes.
 
     It creates their ids, and forwards responses that reach another process than the sender of the request.
     """
 
-    def new_id(self, session: "ServerSession") -> str:
+    def new_id(self, session: ReadSessionT) -> str:
         """Create a request id that is unique across processes."""
 
-    def is_valid_id(self, session: "ServerSession", id: jsonrpc.Id) -> bool:
+    def is_valid_id(self, session: ReadSessionT, id: jsonrpc.Id) -> bool:
         """Return True if a process may have created this id for a pending request."""
 
-    def accept_forwarded(self, session: "ServerSession") -> AbstractAsyncContextManager[None]:
+    def accept_forwarded(self, session: ReadSessionT) -> AbstractAsyncContextManager[None]:
         """Route forwarded responses to `session.answer` while the context is active.
 
         Enter it before the request is sent.
         """
 
-    async def forward(self, session: "ServerSession", response: jsonrpc.Response) -> None:
+    async def forward(self, session: ReadSessionT, response: jsonrpc.Response) -> None:
         """Forward a response to the process that sent the request.
 
         Call it once for each id. Raises Overloaded when forwarding fails now.
         """
 
 
-class InMemoryPendingRequests:
-    """`PendingRequests` of a single process, without forwarding."""
-
-    def new_id(self, session: "ServerSession") -> str:
-        return secrets.token_urlsafe(12)
-
-    def is_valid_id(self, session: "ServerSession", id: jsonrpc.Id) -> bool:
-        return False
-
-    def accept_forwarded(self, session: "ServerSession") -> AbstractAsyncContextManager[None]:
-        return nullcontext()
-
-    async def forward(self, session: "ServerSession", response: jsonrpc.Response) -> None:
-        return None
-
-
-class ListDigestStore(Protocol):
+class ListDigestStore(Protocol[ReadSessionT]):
     """Digests of the lists that sessions have received."""
 
-    def save(self, session: "ServerSession") -> None:
+    def save(self, session: ReadSessionT) -> None:
         """Merge `session.lists` into the stored digests. Does not wait."""
 
-    async def load(self, session: "ServerSession") -> Mapping[str, str]:
+    async def load(self, session: ReadSessionT) -> Mapping[str, str]:
         """Return the digests of the lists that the session received last, by kind."""
-
-
-class NullListDigestStore:
-    """`ListDigestStore` that stores nothing."""
-
-    def save(self, session: "ServerSession") -> None:
-        return None
-
-    async def load(self, session: "ServerSession") -> Mapping[str, str]:
-        return {}
 
 
 class Sealer(Protocol):
@@ -332,6 +306,25 @@ class Executor(Protocol):
         """
 
 
+class Outcome(StrEnum):
+    """Result category of a finished call."""
+
+    OK = "ok"
+    TOOL_ERROR = "tool_error"
+    """The tool reported an error, or its arguments were invalid."""
+    INPUT_REQUIRED = "input_required"
+    """A round ended with requests to the client (stateless era)."""
+    ERROR = "error"
+    """Protocol error: unknown, forbidden or malformed."""
+    BUG = "bug"
+    """Unexpected exception; the log contains it under its reference."""
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+    """Cancelled by the client or the server."""
+    OVERLOADED = "overloaded"
+    """Refused or aborted because a limit is reached."""
+
+
 class CallObservation(Protocol):
     """The observation of one call, in the task and the context variables of the call.
 
@@ -341,37 +334,27 @@ class CallObservation(Protocol):
     async def start(self) -> None:
         """Prepare the observation, before the call runs."""
 
-    async def finish(self, outcome: "Outcome", problem: "MCPError | Overloaded | None") -> None:
+    async def finish(self, outcome: Outcome, problem: MCPError | Overloaded | None) -> None:
         """Finish the observation. `problem` is the error in the response, if any."""
 
 
-class Observer(Protocol):
+class Observer(Protocol[CallT]):
     """An observer of calls. Its failures never fail a call."""
 
-    def observe(self, call: "Call") -> CallObservation | None:
+    def observe(self, call: CallT) -> CallObservation | None:
         """Return an observation of a request, or None, the usual case, for none.
 
         Called for each request in the context of its transport. Returning None must cost next to nothing.
         """
 
-    def record_outcome(self, call: "Call", outcome: "Outcome", problem: "MCPError | Overloaded | None") -> None:
+    def record_outcome(self, call: CallT, outcome: Outcome, problem: MCPError | Overloaded | None) -> None:
         """Record an outcome.
 
         Called once for each request when its outcome is known, even if it never ran, and once for each notification.
         """
 
 
-class NullObserver:
-    """`Observer` that observes nothing."""
-
-    def observe(self, call: "Call") -> None:
-        return None
-
-    def record_outcome(self, call: "Call", outcome: "Outcome", problem: "MCPError | Overloaded | None") -> None:
-        return None
-
-
-class ChangeFeed(Protocol):
+class ChangeFeed(Protocol[CallT]):
     """Changes of one server: a feed of events, and the subscriptions of sessions."""
 
     def acquire_stream(self, owner: str) -> None:
@@ -390,31 +373,18 @@ class ChangeFeed(Protocol):
         The callback is registered when this returns. Returns a function that removes it.
         """
 
-    async def subscribe(self, call: "Call", uri: str) -> None:
+    async def subscribe(self, call: CallT, uri: str) -> None:
         """Subscribe the session of `call` to changes of a resource.
 
         The subscription holds on any worker that has the session's stream. Subscribing twice has no effect. Raises
         InvalidParams above the limit.
         """
 
-    async def unsubscribe(self, call: "Call", uri: str) -> None:
+    async def unsubscribe(self, call: CallT, uri: str) -> None:
         """Unsubscribe the session. A missing subscription is ignored."""
 
-    def send_stream_signal(self, call: "Call", uris: Sequence[str], *, opened: bool) -> None:
+    def send_stream_signal(self, call: CallT, uris: Sequence[str], *, opened: bool) -> None:
         """Send the project's signal that a stream opened or closed. Does not wait."""
-
-
-class CallStream(Protocol):
-    """The message stream of one call, before its response."""
-
-    async def put(self, message: bytes) -> None:
-        """Queue an encoded message. Waits while the client reads too slowly."""
-
-    def put_nowait(self, message: bytes) -> None:
-        """Queue an encoded message without waiting."""
-
-    def put_cancellation(self, message: bytes) -> None:
-        """Queue the cancellation of a request that was sent to the client."""
 
 
 class FrameworkForm(Protocol):
@@ -439,10 +409,10 @@ Returns a function that compiles the form (and may block), or None for other val
 """
 
 
-class ElicitationPages(Protocol):
+class ElicitationPages(Protocol[CallT]):
     """Pages of the site that clients send users to (client/elicitation, URL mode)."""
 
-    def build_url(self, call: "Call", target: Any, id: str, *, ttl: float) -> str:
+    def build_url(self, call: CallT, target: Any, id: str, *, ttl: float) -> str:
         """Return the absolute URL of a page that redirects to `target`.
 
         The page admits only the user of the call. It is valid for `ttl` seconds. May block. Raises Unanswered when no
@@ -451,6 +421,25 @@ class ElicitationPages(Protocol):
 
     async def wait_for_return(self, id: str, *, timeout: float) -> bool:
         """Wait until the user has returned. Returns False after `timeout` seconds."""
+
+
+class ContextView:
+    """Base of `context.Context`: the part that injected parameters are filled from.
+
+    A parameter annotated with a subclass receives the context of the call.
+    """
+
+    __slots__ = ()
+
+    @property
+    def principal(self) -> Principal:
+        """Principal of the caller."""
+        raise NotImplementedError
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Request headers by lower-case name, without credentials."""
+        raise NotImplementedError
 
 
 Lifespan = Callable[[Any], Any]

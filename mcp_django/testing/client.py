@@ -18,7 +18,7 @@ from mcp_django.server.calls.call import Connection
 from mcp_django.server.calls.message_queue import Outbox
 from mcp_django.server.calls.pending import Acknowledgement
 from mcp_django.server.calls.session import ServerSession
-from mcp_django.server.client_requests.conversation import INPUT_REQUIRED
+from mcp_django.server.context.conversation import INPUT_REQUIRED
 from mcp_django.server.pipeline import Pipeline
 from mcp_django.server.server import Server
 from mcp_django.transports.inprocess import send_request

@@ -16,11 +16,10 @@ from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InternalError
 from mcp_django.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION
 from mcp_django.protocol.revisions import LATEST
-from mcp_django.server.calls.call import Connection
+from mcp_django.server.calls.background import run_background_jobs
+from mcp_django.server.calls.call import Connection, EraStrategy
 from mcp_django.server.calls.message_queue import Outbox
 from mcp_django.server.calls.pending import Acknowledgement
-from mcp_django.server.context.background import run_background_jobs
-from mcp_django.server.eras.base import EraStrategy
 from mcp_django.server.pipeline import Pipeline
 from mcp_django.server.ports import Overloaded, Principal
 from mcp_django.server.server import Server

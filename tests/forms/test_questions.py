@@ -16,7 +16,7 @@ from django.utils.translation import gettext_lazy, override
 from mcp_django.forms.fields import MAX_CHOICES
 from mcp_django.forms.questions import DjangoFormQuestion, get_form_question_factory
 from mcp_django.schema import ArgumentError, DeclarationError
-from mcp_django.server.client_requests.conversation import InputUnavailable
+from mcp_django.server.context.conversation import InputUnavailable
 from tests.testapp.models import Book
 
 

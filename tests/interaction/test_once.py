@@ -7,7 +7,7 @@ import pytest
 from django.utils import timezone
 
 from mcp_django.models import OnceResult
-from mcp_django.server.client_requests import idempotency as module
+from mcp_django.server.context import idempotency as module
 from tests.interaction.clients import accept, answers
 from tests.interaction.transports import contract
 

@@ -6,7 +6,8 @@ import pytest
 from django.contrib.auth.models import Group, Permission, User
 from django.contrib.contenttypes.models import ContentType
 
-from mcp_django.server.server import Server, ServerOptions
+from mcp_django.server.calls.server_core import ServerOptions
+from mcp_django.server.server import Server
 from tests.orm.toolsets import principal
 from tests.orm.writing import get_error, get_result, user
 from tests.repository.pages import ROOT, python_blocks, served_by

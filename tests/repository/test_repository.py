@@ -13,7 +13,7 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.contrib.auth.models import User
 
-from mcp_django.server.client_requests.responses import ElicitationResult
+from mcp_django.server.context.responses import ElicitationResult
 from tests.repository.pages import ROOT, name_of, pages, python_blocks, served_by, tracked_files
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

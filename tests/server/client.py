@@ -19,13 +19,13 @@ from mcp_django.protocol.headers import Headers
 from mcp_django.protocol.revisions import REVISIONS, Era
 from mcp_django.runtime.sealing import TokenSealer
 from mcp_django.runtime.threads.executor import LeasingExecutor
+from mcp_django.server.calls.background import run_background_jobs
 from mcp_django.server.calls.call import Connection
 from mcp_django.server.calls.message_queue import Outbox
 from mcp_django.server.calls.pending import Acknowledgement
+from mcp_django.server.calls.server_core import Ports, ServerOptions
 from mcp_django.server.calls.session import ServerSession
-from mcp_django.server.context.background import run_background_jobs
 from mcp_django.server.pipeline import Pipeline
-from mcp_django.server.server import Ports, ServerOptions
 
 STATELESS = "2026-07-28"
 HANDSHAKE = "2025-11-25"

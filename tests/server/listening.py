@@ -8,11 +8,11 @@ from mcp_django.protocol import jsonrpc, meta
 from mcp_django.protocol.headers import Headers
 from mcp_django.server.calls.call import Call, Connection
 from mcp_django.server.calls.message_queue import Outbox
-from mcp_django.server.calls.outcome import Outcome
 from mcp_django.server.calls.pending import Acknowledgement, PendingResponse
+from mcp_django.server.calls.server_core import ServerOptions
 from mcp_django.server.pipeline import Pipeline
-from mcp_django.server.ports import Overloaded
-from mcp_django.server.server import Server, ServerOptions
+from mcp_django.server.ports import Outcome, Overloaded
+from mcp_django.server.server import Server
 from mcp_django.server.subscriptions.listen import Subscription
 from tests.server.client import STATELESS, make_principal, ports
 

@@ -10,8 +10,8 @@ from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.server.calls.call import Call, Connection
 from mcp_django.server.calls.message_queue import Outbox
-from mcp_django.server.calls.outcome import Outcome
 from mcp_django.server.calls.pending import PendingResponse
+from mcp_django.server.ports import Outcome
 from tests.server.client import PipelineClient, make_server
 
 REVISION = "2025-03-26"

@@ -9,6 +9,7 @@ import pytest
 from mcp_django import Context, Depends, Principal, ToolError, Toolset, tool
 from mcp_django.server.injection.handler import describe_source
 from mcp_django.server.injection.parameters import get_injection
+from mcp_django.server.ports import ContextView
 from tests.server.client import HANDSHAKE, PipelineClient, make_principal, make_server
 
 
@@ -29,9 +30,9 @@ def plain_shop() -> Shop:
 
 def test_what_the_server_fills_is_known_by_the_annotation(subtests: pytest.Subtests) -> None:
     cases = [
-        (Context, Context),
-        (Context | None, Context),
-        (Annotated[Context, "x"], Context),
+        (Context, ContextView),
+        (Context | None, ContextView),
+        (Annotated[Context, "x"], ContextView),
         (Principal, Principal),
         (Principal | None, Principal),
         (Annotated[Shop, Depends(plain_shop)], Depends(plain_shop)),

@@ -8,7 +8,7 @@ import pytest
 from mcp_django import Context, ToolError
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidParams
-from mcp_django.server.client_requests import idempotency as module
+from mcp_django.server.context import idempotency as module
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, accept, make_principal, make_server
 from tests.support.clock import Clock
 

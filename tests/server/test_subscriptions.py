@@ -17,9 +17,8 @@ from mcp_django.protocol.errors import (
 )
 from mcp_django.protocol.headers import Headers
 from mcp_django.server.calls.call import Call
-from mcp_django.server.calls.outcome import Outcome
 from mcp_django.server.pipeline import Pipeline
-from mcp_django.server.ports import Overloaded
+from mcp_django.server.ports import Outcome, Overloaded
 from mcp_django.server.server import Server
 from mcp_django.server.subscriptions.filter import SubscriptionFilter, covering_uris
 from mcp_django.server.subscriptions.listen import MAX_PENDING_PARTS, RETRY_DELAY_SECONDS

@@ -18,7 +18,7 @@ from django.utils import timezone
 from mcp_django.auth.principal import PROJECT_ISSUER, DjangoPrincipal
 from mcp_django.auth.resource import ProtectedResource
 from mcp_django.models import PersonalAccessToken
-from mcp_django.server.calls.callables import is_async
+from mcp_django.server.callables import is_async
 
 logger = logging.getLogger("mcp_django.auth")
 

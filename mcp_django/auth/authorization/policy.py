@@ -19,7 +19,7 @@ from mcp_django.auth.authorization.scopes import has_group_grants, is_scope_deni
 from mcp_django.auth.authorization.tool_policies import NO_REQUIREMENTS, ToolRequirements, merge_requirements
 from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.auth.throttling import get_counter
-from mcp_django.server.calls.callables import is_async
+from mcp_django.server.callables import is_async
 from mcp_django.server.ports import ALLOW, HIDDEN, Decision, Executor, Overloaded, PermissionTarget, step_up
 from mcp_django.server.rates import Rate
 

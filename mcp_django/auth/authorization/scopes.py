@@ -18,7 +18,7 @@ from mcp_django import conf
 from mcp_django.auth.authorization.rule_cache import RULE_CACHE, RuleCache, Run, run_in_thread
 from mcp_django.auth.authorization.scope_grants import Grants
 from mcp_django.auth.principal import ALL_SCOPES, PROJECT_ISSUER, DjangoPrincipal, get_group_names
-from mcp_django.server.calls.callables import is_async
+from mcp_django.server.callables import is_async
 
 logger = logging.getLogger("mcp_django.auth")
 

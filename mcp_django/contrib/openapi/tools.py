@@ -16,7 +16,7 @@ from mcp_django.protocol.errors import ToolError
 from mcp_django.protocol.types import ToolAnnotations
 from mcp_django.protocol.uri import UriTemplate
 from mcp_django.schema import DeclarationError
-from mcp_django.server.calls.callables import run_callable
+from mcp_django.server.callables import run_callable
 from mcp_django.server.context.context import Context
 from mcp_django.server.injection.handler import Handler
 from mcp_django.server.primitives.base import Primitive, Resource, ResourceTemplate, Tool

@@ -17,7 +17,7 @@ from mcp_django.orm.declaration.exposed_fields import (
     parse_search_field,
 )
 from mcp_django.schema import DeclarationError
-from mcp_django.server.calls.callables import is_async
+from mcp_django.server.callables import is_async
 
 _SECRET_NAME = re.compile(
     r"(^|_)(password|passwd|passphrase|pwd|secrets?|tokens?|hash|hashed|digest|salt|otp|totp|mfa|2fa|credentials?|"

@@ -20,8 +20,8 @@ from mcp_django.models.session import Session
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import ToolError
 from mcp_django.schema import to_json
-from mcp_django.server.client_requests.idempotency import OutcomeUnknown
 from mcp_django.server.context.context import Context
+from mcp_django.server.context.idempotency import OutcomeUnknown
 
 KEY_LIFETIME = timedelta(days=1)
 """Lifetime of a key."""

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 
 from mcp_django.aio.tasks import start_task
 from mcp_django.runtime.shutdown import Lifecycle
+from mcp_django.server.calls.background import run_background_jobs
 from mcp_django.server.calls.call import Call
-from mcp_django.server.context.background import run_background_jobs
 from mcp_django.server.ports import Overloaded
 
 ANSWER_TIMEOUT_SECONDS = 60.0

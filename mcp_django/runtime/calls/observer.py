@@ -18,8 +18,7 @@ from mcp_django.runtime.calls.tracing import CallSpan, CallTracer
 from mcp_django.server.calls.call import Call
 from mcp_django.server.calls.internal_errors import is_bug
 from mcp_django.server.calls.log_sanitizer import get_log_fields, get_session_label
-from mcp_django.server.calls.outcome import Outcome
-from mcp_django.server.ports import CallObservation, Executor, Overloaded
+from mcp_django.server.ports import CallObservation, Executor, Outcome, Overloaded
 from mcp_django.signals import call_finished, call_started
 
 call_logger = logging.getLogger("mcp_django.calls")

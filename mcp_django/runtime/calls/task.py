@@ -20,10 +20,10 @@ from mcp_django.runtime.calls.concurrency import ConcurrencyLimiter
 from mcp_django.runtime.shutdown import SHUTDOWN_MESSAGE, Lifecycle
 from mcp_django.runtime.streams.replay_buffer import ReplayBuffer, ReplayReader
 from mcp_django.runtime.threads.executor import is_async_to_sync_loop
+from mcp_django.server.calls.background import run_background_jobs
 from mcp_django.server.calls.message_queue import MessageSink, Outbox
 from mcp_django.server.calls.pending import PendingResponse
 from mcp_django.server.calls.session import ServerSession
-from mcp_django.server.context.background import run_background_jobs
 from mcp_django.server.eras.handshake import INITIALIZE
 from mcp_django.server.ports import Overloaded
 

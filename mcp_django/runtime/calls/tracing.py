@@ -28,7 +28,7 @@ from mcp_django.server.calls.log_sanitizer import (
     get_target_label,
     sanitize_label,
 )
-from mcp_django.server.calls.outcome import Outcome
+from mcp_django.server.ports import Outcome
 
 PROVIDER_CHECK_INTERVAL_SECONDS = 1.0
 """Seconds between two checks for a configured tracer provider."""

@@ -4,27 +4,27 @@ A `Connection` holds the facts that the transport provides about the exchange. A
 exchange as its era interprets it.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.errors import MissingClientCapability, ToolError
+from mcp_django.protocol.errors import MCPError, MissingClientCapability, ToolError
 from mcp_django.protocol.headers import Headers
 from mcp_django.protocol.revisions import Era, Revision
 from mcp_django.protocol.trace_context import TraceContext, find_carrier, parse
 from mcp_django.protocol.types import LOG_LEVELS
 from mcp_django.server.calls.message_queue import Outbox
-from mcp_django.server.calls.outcome import UNREAD_TRACE, CallRecord, Outcome
+from mcp_django.server.calls.outcome import UNREAD_TRACE, CallRecord
 from mcp_django.server.calls.session import Cancellable, ServerSession
-from mcp_django.server.ports import Principal
+from mcp_django.server.injection.headers import CREDENTIAL_HEADERS
+from mcp_django.server.ports import Outcome, Principal
+from mcp_django.server.primitives.base import MountView
 
 if TYPE_CHECKING:
-    from mcp_django.server.composition.mounting import MountedServer
-    from mcp_django.server.eras.base import EraStrategy
-    from mcp_django.server.server import Server
-    from mcp_django.server.subscriptions.listen import Subscription
+    from mcp_django.server.calls.server_core import ServerCore
 
 
 class Connection:
@@ -79,7 +79,7 @@ class Connection:
         """
         self.opened_session: ServerSession | None = None
         """Session opened in this exchange; the transport sends its id to the client."""
-        self.subscriptions: dict[jsonrpc.Id, Subscription] | None = None
+        self.subscriptions: dict[jsonrpc.Id, Any] | None = None
         """Change streams opened by requests of this exchange, by request id.
 
         The transport serves them and removes the finished ones. None until the first stream is opened.
@@ -128,6 +128,44 @@ class Connection:
         return self._request
 
 
+class EraStrategy(Protocol):
+    """Strategy of one era for one server."""
+
+    name: Era
+
+    def parse(self, raw: Any, connection: Connection) -> jsonrpc.Message | list[Any]:
+        """Parse a decoded body into a message, or return the list of a batch.
+
+        Raises InvalidRequest for a shape that the era does not allow.
+        """
+
+    def create_call(
+        self, message: jsonrpc.Request | jsonrpc.Notification, connection: Connection, outbox: Outbox
+    ) -> "Call":
+        """Create the call of a message. Raises MCPError by the era's envelope rules."""
+
+    def check(self, call: "Call") -> None:
+        """Check the fields inside the envelope of a known method. Raises InvalidParams."""
+
+    def add_result_fields(self, call: "Call", body: dict[str, Any], *, private: bool = True) -> dict[str, Any]:
+        """Add the era's fields to a complete result in place, and return it."""
+
+    def add_round_fields(self, call: "Call", body: dict[str, Any]) -> dict[str, Any]:
+        """Add the era's fields to the result of a round, and return it."""
+
+    def get_http_status(self, problem: MCPError) -> int:
+        """Return the HTTP status of an error."""
+
+    def resume_conversation(self, call: "Call") -> Any:
+        """Return the `ReplayConversation` that a retry continues, or None for a first call.
+
+        Raises InvalidParams.
+        """
+
+    def start_conversation(self, call: "Call") -> Any:
+        """Start a `ClientConversation` for the call's first request to the client."""
+
+
 @dataclass(slots=True, eq=False)
 class Call:
     """A single request or notification under its revision.
@@ -137,9 +175,9 @@ class Call:
 
     message: jsonrpc.Request | jsonrpc.Notification
     revision: Revision
-    era: "EraStrategy"
+    era: EraStrategy
     connection: Connection
-    server: "Server"
+    server: "ServerCore"
     outbox: Outbox
     capabilities: dict[str, Any]
     """Client capabilities, from this request or from the handshake."""
@@ -157,7 +195,7 @@ class Call:
     """Mutable record for observers of calls."""
     host_call: "Call | None" = field(default=None, repr=False)
     """Same call as the host server sees it; None for a call without a host."""
-    mount: "MountedServer | None" = field(default=None, repr=False)
+    mount: "MountView | None" = field(default=None, repr=False)
     """Mount through which the host serves this server; None without a host."""
 
     @property
@@ -253,6 +291,29 @@ class Call:
         raise ToolError(f"The client does not support {_format_capability(needed)}")
 
 
+CURRENT_CALL: ContextVar[Call | None] = ContextVar("mcp_django.call", default=None)
+"""Current call, for code without access to it, such as log filters; set by the pipeline.
+
+It is a context variable, which asyncio copies into tasks and asgiref into threads.
+"""
+
+
+def current_call() -> Call | None:
+    """Return the MCP call that this code runs for; None outside of a call.
+
+    Also works in threads and tasks that the call started.
+    """
+    return CURRENT_CALL.get()
+
+
+def reset_current_call(token: "Token[Call | None]") -> None:
+    """Undo a `CURRENT_CALL.set`."""
+    try:
+        CURRENT_CALL.reset(token)
+    except ValueError:
+        pass  # closed by the garbage collector, in another context: the variable no longer exists there
+
+
 def redact_headers(headers: Headers | None) -> dict[str, str]:
     """Return headers as text, without the credential headers."""
     return (
@@ -268,10 +329,6 @@ def iter_header_secrets(headers: Headers | None) -> Iterator[str]:
         value = "" if headers is None else headers.get(name, b"").decode("latin-1")
         for part in value.split(";") if name == b"cookie" else [value]:
             yield (part.partition("=") if name == b"cookie" else part.rpartition(" "))[2].strip()
-
-
-CREDENTIAL_HEADERS = frozenset({b"authorization", b"cookie", b"proxy-authorization"})
-"""Headers that authenticate the caller; handlers never receive them."""
 
 
 def _format_capability(needed: Mapping[str, Any]) -> str:
@@ -290,3 +347,36 @@ def _is_declared(declared: Any, needed: Mapping[str, Any]) -> bool:
         if not _is_declared(declared_value, inner):
             return False
     return True
+
+
+CallHandler = Callable[[Call], Awaitable[dict[str, Any]]]
+Middleware = Callable[[Call, CallHandler], Awaitable[dict[str, Any]]]
+"""Function around every message that has become a call.
+
+    async def audit(call, call_next):
+        result = await call_next(call)
+        ...
+        return result
+
+The first function of a server's list is the outermost. It receives `initialize`, `notifications/initialized`, unknown
+methods and invalid arguments, and it receives the handler's result. Errors reach it as exceptions. Raising an MCPError
+answers the request with that error; this is how to refuse `initialize`.
+
+`dataclasses.replace(call, ...)` passes a changed call on. A notification has `call.id is None`, and its return value is
+discarded. During `initialize` no session exists, so the handler cannot send requests to the client.
+"""
+
+
+def chain_middleware(middleware: Sequence[Middleware], innermost: CallHandler) -> CallHandler:
+    """Build one function that runs all middleware, the first outermost."""
+    handle = innermost
+    for layer in reversed(middleware):
+        handle = _wrap(layer, handle)
+    return handle
+
+
+def _wrap(layer: Middleware, inner: CallHandler) -> CallHandler:
+    def handle(call: Call) -> Awaitable[dict[str, Any]]:
+        return layer(call, inner)
+
+    return handle

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from mcp_django.aio.loop_local import LoopLocal
 from mcp_django.aio.tasks import BackgroundTasks
-from mcp_django.server.calls.callables import run_callable
+from mcp_django.server.callables import run_callable
 from mcp_django.server.ports import Executor
 
 logger = logging.getLogger("mcp_django.server")

@@ -8,10 +8,11 @@ import logging
 import secrets
 from typing import TYPE_CHECKING
 
-from mcp_django.server.calls.outcome import CallRecord, Outcome
+from mcp_django.server.calls.outcome import CallRecord
+from mcp_django.server.ports import Outcome
 
 if TYPE_CHECKING:
-    from mcp_django.server.server import Server
+    from mcp_django.server.calls.server_core import ServerCore
 
 logger = logging.getLogger("mcp_django.server")
 
@@ -29,7 +30,7 @@ def is_bug(problem: BaseException) -> bool:
 
 
 def report_internal_error(
-    server: "Server", subject: str, problem: BaseException, record: CallRecord | None = None
+    server: "ServerCore", subject: str, problem: BaseException, record: CallRecord | None = None
 ) -> str:
     """Log a bug under a new reference and return the text for the client.
 

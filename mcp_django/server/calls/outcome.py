@@ -1,34 +1,14 @@
-"""Outcome and mutable record of a call."""
+"""Mutable record of a call."""
 
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 from weakref import ReferenceType
 
 from mcp_django.protocol.errors import MCPError
 from mcp_django.protocol.trace_context import TraceContext
-from mcp_django.server.ports import Overloaded
+from mcp_django.server.ports import Outcome, Overloaded
 
 if TYPE_CHECKING:
-    from mcp_django.server.context.background import BackgroundJob
-
-
-class Outcome(StrEnum):
-    """Result category of a finished call."""
-
-    OK = "ok"
-    TOOL_ERROR = "tool_error"
-    """The tool reported an error, or its arguments were invalid."""
-    INPUT_REQUIRED = "input_required"
-    """A round ended with requests to the client (stateless era)."""
-    ERROR = "error"
-    """Protocol error: unknown, forbidden or malformed."""
-    BUG = "bug"
-    """Unexpected exception; the log contains it under its reference."""
-    TIMEOUT = "timeout"
-    CANCELLED = "cancelled"
-    """Cancelled by the client or the server."""
-    OVERLOADED = "overloaded"
-    """Refused or aborted because a limit is reached."""
+    from mcp_django.server.calls.background import BackgroundJob
 
 
 class _UnreadTrace:

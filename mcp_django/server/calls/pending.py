@@ -5,8 +5,7 @@ from typing import Any, NamedTuple
 
 from mcp_django.protocol.errors import MCPError
 from mcp_django.server.calls.call import Call
-from mcp_django.server.calls.outcome import Outcome
-from mcp_django.server.ports import Overloaded
+from mcp_django.server.ports import Outcome, Overloaded
 
 AnyCoroutine = Coroutine[Any, Any, Any]
 

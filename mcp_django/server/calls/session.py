@@ -12,7 +12,7 @@ from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InternalError
 from mcp_django.protocol.revisions import Revision
 from mcp_django.server.calls.cleanup import CleanupCallbacks
-from mcp_django.server.ports import CallStream
+from mcp_django.server.calls.message_queue import MessageSink, Outbox
 
 
 class Cancellable(Protocol):
@@ -91,7 +91,7 @@ class ServerSession:
         return bool(self.in_flight or self.open_streams)
 
     async def send_request(
-        self, outbox: CallStream, id: str, method: str, params: dict[str, Any] | None, *, timeout: float
+        self, outbox: Outbox | MessageSink, id: str, method: str, params: dict[str, Any] | None, *, timeout: float
     ) -> jsonrpc.Response:
         """Send a request on a call's stream and wait for the response of the client.
 

@@ -16,7 +16,7 @@ from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.types import Annotations, Icon, ToolAnnotations
 from mcp_django.protocol.uri import UriTemplate
 from mcp_django.schema import ArgumentError
-from mcp_django.server.calls.callables import run_callable
+from mcp_django.server.callables import run_callable
 from mcp_django.server.composition.provider import Provider
 from mcp_django.server.context.context import Context
 from mcp_django.server.injection.handler import Handler, describe_source

@@ -9,18 +9,19 @@ import copy
 import logging
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import Any, TypeVar
 
-from mcp_django.protocol.uri import UriTemplate
 from mcp_django.schema import DeclarationError
-from mcp_django.server.calls.call import Call
+from mcp_django.server.calls.call import Call, chain_middleware
+from mcp_django.server.calls.server_core import ServerCore
 from mcp_django.server.composition.provider import Provider
 from mcp_django.server.context.context import Context
 from mcp_django.server.injection.handler import Handler
-from mcp_django.server.middleware import chain_middleware
 from mcp_django.server.primitives.base import (
     Completer,
     Completion,
+    MountNames,
+    MountOrigin,
     Permission,
     Primitive,
     Prompt,
@@ -29,9 +30,6 @@ from mcp_django.server.primitives.base import (
     Tool,
     combine_permissions,
 )
-
-if TYPE_CHECKING:
-    from mcp_django.server.server import Server
 
 logger = logging.getLogger("mcp_django.server")
 P = TypeVar("P", bound=Primitive)
@@ -46,36 +44,6 @@ _TARGET_PARAMETERS = {
 """Member of `params` that identifies the target, by method."""
 
 
-class MountNames(Protocol):
-    """Names of primitives in a host, and their mapping back to the mounted server.
-
-    `providers.prefixes.NamePrefixes` implements it. The methods towards the host raise DeclarationError for an invalid
-    name. The methods towards the mounted server return None for a name of another source.
-    """
-
-    @property
-    def keeps_uris(self) -> bool:
-        """True if URIs stay unchanged."""
-
-    def name(self, name: str, *, foreign: bool = False) -> str: ...
-
-    def own_name(self, name: str) -> str | None: ...
-
-    def uri(self, uri: str) -> str: ...
-
-    def own_uri(self, uri: str) -> str | None: ...
-
-    def template(self, template: UriTemplate) -> UriTemplate: ...
-
-
-class MountOrigin(NamedTuple):
-    """Mount and original of a copied primitive."""
-
-    mount: "MountedServer"
-    primitive: Primitive
-    """Original in the mounted server."""
-
-
 class MountedServer:
     """A server mounted in a host.
 
@@ -84,7 +52,7 @@ class MountedServer:
 
     def __init__(
         self,
-        server: "Server",
+        server: ServerCore,
         names: MountNames,
         *,
         label: str,

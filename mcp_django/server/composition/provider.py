@@ -97,13 +97,17 @@ def sort_providers(providers: Iterable[Provider]) -> tuple[Provider, ...]:
     return tuple(sorted(providers, key=lambda provider: provider.is_remote))
 
 
+def get_providers(call: Call, capability: str) -> list[Provider]:
+    """Return the providers of the call's server that may serve a capability."""
+    return [provider for provider in call.server.providers if capability in provider.offers]
+
+
 async def find_provided_tool(call: Call, name: str) -> Tool | None:
     """Return the tool called `name` of the first provider that has one."""
     context: Context | None = None
-    for provider in call.server.providers:
-        if "tools" in provider.offers:
-            context = context or Context(call)
-            tool = await provider.tool(name, context)
-            if tool is not None:
-                return tool
+    for provider in get_providers(call, "tools"):
+        context = context or Context(call)
+        tool = await provider.tool(name, context)
+        if tool is not None:
+            return tool
     return None

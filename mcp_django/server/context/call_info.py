@@ -3,17 +3,15 @@
 import asyncio
 import copy
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.trace_context import TraceContext
 from mcp_django.server.calls.call import Call
+from mcp_django.server.calls.server_core import ServerCore
 from mcp_django.server.calls.session import ServerSession
 from mcp_django.server.ports import Principal
-
-if TYPE_CHECKING:
-    from mcp_django.server.primitives.base import Primitive, Tool
-    from mcp_django.server.server import Server
+from mcp_django.server.primitives.base import Primitive, Tool
 
 
 class CallInfo:
@@ -21,14 +19,14 @@ class CallInfo:
 
     __slots__ = ("_arguments", "_call", "_loop", "_primitive", "_state")
 
-    def __init__(self, call: Call, primitive: "Primitive | None") -> None:
+    def __init__(self, call: Call, primitive: Primitive | None) -> None:
         self._call = call
         self._primitive = primitive
         self._loop = asyncio.get_running_loop()
         self._state: dict[str, Any] | None = None
         self._arguments: Mapping[str, Any] | None = None
 
-    def set_running_tool(self, tool: "Tool", arguments: Mapping[str, Any]) -> None:
+    def set_running_tool(self, tool: Tool, arguments: Mapping[str, Any]) -> None:
         """Set the tool that runs in place of the called primitive, which delegates to it."""
         self._primitive = tool
         self._arguments = arguments
@@ -59,7 +57,7 @@ class CallInfo:
         return self._call.connection.session
 
     @property
-    def server(self) -> "Server":
+    def server(self) -> ServerCore:
         """Server on which the handler is registered.
 
         The client may have called another server in which this one is mounted.
@@ -88,10 +86,10 @@ class CallInfo:
         return primitive.name if primitive is not None and primitive.kind == "tool" else None
 
     @property
-    def tool(self) -> "Tool | None":
+    def tool(self) -> Tool | None:
         """Running tool; None in a resource, prompt or completion."""
         primitive = self._primitive
-        return cast("Tool", primitive) if primitive is not None and primitive.kind == "tool" else None
+        return cast(Tool, primitive) if primitive is not None and primitive.kind == "tool" else None
 
     @property
     def uri(self) -> str | None:

@@ -4,14 +4,16 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.sampling_types import SamplingInput
 from mcp_django.schema import to_json
+from mcp_django.server.calls.background import BackgroundJob
 from mcp_django.server.calls.call import Call
 from mcp_django.server.calls.cleanup import CleanupCallbacks, register_for_shutdown
-from mcp_django.server.client_requests.conversation import (
+from mcp_django.server.context.call_info import CallInfo
+from mcp_django.server.context.conversation import (
     REQUEST_IN_TRANSACTION_MESSAGE,
     ClientConversation,
     InputRequest,
@@ -19,38 +21,35 @@ from mcp_django.server.client_requests.conversation import (
     ReplayConversation,
     gather,
 )
-from mcp_django.server.client_requests.elicitation import (
+from mcp_django.server.context.elicitation import (
     build_form_request,
     build_page_request,
     build_url_request,
     is_absolute_url,
 )
-from mcp_django.server.client_requests.idempotency import ONCE_IN_TRANSACTION_MESSAGE
-from mcp_django.server.client_requests.responses import ElicitationResult, Root, build_roots_request
-from mcp_django.server.client_requests.sampling import (
-    DEFAULT_MAX_ITERATIONS,
-    DEFAULT_MAX_TOKENS,
-    SamplingResult,
-    prepare_sampling,
-)
-from mcp_django.server.context.background import BackgroundJob
-from mcp_django.server.context.call_info import CallInfo
+from mcp_django.server.context.idempotency import ONCE_IN_TRANSACTION_MESSAGE
 from mcp_django.server.context.notifications import (
     LOG_MESSAGE_METHOD,
     build_log_params,
     build_progress_params,
     check_notification_method,
 )
+from mcp_django.server.context.responses import ElicitationResult, Root, build_roots_request
+from mcp_django.server.context.sampling import (
+    DEFAULT_MAX_ITERATIONS,
+    DEFAULT_MAX_TOKENS,
+    OfferedTool,
+    SamplingResult,
+    prepare_sampling,
+)
 from mcp_django.server.context.sync_context import SyncContext
-
-if TYPE_CHECKING:
-    from mcp_django.server.execution.sampling_tools import OfferedTool
-    from mcp_django.server.primitives.base import Primitive
+from mcp_django.server.ports import ContextView
+from mcp_django.server.primitives.base import Primitive
 
 T = TypeVar("T")
 
 
-class Context(CallInfo):
+class Context(CallInfo, ContextView):
     """API of one call for handlers.
 
     Declare a parameter of this type, with any name, to receive it. The parameter never appears in a schema. Sync
@@ -68,7 +67,7 @@ class Context(CallInfo):
     )
 
     def __init__(
-        self, call: Call, primitive: "Primitive | None" = None, conversation: ClientConversation | None = None
+        self, call: Call, primitive: Primitive | None = None, conversation: ClientConversation | None = None
     ) -> None:
         super().__init__(call, primitive)
         self._conversation = conversation
@@ -270,7 +269,7 @@ class Context(CallInfo):
         model_preferences: str | Sequence[str] | Mapping[str, Any] | None = None,
         include_context: str | None = None,
         metadata: Mapping[str, Any] | None = None,
-        tools: "Sequence[OfferedTool] | None" = None,
+        tools: Sequence[OfferedTool] | None = None,
         tool_choice: str | None = None,
         max_iterations: int = DEFAULT_MAX_ITERATIONS,
         result_type: Any = None,

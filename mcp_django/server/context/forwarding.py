@@ -5,8 +5,8 @@ Results are forwarded as `results.RelayedResult`.
 
 from typing import Any
 
-from mcp_django.server.client_requests.conversation import InputRequest
 from mcp_django.server.context.context import Context
+from mcp_django.server.context.conversation import InputRequest
 
 
 async def forward_request(ctx: Context, request: InputRequest) -> Any:

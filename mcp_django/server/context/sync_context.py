@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import async_to_sync, sync_to_async
 
-from mcp_django.server.client_requests.conversation import gather
-from mcp_django.server.client_requests.sampling import SamplingLoop, SamplingResult, prepare_sampling
+from mcp_django.server.context.conversation import gather
+from mcp_django.server.context.sampling import SamplingLoop, SamplingResult, prepare_sampling
 
 if TYPE_CHECKING:
     from mcp_django.server.context.context import Context

@@ -3,7 +3,7 @@
 The server sends its requests to the client as JSON-RPC requests.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidParams, InvalidRequest, MCPError, UnsupportedProtocolVersion
@@ -20,10 +20,8 @@ from mcp_django.protocol.revisions import (
 )
 from mcp_django.server.calls.call import Call, Connection
 from mcp_django.server.calls.message_queue import Outbox
-from mcp_django.server.client_requests.conversation import ClientConversation, LiveConversation
-
-if TYPE_CHECKING:
-    from mcp_django.server.server import Server
+from mcp_django.server.calls.server_core import ServerCore
+from mcp_django.server.context.conversation import ClientConversation, LiveConversation
 
 INITIALIZE = "initialize"
 SESSIONLESS_METHODS = frozenset({INITIALIZE, "ping"})
@@ -61,7 +59,7 @@ class HandshakeEra:
 
     name = Era.HANDSHAKE
 
-    def __init__(self, server: "Server") -> None:
+    def __init__(self, server: ServerCore) -> None:
         self._server = server
 
     def parse(self, raw: Any, connection: Connection) -> jsonrpc.Message | list[Any]:

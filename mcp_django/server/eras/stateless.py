@@ -4,7 +4,7 @@ A request to the client ends the call; the client answers it in a retry.
 """
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidParams, InvalidRequest, MCPError, UnsupportedProtocolVersion
@@ -24,10 +24,8 @@ from mcp_django.protocol.types import LOG_LEVELS
 from mcp_django.schema import call_in_default_language
 from mcp_django.server.calls.call import Call, Connection
 from mcp_django.server.calls.message_queue import Outbox
-from mcp_django.server.client_requests.conversation import InputUnavailable, ReplayConversation
-
-if TYPE_CHECKING:
-    from mcp_django.server.server import Server
+from mcp_django.server.calls.server_core import ServerCore
+from mcp_django.server.context.conversation import InputUnavailable, ReplayConversation
 
 _MISSING_META = f"params._meta must hold {PROTOCOL_VERSION} (a string) and {CLIENT_CAPABILITIES} (an object)"
 
@@ -37,7 +35,7 @@ class StatelessEra:
 
     name = Era.STATELESS
 
-    def __init__(self, server: "Server") -> None:
+    def __init__(self, server: ServerCore) -> None:
         self._server = server
         info = REVISIONS[STATELESS_VERSIONS[-1]].shape_implementation(call_in_default_language(server.info.to_wire))
         self._meta: dict[str, Any] = {SERVER_INFO: info}

@@ -7,7 +7,6 @@ reference.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -22,26 +21,24 @@ from mcp_django.protocol.errors import (
     URLElicitationRequired,
 )
 from mcp_django.schema import ArgumentError
+from mcp_django.server.calls.background import BackgroundJob
 from mcp_django.server.calls.call import Call
 from mcp_django.server.calls.internal_errors import is_bug, report_internal_error
-from mcp_django.server.calls.outcome import Outcome
-from mcp_django.server.client_requests.conversation import (
+from mcp_django.server.composition.mounting import resolve_innermost
+from mcp_django.server.context.context import Context
+from mcp_django.server.context.conversation import (
     CallSuspended,
     ClientConversation,
     InputRequired,
     is_suspension,
 )
-from mcp_django.server.composition.mounting import resolve_innermost
-from mcp_django.server.context.background import BackgroundJob
-from mcp_django.server.context.context import Context
+from mcp_django.server.execution.hooks import check_guards, run_with_hooks
 from mcp_django.server.execution.permissions import check_permission, count_use
-from mcp_django.server.injection.dependencies import Dependencies
+from mcp_django.server.execution.streaming import STREAM_TYPES, collect_stream
 from mcp_django.server.injection.handler import Handler
-from mcp_django.server.ports import Overloaded
+from mcp_django.server.ports import Outcome, Overloaded
 from mcp_django.server.primitives.base import Primitive, Resource, ResourceTemplate, Tool
-from mcp_django.server.primitives.hooks import check_guards, run_with_hooks
 from mcp_django.server.primitives.results import RelayedResult, ToolResult, build_tool_error, build_tool_result
-from mcp_django.server.primitives.streaming import STREAM_TYPES, collect_stream
 
 logger = logging.getLogger("mcp_django.server")
 
@@ -67,37 +64,39 @@ async def call_tool(call: Call, tool: Tool, arguments: dict[str, Any]) -> dict[s
     try:
         tool.parameters.check(arguments)
         values = tool.parameters.convert(arguments)
+
         if tool.is_direct and conversation is None and _has_no_limits(call, tool):
             value = await tool.handler.fn(**values)
             if type(value) in STREAM_TYPES:
-                value = await collect_stream(value, Context(call, tool), tool.output, _is_result)
+                value = await collect_stream(value, Context(call, tool), tool.output)
         else:
-            value = await _run_suspendable(
-                call, tool, Context(call, tool, conversation), _make_runner(call, tool, values)
-            )
+            value = await _run_suspendable(call, tool, tool.handler, values, Context(call, tool, conversation))
             if type(value) is InputRequired:
                 return value
+
         return call.revision.shape_call_result(build_tool_result(tool, value))
-    except ArgumentError as problem:
+    except BaseException as problem:
+        result = _build_error_result(call, tool, problem)
+        if result is None:
+            raise
+        return result
+
+
+def _build_error_result(call: Call, tool: Tool, problem: BaseException) -> dict[str, Any] | None:
+    """Return the result that describes an exception to the model; None for an error of the protocol."""
+    if isinstance(problem, ArgumentError):
         if not call.revision.argument_errors_in_result:
             raise InvalidParams(str(problem)) from None
         return build_tool_error(str(problem))
-    except ToolError as problem:
+    if isinstance(problem, ToolError):
         return build_tool_error(problem)
-    except URLElicitationRequired as problem:
-        if _supports_url_errors(call):
-            raise
-        return build_tool_error(_describe_pages(problem))
-    except (MCPError, Overloaded):
-        raise
-    except HandlerTimeout as problem:
+    if isinstance(problem, URLElicitationRequired):
+        return None if _supports_url_errors(call) else build_tool_error(_describe_pages(problem))
+    if isinstance(problem, MCPError | Overloaded):
+        return None
+    if isinstance(problem, HandlerTimeout):
         return build_tool_error(str(problem))
-    except BaseException as problem:
-        return build_tool_error(translate_failure(call, f"tool {tool.name!r}", problem))
-
-
-def _make_runner(call: Call, tool: Tool, values: dict[str, Any]) -> Callable[[Context], Awaitable[Any]]:
-    return lambda context: _run_with_hooks(call, tool, tool.handler, values, context)
+    return build_tool_error(translate_failure(call, f"tool {tool.name!r}", problem))
 
 
 async def call_nested_tool(
@@ -113,7 +112,7 @@ async def call_nested_tool(
     try:
         tool.parameters.check(arguments)
         values = tool.parameters.convert(arguments)
-        value = await _run_with_timeout(call, tool, _make_runner(call, tool, values)(Context(call, tool, conversation)))
+        value = await _run_with_timeout(call, tool, tool.handler, values, Context(call, tool, conversation))
         return call.revision.shape_call_result(build_tool_result(tool, value))
     except (MissingClientCapability, Overloaded):
         raise
@@ -141,9 +140,7 @@ async def read_nested_resource(
     """
     call, primitive = resolve_innermost(call, primitive)
     context = Context(call, primitive, conversation)
-    return await _run_with_timeout(
-        call, primitive, _run_with_hooks(call, primitive, primitive.handler, values, context)
-    )
+    return await _run_with_timeout(call, primitive, primitive.handler, values, context)
 
 
 async def delegate_to_tool(context: Context, tool: Tool, arguments: dict[str, Any]) -> Any:
@@ -162,7 +159,7 @@ async def delegate_to_tool(context: Context, tool: Tool, arguments: dict[str, An
     values = tool.parameters.convert(arguments)
     context.set_running_tool(tool, arguments)
 
-    value = await _run_with_timeout(call, tool, _make_runner(call, tool, values)(context))
+    value = await _run_with_timeout(call, tool, tool.handler, values, context)
     if tool.output is None or type(value) in (ToolResult, RelayedResult):
         return value
     return tool.output.to_structured(value)
@@ -175,13 +172,10 @@ async def run_primitive(
 
     Returns its value, or InputRequired. Raises MCPError and Overloaded only, or is cancelled.
     """
-    selected = handler or primitive.handler
     context = Context(call, primitive, call.era.resume_conversation(call))
 
     try:
-        return await _run_suspendable(
-            call, primitive, context, lambda c: _run_with_hooks(call, primitive, selected, values, c)
-        )
+        return await _run_suspendable(call, primitive, handler or primitive.handler, values, context)
     except URLElicitationRequired as problem:
         if _supports_url_errors(call):
             raise
@@ -211,65 +205,60 @@ def _describe_pages(problem: URLElicitationRequired) -> str:
 async def run_handler(call: Call, handler: Handler, values: dict[str, Any], context: Context) -> Any:
     """Inject parameters and run a handler, in a transaction if configured.
 
-    The transaction covers the dependencies and the handler.
+    The transaction covers the dependencies and the handler. Background jobs are added to the call after it.
     """
+    databases = handler.get_databases(_find_databases(call))
     jobs: list[BackgroundJob] = []
     context.jobs = jobs
+
     try:
-        value = await _run_in_transaction(call, handler, values, context)
+        if databases:
+            async with call.server.executor.atomic(databases):
+                value = await _run_in_transaction(call, handler, values, context)
+        else:
+            value = await _inject_and_run(call, handler, values, context)
     finally:
         context.jobs = None
+
     if jobs:
         call.record.add_jobs(jobs)
     return value
 
 
 async def _run_in_transaction(call: Call, handler: Handler, values: dict[str, Any], context: Context) -> Any:
-    databases = handler.get_databases(_find_databases(call))
-    if not databases:
-        return await _inject_and_run(call, handler, values, context)
-    async with call.server.executor.atomic(databases):
-        context.in_transaction = True
-        try:
-            value = await _inject_and_run(call, handler, values, context)
-        finally:
-            context.in_transaction = False
-        if context.unfinished_conversation is not None:
-            # The round ends with a request to the client, whatever the handler returned. The next round repeats the
-            # handler.
-            raise CallSuspended
-        return value
+    context.in_transaction = True
+    try:
+        value = await _inject_and_run(call, handler, values, context)
+    finally:
+        context.in_transaction = False
+    if context.unfinished_conversation is not None:
+        # The round ends with a request to the client, whatever the handler returned. The next round repeats the
+        # handler.
+        raise CallSuspended
+    return value
 
 
 async def _inject_and_run(call: Call, handler: Handler, values: dict[str, Any], context: Context) -> Any:
+    """Fill the injected parameters, call the function, and collect the pieces of its result."""
     if handler.injected is not None:
-        handler.injected.fill(values, call, context)
-        if handler.dependencies is not None:
-            return await _run_with_dependencies(call, handler, handler.dependencies, values, context)
-    return await _call_handler(call, handler, values, context)
+        handler.injected.fill(values, context)
+    if handler.dependencies is None:
+        return await _call_function(call, handler, values, context)
 
-
-async def _run_with_dependencies(
-    call: Call, handler: Handler, dependencies: Dependencies, values: dict[str, Any], context: Context
-) -> Any:
     value: Any = _UNSET
     async with AsyncExitStack() as stack:
-        await dependencies.fill(values, call, context, stack)
-        value = await _call_handler(call, handler, values, context)
+        await handler.dependencies.fill(values, context, call.server.executor, stack)
+        value = await _call_function(call, handler, values, context)
     if value is _UNSET:
         raise RuntimeError("A dependency suppressed the exception of its dependent; raise it again after cleanup")
     return value
 
 
-async def _call_handler(call: Call, handler: Handler, values: dict[str, Any], context: Context) -> Any:
+async def _call_function(call: Call, handler: Handler, values: dict[str, Any], context: Context) -> Any:
     value = await handler.run(call.server.executor, values)
     if type(value) in STREAM_TYPES and (tool := context.tool) is not None:
-        return await collect_stream(value, context, tool.output, _is_result)
+        return await collect_stream(value, context, tool.output)
     return value
-
-
-def _is_result(piece: Any) -> bool:
-    return type(piece) is ToolResult
 
 
 async def resource_exists(call: Call, primitive: Resource | ResourceTemplate, values: dict[str, Any]) -> bool:
@@ -284,10 +273,8 @@ async def resource_exists(call: Call, primitive: Resource | ResourceTemplate, va
     lease = call.server.executor.acquire_lease()
     try:
         async with asyncio.timeout(_find_timeout(call, primitive)):
-            return (
-                await _run_with_hooks(call, primitive, primitive.handler, dict(values), Context(call, primitive))
-                is not None
-            )
+            context = Context(call, primitive)
+            return await _run_with_hooks(call, primitive, primitive.handler, dict(values), context) is not None
     except Overloaded:
         raise
     except Exception as problem:
@@ -318,6 +305,50 @@ def translate_failure(call: Call, subject: str, problem: BaseException) -> str |
     return translated if isinstance(translated, ToolError) else str(translated)
 
 
+async def _run_suspendable(
+    call: Call, primitive: Primitive, handler: Handler, values: dict[str, Any], context: Context
+) -> Any:
+    """Run a handler; a pending request to the client overrides its value."""
+    try:
+        value = await _run_with_timeout(call, primitive, handler, values, context)
+    except BaseException as problem:
+        if not is_suspension(problem):
+            raise
+    else:
+        if context.unfinished_conversation is None:
+            return value
+        logger.warning(
+            "Suspension caught by %s %r; its handler must not catch BaseException", primitive.kind, primitive.key
+        )
+
+    conversation = context.unfinished_conversation
+    if conversation is None:
+        raise RuntimeError("suspended without a pending request to the client")
+    return conversation.build_input_required()
+
+
+async def _run_with_timeout(
+    call: Call, primitive: Primitive, handler: Handler, values: dict[str, Any], context: Context
+) -> Any:
+    """Run a handler inside its hooks. Raises HandlerTimeout after the time limit."""
+    limit = _find_timeout(call, primitive)
+
+    try:
+        async with asyncio.timeout(limit) as scope:
+            return await _run_with_hooks(call, primitive, handler, values, context)
+    except asyncio.CancelledError:
+        # Middleware may have passed on another call than the cancelled one.
+        call.cancelled = True
+        raise
+    except TimeoutError:
+        if not scope.expired():
+            raise
+        # A plain function continues in its thread and checks this flag.
+        call.cancelled = True
+        call.record.set_failure(Outcome.TIMEOUT)
+        raise HandlerTimeout(f"The {primitive.kind} took longer than {limit:g} seconds and was stopped") from None
+
+
 async def _run_with_hooks(
     call: Call, primitive: Primitive, handler: Handler, values: dict[str, Any], context: Context
 ) -> Any:
@@ -326,38 +357,18 @@ async def _run_with_hooks(
     The primitive's own handler runs inside guards and interceptors. A completer runs after the guards.
     """
     try:
-        if not primitive.has_hooks:
-            return await run_handler(call, handler, values, context)
-        if handler is primitive.handler:
-            return await run_with_hooks(primitive, context, lambda: run_handler(call, handler, dict(values), context))
-        await check_guards(primitive, context)
+        if primitive.has_hooks:
+            if handler is primitive.handler:
+                return await run_with_hooks(
+                    primitive, context, lambda: run_handler(call, handler, dict(values), context)
+                )
+            await check_guards(primitive, context)
         return await run_handler(call, handler, values, context)
     finally:
         if context.cleanup_callbacks is not None:
-            farewells, context.cleanup_callbacks = context.cleanup_callbacks, None
-            await farewells.run()
-
-
-async def _run_suspendable(
-    call: Call, primitive: Primitive, context: Context, start: Callable[[Context], Awaitable[Any]]
-) -> Any:
-    """Run a handler; a pending request to the client overrides its value."""
-    try:
-        value = await _run_with_timeout(call, primitive, start(context))
-    except BaseException as problem:
-        if not is_suspension(problem):
-            raise
-
-    else:
-        if context.unfinished_conversation is None:
-            return value
-        logger.warning(
-            "Suspension caught by %s %r; its handler must not catch BaseException", primitive.kind, primitive.key
-        )
-    question = context.unfinished_conversation
-    if question is None:
-        raise RuntimeError("suspended without a pending request to the client")
-    return question.build_input_required()
+            callbacks = context.cleanup_callbacks
+            context.cleanup_callbacks = None
+            await callbacks.run()
 
 
 def _find_timeout(call: Call, primitive: Primitive) -> float | None:
@@ -377,24 +388,3 @@ def _has_no_limits(call: Call, primitive: Primitive) -> bool:
     """Return True if neither a time limit nor a transaction applies."""
     atomic = primitive.handler.atomic
     return _find_timeout(call, primitive) is None and not (_find_databases(call) if atomic is None else atomic)
-
-
-async def _run_with_timeout(call: Call, primitive: Primitive, work: Awaitable[Any]) -> Any:
-    limit = _find_timeout(call, primitive)
-
-    try:
-        if limit is None:
-            return await work
-        async with asyncio.timeout(limit) as scope:
-            return await work
-    except asyncio.CancelledError:
-        # Middleware may have passed on another call than the cancelled one.
-        call.cancelled = True
-        raise
-    except TimeoutError:
-        if limit is None or not scope.expired():
-            raise
-        # A plain function continues in its thread and checks this flag.
-        call.cancelled = True
-        call.record.set_failure(Outcome.TIMEOUT)
-        raise HandlerTimeout(f"The {primitive.kind} took longer than {limit:g} seconds and was stopped") from None

@@ -13,18 +13,16 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Coroutine, Iterable
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.revisions import Era
 from mcp_django.server.calls.call import Call
-from mcp_django.server.client_requests.conversation import gather
+from mcp_django.server.calls.server_core import ServerCore
 from mcp_django.server.context.context import Context
+from mcp_django.server.context.conversation import gather
 from mcp_django.server.pagination import create_cursor, read_cursor
 from mcp_django.server.primitives.base import Primitive
-
-if TYPE_CHECKING:
-    from mcp_django.server.server import Server
 
 logger = logging.getLogger("mcp_django.server")
 SHARED_OWNER = ""
@@ -79,7 +77,7 @@ def _are_identical(some: "list[Iterable[Primitive]]", others: "list[Iterable[Pri
 class PrimitiveLists:
     """The lists of one server."""
 
-    def __init__(self, server: "Server") -> None:
+    def __init__(self, server: ServerCore) -> None:
         self._server = server
         self._pages: OrderedDict[tuple[Any, ...], EncodedResult] = OrderedDict()
         self._provided_pages: OrderedDict[tuple[Any, ...], _ProvidedPage] = OrderedDict()
@@ -255,3 +253,9 @@ class PrimitiveLists:
             owner = call.principal.key if private else SHARED_OWNER
             body["nextCursor"] = create_cursor(call, kind.collection, owner, page[-1].key)
         return EncodedResult(jsonrpc.dumps(call.era.add_result_fields(call, body, private=private)), digest)
+
+
+def serve_page(call: Call, kind: ListKind) -> EncodedResult | Coroutine[Any, Any, EncodedResult]:
+    """Return the requested page of a list of the call's server."""
+    lists: PrimitiveLists = call.server.listings
+    return lists.serve_page(call, kind)

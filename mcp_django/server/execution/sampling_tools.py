@@ -15,21 +15,15 @@ from mcp_django.protocol.errors import InsufficientScope, InvalidParams, MCPErro
 from mcp_django.protocol.meta import PROGRESS_TOKEN
 from mcp_django.server.calls.call import Call
 from mcp_django.server.calls.outcome import CallRecord
-from mcp_django.server.client_requests.conversation import CallSuspended, ClientConversation, InputRequest
-from mcp_django.server.client_requests.sampling import short_digest
 from mcp_django.server.composition.provider import find_provided_tool
+from mcp_django.server.context.conversation import CallSuspended, ClientConversation, InputRequest
+from mcp_django.server.context.sampling import OfferedTool, short_digest
 from mcp_django.server.execution.invoke import call_nested_tool
 from mcp_django.server.execution.permissions import check_permission, count_use
 from mcp_django.server.primitives.base import Tool
 from mcp_django.server.primitives.decorators import NAME_PATTERN, build_tool
 from mcp_django.server.primitives.results import build_tool_error
 
-OfferedTool = str | Callable[..., Any] | Tool | Mapping[str, Any]
-"""A tool for a sampling request.
-
-It is the name of a tool of the server, the function of one, any other function, a Tool, or a definition in wire form:
-`{"name": …, "description": …, "inputSchema": {…}}`.
-"""
 _MODEL_FIELDS = frozenset({"name", "title", "description", "inputSchema"})
 """Fields of a tool that the model receives. The other fields are for clients."""
 

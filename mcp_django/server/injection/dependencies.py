@@ -12,16 +12,12 @@ import inspect
 from collections.abc import Callable
 from contextlib import AbstractContextManager, AsyncExitStack
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mcp_django.schema import DeclarationError, find_injected, inspect_callable
-from mcp_django.server.calls.callables import is_async_generator, is_sync_generator, run_callable
-from mcp_django.server.context.context import Context
+from mcp_django.server.callables import is_async_generator, is_sync_generator, run_callable
 from mcp_django.server.injection.parameters import Depends, InjectedParameters, is_injected
-
-if TYPE_CHECKING:
-    from mcp_django.server.calls.call import Call
-    from mcp_django.server.ports import Executor
+from mcp_django.server.ports import ContextView, Executor
 
 
 class Dependencies:
@@ -37,11 +33,13 @@ class Dependencies:
         self.has_cleanup = any(step.has_cleanup for step in self._steps)
         """True if a dependency has cleanup code to run after the handler."""
 
-    async def fill(self, values: dict[str, Any], call: "Call", context: Context, stack: AsyncExitStack) -> None:
+    async def fill(
+        self, values: dict[str, Any], context: ContextView, executor: Executor, stack: AsyncExitStack
+    ) -> None:
         """Add the provided values to `values` in place; enter context managers on `stack`."""
         results: list[Any] = []
         for step in self._steps:
-            results.append(await step.provide(results, call, context, stack))
+            results.append(await step.provide(results, context, executor, stack))
         for name, index in self._targets:
             values[name] = results[index]
 
@@ -101,13 +99,12 @@ class _DependencyStep:
         self._dependencies = tuple((name, plan.add(what, where)) for name, what in self._injected.depends)
         self._provide, self.has_cleanup = _resolve_provider(provide)
 
-    async def provide(self, results: list[Any], call: "Call", context: Context, stack: AsyncExitStack) -> Any:
+    async def provide(self, results: list[Any], context: ContextView, executor: Executor, stack: AsyncExitStack) -> Any:
         values: dict[str, Any] = dict.fromkeys(self._context_names, context)
-        self._injected.fill(values, call, context)
+        self._injected.fill(values, context)
         for name, index in self._dependencies:
             values[name] = results[index]
 
-        executor = call.server.executor
         if not self.has_cleanup:
             return await run_callable(self._provide, executor, **values)
         manager = self._provide(**values)
@@ -119,7 +116,7 @@ class _DependencyStep:
 class _ThreadedContextManager:
     """Sync context manager, entered and exited on a thread for blocking code."""
 
-    def __init__(self, inner: AbstractContextManager[Any], executor: "Executor") -> None:
+    def __init__(self, inner: AbstractContextManager[Any], executor: Executor) -> None:
         self._inner = inner
         self._executor = executor
 

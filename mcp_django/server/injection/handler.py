@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from mcp_django.server.calls.callables import is_async, is_generator
+from mcp_django.server.callables import is_async, is_generator
 from mcp_django.server.injection.dependencies import Dependencies
 from mcp_django.server.injection.parameters import InjectedParameters
 from mcp_django.server.ports import Executor

@@ -1,18 +1,16 @@
 """Parameters filled from request headers: `Annotated[str, Header("X-Tenant")]`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from mcp_django.protocol.errors import ToolError
 from mcp_django.protocol.headers import TOKEN_PATTERN
 from mcp_django.schema import ArgumentError, DeclarationError, compile_text_reader
-from mcp_django.server.calls.call import CREDENTIAL_HEADERS
 
-if TYPE_CHECKING:
-    from mcp_django.server.calls.call import Call
-
+CREDENTIAL_HEADERS = frozenset({b"authorization", b"cookie", b"proxy-authorization"})
+"""Headers that authenticate the caller; handlers never receive them."""
 ABSENT: Any = object()
 """Marker for a missing header whose parameter has a default."""
 
@@ -45,24 +43,23 @@ class HeaderReader:
         where = f"{where}: parameter '{parameter}'"
         if not TOKEN_PATTERN.fullmatch(self._name):
             raise DeclarationError(f"{where}: {self._name!r} is not a valid header name")
-        self._key = self._name.lower().encode("ascii")
-        if self._key in CREDENTIAL_HEADERS:
+        self._key = self._name.lower()
+        if self._key.encode("ascii") in CREDENTIAL_HEADERS:
             raise DeclarationError(
                 f"{where}: {self._name} authenticates the caller and is not available to handlers; use Principal"
             )
         self._optional = optional
         self._read: Callable[[str], Any] = compile_text_reader(_strip_header(annotation), where)
 
-    def read(self, call: "Call") -> Any:
+    def read(self, headers: Mapping[str, str]) -> Any:
         """Return the converted value, or ABSENT. Raises ToolError for an invalid header."""
-        headers = call.connection.headers
-        raw = None if headers is None else headers.get(self._key)
-        if raw is None:
+        text = headers.get(self._key)
+        if text is None:
             if self._optional:
                 return ABSENT
             raise ToolError(f"The request must have the header {self._name}")
         try:
-            return self._read(raw.decode("latin-1"))
+            return self._read(text)
         except ArgumentError as problem:
             raise ToolError(f"Invalid value of the header {self._name}: {problem}") from None
 

@@ -4,14 +4,10 @@ import inspect
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-from mcp_django.server.context.context import Context
 from mcp_django.server.injection.headers import ABSENT, Header, HeaderReader
-from mcp_django.server.ports import Principal
-
-if TYPE_CHECKING:
-    from mcp_django.server.calls.call import Call
+from mcp_django.server.ports import ContextView, Principal
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +31,7 @@ class Depends:
 def get_injection(annotation: Any) -> Any:
     """Return the injection for a parameter of this type; None if the client fills it.
 
-    The result is Context, Principal, or a Depends or Header object. A Depends or Header given as the default of a
+    The result is ContextView, Principal, or a Depends or Header object. A Depends or Header given as the default of a
     parameter is returned unchanged.
     """
     if isinstance(annotation, Depends | Header):
@@ -47,7 +43,7 @@ def get_injection(annotation: Any) -> Any:
         return next((found for part in get_args(annotation) if (found := get_injection(part)) is not None), None)
     if annotation is Principal:
         return Principal
-    return Context if isinstance(annotation, type) and issubclass(annotation, Context) else None
+    return ContextView if isinstance(annotation, type) and issubclass(annotation, ContextView) else None
 
 
 def is_injected(annotation: Any) -> bool:
@@ -72,7 +68,7 @@ class InjectedParameters:
     def __init__(self, fn: Callable[..., Any], injected: Mapping[str, Any], where: str) -> None:
         """Group the parameters; raise DeclarationError for an invalid header."""
         injections = {name: get_injection(annotation) for name, annotation in injected.items()}
-        self.contexts = tuple(name for name, what in injections.items() if what is Context)
+        self.contexts = tuple(name for name, what in injections.items() if what is ContextView)
         self.principals = tuple(name for name, what in injections.items() if what is Principal)
         self.depends = tuple((name, what) for name, what in injections.items() if isinstance(what, Depends))
         self.headers = tuple(
@@ -81,7 +77,7 @@ class InjectedParameters:
             if isinstance(what, Header)
         )
 
-    def fill(self, values: dict[str, Any], call: "Call", context: Context) -> None:
+    def fill(self, values: dict[str, Any], context: ContextView) -> None:
         """Add all values but the dependencies to `values` in place.
 
         Raises ToolError for a missing or invalid header.
@@ -89,9 +85,10 @@ class InjectedParameters:
         for name in self.contexts:
             values[name] = context
         for name in self.principals:
-            values[name] = call.principal
+            values[name] = context.principal
+        headers = context.headers if self.headers else {}
         for name, reader in self.headers:
-            value = reader.read(call)
+            value = reader.read(headers)
             if value is not ABSENT:
                 values[name] = value
 

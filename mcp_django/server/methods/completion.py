@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.server.calls.call import Call
 from mcp_django.server.composition.mounting import run_mounted
+from mcp_django.server.composition.provider import get_providers
 from mcp_django.server.context.context import Context
 from mcp_django.server.execution.invoke import run_primitive
 from mcp_django.server.execution.permissions import check_permission
@@ -55,13 +56,12 @@ async def _complete_by_provider(
 ) -> dict[str, Any] | None:
     """Return the first completion that a provider returns, or None."""
     context = Context(call, primitive)
-    for provider in call.server.providers:
-        if "completions" in provider.offers:
-            completion = await provider.complete(
-                request.target, request.argument, request.value, request.arguments, context
-            )
-            if completion is not None:
-                return build_completion_result(completion)
+    for provider in get_providers(call, "completions"):
+        completion = await provider.complete(
+            request.target, request.argument, request.value, request.arguments, context
+        )
+        if completion is not None:
+            return build_completion_result(completion)
     return None
 
 
@@ -98,11 +98,10 @@ async def _find_target(call: Call, request: CompletionRequest) -> Primitive | No
         return matched[0]
 
     context = Context(call)
-    for provider in call.server.providers:
-        if "resources" in provider.offers:
-            for template in await provider.templates(context):
-                if template.key == request.target:
-                    return template
+    for provider in get_providers(call, "resources"):
+        for template in await provider.templates(context):
+            if template.key == request.target:
+                return template
     return None
 
 

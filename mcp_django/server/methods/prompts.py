@@ -1,23 +1,18 @@
 """The methods `prompts/list` and `prompts/get` (server/prompts)."""
 
-from collections.abc import Coroutine
 from typing import Any, cast
 
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.schema import ArgumentError
 from mcp_django.server.calls.call import Call
-from mcp_django.server.client_requests.conversation import InputRequired
 from mcp_django.server.composition.mounting import run_mounted
+from mcp_django.server.composition.provider import get_providers
 from mcp_django.server.context.context import Context
+from mcp_django.server.context.conversation import InputRequired
 from mcp_django.server.execution.invoke import run_primitive
-from mcp_django.server.execution.lists import PROMPTS, EncodedResult
 from mcp_django.server.execution.permissions import check_permission
 from mcp_django.server.primitives.base import Primitive, Prompt
 from mcp_django.server.primitives.results import build_prompt_result
-
-
-def list_prompts(call: Call) -> EncodedResult | Coroutine[Any, Any, EncodedResult]:
-    return call.server.listings.serve_page(call, PROMPTS)
 
 
 async def get_prompt(call: Call) -> dict[str, Any]:
@@ -54,9 +49,8 @@ async def find_prompt(call: Call, name: str) -> Prompt | None:
     if prompt is not None:
         return prompt
     context = Context(call)
-    for provider in call.server.providers:
-        if "prompts" in provider.offers:
-            prompt = await provider.prompt(name, context)
-            if prompt is not None:
-                return prompt
+    for provider in get_providers(call, "prompts"):
+        prompt = await provider.prompt(name, context)
+        if prompt is not None:
+            return prompt
     return None

@@ -4,7 +4,6 @@ See server/resources.
 """
 
 import functools
-from collections.abc import Coroutine
 from typing import Any, cast
 
 from mcp_django.protocol.content import BlobResourceContents, ResourceContents, TextResourceContents
@@ -12,22 +11,14 @@ from mcp_django.protocol.errors import InvalidParams, NotFound, ResourceNotFound
 from mcp_django.protocol.uri import MAX_URI_LENGTH
 from mcp_django.schema import ArgumentError
 from mcp_django.server.calls.call import Call
-from mcp_django.server.client_requests.conversation import InputRequired
 from mcp_django.server.composition.mounting import run_mounted
+from mcp_django.server.composition.provider import get_providers
 from mcp_django.server.context.context import Context
+from mcp_django.server.context.conversation import InputRequired
 from mcp_django.server.execution.invoke import read_nested_resource, run_primitive
-from mcp_django.server.execution.lists import RESOURCES, TEMPLATES, EncodedResult
 from mcp_django.server.execution.permissions import check_permission
 from mcp_django.server.primitives.base import Primitive, Resource, ResourceTemplate
 from mcp_django.server.primitives.results import build_read_result
-
-
-def list_resources(call: Call) -> EncodedResult | Coroutine[Any, Any, EncodedResult]:
-    return call.server.listings.serve_page(call, RESOURCES)
-
-
-def list_templates(call: Call) -> EncodedResult | Coroutine[Any, Any, EncodedResult]:
-    return call.server.listings.serve_page(call, TEMPLATES)
 
 
 async def read_resource(call: Call) -> dict[str, Any]:
@@ -80,12 +71,11 @@ async def find_resource(call: Call, uri: str) -> tuple[Resource | ResourceTempla
             raise ResourceNotFound(uri) from None
 
     context, unlisted = Context(call), None
-    for provider in call.server.providers:
-        if "resources" in provider.offers:
-            resource = await provider.resource(uri, context)
-            if resource is not None and resource.is_listed:
-                return resource, {}
-            unlisted = unlisted or resource
+    for provider in get_providers(call, "resources"):
+        resource = await provider.resource(uri, context)
+        if resource is not None and resource.is_listed:
+            return resource, {}
+        unlisted = unlisted or resource
     if unlisted is None:
         raise ResourceNotFound(uri)
     return unlisted, {}

@@ -10,14 +10,9 @@ from mcp_django.server.calls.call import Call
 from mcp_django.server.composition.mounting import run_mounted
 from mcp_django.server.composition.provider import find_provided_tool
 from mcp_django.server.execution.invoke import call_tool
-from mcp_django.server.execution.lists import TOOLS, EncodedResult
 from mcp_django.server.execution.permissions import check_permission, count_use
 from mcp_django.server.primitives.base import Primitive, Tool
 from mcp_django.server.primitives.results import build_tool_error
-
-
-def list_tools(call: Call) -> EncodedResult | Coroutine[Any, Any, EncodedResult]:
-    return call.server.listings.serve_page(call, TOOLS)
 
 
 def handle_call(call: Call) -> Coroutine[Any, Any, dict[str, Any]]:

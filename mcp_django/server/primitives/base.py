@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from mcp_django.protocol.headers import HeaderParam
 from mcp_django.protocol.meta import TAGS_KEY
@@ -18,10 +18,6 @@ from mcp_django.protocol.uri import UriTemplate
 from mcp_django.schema import call_in_default_language
 from mcp_django.server.injection.handler import Handler
 from mcp_django.server.rates import Rate
-
-if TYPE_CHECKING:
-    from mcp_django.server.composition.mounting import MountOrigin
-    from mcp_django.server.context.context import Context
 
 ScopesFor = Callable[[dict[str, Any]], Any]
 """Function that returns scopes, or an awaitable of scopes."""
@@ -209,7 +205,7 @@ class Resource(Primitive):
 
     A listed resource of another provider takes precedence over it.
     """
-    follow: "Callable[[Context, Callable[[], None]], Awaitable[Callable[[], None]]] | None" = None
+    follow: Callable[[Any, Callable[[], None]], Awaitable[Callable[[], None]]] | None = None
     """Function that subscribes to changes of a remote resource.
 
     It takes the Context of the subscriber and a callback. The callback runs on the running loop on each possible
@@ -319,3 +315,52 @@ class Completion:
     total: int | None = None
     """Number of all matching values, if known."""
     has_more: bool | None = None
+
+
+class MountNames(Protocol):
+    """Names of primitives in a host, and their mapping back to the mounted server.
+
+    `providers.prefixes.NamePrefixes` implements it. The methods towards the host raise DeclarationError for an invalid
+    name. The methods towards the mounted server return None for a name of another source.
+    """
+
+    @property
+    def keeps_uris(self) -> bool:
+        """True if URIs stay unchanged."""
+
+    def name(self, name: str, *, foreign: bool = False) -> str: ...
+
+    def own_name(self, name: str) -> str | None: ...
+
+    def uri(self, uri: str) -> str: ...
+
+    def own_uri(self, uri: str) -> str | None: ...
+
+    def template(self, template: UriTemplate) -> UriTemplate: ...
+
+
+class MountView(Protocol):
+    """A server mounted in a host, as `composition.mounting.MountedServer` implements it."""
+
+    server: Any
+    """The mounted server."""
+    names: MountNames
+    is_transparent: bool
+
+    @property
+    def copies(self) -> Mapping[Primitive | Completer, Primitive | Completer]: ...
+
+    @property
+    def rules_alias(self) -> str | None: ...
+
+    def view_call(self, call: Any) -> Any: ...
+
+    def to_host_uris(self, body: dict[str, Any]) -> dict[str, Any]: ...
+
+
+class MountOrigin(NamedTuple):
+    """Mount and original of a copied primitive."""
+
+    mount: MountView
+    primitive: Primitive
+    """Original in the mounted server."""

@@ -36,10 +36,8 @@ from mcp_django.server.primitives.base import (
     ScopesFor,
     Tool,
 )
-from mcp_django.server.primitives.hooks import parse_hooks
 from mcp_django.server.primitives.registry import MARKED_METHODS, Registry, get_registry
-from mcp_django.server.primitives.results import ToolResult
-from mcp_django.server.primitives.streaming import ToolStream
+from mcp_django.server.primitives.results import ToolResult, ToolStream
 from mcp_django.server.rates import Rate
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -320,6 +318,28 @@ def parse_rate(declared: Any, rate: str | None) -> Rate | None:
         return Rate.parse(rate)
     except ValueError as problem:
         raise DeclarationError(f"{describe_source(declared)}: rate: {problem}") from None
+
+
+def parse_hooks(options: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Validate the hooks of a declaration. Raises DeclarationError.
+
+    Classes are refused: calling one creates an instance instead of checking, so every caller would pass.
+    """
+    guards, interceptors = (tuple(options.get(name, ())) for name in ("guards", "interceptors"))
+    handlers = dict(options.get("exception_handlers", {}))
+    for name, functions in (
+        ("guards", guards),
+        ("interceptors", interceptors),
+        ("exception_handlers", handlers.values()),
+    ):
+        for function in functions:
+            if isinstance(function, type) or not callable(function):
+                raise DeclarationError(f"{where}: {name} must be functions or callable objects, not {function!r}")
+
+    for kind in handlers:
+        if not (isinstance(kind, type) and issubclass(kind, Exception)):
+            raise DeclarationError(f"{where}: keys of exception_handlers must be exception classes, not {kind!r}")
+    return {"guards": guards, "interceptors": interceptors, "exception_handlers": handlers}
 
 
 def _check_scopes_for(declared: Any, scopes_for: Any) -> ScopesFor | None:

@@ -6,9 +6,9 @@ omits the members it does not define.
 """
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, Literal, TypeVar
 
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.content import (
@@ -27,6 +27,11 @@ BLOB_MIME_TYPE = "application/octet-stream"
 JSON_MIME_TYPE = "application/json"
 MAX_COMPLETION_VALUES = 100
 """Maximum number of values in one completion (server/utilities/completion)."""
+DEFAULT_MAX_PIECES = 100_000
+"""Default maximum number of pieces kept for the result."""
+
+T = TypeVar("T")
+Accumulate = Literal["text", "list", "last"] | Callable[[list[Any]], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,43 @@ class PromptResult:
     messages: Any
     description: str | None = None
     meta: Mapping[str, Any] = field(default_factory=dict)
+
+
+class ToolStream(Generic[T]):
+    """Result in pieces, with options: an iterable or generator, sync or async.
+
+    A tool that is a generator function itself needs this class only for the options.
+
+    `total` is the number of pieces, if known. `accumulate` builds the result: `"text"` joins the pieces, `"list"` lists
+    them, `"last"` takes the last one. A function receives the list. The default follows the output schema of the tool.
+    Without a schema, texts are joined and other pieces listed.
+
+    A ToolResult as a piece is the result and ends the stream, like the return value of a sync generator. More than
+    `limit` pieces end the call with an error, except with `"last"`, which keeps a single piece.
+    """
+
+    __slots__ = ("accumulate", "items", "limit", "total")
+
+    def __init__(
+        self,
+        items: AsyncIterable[T] | Iterable[T],
+        *,
+        total: float | None = None,
+        accumulate: Accumulate | None = None,
+        limit: int = DEFAULT_MAX_PIECES,
+    ) -> None:
+        """Create a stream.
+
+        Raises ValueError for an unknown `accumulate`, TypeError if `items` is not iterable.
+        """
+        if not callable(accumulate) and accumulate not in (None, "text", "list", "last"):
+            raise ValueError(f"accumulate={accumulate!r} is invalid; use 'text', 'list', 'last' or a function")
+        if not isinstance(items, AsyncIterable | Iterable):
+            raise TypeError(f"a {type(items).__name__} is not iterable; pass a generator")
+        self.items = items
+        self.total = total
+        self.accumulate = accumulate
+        self.limit = limit
 
 
 class RelayedResult(dict[str, Any]):

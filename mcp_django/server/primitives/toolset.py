@@ -23,8 +23,7 @@ from typing import Any, ClassVar, TypeVar, overload
 from mcp_django.schema import DeclarationError
 from mcp_django.server.injection.handler import describe_source
 from mcp_django.server.primitives.base import Completer, Permission, Primitive, combine_permissions
-from mcp_django.server.primitives.decorators import get_declarations, parse_atomic, parse_timeout
-from mcp_django.server.primitives.hooks import parse_hooks
+from mcp_django.server.primitives.decorators import get_declarations, parse_atomic, parse_hooks, parse_timeout
 from mcp_django.server.primitives.registry import MARKED_METHODS, DeclarationProblem, Registry, get_registry
 
 C = TypeVar("C", bound="type[Toolset]")

@@ -2,24 +2,20 @@
 
 import logging
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from mcp_django.protocol.errors import InvalidParams, MCPError
 from mcp_django.protocol.uri import MAX_URI_LENGTH
 from mcp_django.server.calls.call import Call
+from mcp_django.server.calls.server_core import ServerCore
 from mcp_django.server.execution.invoke import resource_exists
 from mcp_django.server.methods.resources import find_resource
 from mcp_django.server.ports import Overloaded, Principal
 from mcp_django.server.primitives.base import Resource, ResourceTemplate
 
-if TYPE_CHECKING:
-    from mcp_django.server.server import Server
-
 FILTER_FIELDS = {"tools": "toolsListChanged", "prompts": "promptsListChanged", "resources": "resourcesListChanged"}
 """Kind of list to the field of a filter for its changes."""
 URIS_FIELD = "resourceSubscriptions"
-LIST_NOTIFICATIONS = {kind: f"notifications/{kind}/list_changed" for kind in FILTER_FIELDS}
-"""Kind of list to the notification of its changes."""
 RESOURCE_UPDATED = "notifications/resources/updated"
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 logger = logging.getLogger("mcp_django.server")
@@ -101,7 +97,7 @@ def is_relevant(payload: Mapping[str, Any], principal: Principal) -> bool:
     return pk is not None and str(pk) == user
 
 
-def is_public(server: "Server", uri: str) -> bool:
+def is_public(server: ServerCore, uri: str) -> bool:
     """Return True for a registered resource or template that all callers may read."""
     registry = server.registry
     resource: Resource | ResourceTemplate | None = registry.resources.get(uri)

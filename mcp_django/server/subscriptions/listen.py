@@ -8,7 +8,7 @@ can send. A slow client therefore costs at most one mark per changed item, and a
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from mcp_django.aio.loop_local import LoopLocal
 from mcp_django.aio.tasks import start_task, start_timer
@@ -17,12 +17,12 @@ from mcp_django.protocol.meta import SUBSCRIPTION_ID
 from mcp_django.server.calls.call import Call, Connection
 from mcp_django.server.calls.log_sanitizer import sanitize_label
 from mcp_django.server.calls.message_queue import Outbox
-from mcp_django.server.calls.outcome import CallRecord, Outcome
+from mcp_django.server.calls.outcome import CallRecord
 from mcp_django.server.calls.pending import finish_call
-from mcp_django.server.ports import ChangeFeed, Overloaded, Principal
+from mcp_django.server.calls.server_core import LIST_NOTIFICATIONS, ServerCore
+from mcp_django.server.ports import ChangeFeed, Outcome, Overloaded, Principal
 from mcp_django.server.subscriptions.filter import (
     ACKNOWLEDGED,
-    LIST_NOTIFICATIONS,
     RESOURCE_UPDATED,
     ResourceUpdate,
     SubscriptionFilter,
@@ -33,9 +33,6 @@ from mcp_django.server.subscriptions.filter import (
     is_relevant,
 )
 from mcp_django.server.subscriptions.upstream import UpstreamSubscriptions, has_upstream
-
-if TYPE_CHECKING:
-    from mcp_django.server.server import Server
 
 LISTEN_METHOD = "subscriptions/listen"
 MAX_PENDING_PARTS = 64
@@ -248,7 +245,7 @@ class Subscription:
 class SubscriptionRegistry:
     """The subscriptions of one server on one loop, indexed by list and URI."""
 
-    def __init__(self, server: "Server", changes: ChangeFeed) -> None:
+    def __init__(self, server: ServerCore, changes: ChangeFeed[Call]) -> None:
         self._server = server
         self._changes = changes
         self._all: set[Subscription] = set()
@@ -345,7 +342,7 @@ class SubscriptionRegistry:
 class ServerSubscriptions:
     """The open subscriptions of one server in this process."""
 
-    def __init__(self, server: "Server") -> None:
+    def __init__(self, server: ServerCore) -> None:
         self._server = server
         # One registry per loop: WSGI, and servers with a loop per thread, use several loops.
         self._registries = LoopLocal(self._create_registry)
@@ -371,7 +368,7 @@ class ServerSubscriptions:
         return SubscriptionRegistry(self._server, changes)
 
 
-async def _add_listener(changes: ChangeFeed, callback: Callable[[str, Any], None]) -> Callable[[], None]:
+async def _add_listener(changes: ChangeFeed[Call], callback: Callable[[str, Any], None]) -> Callable[[], None]:
     return await changes.add_listener(callback)
 
 

@@ -6,18 +6,15 @@ The provider of a resource follows it on its own server.
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 from mcp_django.aio.tasks import start_task
 from mcp_django.server.calls.call import Call
+from mcp_django.server.calls.server_core import ServerCore
 from mcp_django.server.composition.mounting import resolve_innermost
 from mcp_django.server.context.context import Context
 from mcp_django.server.ports import Overloaded
 from mcp_django.server.primitives.base import Resource, ResourceTemplate
 from mcp_django.server.subscriptions.filter import find_readable
-
-if TYPE_CHECKING:
-    from mcp_django.server.server import Server
 
 logger = logging.getLogger("mcp_django.server")
 
@@ -27,7 +24,7 @@ LOOKUP_RETRY_SECONDS = 30.0
 StopFollowing = Callable[[], None]
 
 
-def has_upstream(server: "Server") -> bool:
+def has_upstream(server: ServerCore) -> bool:
     """Return True if a provider of the server has remote resources to follow."""
     return any(provider.follows for provider in server.providers)
 

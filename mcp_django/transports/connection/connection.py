@@ -23,12 +23,11 @@ from mcp_django.protocol.revisions import HANDSHAKE_VERSIONS, Era
 from mcp_django.runtime.calls.concurrency import ConcurrencyLimiter
 from mcp_django.runtime.calls.task import CallResult, CallTask
 from mcp_django.runtime.shutdown import SHUTDOWN_MESSAGE
-from mcp_django.server.calls.call import Connection
+from mcp_django.server.calls.call import Connection, EraStrategy
 from mcp_django.server.calls.message_queue import Outbox
 from mcp_django.server.calls.pending import Acknowledgement, PendingResponse
 from mcp_django.server.calls.session import Cancellable, ServerSession
 from mcp_django.server.eras import select_era
-from mcp_django.server.eras.base import EraStrategy
 from mcp_django.server.eras.handshake import INITIALIZE
 from mcp_django.server.ports import Overloaded, Principal
 from mcp_django.server.subscriptions.listen import Subscription

@@ -50,7 +50,7 @@ class ConnectionSession:
         self,
         session: ServerSession,
         create_stream: Callable[[ServerSession], SessionStream],
-        sessions: SessionStore,
+        sessions: SessionStore[ServerSession],
         connection: Connection,
     ) -> None:
         self.session = session
@@ -119,7 +119,7 @@ class ConnectionSession:
         await end_session(self._sessions, self.session)
 
 
-async def end_session(sessions: SessionStore, session: ServerSession) -> None:
+async def end_session(sessions: SessionStore[ServerSession], session: ServerSession) -> None:
     """End a session whose connection is closed."""
     try:
         await sessions.end(session, EndReason.CLOSED)

@@ -37,7 +37,7 @@ class SessionStreamOpener:
         create_session_stream: Callable[[ServerSession], SessionStream],
         limiter: StreamLimiter,
         lifecycle: Lifecycle,
-        sessions: SessionStore,
+        sessions: SessionStore[ServerSession],
     ) -> None:
         """Set the dependencies; `limiter` counts open streams."""
         self.ids = ids

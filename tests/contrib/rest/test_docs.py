@@ -8,8 +8,9 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.contrib.auth.models import Group, Permission, User
 
+from mcp_django.server.calls.server_core import ServerOptions
 from mcp_django.server.primitives import registry
-from mcp_django.server.server import Server, ServerOptions
+from mcp_django.server.server import Server
 from tests.contrib.rest.library_api import principal
 from tests.repository.pages import ROOT, python_blocks, served_by
 from tests.server.client import PipelineClient, ports

@@ -18,7 +18,7 @@ from mcp_django.contrib.openapi.requests.messages import OperationRequest
 from mcp_django.protocol.errors import ToolError
 from mcp_django.protocol.headers import TOKEN_PATTERN
 from mcp_django.schema import DeclarationError
-from mcp_django.server.calls.callables import run_callable
+from mcp_django.server.callables import run_callable
 from mcp_django.server.context.context import Context
 
 MIN_REDACTED_CHARACTERS = 6

@@ -9,7 +9,7 @@ from typing import Any
 
 from mcp_django.client.errors import AuthorizationNeeded, ClientConnectionError
 from mcp_django.protocol import jsonrpc
-from mcp_django.server.calls.callables import run_callable
+from mcp_django.server.callables import run_callable
 from mcp_django.server.context.context import Context
 from mcp_django.server.ports import Overloaded
 

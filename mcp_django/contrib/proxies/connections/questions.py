@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.revisions import REVISIONS, Revision
 from mcp_django.protocol.sampling_types import blocks_of, check_tool_balance
-from mcp_django.server.client_requests.conversation import InputRequest, InvalidInputResponse
-from mcp_django.server.client_requests.elicitation import ACTIONS, is_absolute_url
+from mcp_django.server.context.conversation import InputRequest, InvalidInputResponse
+from mcp_django.server.context.elicitation import ACTIONS, is_absolute_url
 
 Wire = dict[str, Any]
 

@@ -24,8 +24,8 @@ from mcp_django.protocol.errors import (
     URLElicitationRequired,
 )
 from mcp_django.server.calls.log_sanitizer import sanitize_label
-from mcp_django.server.client_requests.elicitation import is_absolute_url
 from mcp_django.server.context.context import Context
+from mcp_django.server.context.elicitation import is_absolute_url
 from mcp_django.server.context.forwarding import supports_capability
 
 logger = logging.getLogger("mcp_django.client")

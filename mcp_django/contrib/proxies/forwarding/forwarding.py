@@ -33,8 +33,8 @@ from mcp_django.protocol.meta import LOG_LEVEL
 from mcp_django.protocol.revisions import REVISIONS, Era
 from mcp_django.protocol.types import LOG_LEVELS
 from mcp_django.server.calls.log_sanitizer import sanitize_label
-from mcp_django.server.client_requests.conversation import CallSuspended, InputRefused
 from mcp_django.server.context.context import Context
+from mcp_django.server.context.conversation import CallSuspended, InputRefused
 from mcp_django.server.context.forwarding import forward_request, has_conversation, supports_capability, wants_progress
 
 Wire = dict[str, Any]

@@ -10,14 +10,14 @@ from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.revisions import Era, Revision
 from mcp_django.schema import ArgumentError, build_form
 from mcp_django.server.calls.call import Call
-from mcp_django.server.client_requests.conversation import (
+from mcp_django.server.context.conversation import (
     ClientConversation,
     InputRequest,
     InputUnavailable,
     InvalidFormContent,
     InvalidInputResponse,
 )
-from mcp_django.server.client_requests.responses import ElicitationResult
+from mcp_django.server.context.responses import ElicitationResult
 from mcp_django.server.ports import FrameworkForm
 
 ACTIONS = ("accept", "decline", "cancel")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mcp_django.server.calls.callables import run_callable
+from mcp_django.server.callables import run_callable
 from mcp_django.server.calls.log_sanitizer import get_target_label, sanitize_label
 
 if TYPE_CHECKING:

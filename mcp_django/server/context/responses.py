@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from mcp_django.server.client_requests.conversation import InputRequest, InvalidInputResponse
+from mcp_django.server.context.conversation import InputRequest, InvalidInputResponse
 
 T = TypeVar("T")
 

@@ -19,14 +19,14 @@ import secrets
 import weakref
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidParams, MCPError, ToolError
 from mcp_django.server.calls.call import Call
+from mcp_django.server.calls.server_core import ConversationLimits
 from mcp_django.server.calls.session import ServerSession
-from mcp_django.server.client_requests.idempotency import RunOnceKeys, RunStep, round_trip_json, run_at_most_once
+from mcp_django.server.context.idempotency import RunOnceKeys, RunStep, round_trip_json, run_at_most_once
 from mcp_django.server.ports import StateTooLarge
 
 INPUT_REQUIRED = "input_required"
@@ -100,26 +100,6 @@ class InputRequest(NamedTuple):
 
 class InputRequired(dict[str, Any]):
     """Result body that ends a round (basic/patterns/mrtr)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConversationLimits:
-    """Limits of one conversation."""
-
-    wait: float = 600.0
-    """Seconds that a request waits for its response in the handshake era."""
-    page_wait: float = 60.0
-    """Seconds that a round waits in the stateless era for a user to finish a page."""
-    answers: int = 64
-    rounds: int = 32
-    stale_rounds: int = 3
-    ttl: float = 3600.0
-    """Seconds that a client may take for one round in the stateless era."""
-
-    @property
-    def max_state_seconds(self) -> float:
-        """Seconds after which no state of the conversation is valid, with all extensions."""
-        return self.ttl * (self.rounds + 1)
 
 
 class ClientConversation(Protocol):

@@ -7,27 +7,34 @@ finished tool runs twice.
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.sampling_types import SamplingInput, ToolUseContent, blocks_of, build_messages
 from mcp_django.schema import ArgumentError, compile_text_parser
 from mcp_django.server.calls.call import Call
-from mcp_django.server.client_requests.conversation import (
+from mcp_django.server.context.conversation import (
     MAX_ATTEMPTS,
+    ClientConversation,
     InputRequest,
     InputUnavailable,
     InvalidInputResponse,
 )
+from mcp_django.server.primitives.base import Tool
 
 if TYPE_CHECKING:
     from mcp_django.server.context.context import Context
-    from mcp_django.server.execution.sampling_tools import OfferedTool, Toolbox
 
 T = TypeVar("T")
 Wire = dict[str, Any]
+OfferedTool = str | Callable[..., Any] | Tool | Mapping[str, Any]
+"""A tool for a sampling request.
+
+It is the name of a tool of the server, the function of one, any other function, a Tool, or a definition in wire form:
+`{"name": …, "description": …, "inputSchema": {…}}`.
+"""
 TOOL_CHOICES = ("auto", "required", "none")
 INCLUDE_CONTEXTS = ("none", "thisServer", "allServers")
 DEFAULT_MAX_TOKENS = 1024
@@ -103,6 +110,19 @@ def _build_model_preferences(given: str | Sequence[str] | Mapping[str, Any]) -> 
     return dict(given)
 
 
+class SamplingTools(Protocol):
+    """The tools of one sampling request: `execution.sampling_tools.Toolbox`."""
+
+    definitions: list[Mapping[str, Any]]
+    """Definitions for the model, in the form of the call's revision."""
+
+    def is_definition_only(self, name: str) -> bool:
+        """Return True for a plain definition, whose uses the handler must run."""
+
+    async def run(self, call: Call, use: Mapping[str, Any], scope: str, outer: ClientConversation) -> Wire:
+        """Run one use of a tool and return the CallToolResult body."""
+
+
 async def prepare_sampling(
     context: "Context",
     messages: SamplingInput | Sequence[SamplingInput],
@@ -114,7 +134,7 @@ async def prepare_sampling(
     model_preferences: str | Sequence[str] | Mapping[str, Any] | None = None,
     include_context: str | None = None,
     metadata: Mapping[str, Any] | None = None,
-    tools: "Sequence[OfferedTool] | None" = None,
+    tools: Sequence[OfferedTool] | None = None,
     tool_choice: str | None = None,
     max_iterations: int = DEFAULT_MAX_ITERATIONS,
     result_type: Any = None,
@@ -152,7 +172,7 @@ class SamplingLoop:
         self._options = options
         self._key = key
         self._result_reader = None if result_type in (None, str) else compile_text_parser(result_type)
-        self._toolbox: Toolbox | None = None
+        self._toolbox: SamplingTools | None = None
         self._tool_choice: str | None = None
         self._iterations = 0
         self._iteration = 0
@@ -161,7 +181,7 @@ class SamplingLoop:
         self._scope = ""
         self._latest_result: SamplingResult[Any] | None = None
 
-    async def set_tools(self, tools: "Sequence[OfferedTool] | None", choice: str | None, iterations: int) -> None:
+    async def set_tools(self, tools: Sequence[OfferedTool] | None, choice: str | None, iterations: int) -> None:
         """Offer tools to the model, to run in at most `iterations` iterations."""
         if choice is not None and choice not in TOOL_CHOICES:
             raise ValueError(f"tool_choice must be one of {', '.join(TOOL_CHOICES)}")

@@ -13,68 +13,24 @@ import asyncio
 import logging
 import threading
 import types
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
+from collections.abc import AsyncIterable, AsyncIterator, Iterator
+from typing import Any, NamedTuple
 
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.content import TextContent
 from mcp_django.protocol.errors import ToolError
 from mcp_django.schema import to_json
-
-if TYPE_CHECKING:
-    from mcp_django.server.context.context import Context
-    from mcp_django.server.ports import Executor
-    from mcp_django.server.primitives.base import ToolOutput
+from mcp_django.server.context.context import Context
+from mcp_django.server.ports import Executor
+from mcp_django.server.primitives.base import ToolOutput
+from mcp_django.server.primitives.results import Accumulate, ToolResult, ToolStream
 
 logger = logging.getLogger("mcp_django.server")
-T = TypeVar("T")
-Accumulate = Literal["text", "list", "last"] | Callable[[list[Any]], Any]
 
-DEFAULT_MAX_PIECES = 100_000
-"""Default maximum number of pieces kept for the result."""
 MAX_MESSAGE_CHARACTERS = 4096
 """Maximum characters of a piece in one progress message."""
 CLOSE_TIMEOUT_SECONDS = 5.0
 """Seconds that a generator has for its cleanup."""
-
-
-class ToolStream(Generic[T]):
-    """Result in pieces, with options: an iterable or generator, sync or async.
-
-    A tool that is a generator function itself needs this class only for the options.
-
-    `total` is the number of pieces, if known. `accumulate` builds the result: `"text"` joins the pieces, `"list"` lists
-    them, `"last"` takes the last one. A function receives the list. The default follows the output schema of the tool.
-    Without a schema, texts are joined and other pieces listed.
-
-    A ToolResult as a piece is the result and ends the stream, like the return value of a sync generator. More than
-    `limit` pieces end the call with an error, except with `"last"`, which keeps a single piece.
-    """
-
-    __slots__ = ("accumulate", "items", "limit", "total")
-
-    def __init__(
-        self,
-        items: AsyncIterable[T] | Iterable[T],
-        *,
-        total: float | None = None,
-        accumulate: Accumulate | None = None,
-        limit: int = DEFAULT_MAX_PIECES,
-    ) -> None:
-        """Create a stream.
-
-        Raises ValueError for an unknown `accumulate`, TypeError if `items` is not iterable.
-        """
-        if not callable(accumulate) and accumulate not in (None, "text", "list", "last"):
-            raise ValueError(f"accumulate={accumulate!r} is invalid; use 'text', 'list', 'last' or a function")
-        if not isinstance(items, AsyncIterable | Iterable):
-            raise TypeError(f"a {type(items).__name__} is not iterable; pass a generator")
-        self.items = items
-        self.total = total
-        self.accumulate = accumulate
-        self.limit = limit
-
-
 STREAM_TYPES: frozenset[type] = frozenset({ToolStream, types.AsyncGeneratorType, types.GeneratorType})
 """Types of values that are results in pieces."""
 
@@ -85,13 +41,11 @@ class _GeneratorResult(NamedTuple):
     value: Any
 
 
-async def collect_stream(
-    value: Any, context: "Context", output: "ToolOutput | None", is_result: Callable[[Any], bool]
-) -> Any:
+async def collect_stream(value: Any, context: Context, output: ToolOutput | None) -> Any:
     """Return the result of a stream, and send its pieces as progress of the call.
 
-    `is_result` returns True for a piece that is the complete result. Raises the exceptions of the generator, and
-    ToolError above the limit.
+    A ToolResult as a piece is the complete result. Raises the exceptions of the generator, and ToolError above the
+    limit.
     """
     stream: ToolStream[Any] = value if type(value) is ToolStream else ToolStream(value)
     accumulate = stream.accumulate or _get_default_accumulate(output)
@@ -101,7 +55,7 @@ async def collect_stream(
 
     try:
         async for piece in source:
-            if type(piece) is _GeneratorResult or is_result(piece):
+            if type(piece) is _GeneratorResult or type(piece) is ToolResult:
                 return piece.value if type(piece) is _GeneratorResult else piece
             number += 1
             if accumulate == "last":
@@ -116,7 +70,7 @@ async def collect_stream(
     return _accumulate(pieces, accumulate)
 
 
-def _get_default_accumulate(output: "ToolOutput | None") -> Accumulate | None:
+def _get_default_accumulate(output: ToolOutput | None) -> Accumulate | None:
     """Return the accumulation that fits the output schema; None if any result fits."""
     if output is None:
         return None
@@ -149,7 +103,7 @@ def _format_message(piece: Any) -> str:
 class _PieceIterator:
     """Iterator over the pieces: async ones on the loop, sync ones on a thread."""
 
-    def __init__(self, items: Any, executor: "Executor") -> None:
+    def __init__(self, items: Any, executor: Executor) -> None:
         self._executor = executor
         self._async: AsyncIterator[Any] | None = aiter(items) if isinstance(items, AsyncIterable) else None
         self._iterator = None if self._async is not None else _LockedIterator(iter(items))

@@ -1,0 +1,350 @@
+"""Core of a server: its identity, options, registry and ports, as its calls need them.
+
+`server.Server` completes it with providers, mounts, lists and subscriptions.
+"""
+
+import secrets
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.errors import MCPError
+from mcp_django.protocol.revisions import Era, Revision
+from mcp_django.protocol.types import Implementation
+from mcp_django.server.calls.background import BackgroundSlots, UnlimitedBackgroundSlots
+from mcp_django.server.calls.session import ServerSession
+from mcp_django.server.lifespan import Lifespans
+from mcp_django.server.ports import (
+    Authorizer,
+    ChangeFeed,
+    ElicitationPages,
+    ExceptionTranslator,
+    Executor,
+    FormResolver,
+    IdempotencyStore,
+    ListDigestStore,
+    Observer,
+    Outcome,
+    Overloaded,
+    PendingRequests,
+    Sealer,
+    SessionStore,
+)
+from mcp_django.server.primitives.base import MountView, Primitive
+from mcp_django.server.primitives.registry import Registry
+
+if TYPE_CHECKING:
+    from mcp_django.server.calls.call import Call, Connection, Middleware
+
+LIST_NOTIFICATIONS = {kind: f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources")}
+"""Kind of list to the notification of its changes."""
+_NOTIFICATION_CAPABILITIES = frozenset({"listChanged", "logging", "subscribe"})
+"""Capabilities, and members of capabilities, that consist of notifications."""
+
+
+class InMemoryPendingRequests:
+    """`PendingRequests` of a single process, without forwarding."""
+
+    def new_id(self, session: ServerSession) -> str:
+        return secrets.token_urlsafe(12)
+
+    def is_valid_id(self, session: ServerSession, id: jsonrpc.Id) -> bool:
+        return False
+
+    def accept_forwarded(self, session: ServerSession) -> AbstractAsyncContextManager[None]:
+        return nullcontext()
+
+    async def forward(self, session: ServerSession, response: jsonrpc.Response) -> None:
+        return None
+
+
+class NullListDigestStore:
+    """`ListDigestStore` that stores nothing."""
+
+    def save(self, session: ServerSession) -> None:
+        return None
+
+    async def load(self, session: ServerSession) -> Mapping[str, str]:
+        return {}
+
+
+class NullObserver:
+    """`Observer` that observes nothing."""
+
+    def observe(self, call: object) -> None:
+        return None
+
+    def record_outcome(self, call: object, outcome: Outcome, problem: MCPError | Overloaded | None) -> None:
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """The ports of one server; `wiring` fills them."""
+
+    authorizer: Authorizer[Any, Primitive]
+    executor: Executor
+    sessions: SessionStore[ServerSession]
+    state_sealer: Sealer
+    cursor_sealer: Sealer
+    idempotency_store: IdempotencyStore
+    translate_exception: ExceptionTranslator = lambda problem: None
+    """Translator of a framework's exceptions."""
+    observer: "Observer[Call]" = field(default_factory=NullObserver)
+    resolve_form: FormResolver = lambda schema: None
+    """Resolver of a framework's forms, for the schemas of elicitation."""
+    elicitation_pages: "ElicitationPages[Call] | None" = None
+    """Pages for URL elicitation, or None without a site."""
+    pending_requests: PendingRequests[ServerSession] = field(default_factory=InMemoryPendingRequests)
+    list_digests: ListDigestStore[ServerSession] = field(default_factory=NullListDigestStore)
+    background: BackgroundSlots = field(default_factory=UnlimitedBackgroundSlots)
+    """Limits of background work after the response."""
+    add_shutdown_callback: Callable[[Callable[[], Awaitable[None]]], None] = lambda work: None
+    """Function that registers a callback, awaited before the running loop ends."""
+    change_feed: "ChangeFeed[Call] | None" = None
+    """Feed of changes. With None the server offers no subscriptions."""
+    required_scopes: "Callable[[Connection], Collection[str]]" = lambda connection: ()
+    """Function that returns the scopes that every request on a connection requires."""
+
+
+TRANSPORTS = ("http", "websocket", "sse", "stdio")
+"""All transports: Streamable HTTP, WebSocket, HTTP+SSE and stdio."""
+
+
+class NotifiedChanges(NamedTuple):
+    """The changes that a server notifies clients of."""
+
+    lists: frozenset[str]
+    """Kinds of lists: "tools", "prompts", "resources"."""
+    includes_resources: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversationLimits:
+    """Limits of one conversation."""
+
+    wait: float = 600.0
+    """Seconds that a request waits for its response in the handshake era."""
+    page_wait: float = 60.0
+    """Seconds that a round waits in the stateless era for a user to finish a page."""
+    answers: int = 64
+    rounds: int = 32
+    stale_rounds: int = 3
+    ttl: float = 3600.0
+    """Seconds that a client may take for one round in the stateless era."""
+
+    @property
+    def max_state_seconds(self) -> float:
+        """Seconds after which no state of the conversation is valid, with all extensions."""
+        return self.ttl * (self.rounds + 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerOptions:
+    """Options of a server's behaviour."""
+
+    require_session: bool = True
+    """True if `initialize` opens a session, required later (handshake era)."""
+    page_size: int | None = 100
+    """Number of entries on one page of a list, or None for all."""
+    timeout: float | None = None
+    """Default time limit of a tool, prompt, resource or completion in seconds."""
+    atomic: tuple[str, ...] = ()
+    """Aliases of the databases on which a handler runs in a transaction by default."""
+    log_level: str | None = "info"
+    """Lowest level of log messages for a session that has set none.
+
+    None sends no messages.
+    """
+    cache_ttl: float = 60.0
+    """Seconds for which a client may cache a list (server/utilities/caching)."""
+    private_lists: bool = False
+    """True if every list is private to its caller.
+
+    Set where callers are authenticated.
+    """
+    capabilities: Mapping[str, Any] = field(default_factory=dict)
+    """Capabilities added to the server's own, such as `experimental`.
+
+    None as a value removes a capability and its methods.
+    """
+    expose_errors: bool = False
+    """True to send the text of bugs to the client. For development."""
+    raise_bugs: bool = False
+    """True to raise bugs from the pipeline instead of sending an error.
+
+    For tests that call a server in their process.
+    """
+    max_batch_messages: int = 50
+    """Maximum number of messages in a batch."""
+    max_subscriptions: int = 100
+    """Maximum number of subscribed resources of a session, or of a stateless stream."""
+    conversation_limits: ConversationLimits = field(default_factory=ConversationLimits)
+    enable_get: bool = True
+    """True if clients with a session may open a GET stream, and resume a lost one."""
+    allow_delete: bool = True
+    """True if clients may end their session with DELETE."""
+    transports: tuple[str, ...] = TRANSPORTS
+    """Enabled transports, of `TRANSPORTS`."""
+    healthz: bool = False
+    """True to answer GET at "<path>/healthz" where the server is mounted."""
+
+
+class ServerCore:
+    """Part of a server that its calls use."""
+
+    alias: str
+    info: Implementation
+    instructions: str | None
+    eras: tuple[Era, ...]
+    options: ServerOptions
+    registry: Registry
+    lifespan: Lifespans
+    has_lifespan: bool
+    middleware: "Sequence[Middleware]"
+    parts: tuple[MountView, ...]
+    """The servers that are mounted in this one."""
+    providers: Sequence[Any]
+    """Providers of primitives: `composition.provider.Provider` objects."""
+    listings: Any
+    """Lists of primitives: a `PrimitiveLists` object."""
+    subscriptions: Any
+    """Open subscriptions: a `ServerSubscriptions` object."""
+    _ports: Ports | None
+    _host: "ServerCore | None"
+    _offered_cache: tuple[int, frozenset[str]]
+
+    async def build_toolbox(self, call: "Call", tools: Sequence[Any]) -> Any:
+        """Build the set of `tools` that the client's model may use in a sampling request."""
+        raise NotImplementedError
+
+    def has_provider_for(self, capability: str) -> bool:
+        """Return True if a provider offers the capability."""
+        return any(capability in provider.offers for provider in self.providers)
+
+    @property
+    def ports(self) -> Ports:
+        if self._ports is None and self._host is not None:
+            return self._host.ports
+        if self._ports is None:
+            raise RuntimeError(f"{self!r} has no ports; mount it in another server, or create it with ports=")
+        return self._ports
+
+    @property
+    def is_bound(self) -> bool:
+        """True if the server has ports of its own."""
+        return self._ports is not None
+
+    def set_host(self, host: "ServerCore") -> None:
+        """Set the host server. Its ports are used unless this server has its own."""
+        self._host = self._host or host
+
+    def bind(self, ports: Ports) -> Self:
+        """Replace the server's ports."""
+        self._ports = ports
+        self._reset_ports()
+        return self
+
+    def _reset_ports(self) -> None:
+        for port in fields(Ports):
+            vars(self).pop(port.name, None)
+        for part in self.parts:
+            if not part.server.is_bound:
+                part.server._reset_ports()
+
+    @cached_property
+    def authorizer(self) -> Authorizer[Any, Primitive]:
+        return self.ports.authorizer
+
+    @cached_property
+    def executor(self) -> Executor:
+        return self.ports.executor
+
+    @cached_property
+    def sessions(self) -> SessionStore[ServerSession]:
+        return self.ports.sessions
+
+    @cached_property
+    def state_sealer(self) -> Sealer:
+        return self.ports.state_sealer
+
+    @cached_property
+    def cursor_sealer(self) -> Sealer:
+        return self.ports.cursor_sealer
+
+    @cached_property
+    def observer(self) -> "Observer[Call]":
+        return self.ports.observer
+
+    @cached_property
+    def idempotency_store(self) -> IdempotencyStore:
+        return self.ports.idempotency_store
+
+    @cached_property
+    def pending_requests(self) -> PendingRequests[ServerSession]:
+        return self.ports.pending_requests
+
+    @cached_property
+    def change_feed(self) -> "ChangeFeed[Call] | None":
+        return self.ports.change_feed
+
+    @property
+    def offered_capabilities(self) -> frozenset[str]:
+        """Names of the capabilities that the server has primitives for, as on the wire."""
+        version, offered = self._offered_cache
+        if version != self.registry.version:
+            offered = self._find_offered_capabilities()
+            self._offered_cache = self.registry.version, offered
+        return offered
+
+    def _find_offered_capabilities(self) -> frozenset[str]:
+        registry = self.registry
+        offered = {name for provider in self.providers for name in provider.offers} | {"logging"}
+
+        if len(registry.tools):
+            offered.add("tools")
+        if len(registry.resources) or len(registry.templates):
+            offered.add("resources")
+        if len(registry.prompts):
+            offered.add("prompts")
+        if registry.completers:
+            offered.add("completions")
+
+        added = self.options.capabilities
+        return frozenset(offered.union(added) - {name for name, value in added.items() if value is None})
+
+    def capabilities(self, revision: Revision, *, streams: bool = True) -> dict[str, Any]:
+        """Return the capabilities declared to a client of `revision`.
+
+        Without `streams`, the transport carries only responses, so capabilities that need notifications are left out.
+        """
+        declared: dict[str, Any] = {name: {} for name in sorted(self.offered_capabilities)}
+        # Sessions receive list changes on their own GET streams only.
+        if self.change_feed is not None and (revision.era is Era.STATELESS or self.options.enable_get):
+            for name in LIST_NOTIFICATIONS:
+                if name in declared:
+                    declared[name] = {"listChanged": True, **({"subscribe": True} if name == "resources" else {})}
+
+        for name, value in self.options.capabilities.items():
+            if value is not None:
+                declared[name] = {**declared.get(name, {}), **value}
+
+        if not streams:
+            declared = {
+                name: {key: inner for key, inner in value.items() if key not in _NOTIFICATION_CAPABILITIES}
+                for name, value in declared.items()
+                if name not in _NOTIFICATION_CAPABILITIES
+            }
+        return revision.shape_capabilities(declared)
+
+    def get_notified_changes(self, revision: Revision, *, streams: bool = True) -> NotifiedChanges:
+        """Return the changes that clients of `revision` are notified of.
+
+        They are the declared ones, and none without `streams`.
+        """
+        declared = self.capabilities(revision, streams=streams) if self.change_feed is not None else {}
+        lists = frozenset(kind for kind in LIST_NOTIFICATIONS if declared.get(kind, {}).get("listChanged"))
+        return NotifiedChanges(lists, bool(declared.get("resources", {}).get("subscribe")))

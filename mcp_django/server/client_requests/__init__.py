@@ -1,1 +1,0 @@
-"""Requests to the client: elicitation, sampling and roots, sent live or by replay."""
