@@ -6,11 +6,9 @@ WebSockets without these routes. Each path works with and without a slash at its
 
 from typing import Any
 
-from django.core.signals import setting_changed
-from django.dispatch import receiver
 from django.urls import URLPattern, path
 
-from mcp_django.conf import clear_cache, servers
+from mcp_django.conf import clear_cache, on_change, servers
 from mcp_django.transports.websocket import PATH, Consumer
 
 
@@ -26,9 +24,8 @@ def _build_patterns() -> list[URLPattern]:
 websocket_urlpatterns = _build_patterns()
 
 
-@receiver(setting_changed)
-def _rebuild_patterns(*, setting: str, **kwargs: Any) -> None:
+@on_change()
+def _rebuild_patterns() -> None:
     """Rebuild the routes in tests that override MCP, as `mount` does."""
-    if setting == "MCP":
-        websocket_urlpatterns[:] = _build_patterns()
-        clear_cache()  # a test may change the setting later without a signal
+    websocket_urlpatterns[:] = _build_patterns()
+    clear_cache()  # a test may change the setting later without a signal

@@ -12,14 +12,11 @@ are not served then: each request raises ImproperlyConfigured.
 """
 
 import functools
-from typing import Any
 
-from django.core.signals import setting_changed
-from django.dispatch import receiver
 from django.urls import URLPattern, clear_url_caches, path
 
 from mcp_django import well_known
-from mcp_django.conf import clear_cache, is_usable, servers
+from mcp_django.conf import clear_cache, is_usable, on_change, servers
 from mcp_django.runtime.url_elicitation import DONE_VIEW, OPEN_VIEW
 from mcp_django.transports.factory import get_http_endpoint, get_legacy_sse, get_ticket_endpoint
 from mcp_django.transports.http.django_view import as_view
@@ -62,11 +59,9 @@ def _build_patterns() -> list[URLPattern]:
 urlpatterns = _build_patterns()
 
 
-@receiver(setting_changed)
-def _rebuild_patterns(*, setting: str, **kwargs: Any) -> None:
+@on_change()
+def _rebuild_patterns() -> None:
     """Rebuild the URL patterns in tests that override MCP, as `asgi.mount` does."""
-    if setting != "MCP":
-        return
     urlpatterns[:] = _build_patterns()
     clear_url_caches()
     clear_cache()  # a test may change the setting later without a signal

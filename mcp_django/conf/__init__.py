@@ -17,7 +17,6 @@ from django.apps import apps
 from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
-from django.dispatch import receiver
 
 from mcp_django.conf.options import Limits, Rates, ServerSettings, Settings
 from mcp_django.conf.readers import find_reader
@@ -32,6 +31,7 @@ from mcp_django.conf.sections import (
 )
 
 S = TypeVar("S")
+T = TypeVar("T")
 OAUTH_APP: Final = "mcp_django.contrib.oauth"
 """The app that contains the embedded authorization server."""
 
@@ -51,7 +51,32 @@ class _ParsedSettings(NamedTuple):
 _SECTIONS: dict[str, type[Any]] = {}
 
 
-@functools.cache
+def on_change(*names: str) -> Callable[[Callable[[], object]], Callable[[], object]]:
+    """Decorate a function to be called when `MCP`, or a setting of these names, changes."""
+
+    def connect(function: Callable[[], object]) -> Callable[[], object]:
+        def receive(*, setting: str, **kwargs: Any) -> None:
+            if setting == "MCP" or setting in names:
+                function()
+
+        setting_changed.connect(receive, weak=False)
+        return function
+
+    return connect
+
+
+def cached(*names: str) -> "Callable[[Callable[..., T]], functools._lru_cache_wrapper[T]]":
+    """Decorate a function to cache its values until `MCP`, or a setting of these names, changes."""
+
+    def wrap(function: Callable[..., T]) -> "functools._lru_cache_wrapper[T]":
+        cached_function = functools.cache(function)
+        on_change(*names)(cached_function.cache_clear)
+        return cached_function
+
+    return wrap
+
+
+@cached()
 def get_settings() -> Settings:
     """Return the parsed `MCP` setting.
 
@@ -253,7 +278,7 @@ def user_model_name() -> str:
     return django_settings.AUTH_USER_MODEL
 
 
-@functools.cache
+@cached()
 def _parse() -> _ParsedSettings:
     found: list[SettingsProblem] = []
     raw = read_mapping(getattr(django_settings, "MCP", {}), "MCP", found)
@@ -277,9 +302,3 @@ def clear_cache() -> None:
     """Clear the cached setting. It is read again on next use."""
     _parse.cache_clear()
     get_settings.cache_clear()
-
-
-@receiver(setting_changed)
-def _on_change(*, setting: str, **kwargs: Any) -> None:
-    if setting == "MCP":
-        clear_cache()

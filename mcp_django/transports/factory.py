@@ -1,12 +1,7 @@
 """HTTP endpoint factories: built at first use, rebuilt when a setting changes."""
 
-import functools
 import threading
 from collections.abc import Callable
-from typing import Any
-
-from django.core.signals import setting_changed
-from django.dispatch import receiver
 
 from mcp_django import conf
 from mcp_django.auth.authentication.authenticator import Authenticator
@@ -36,6 +31,9 @@ from mcp_django.wiring import (
     get_stream_limiter,
 )
 
+ENDPOINT_SETTINGS = ("SECRET_KEY", "SECRET_KEY_FALLBACKS", "ALLOWED_HOSTS", "CSRF_TRUSTED_ORIGINS", "DEBUG")
+"""Names of Django's settings whose change rebuilds the endpoints."""
+
 
 def get_http_endpoint(alias: str = "default") -> StreamableHTTPEndpoint:
     """Return the Streamable HTTP endpoint of a server alias."""
@@ -47,7 +45,7 @@ def get_http_endpoint(alias: str = "default") -> StreamableHTTPEndpoint:
 _CREATE_LOCK = threading.Lock()
 
 
-@functools.cache
+@conf.cached(*ENDPOINT_SETTINGS)
 def _create_http_endpoint(alias: str) -> StreamableHTTPEndpoint:
     return build_http_endpoint(get_server(alias))
 
@@ -75,7 +73,7 @@ def get_connection_registry(alias: str = "default") -> ConnectionRegistry:
         return _create_connection_registry(alias)
 
 
-@functools.cache
+@conf.cached(*ENDPOINT_SETTINGS)
 def _create_connection_registry(alias: str) -> ConnectionRegistry:
     return build_connection_registry(get_server(alias))
 
@@ -110,7 +108,7 @@ def get_legacy_sse(alias: str = "default") -> LegacySSEEndpoint:
         return _create_legacy_sse(alias)
 
 
-@functools.cache
+@conf.cached(*ENDPOINT_SETTINGS)
 def _create_legacy_sse(alias: str) -> LegacySSEEndpoint:
     return build_legacy_sse(get_server(alias), _create_connection_registry(alias))
 
@@ -132,12 +130,12 @@ def get_ticket_endpoint(alias: str = "default") -> TicketEndpoint:
         return _create_ticket_endpoint(alias)
 
 
-@functools.cache
+@conf.cached(*ENDPOINT_SETTINGS)
 def _create_ticket_endpoint(alias: str) -> TicketEndpoint:
     return TicketEndpoint(_get_authenticator(alias), _build_security(), conf.get_settings().limits, get_executor())
 
 
-@functools.cache
+@conf.cached(*ENDPOINT_SETTINGS)
 def _get_authenticator(alias: str) -> Authenticator:
     # All transports share one authenticator, and thereby its cache of principals.
     return create_authenticator(alias)
@@ -169,16 +167,3 @@ def _build_session_stream_opener(server: Server, max_events: int) -> SessionStre
         lifecycle=get_lifecycle(),
         sessions=server.sessions,
     )
-
-
-@receiver(setting_changed)
-def _clear_caches(*, setting: str, **kwargs: Any) -> None:
-    if setting in {"MCP", "SECRET_KEY", "SECRET_KEY_FALLBACKS", "ALLOWED_HOSTS", "CSRF_TRUSTED_ORIGINS", "DEBUG"}:
-        for factory in (
-            _create_http_endpoint,
-            _create_connection_registry,
-            _create_legacy_sse,
-            _create_ticket_endpoint,
-            _get_authenticator,
-        ):
-            factory.cache_clear()

@@ -8,15 +8,12 @@ accepted. A rejected handshake gets the HTTP answer of the endpoint if the serve
 
 import asyncio
 import contextlib
-import functools
 import logging
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Final, NamedTuple
 
 from channels.consumer import AsyncConsumer
-from django.core.signals import setting_changed
 from django.db import Error
-from django.dispatch import receiver
 from django.http import HttpRequest
 
 from mcp_django import conf
@@ -33,8 +30,8 @@ from mcp_django.transports.connection.inbound_queue import InboundQueue
 from mcp_django.transports.connection.options import CloseReason, ConnectionOptions
 from mcp_django.transports.connection.registry import ConnectionRegistry
 from mcp_django.transports.credentials import Credential
-from mcp_django.transports.factory import build_connection_registry, get_connection_registry
-from mcp_django.transports.http.django_context import DjangoContext
+from mcp_django.transports.factory import ENDPOINT_SETTINGS, build_connection_registry, get_connection_registry
+from mcp_django.transports.http.django_context import DJANGO_CONTEXT_SETTINGS, DjangoContext
 from mcp_django.transports.http.django_request import DjangoRequestFactory
 from mcp_django.transports.security import HeaderPairs
 from mcp_django.wiring import get_lifecycle
@@ -207,7 +204,7 @@ def get_websocket_acceptor(alias: str = "default") -> WebSocketAcceptor:
     return _create_websocket_acceptor(alias)
 
 
-@functools.cache
+@conf.cached(*ENDPOINT_SETTINGS, *DJANGO_CONTEXT_SETTINGS)
 def _create_websocket_acceptor(alias: str) -> WebSocketAcceptor:
     return _build_acceptor(get_connection_registry(alias), alias, conf.get_settings().servers[alias].path)
 
@@ -399,8 +396,3 @@ def _build_busy_refusal(error: Overloaded) -> TransportRefusal:
         (b"retry-after", b"%d" % max(1, round(error.retry_after))),
     )
     return TransportRefusal(error.status, headers, jsonrpc.error(None, InternalError(str(error))))
-
-
-@receiver(setting_changed)
-def _clear_cache(**kwargs: Any) -> None:
-    _create_websocket_acceptor.cache_clear()

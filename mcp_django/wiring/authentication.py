@@ -7,9 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from django.core.exceptions import ImproperlyConfigured
-from django.core.signals import setting_changed
 from django.db import transaction
-from django.dispatch import receiver
 from django.utils.module_loading import import_string
 
 from mcp_django import conf
@@ -87,7 +85,7 @@ def create_resource_authenticator(resource: ProtectedResource) -> Authenticator:
     )
 
 
-@functools.cache
+@conf.cached("SECRET_KEY", "SECRET_KEY_FALLBACKS", "DATABASES")
 def get_socket_tickets() -> SocketTickets:
     """Return the tickets that authenticate WebSockets of pages."""
     return SocketTickets(
@@ -96,7 +94,7 @@ def get_socket_tickets() -> SocketTickets:
     )
 
 
-@functools.cache
+@conf.cached("SECRET_KEY")
 def get_shared_principal_cache() -> SharedPrincipalCache | None:
     """Return the cache shared with other processes, if the settings name one."""
     settings = conf.get_settings()
@@ -150,7 +148,7 @@ def _publish_invalidation(owner: str | None, using: str) -> None:
 principal_cache.add_publisher(_publish_invalidation)
 
 
-@functools.cache
+@conf.cached("OAUTH2_PROVIDER", "ROOT_URLCONF", "FORCE_SCRIPT_NAME", "INSTALLED_APPS")
 def get_resource_registry() -> ResourceRegistry:
     """Return the registry of protected resources, one for each server."""
     return ResourceRegistry(conf.get_settings().servers, origin=conf.origin(), issuers=conf.issuers())
@@ -168,13 +166,3 @@ def _create_verifiers(name: str) -> Sequence[Verifier]:
     return [
         build_verifier(verifier) for verifier in (verifiers if isinstance(verifiers, list | tuple) else [verifiers])
     ]
-
-
-@receiver(setting_changed)
-def _clear_caches(*, setting: str, **kwargs: Any) -> None:
-    if setting in {"MCP", "OAUTH2_PROVIDER", "ROOT_URLCONF", "FORCE_SCRIPT_NAME", "INSTALLED_APPS"}:
-        get_resource_registry.cache_clear()
-    if setting in {"MCP", "SECRET_KEY"}:
-        get_shared_principal_cache.cache_clear()
-    if setting in {"MCP", "SECRET_KEY", "SECRET_KEY_FALLBACKS", "DATABASES"}:
-        get_socket_tickets.cache_clear()

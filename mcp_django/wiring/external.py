@@ -3,13 +3,9 @@
 `MCP["AUTH"]` refers to it as "external".
 """
 
-import functools
 from collections.abc import Sequence
 from importlib.util import find_spec
-from typing import Any, Final
-
-from django.core.signals import setting_changed
-from django.dispatch import receiver
+from typing import Final
 
 from mcp_django import conf
 from mcp_django.auth.authentication.verifiers import Verifier
@@ -30,12 +26,6 @@ def create_verifiers() -> Sequence[Verifier]:
     return [_get_verifier()]
 
 
-@functools.cache
+@conf.cached()
 def _get_verifier() -> ExternalVerifier:
     return ExternalVerifier(conf.get_settings().issuers)
-
-
-@receiver(setting_changed)
-def _clear_caches(*, setting: str, **kwargs: Any) -> None:
-    if setting == "MCP":
-        _get_verifier.cache_clear()

@@ -12,8 +12,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
-from django.core.signals import setting_changed
-from django.dispatch import receiver
 from django.middleware.locale import LocaleMiddleware
 from django.utils.module_loading import import_string
 
@@ -45,6 +43,7 @@ from mcp_django.wiring import composition
 from mcp_django.wiring.authentication import get_resource_registry
 from mcp_django.wiring.authorization import create_policy
 from mcp_django.wiring.services import (
+    SERVER_SETTINGS,
     get_background_slots,
     get_elicitation_pages,
     get_event_publisher,
@@ -71,7 +70,7 @@ def get_server(alias: str = "default") -> Server:
 
 
 # Separate from the public function, because a cache has two keys for a default given explicitly or omitted.
-@functools.cache
+@conf.cached(*SERVER_SETTINGS)
 def _create_server(alias: str) -> Server:
     settings = conf.get_settings()
     described = settings.servers.get(alias)
@@ -162,7 +161,7 @@ def get_ports(alias: str = "default") -> Ports:
     return _create_ports(alias)
 
 
-@functools.cache
+@conf.cached(*SERVER_SETTINGS)
 def _create_ports(alias: str) -> Ports:
     limits = conf.get_settings().limits
     return Ports(
@@ -235,10 +234,3 @@ def _import_provider(path: str) -> Provider:
             f"{path} is not a provider; name a mcp_django.providers.Provider, or a function that returns one"
         )
     return provider
-
-
-@receiver(setting_changed)
-def _clear_caches(*, setting: str, **kwargs: Any) -> None:
-    if setting in {"MCP", "SECRET_KEY", "SECRET_KEY_FALLBACKS", "DEBUG", "DATABASES"}:
-        for factory in (_create_server, _create_ports):
-            factory.cache_clear()

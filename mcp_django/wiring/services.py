@@ -2,10 +2,7 @@
 
 import asyncio
 import functools
-from typing import Any
 
-from django.core.signals import setting_changed
-from django.dispatch import receiver
 from django.utils.module_loading import import_string
 
 from mcp_django import conf
@@ -27,11 +24,13 @@ from mcp_django.runtime.url_elicitation import SealedElicitationPages
 from mcp_django.server.server import Server
 from mcp_django.signals import server_drained
 
+SERVER_SETTINGS = ("SECRET_KEY", "SECRET_KEY_FALLBACKS", "DEBUG", "DATABASES")
+"""Names of Django's settings whose change rebuilds servers and their services."""
 LOG_THREADS = 2
 """Number of threads: one may wait for its turn to append while the other reads."""
 
 
-@functools.cache
+@conf.cached(*SERVER_SETTINGS)
 def get_executor() -> LeasingExecutor:
     """Return the thread-pool executor of this process, shared by all servers."""
     settings = conf.get_settings()
@@ -129,20 +128,20 @@ def get_replay_limits() -> ReplayLimits:
     return ReplayLimits(limits.events, limits.send_buffer, limits.send_timeout, limits.event_ttl)
 
 
-@functools.cache
+@conf.cached(*SERVER_SETTINGS)
 def get_event_id_codec() -> EventIdCodec:
     """Return the codec for event ids on streams of sessions."""
     return EventIdCodec(NameSigner(conf.secret_keys(), purpose="event"))
 
 
-@functools.cache
+@conf.cached(*SERVER_SETTINGS)
 def get_stream_limiter() -> StreamLimiter:
     """Return the limiter of open streams other than calls, for all servers."""
     limits = conf.get_settings().limits
     return StreamLimiter(limits.max_streams, limits.max_streams_per_owner)
 
 
-@functools.cache
+@conf.cached(*SERVER_SETTINGS)
 def get_elicitation_pages() -> SealedElicitationPages:
     """Return the pages for URL-mode elicitation."""
     return SealedElicitationPages(conf.secret_keys(), get_executor=get_log_executor, get_publisher=get_event_publisher)
@@ -152,10 +151,3 @@ def _get_server(alias: str) -> Server:
     # Imported by name, because `servers` imports this module.
     server: Server = import_string(f"{__package__}.servers.get_server")(alias)
     return server
-
-
-@receiver(setting_changed)
-def _clear_caches(*, setting: str, **kwargs: Any) -> None:
-    if setting in {"MCP", "SECRET_KEY", "SECRET_KEY_FALLBACKS", "DEBUG", "DATABASES"}:
-        for factory in (get_executor, get_event_id_codec, get_stream_limiter, get_elicitation_pages):
-            factory.cache_clear()

@@ -1,14 +1,12 @@
 """The project's own APIs that accept tokens, as protected resources."""
 
-from functools import cache
 from typing import NamedTuple
 
 from django.core.exceptions import ImproperlyConfigured
-from django.core.signals import setting_changed
-from django.dispatch import receiver
 from django.http import HttpRequest
 from django.utils.module_loading import import_string
 
+from mcp_django import conf
 from mcp_django.auth.authentication.authenticator import Authenticator
 from mcp_django.auth.client_address import FORWARDED_HEADERS
 from mcp_django.auth.principal import DjangoPrincipal
@@ -50,7 +48,7 @@ def has_bearer_token(request: HttpRequest) -> bool:
     return isinstance(credential, str) and credential.strip(" ").partition(" ")[0].lower() == "bearer"
 
 
-@cache
+@conf.cached("OAUTH2_PROVIDER", "SECRET_KEY", "DEBUG")
 def _get_authenticator(api: ProtectedAPI) -> Authenticator:
     uri = canonicalize_url(api.resource)
     if api.resource is not None and uri is None:
@@ -72,9 +70,3 @@ def _select_headers(request: HttpRequest) -> Headers:
     names = (b"authorization", *sorted(FORWARDED_HEADERS))
     values = ((name, request.META.get(f"HTTP_{name.decode().upper().replace('-', '_')}")) for name in names)
     return Headers([(name, text.encode("latin-1", "replace")) for name, text in values if isinstance(text, str)])
-
-
-@receiver(setting_changed)
-def _clear_cache(*, setting: str, **kwargs: object) -> None:
-    if setting in {"MCP", "OAUTH2_PROVIDER", "SECRET_KEY", "DEBUG"}:
-        _get_authenticator.cache_clear()

@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 from django.core.exceptions import ImproperlyConfigured
-from django.core.signals import setting_changed
 from django.dispatch import receiver
 
 from mcp_django.aio.clock import monotonic
@@ -27,7 +26,7 @@ from mcp_django.client.pool.factory import build_client
 from mcp_django.client.pool.health import HEALTH_REGISTRY, HealthReporter, describe_error
 from mcp_django.client.session.observer import ClientObserver
 from mcp_django.client.session.session import ClientConnection
-from mcp_django.conf import get_settings
+from mcp_django.conf import get_settings, on_change
 from mcp_django.conf.clients import ClientSettings
 from mcp_django.signals import clients_used, server_drained
 
@@ -372,10 +371,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_POOL.reset_after_fork)
 
 
-@receiver(setting_changed)
-def _on_setting_changed(*, setting: str, **kwargs: Any) -> None:
-    if setting == "MCP":
-        _POOL.retire_all()
+on_change()(_POOL.retire_all)
 
 
 @receiver(server_drained)

@@ -6,15 +6,15 @@ are loaded.
 
 from typing import Any, Final
 
-from django.core.signals import setting_changed
 from django.db import router
 from django.db.models import QuerySet
-from django.dispatch import receiver
 from oauth2_provider import models as _models
 from oauth2_provider.oauth2_backends import get_oauthlib_core
 from oauth2_provider.oauth2_validators import OAuth2Validator
 from oauth2_provider.settings import oauth2_settings
 from oauthlib.oauth2.rfc6749.grant_types.authorization_code import code_challenge_method_s256
+
+from mcp_django import conf
 
 __all__ = [
     "PRIVATE_NAMES",
@@ -87,8 +87,7 @@ def set_token(row: Any, token: str) -> None:
     _models.set_token_value(row, token)
 
 
-@receiver(setting_changed)
-def _reload_settings(*, setting: str, **kwargs: Any) -> None:
+@conf.on_change()
+def _reload_settings() -> None:
     """Reload the toolkit's cached settings when `MCP` changes, which sets its lifetimes."""
-    if setting == "MCP":
-        oauth2_settings.reload()
+    oauth2_settings.reload()
