@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db.models import QuerySet
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from mcp_django.contrib.oauth.flows import consents
 from mcp_django.contrib.oauth.models import Consent
-from mcp_django.contrib.oauth.models.consent import ConsentQuerySet
 from tests.contrib.oauth.clients import LOOPBACK, WEB, make_client
 from tests.support.savepoints import rolled_back
 
@@ -126,7 +126,7 @@ def test_the_newest_yes_takes_the_place_of_the_one_before(user: User, client: An
 
 def test_a_yes_that_is_said_twice_at_once_is_one(user: User, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     consents.record_consent(user, client, [MCP], ["write"])
-    update, missed = ConsentQuerySet.update, [0]
-    monkeypatch.setattr(ConsentQuerySet, "update", lambda rows, **to: missed.pop() if missed else update(rows, **to))
+    update, missed = QuerySet.update, [0]
+    monkeypatch.setattr(QuerySet, "update", lambda rows, **to: missed.pop() if missed else update(rows, **to))
     consents.record_consent(user, client, [MCP], ["read"])
     assert Consent.objects.get().scopes == ["read"]

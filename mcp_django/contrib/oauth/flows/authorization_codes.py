@@ -50,4 +50,4 @@ def revoke_if_used(code: str, application: Any) -> bool:
 
 def delete_expired() -> None:
     """Delete the expired rows of used codes."""
-    UsedCode.objects.expired().delete()
+    UsedCode.objects.filter(expires__lte=timezone.now()).delete()

@@ -37,7 +37,7 @@ def get_connected_apps(user: Any) -> list[ConnectedApp]:
     consents: dict[Any, list[Consent]] = {}
     applications: dict[Any, Any] = {}
     related = ("application", "application__mcp_profile", "application__user")
-    for consent in Consent.objects.standing().filter(user=user).select_related(*related):
+    for consent in Consent.objects.filter(user=user, revoked=None).select_related(*related):
         consents.setdefault(consent.application_id, []).append(consent)
         applications[consent.application_id] = consent.application
 

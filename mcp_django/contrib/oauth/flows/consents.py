@@ -41,7 +41,7 @@ def is_remembered(user: Any, application: Any, resources: Sequence[str], scopes:
         return False
 
     wanted, now, current_fingerprint = set(scopes), timezone.now(), compute_fingerprint(application)
-    rows = Consent.objects.standing().filter(user=user, application=application, resource__in=resources)
+    rows = Consent.objects.filter(user=user, application=application, resource__in=resources, revoked=None)
     covered = {
         row.resource
         for row in rows

@@ -1,6 +1,6 @@
 """Consents of users to clients."""
 
-from typing import Any, Self
+from typing import Any
 
 from django.db import models
 from django.utils import timezone
@@ -14,19 +14,11 @@ MAX_RESOURCE_LENGTH = 500
 """Maximum number of characters of a resource's URL."""
 
 
-class ConsentQuerySet(models.QuerySet["Consent"]):
-    """Query set of consents."""
-
-    def standing(self) -> Self:
-        """Return the consents that are not revoked.
-
-        An expired consent stays valid for the tokens it gave, but the user must consent again for new ones.
-        """
-        return self.filter(revoked=None)
-
-
 class Consent(models.Model):
-    """Newest consent of a user to a client at one resource, possibly revoked."""
+    """Newest consent of a user to a client at one resource, possibly revoked.
+
+    An expired consent stays valid for the tokens it gave, but the user must consent again for new ones.
+    """
 
     user: "models.ForeignKey[Any, Any]" = models.ForeignKey(
         user_model_name(), verbose_name=_("user"), on_delete=models.CASCADE, related_name="+"
@@ -41,7 +33,7 @@ class Consent(models.Model):
     expires = models.DateTimeField(_("expires"), null=True, blank=True, help_text=_("From then on the user is asked."))
     revoked = models.DateTimeField(_("revoked"), null=True, blank=True)
 
-    objects = PrimaryManager.from_queryset(ConsentQuerySet)()
+    objects = PrimaryManager["Consent"]()
 
     class Meta:
         verbose_name = _("consent")

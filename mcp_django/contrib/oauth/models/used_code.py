@@ -1,6 +1,6 @@
 """Used authorization codes."""
 
-from typing import Any, Self
+from typing import Any
 
 from django.db import models
 from django.utils import timezone
@@ -8,14 +8,6 @@ from django.utils.translation import gettext_lazy as _
 
 from mcp_django.conf.project import oauth_model_name
 from mcp_django.models.managers import PrimaryManager
-
-
-class UsedCodeQuerySet(models.QuerySet["UsedCode"]):
-    """Query set of used codes."""
-
-    def expired(self) -> Self:
-        """Return the rows that are not needed any more."""
-        return self.filter(expires__lte=timezone.now())
 
 
 class UsedCode(models.Model):
@@ -33,7 +25,7 @@ class UsedCode(models.Model):
     used = models.DateTimeField(_("used"), default=timezone.now)
     expires = models.DateTimeField(_("expires"), db_index=True)
 
-    objects = PrimaryManager.from_queryset(UsedCodeQuerySet)()
+    objects = PrimaryManager["UsedCode"]()
 
     class Meta:
         verbose_name = _("used code")

@@ -1,10 +1,17 @@
-"""Admin of OAuth clients: approve, block, trust and limit them, and pin their documents."""
+"""Admin of the authorization server.
+
+- OAuth clients: approve, block, trust and limit them, and pin their documents.
+- Consents: operators view and withdraw them; only users give them.
+- Codes and tokens in the toolkit's admin: they can be viewed and revoked. A row holds the user, scope and expiry of a
+  token. An administrator who could edit them could take over the rights of any user.
+"""
 
 from collections.abc import Iterable
 from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
+from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.http import HttpRequest
@@ -12,11 +19,18 @@ from django.utils import timezone
 from django.utils.html import format_html_join
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
+from oauth2_provider import admin as _registered  # noqa: F401  # for either order in INSTALLED_APPS
 
 from mcp_django.admin.widgets import LinesField, WordsField
 from mcp_django.contrib.oauth import redirects
-from mcp_django.contrib.oauth.models import ClientProfile
-from mcp_django.contrib.oauth.toolkit_compat import get_application_model
+from mcp_django.contrib.oauth.flows import revocation
+from mcp_django.contrib.oauth.models import ClientProfile, Consent
+from mcp_django.contrib.oauth.toolkit_compat import (
+    get_access_token_model,
+    get_application_model,
+    get_grant_model,
+    get_refresh_token_model,
+)
 from mcp_django.models.token import check_scopes
 
 TRUST_FIELDS = ("trusted", "service_user")
@@ -224,3 +238,90 @@ class ClientProfileAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not gen
 
 def _render_lines(texts: Iterable[str]) -> str:
     return format_html_join("\n", "<div>{}</div>", ((text,) for text in texts))
+
+
+@admin.register(Consent)
+class ConsentAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at run time
+    """List of consents.
+
+    Withdrawing or deleting one ends all access of the client for the user, as on the user's page.
+    """
+
+    list_display = ["user", "application", "resource", "scope_words", "granted", "expires", "state"]
+    list_filter = ["granted", "revoked"]
+    list_select_related = ["user", "application"]
+    date_hierarchy = "granted"
+    actions = ["withdraw"]
+    readonly_fields = ["user", "application", "resource", "scope_words", "granted", "expires", "revoked", "state"]
+    fields = [*readonly_fields]
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Consent | None = None) -> bool:
+        return False
+
+    def has_withdraw_permission(self, request: HttpRequest) -> bool:
+        """Return True if the user may withdraw consents. Called by the action."""
+        return super().has_change_permission(request)
+
+    def get_search_fields(self, request: HttpRequest) -> list[str]:
+        names = ["application__name", "application__client_id", "resource"]
+        return [f"user__{get_user_model().USERNAME_FIELD}", *names]
+
+    def delete_model(self, request: HttpRequest, obj: Consent) -> None:
+        revocation.withdraw_access(
+            obj.user, obj.application
+        )  # without the row, the remaining tokens would be invisible
+        super().delete_model(request, obj)
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Consent]) -> None:
+        for consent in queryset:
+            revocation.withdraw_access(consent.user, consent.application)
+        super().delete_queryset(request, queryset)
+
+    @admin.display(description=_("scopes"))
+    def scope_words(self, consent: Consent) -> str:
+        """Return the scopes in one line."""
+        return " ".join(consent.scopes)
+
+    @admin.display(description=_("state"))
+    def state(self, consent: Consent) -> str:
+        """Return the state: withdrawn, remembered, or requested again."""
+        if consent.revoked is not None:
+            return str(_("withdrawn"))
+        remembered = consent.expires is not None and consent.expires > timezone.now()
+        return str(_("remembered") if remembered else _("expired"))
+
+    @admin.action(description=_("Withdraw selected consents and revoke the tokens"), permissions=["withdraw"])
+    def withdraw(self, request: HttpRequest, queryset: QuerySet[Consent]) -> None:
+        """End all access of the clients of these consents for their users."""
+        pairs: dict[Any, tuple[Any, Any]] = {
+            (consent.user_id, consent.application_id): (consent.user, consent.application)
+            for consent in queryset.select_related("user", "application").filter(revoked=None)
+        }
+        for user, application in pairs.values():
+            revocation.withdraw_access(user, application)
+        count = len(pairs)
+        text = ngettext("%d client lost its access.", "%d clients lost their access.", count) % count
+        self.message_user(request, text, messages.SUCCESS if count else messages.WARNING)
+
+
+class UnchangeableAdmin:
+    """Mixin that forbids changes in a ModelAdmin of the toolkit."""
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+def forbid_token_changes(site: admin.AdminSite) -> None:
+    """Forbid changes of codes and tokens in the admin site, as far as it shows them."""
+    for model in (get_access_token_model(), get_refresh_token_model(), get_grant_model()):
+        if site.is_registered(model):
+            admin_class = type(site.get_model_admin(model))
+            if not issubclass(admin_class, UnchangeableAdmin):
+                site.unregister(model)
+                site.register(model, type(admin_class.__name__, (UnchangeableAdmin, admin_class), {}))
+
+
+forbid_token_changes(admin.site)
