@@ -32,7 +32,7 @@ PRINCIPALS_TOPIC, INVALIDATE_EVENT = "principals", "forget"
 VERIFIER_FACTORIES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "token": "mcp_django.auth.authentication.verifiers.PersonalTokenVerifier",
-        "oauth": "mcp_django.contrib.oauth.tokens.verifier.verifier",
+        "oauth": "mcp_django.contrib.oauth.tokens.access_tokens.verifier",
         "external": "mcp_django.wiring.external.create_verifiers",
     }
 )

@@ -11,15 +11,11 @@ from django.contrib.auth.decorators import login_not_required
 from django.urls import path, re_path
 from django.views.generic import RedirectView
 
-from mcp_django.contrib.oauth.endpoints.account import SwitchAccount
 from mcp_django.contrib.oauth.endpoints.authorize import Authorize
-from mcp_django.contrib.oauth.endpoints.connections import Connections
-from mcp_django.contrib.oauth.endpoints.introspection import introspect
 from mcp_django.contrib.oauth.endpoints.metadata import metadata
+from mcp_django.contrib.oauth.endpoints.pages import Connections, SwitchAccount, Tokens
 from mcp_django.contrib.oauth.endpoints.registration import Register
-from mcp_django.contrib.oauth.endpoints.revocation import revoke
-from mcp_django.contrib.oauth.endpoints.token import token
-from mcp_django.contrib.oauth.endpoints.tokens import Tokens
+from mcp_django.contrib.oauth.endpoints.token import introspect, revoke, token
 
 app_name = "oauth2_provider"
 

@@ -12,7 +12,7 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from mcp_django.contrib.oauth import toolkit_compat
-from mcp_django.contrib.oauth.clients import document_clients
+from mcp_django.contrib.oauth.clients import documents
 from mcp_django.contrib.oauth.models import Consent
 from tests.contrib.oauth.clients import (
     ISSUER,
@@ -152,7 +152,7 @@ def test_nothing_is_fetched_for_a_stranger(
     ada: User, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
 ) -> None:
     fetched: list[str] = []
-    monkeypatch.setattr(document_clients, "refresh_client", lambda client_id, user: fetched.append(client_id))
+    monkeypatch.setattr(documents, "refresh_client", lambda client_id, user: fetched.append(client_id))
     for prompt in (None, "none"):
         with subtests.test(prompt=prompt), rolled_back():
             application = make_client()
@@ -164,9 +164,9 @@ def test_nothing_is_fetched_for_a_stranger(
 
 def test_a_document_that_cannot_be_had_is_said_to_the_user(browser: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     def unavailable(client_id: str, user: User) -> None:
-        raise document_clients.ClientDocumentUnavailable("The document could not be read")
+        raise documents.ClientDocumentUnavailable("The document could not be read")
 
-    monkeypatch.setattr(document_clients, "refresh_client", unavailable)
+    monkeypatch.setattr(documents, "refresh_client", unavailable)
     answer = browser.get(authorization_path(make_client(source=Source.DOCUMENT)))
     assert answer.status_code == 400
     assert b"The document could not be read" in answer.content

@@ -12,7 +12,7 @@ from oauth2_provider.models import Application
 
 from mcp_django import conf
 from mcp_django.contrib.oauth import redirects
-from mcp_django.contrib.oauth.clients import client_metadata, document_clients, documents
+from mcp_django.contrib.oauth.clients import client_metadata, documents
 from mcp_django.contrib.oauth.options import OAuthSettings
 
 PAGE = (Path(__file__).parents[3] / "docs" / "topics" / "oauth-clients.md").read_text()
@@ -43,11 +43,9 @@ def test_the_numbers_are_those_of_the_code() -> None:
         3600,
         86400,
     )
-    assert f"{document_clients.STALE_DOCUMENT_LIFETIME.days} more days" in PAGE
-    assert f"{document_clients.USER_FETCH_RATE.times} a minute for a user" in PAGE
-    assert (
-        f"{document_clients.TOTAL_FETCH_RATE.times} in all, {document_clients.MAX_CONCURRENT_FETCHES} at once" in PAGE
-    )
+    assert f"{documents.STALE_DOCUMENT_LIFETIME.days} more days" in PAGE
+    assert f"{documents.USER_FETCH_RATE.times} a minute for a user" in PAGE
+    assert f"{documents.TOTAL_FETCH_RATE.times} in all, {documents.MAX_CONCURRENT_FETCHES} at once" in PAGE
 
 
 def test_the_settings_are_taken(settings: Any) -> None:

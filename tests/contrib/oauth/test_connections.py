@@ -8,7 +8,7 @@ from django.test import Client
 
 from mcp_django.contrib.oauth import toolkit_compat
 from mcp_django.contrib.oauth.flows import consents
-from mcp_django.contrib.oauth.flows.connected_apps import get_connected_apps
+from mcp_django.contrib.oauth.flows.consents import get_connected_apps
 from mcp_django.contrib.oauth.models import Consent
 from tests.contrib.oauth.clients import (
     LOOPBACK,

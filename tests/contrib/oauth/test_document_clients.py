@@ -17,9 +17,9 @@ from django.urls import path
 from django.utils import timezone
 from oauth2_provider.models import Application
 
-from mcp_django.contrib.oauth.clients import clients, document_clients, documents
+from mcp_django.contrib.oauth.clients import clients, documents
 from mcp_django.contrib.oauth.clients.client_metadata import ClientMetadata
-from mcp_django.contrib.oauth.clients.document_clients import ClientDocumentUnavailable, refresh_client
+from mcp_django.contrib.oauth.clients.documents import ClientDocumentUnavailable, refresh_client
 from mcp_django.contrib.oauth.models import ClientProfile
 from tests.contrib.oauth.document_server import HOST, DocumentServer, certificate, document, response
 from tests.support.savepoints import rolled_back
@@ -113,7 +113,7 @@ def test_the_last_document_counts_for_a_while_when_no_new_one_is_to_be_had(web: 
     expire()
     refresh_client(URL, user)
     assert web.asked == [PATH] * 2
-    expire(document_clients.STALE_DOCUMENT_LIFETIME + timedelta(minutes=1))
+    expire(documents.STALE_DOCUMENT_LIFETIME + timedelta(minutes=1))
     with pytest.raises(ClientDocumentUnavailable):
         refresh_client(URL, user)
     web.pages[PATH] = document(URL)
@@ -146,7 +146,7 @@ def test_what_went_wrong_is_for_the_log_and_not_for_the_page(
 
 
 def test_a_user_has_so_many_documents_fetched_in_a_minute(web: DocumentServer, user: Any) -> None:
-    urls = [f"https://{HOST}/{n}.json" for n in range(document_clients.USER_FETCH_RATE.times + 1)]
+    urls = [f"https://{HOST}/{n}.json" for n in range(documents.USER_FETCH_RATE.times + 1)]
     for url in urls:
         web.pages[url.removeprefix(f"https://{HOST}")] = document(url)
     for url in urls[:-1]:
@@ -159,17 +159,17 @@ def test_a_user_has_so_many_documents_fetched_in_a_minute(web: DocumentServer, u
 
 def test_no_more_than_so_many_are_fetched_at_once(web: DocumentServer, user: Any) -> None:
     taken = 0
-    while document_clients._fetch_slots.acquire(blocking=False):
+    while documents._fetch_slots.acquire(blocking=False):
         taken += 1
     try:
         with pytest.raises(ClientDocumentUnavailable):
             refresh_client(URL, user)
-        assert taken == document_clients.MAX_CONCURRENT_FETCHES
+        assert taken == documents.MAX_CONCURRENT_FETCHES
         assert not web.resolved
     finally:
-        document_clients._fetch_slots.release(taken)
+        documents._fetch_slots.release(taken)
     refresh_client(URL, user)
-    assert document_clients._fetch_slots._value == document_clients.MAX_CONCURRENT_FETCHES  # type: ignore[attr-defined]
+    assert documents._fetch_slots._value == documents.MAX_CONCURRENT_FETCHES  # type: ignore[attr-defined]
 
 
 def test_a_slot_is_given_back_whatever_happens(web: DocumentServer, user: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,7 +179,7 @@ def test_a_slot_is_given_back_whatever_happens(web: DocumentServer, user: Any, m
     monkeypatch.setattr(documents, "make_fetcher", broken)
     with pytest.raises(RuntimeError):
         refresh_client(URL, user)
-    assert document_clients._fetch_slots._value == document_clients.MAX_CONCURRENT_FETCHES  # type: ignore[attr-defined]
+    assert documents._fetch_slots._value == documents.MAX_CONCURRENT_FETCHES  # type: ignore[attr-defined]
 
 
 def test_a_client_that_an_operator_made_is_not_taken_over(web: DocumentServer, user: Any) -> None:
@@ -200,7 +200,7 @@ def test_a_client_that_an_operator_made_is_not_taken_over(web: DocumentServer, u
 
 def test_a_client_that_an_operator_pinned_is_not_fetched(web: DocumentServer, user: Any) -> None:
     body = document(URL, client_name="Pinned").split(b"\r\n\r\n", 1)[1]
-    document_clients.pin_document(URL, body)
+    documents.pin_document(URL, body)
     refresh_client(URL, user)
     assert not web.resolved
     assert the_client().name == "Pinned"
@@ -253,7 +253,7 @@ def test_documents_can_be_switched_off(web: DocumentServer, user: Any) -> None:
     with override_settings(MCP={"AUTH": "none", "OAUTH": {"CLIENT_METADATA_DOCUMENTS": False}}):
         with pytest.raises(ClientDocumentUnavailable):
             refresh_client(URL, user)
-        document_clients.pin_document(URL, document(URL).split(b"\r\n\r\n", 1)[1])
+        documents.pin_document(URL, document(URL).split(b"\r\n\r\n", 1)[1])
         refresh_client(URL, user)
     assert not web.resolved
 

@@ -10,7 +10,7 @@ from django.test import override_settings
 from django.utils import timezone
 from oauth2_provider.models import AccessToken, Application, Grant, RefreshToken
 
-from mcp_django.contrib.oauth.clients import clients, expiry
+from mcp_django.contrib.oauth.clients import clients
 from mcp_django.contrib.oauth.clients.client_metadata import ClientMetadata
 from mcp_django.contrib.oauth.models import ClientProfile
 
@@ -41,9 +41,9 @@ def test_a_client_that_was_not_used_for_long_is_deleted() -> None:
     made("new", age=timedelta(days=29))
     made("just used", last_used=timezone.now())
     made("used once", last_used=timezone.now() - LONG_AGO)
-    assert expiry.delete_unused(days=30, dry_run=True) == 2
+    assert clients.delete_unused(days=30, dry_run=True) == 2
     assert names() == {"old", "new", "just used", "used once"}
-    assert expiry.delete_unused(days=30) == 2
+    assert clients.delete_unused(days=30) == 2
     assert names() == {"new", "just used"}
 
 
@@ -60,7 +60,7 @@ def test_a_client_with_something_that_is_still_good_stays() -> None:
     RefreshToken.objects.create(user=user, application=revoked, token="s", revoked=now)
     RefreshToken.objects.create(user=user, application=spent, token="t")
     RefreshToken.objects.filter(token="t").update(created=now - timedelta(days=31))
-    assert expiry.delete_unused(days=30) == 3
+    assert clients.delete_unused(days=30) == 3
     assert names() == {"access", "refresh", "code"}
     assert AccessToken.objects.count() == 1
 
@@ -76,7 +76,7 @@ def test_a_client_that_an_operator_had_a_say_in_stays() -> None:
     Application.objects.filter(pk=fetched.pk).update(cimd_expires_at=timezone.now() - LONG_AGO)
     Application.objects.create(name="of the toolkit", client_type="public", authorization_grant_type="password")
     assert pinned.cimd_expires_at is None
-    assert expiry.delete_unused(days=30) == 1
+    assert clients.delete_unused(days=30) == 1
     assert names() == {"approved", "blocked", "trusted", "manual", "pinned", "of the toolkit"}
 
 

@@ -22,7 +22,7 @@ from mcp_django.contrib.oauth.clients import clients
 from mcp_django.contrib.oauth.models import ClientProfile
 from mcp_django.contrib.oauth.tokens import access_tokens as bearers
 from mcp_django.contrib.oauth.tokens import token_format
-from mcp_django.contrib.oauth.tokens.verifier import verifier
+from mcp_django.contrib.oauth.tokens.access_tokens import verifier
 from mcp_django.contrib.oauth.toolkit_compat import get_access_token_model, get_refresh_token_model, set_token
 from tests.support.savepoints import rolled_back
 

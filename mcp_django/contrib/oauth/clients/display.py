@@ -1,4 +1,4 @@
-"""Display of clients and redirect targets to the users who decide about them.
+"""Display of clients, redirect targets, servers and the site to the users who decide about them.
 
 Clients write their own names, which are therefore cleaned of misleading characters. The verified facts are shown next
 to the name: the hosts of the metadata document and of the redirect.
@@ -12,14 +12,19 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from django.utils.translation import gettext as _
+from django.utils.translation import pgettext
 
+from mcp_django import conf
+from mcp_django.conf.options import ServerSettings
 from mcp_django.contrib.oauth import redirects
 from mcp_django.contrib.oauth.models import ClientProfile
+from mcp_django.wiring import get_resource_registry
 
 MAX_DISPLAY_NAME_CHARS = 80
 """Maximum number of displayed characters of a client's name."""
 _CSP_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{1,5})?", re.ASCII)
 _CSP_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*", re.ASCII)
+_UNNAMED = ServerSettings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,3 +137,45 @@ def _is_vouched(application: Any, profile: ClientProfile | None) -> bool:
         return False
     # The toolkit has pages on which each user may create an application. Only staff members vouch for theirs.
     return application.user is None or bool(application.user.is_staff)
+
+
+def get_resource_name(uri: str) -> str:
+    """Return the display name of the server at a canonical URL.
+
+    Without a name, the URL without its scheme is returned.
+    """
+    alias = next(
+        (alias for alias in get_resource_registry().aliases if get_resource_registry().get(alias).uri == uri), None
+    )
+    return get_server_name(alias or "") or uri.partition("://")[2] or uri
+
+
+def get_server_name(alias: str) -> str:
+    """Return the configured name of a server, or ""."""
+    server = conf.get_settings().servers.get(alias, _UNNAMED)
+    return server.title or ("" if server.name == _UNNAMED.name else server.name)
+
+
+def get_site_name() -> str:
+    """Return the page heading: the name of the only server, or the common host."""
+    names = [get_server_name(alias) for alias in conf.get_settings().servers]
+    return (names[0] if len(names) == 1 else "") or urlsplit(conf.origin() or "").hostname or ""
+
+
+def get_user_name(user: Any) -> str:
+    """Return the name of the current user, or "" if not logged in.
+
+    The username shows users with several accounts which one is active.
+    """
+    if not user.is_authenticated:
+        return ""
+    name, full = str(user.get_username()), str(getattr(user, "get_full_name", str)()).strip()
+    return f"{full} ({name})" if full else name
+
+
+def join_names(names: Iterable[str]) -> str:
+    """Join names into one phrase."""
+    *first, last = names
+    if not first:
+        return last
+    return pgettext("a list of names", "%(first)s and %(last)s") % {"first": ", ".join(first), "last": last}

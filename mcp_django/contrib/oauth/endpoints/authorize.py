@@ -14,11 +14,16 @@ from django.views import View
 from django.views.decorators.csrf import csrf_protect
 from oauth2_provider.http import OAuth2ResponseRedirect
 
-from mcp_django.contrib.oauth.clients import document_clients
-from mcp_django.contrib.oauth.clients.display import RedirectTarget, build_client_display, get_redirect_target
-from mcp_django.contrib.oauth.clients.display_names import get_resource_name, join_names
-from mcp_django.contrib.oauth.endpoints.base import get_page_url, render_page
-from mcp_django.contrib.oauth.flows import authorization, consents, scope_choices
+from mcp_django.contrib.oauth.clients import documents
+from mcp_django.contrib.oauth.clients.display import (
+    RedirectTarget,
+    build_client_display,
+    get_redirect_target,
+    get_resource_name,
+    join_names,
+)
+from mcp_django.contrib.oauth.endpoints.pages import get_page_url, render_page
+from mcp_django.contrib.oauth.flows import authorization, consents
 from mcp_django.contrib.oauth.flows.authorization import (
     AuthorizationDenied,
     AuthorizationRequest,
@@ -113,11 +118,11 @@ def _read_request(request: HttpRequest) -> tuple[AuthorizationRequest, list[str]
         AuthorizationDenied: the client is notified of the error.
     """
     try:
-        document_clients.refresh_client(authorization.read_client_id(request), request.user)
-    except document_clients.ClientDocumentUnavailable as problem:
+        documents.refresh_client(authorization.read_client_id(request), request.user)
+    except documents.ClientDocumentUnavailable as problem:
         raise UntrustedAuthorizationRequest("invalid_client", str(problem)) from None
     auth_request = authorization.read_authorization_request(request)
-    scopes = scope_choices.filter_grantable(request.user, auth_request.application, auth_request.scopes)
+    scopes = consents.filter_grantable(request.user, auth_request.application, auth_request.scopes)
     if not scopes:
         raise auth_request.build_denial("invalid_scope", "The user cannot grant any of the requested scopes")
     return auth_request, scopes
@@ -138,7 +143,7 @@ def _render_consent_page(
     context = {
         "client": build_client_display(auth_request.application),
         "target": target,
-        "offers": scope_choices.build_scope_choices(scopes, ticked=() if problem else None),
+        "offers": consents.build_scope_choices(scopes, ticked=() if problem else None),
         "resources": auth_request.resources,
         "resource_names": join_names([get_resource_name(resource) for resource in auth_request.resources]),
         "switch_url": get_page_url("switch"),

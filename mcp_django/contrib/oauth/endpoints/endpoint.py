@@ -20,6 +20,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 
 from mcp_django.auth import throttling
 from mcp_django.auth.client_address import UNKNOWN_ADDRESS, get_client_address
+from mcp_django.contrib.oauth.tokens import credentials
 from mcp_django.protocol.headers import Headers
 from mcp_django.server.ports import Overloaded
 
@@ -183,3 +184,30 @@ def get_request_address(request: HttpRequest) -> str:
 
 def _encode_latin1(value: str) -> bytes:
     return value.encode("latin-1", "replace")
+
+
+def read_client_credentials(request: HttpRequest) -> credentials.ClientCredentials:
+    """Return the client credentials in a request.
+
+    Raises:
+        EndpointError: no credentials, or malformed ones.
+    """
+    try:
+        found_credentials = credentials.read_credentials(request.META.get("HTTP_AUTHORIZATION"), request.POST)
+    except credentials.MalformedCredentials as problem:
+        raise EndpointError("invalid_client", str(problem), status=401) from None
+    if found_credentials is None:
+        raise EndpointError("invalid_client", "client_id is missing", status=401)
+    return found_credentials
+
+
+def authenticate_client(request: HttpRequest) -> Any:
+    """Return the application of the calling client. A public client only sends its id.
+
+    Raises:
+        EndpointError: an unknown client or wrong credentials.
+    """
+    application = credentials.authenticate(read_client_credentials(request))
+    if application is None:
+        raise EndpointError("invalid_client", "The client is unknown, or its credentials are wrong", status=401)
+    return application

@@ -1,4 +1,4 @@
-"""Remembered consents of users.
+"""Consents of users: choices of scopes, remembered consents, and connected applications.
 
 A user is not asked again for the same client, resource and scopes, or a subset of them, while the client's name, host
 and redirect URIs are unchanged. A client cannot choose to skip the page. Clients on the user's own machine always
@@ -7,16 +7,29 @@ require consent, because any program there can claim to be that client (RFC 8252
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
-from datetime import timedelta
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import IntegrityError, router, transaction
 from django.utils import timezone
 
-from mcp_django.contrib.oauth import redirects
+from mcp_django import conf
+from mcp_django.auth.authorization.scope_grants import build_grants
+from mcp_django.auth.authorization.scopes import ScopeHierarchy
+from mcp_django.auth.principal import get_group_names
+from mcp_django.contrib.oauth import redirects, toolkit_compat
+from mcp_django.contrib.oauth.clients.display import (
+    ClientDisplay,
+    build_client_display,
+    get_redirect_hosts,
+    get_resource_name,
+)
 from mcp_django.contrib.oauth.models import Consent
 from mcp_django.contrib.oauth.options import get_settings
+from mcp_django.contrib.oauth.tokens.scopes import get_declared_scopes, get_offered_scopes
+from mcp_django.models import ScopeGrant
 
 
 def compute_fingerprint(application: Any) -> str:
@@ -73,3 +86,146 @@ def record_consent(user: Any, application: Any, resources: Iterable[str], scopes
                 Consent.objects.create(**key, **values)
         except IntegrityError:  # concurrent decisions: both are equally new
             Consent.objects.filter(**key).update(**values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScopeChoice:
+    """Tick box of one scope."""
+
+    scope: str
+    description: str
+    includes: tuple[str, ...] = ()
+    """Descriptions of all directly or indirectly implied scopes."""
+    ticked: bool = True
+
+
+def build_scope_choices(scopes: Iterable[str], *, ticked: Collection[str] | None = None) -> list[ScopeChoice]:
+    """Return the choices for `scopes` in their order.
+
+    `ticked` holds the ticked scopes; None means all.
+    """
+    descriptions = get_declared_scopes()
+    hierarchy = ScopeHierarchy(conf.get_settings().scope_implies)
+    return [
+        ScopeChoice(
+            scope=scope,
+            description=descriptions.get(scope, scope),
+            includes=tuple(
+                descriptions.get(one, one) for one in sorted(hierarchy.expand(frozenset({scope})) - {scope})
+            ),
+            ticked=ticked is None or scope in ticked,
+        )
+        for scope in scopes
+    ]
+
+
+def get_scope_description(scope: str) -> str:
+    """Return the description in `MCP["SCOPES"]`, or the scope itself without one."""
+    return get_declared_scopes().get(scope, scope)
+
+
+def filter_grantable(user: Any, application: Any, scopes: Sequence[str]) -> list[str]:
+    """Return those of `scopes` that `user` may grant to `application`, in their order."""
+    offered_scopes = get_offered_scopes(application, user=user)
+    return [scope for scope in scopes if scope in offered_scopes]
+
+
+def get_personal_scopes(user: Any) -> list[str]:
+    """Return the scopes that `user` may give a personal token.
+
+    These are the declared ones, except those reserved for other users or kinds of tokens.
+    """
+    names = list(conf.get_settings().scopes)
+    grants = build_grants(ScopeGrant.objects.filter(scope__in=names))
+    groups = get_group_names(user)
+    refused = {scope for scope, grant in grants.items() if not grant.tokens or not grant.allows_user(groups)}
+    return [scope for scope in names if scope not in refused]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectedApp:
+    """Client of a user, with all resources that it may access."""
+
+    pk: str
+    """Key in forms, valid among the user's own connected applications only."""
+    application: Any
+    client: ClientDisplay
+    resource_names: tuple[str, ...]
+    offers: tuple[ScopeChoice, ...]
+    """Scopes of the last consents and of valid older tokens."""
+    targets: tuple[str, ...]
+    """Hosts of the redirect URIs."""
+    created: datetime
+    last_used: datetime | None
+    """Time of the last token, which is renewed once per access token lifetime during use."""
+
+
+def get_connected_apps(user: Any) -> list[ConnectedApp]:
+    """Return the clients that may act for `user` now, the most recently used first."""
+    consents: dict[Any, list[Consent]] = {}
+    applications: dict[Any, Any] = {}
+    related = ("application", "application__mcp_profile", "application__user")
+    for consent in Consent.objects.filter(user=user, revoked=None).select_related(*related):
+        consents.setdefault(consent.application_id, []).append(consent)
+        applications[consent.application_id] = consent.application
+
+    tokens = _summarize_live_tokens(user)
+    missing = [pk for pk in tokens if pk not in applications]
+    if missing:
+        rows = (
+            toolkit_compat.get_application_model().objects.filter(pk__in=missing).select_related("mcp_profile", "user")
+        )
+        applications.update((application.pk, application) for application in rows)
+
+    apps = [_build_connected_app(one, consents.get(pk, []), tokens.get(pk)) for pk, one in applications.items()]
+    return sorted(apps, key=lambda one: one.last_used or one.created, reverse=True)
+
+
+@dataclass(slots=True)
+class _TokenSummary:
+    """Summary of the tokens that a client has for the user."""
+
+    scopes: set[str]
+    resources: set[str]
+    first: datetime
+    last: datetime
+
+
+def _summarize_live_tokens(user: Any) -> dict[Any, _TokenSummary]:
+    """Return summaries of the valid tokens by application key."""
+    summaries: dict[Any, _TokenSummary] = {}
+    access = toolkit_compat.get_access_token_model().objects.filter(user=user, application__isnull=False)
+    refresh = toolkit_compat.get_refresh_token_model().objects.filter(
+        user=user, revoked=None, access_token__isnull=False
+    )
+    live = [
+        *access.filter(expires__gt=timezone.now()).values_list("application", "created", "scope", "resource"),
+        *refresh.values_list("application", "created", "access_token__scope", "access_token__resource"),
+    ]
+
+    for application, created, scope, resource in live:
+        summary = summaries.setdefault(application, _TokenSummary(set(), set(), created, created))
+        summary.scopes.update((scope or "").split())
+        summary.resources.update(resource or ())
+        summary.first, summary.last = min(summary.first, created), max(summary.last, created)
+    return summaries
+
+
+def _build_connected_app(application: Any, consents: Iterable[Consent], tokens: _TokenSummary | None) -> ConnectedApp:
+    scopes = {scope for consent in consents for scope in consent.scopes}
+    resources = {consent.resource for consent in consents}
+    start_times = [consent.granted for consent in consents]
+    if tokens is not None:
+        scopes, resources = scopes | tokens.scopes, resources | tokens.resources
+        start_times.append(tokens.first)
+
+    return ConnectedApp(
+        pk=str(application.pk),
+        application=application,
+        client=build_client_display(application),
+        resource_names=tuple(sorted({get_resource_name(resource) for resource in resources})),
+        offers=tuple(build_scope_choices(sorted(scopes))),
+        targets=tuple(get_redirect_hosts(application.redirect_uris.split())),
+        created=min(start_times),
+        last_used=None if tokens is None else tokens.last,
+    )

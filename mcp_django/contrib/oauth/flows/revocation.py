@@ -1,16 +1,19 @@
-"""Revocation of tokens.
+"""Revocation of tokens, and single-use authorization codes.
 
 Each function runs in one transaction, and the tokens are invalid from its commit. Receivers of the rows' signals
 invalidate cached principals.
+
+A code that is used twice was intercepted, so the tokens it gave are revoked (OAuth 2.1, section 4.1.3).
 """
 
-from typing import Any
+from datetime import timedelta
+from typing import Any, Final
 from uuid import UUID
 
-from django.db import router, transaction
+from django.db import IntegrityError, router, transaction
 from django.utils import timezone
 
-from mcp_django.contrib.oauth.models import Consent, TokenFamily
+from mcp_django.contrib.oauth.models import Consent, TokenFamily, UsedCode
 from mcp_django.contrib.oauth.tokens.token_format import digest
 from mcp_django.contrib.oauth.toolkit_compat import (
     get_access_token_model,
@@ -18,6 +21,9 @@ from mcp_django.contrib.oauth.toolkit_compat import (
     get_primary_queryset,
     get_refresh_token_model,
 )
+
+USED_CODE_LIFETIME: Final = timedelta(days=1)
+"""Time for which a used code is stored. Later uses are rejected as an unknown code."""
 
 
 def _atomic() -> Any:
@@ -114,3 +120,38 @@ def _revoke_families(families: Any, **filters: Any) -> None:
     refresh = get_primary_queryset(get_refresh_token_model()).filter(**filters)
     get_primary_queryset(get_access_token_model()).filter(refresh_token__in=refresh).delete()
     refresh.filter(revoked=None).update(revoked=now)
+
+
+def claim_code(code: str, application: Any) -> UsedCode | None:
+    """Mark a code as used, in the transaction that creates its tokens.
+
+    Returns None if it was used before. In that case the transaction waited for the first use, whose tokens are visible.
+    """
+    now = timezone.now()
+    try:
+        with transaction.atomic(using=router.db_for_write(UsedCode)):
+            return UsedCode.objects.create(
+                code_hash=digest(code), application=application, used=now, expires=now + USED_CODE_LIFETIME
+            )
+    except IntegrityError:
+        return None
+
+
+def record_tokens(used: UsedCode, *, family: UUID | None, access_token: str) -> None:
+    """Save the tokens that a code gave."""
+    used.family, used.access_token_hash = family, digest(access_token)
+    used.save(update_fields=["family", "access_token_hash"])
+
+
+def revoke_if_used(code: str, application: Any) -> bool:
+    """Return True if this client used the code before, and revoke the tokens it gave."""
+    used = UsedCode.objects.filter(code_hash=digest(code), application=application).first()
+    if used is None:
+        return False
+    revoke_code_tokens(used.family, used.access_token_hash)
+    return True
+
+
+def delete_expired_codes() -> None:
+    """Delete the expired rows of used codes."""
+    UsedCode.objects.filter(expires__lte=timezone.now()).delete()

@@ -14,7 +14,7 @@ from django.utils import timezone
 from oauthlib.oauth2.rfc6749 import errors
 
 from mcp_django.contrib.oauth import redirects
-from mcp_django.contrib.oauth.flows import authorization_codes, refresh_rotation, revocation
+from mcp_django.contrib.oauth.flows import refresh_rotation, revocation
 from mcp_django.contrib.oauth.models import ClientProfile, Consent
 from mcp_django.contrib.oauth.options import get_settings
 from mcp_django.contrib.oauth.tokens import access_tokens, credentials, resource_indicators, scopes
@@ -155,7 +155,7 @@ class Validator(BaseValidator):
         rows = get_primary_queryset(get_grant_model()).filter(code=digest(code), application=client)
         grant = rows.select_related("user").first()
         if grant is None:
-            authorization_codes.revoke_if_used(code, client)
+            revocation.revoke_if_used(code, client)
             return False
         if grant.is_expired() or not grant.user.is_active:
             return False
@@ -215,19 +215,19 @@ class Validator(BaseValidator):
             access_token = create_token(self, token, request)
         if access_token is None:
             if request.grant_type == "authorization_code":
-                authorization_codes.revoke_if_used(request.code, request.client)
+                revocation.revoke_if_used(request.code, request.client)
             raise errors.InvalidGrantError(request=request)
 
     def _create_from_code(self, token: dict[str, Any], request: Any) -> Any:
         grant = request.mcp_grant
         resources = self._narrow_resources(request, grant.resource)
-        used = authorization_codes.claim_code(request.code, request.client)
+        used = revocation.claim_code(request.code, request.client)
         if used is None or not get_primary_queryset(get_grant_model()).filter(pk=grant.pk).delete()[0]:
             return None
         family = refresh_rotation.create_family(request.user, request.client)
         access = _save_access_token(token, request, resources)
         refresh_rotation.save_refresh_token(token["refresh_token"], access_token=access, family=family, generation=0)
-        authorization_codes.record_tokens(used, family=family, access_token=token["access_token"])
+        revocation.record_tokens(used, family=family, access_token=token["access_token"])
         return access
 
     def _create_from_refresh(self, token: dict[str, Any], request: Any) -> Any:

@@ -1,18 +1,24 @@
-"""Lookup and validation of access tokens."""
+"""Access tokens: lookup, validation, and the verifier "oauth" of `MCP["AUTH"]`."""
 
+import logging
 from typing import Any
 
+from django.db import Error as DatabaseFailure
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from mcp_django.auth.resource import canonicalize_url
-from mcp_django.contrib.oauth.tokens.token_format import digest
+from mcp_django.auth.authentication.verifiers import INVALID_MESSAGE, UNAVAILABLE_MESSAGE, AuthError, Verifier
+from mcp_django.auth.principal import PROJECT_ISSUER, DjangoPrincipal
+from mcp_django.auth.resource import ProtectedResource, canonicalize_url
+from mcp_django.contrib.oauth.tokens.token_format import digest, is_access_token
 from mcp_django.contrib.oauth.toolkit_compat import (
     get_access_token_model,
     get_application_model,
     get_primary_queryset,
     oauth2_settings,
 )
+
+logger = logging.getLogger("mcp_django.oauth")
 
 
 def find_rows(token: str) -> "QuerySet[Any]":
@@ -63,3 +69,40 @@ def get_resources(row: Any) -> list[str]:
 def _get_limit(row: Any, name: str) -> list[str] | None:
     limit: list[str] | None = getattr(getattr(row.application, "mcp_profile", None), name, None)
     return limit
+
+
+class AccessTokenVerifier:
+    """Verifier that needs one indexed query.
+
+    Refresh tokens, codes and foreign tokens are rejected by their form.
+    """
+
+    def accepts(self, token: str) -> bool:
+        """Return True for the form of this server's access tokens, checksum included."""
+        return is_access_token(token)
+
+    async def verify(self, token: str, *, resource: ProtectedResource) -> DjangoPrincipal:
+        """Return the principal of a token issued for `resource`; see `Verifier`."""
+        try:
+            row = await find_rows(token).afirst()
+        except DatabaseFailure as problem:
+            logger.error("Reading access tokens failed: %s", problem)
+            raise AuthError("unavailable", UNAVAILABLE_MESSAGE) from None
+        if row is None or not is_usable(row) or not any(map(resource.matches_audience, get_resources(row))):
+            raise AuthError("invalid_token", INVALID_MESSAGE)
+        return DjangoPrincipal(
+            issuer=PROJECT_ISSUER,
+            subject=str(row.user.pk),
+            client_id=row.application.client_id,
+            user=row.user,
+            scopes=frozenset(get_scopes(row)),
+            expires_at=row.expires.timestamp(),
+            kind="oauth",
+            token_id=row.pk,
+            audience=resource.uri,
+        )
+
+
+def verifier() -> Verifier:
+    """Return the verifier for "oauth" in `MCP["AUTH"]`."""
+    return AccessTokenVerifier()

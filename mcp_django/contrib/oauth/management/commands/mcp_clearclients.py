@@ -5,8 +5,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from mcp_django.contrib.oauth.clients import expiry
-from mcp_django.contrib.oauth.flows import authorization_codes, refresh_rotation
+from mcp_django.contrib.oauth.clients import clients
+from mcp_django.contrib.oauth.flows import refresh_rotation, revocation
 from mcp_django.contrib.oauth.options import get_settings
 
 
@@ -26,9 +26,9 @@ class Command(BaseCommand):
         days = get_settings().unused_days if options["days"] is None else options["days"]
         if not 0 <= days <= 36500:
             raise CommandError("--days must be between 0 and 36500.")
-        count = expiry.delete_unused(days=days, dry_run=options["dry_run"])
+        count = clients.delete_unused(days=days, dry_run=options["dry_run"])
         if not options["dry_run"]:
-            authorization_codes.delete_expired()
+            revocation.delete_expired_codes()
             refresh_rotation.delete_idle_families()
         verb = "would be deleted" if options["dry_run"] else "deleted"
         self.stdout.write(f"{count} client(s) without use for {days:g} days {verb}.")

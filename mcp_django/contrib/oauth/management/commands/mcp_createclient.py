@@ -8,7 +8,7 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
 
 from mcp_django.contrib.oauth import redirects
-from mcp_django.contrib.oauth.clients import clients, document_clients
+from mcp_django.contrib.oauth.clients import clients, documents
 from mcp_django.contrib.oauth.clients.client_metadata import MAX_METADATA_BYTES, MAX_NAME_CHARS, ClientMetadataRefused
 from mcp_django.contrib.oauth.options import get_settings
 from mcp_django.contrib.oauth.tokens import resource_indicators, scopes
@@ -80,7 +80,7 @@ class Command(BaseCommand):
                 body = file.read(MAX_METADATA_BYTES + 1)
         except OSError as problem:
             raise CommandError(f"Reading the document failed: {problem.strerror}.") from None
-        return document_clients.pin_document(options["name"], body)
+        return documents.pin_document(options["name"], body)
 
     def _create_client(self, options: dict[str, Any]) -> tuple[Any, str]:
         uris, name = options["redirect_uris"], " ".join(options["name"].split())
