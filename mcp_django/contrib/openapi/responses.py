@@ -5,10 +5,11 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
+from mcp_django.contrib.http_tools.bodies import is_json
+from mcp_django.contrib.http_tools.replies import STATUS_META_KEY, OperationReply, get_phrase
 from mcp_django.contrib.openapi.document.operations import OpenAPIOperation
 from mcp_django.contrib.openapi.document.references import References
 from mcp_django.contrib.openapi.document.schemas import OpenAPISchemas, Schema, build_candidates
-from mcp_django.contrib.openapi.requests.messages import OperationReply
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.content import (
     AudioContent,
@@ -25,8 +26,6 @@ from mcp_django.schema.validation.validation import SchemaChecker
 from mcp_django.server.primitives.results import ToolResult
 
 logger = logging.getLogger("mcp_django.providers")
-STATUS_META_KEY = "mcp-django/status"
-"""Key of the HTTP status in a result's `_meta`, unless it is 200."""
 MAX_ERROR_CHARACTERS = 2000
 """Maximum characters of an error text of the server."""
 MAX_ERROR_LINES = 20
@@ -146,15 +145,14 @@ def _wrap_schema(translated: Schema, *, wrapped: bool) -> Schema:
 def is_json_media_type(media_type: str) -> bool:
     """Return True for JSON and types built on it (RFC 6839)."""
     plain = media_type.partition(";")[0].strip().lower()
-    return plain in ("application/json", "text/json", "*/*", "application/*") or plain.endswith("+json")
+    return is_json(plain) or plain in ("text/json", "*/*", "application/*")
 
 
 def build_tool_result(reply: OperationReply, output: OpenAPIToolOutput | None) -> ToolResult:
     """Build the result of a tool. Raises ToolError for an error status."""
     check_status(reply)
-    meta = {} if reply.status == HTTPStatus.OK else {STATUS_META_KEY: reply.status}
     if not reply.body:
-        return ToolResult(f"{_get_phrase(reply.status)}.", meta=meta)
+        return ToolResult(f"{get_phrase(reply.status)}.", meta=reply.meta)
 
     media_type, charset = parse_content_type(reply.get_header("content-type"))
     if media_type is None or is_json_media_type(media_type):
@@ -164,18 +162,18 @@ def build_tool_result(reply: OperationReply, output: OpenAPIToolOutput | None) -
             value = None
         else:
             text = TextContent(reply.body.decode())
-            return ToolResult(text, structured=None if output is None else output.extract_valid(value), meta=meta)
+            return ToolResult(text, structured=None if output is None else output.extract_valid(value), meta=reply.meta)
     if media_type is not None and media_type.startswith("image/") and media_type != "image/svg+xml":
-        return ToolResult(ImageContent(reply.body, media_type), meta=meta)
+        return ToolResult(ImageContent(reply.body, media_type), meta=reply.meta)
     if media_type is not None and media_type.startswith("audio/"):
-        return ToolResult(AudioContent(reply.body, media_type), meta=meta)
+        return ToolResult(AudioContent(reply.body, media_type), meta=reply.meta)
 
     contents = build_contents(reply.body, media_type, charset)
     if isinstance(contents, BlobResourceContents):
         blob = BlobResourceContents(reply.body, uri=f"data:{contents.mime_type}", mime_type=contents.mime_type)
-        return ToolResult(EmbeddedResource(blob), meta=meta)
+        return ToolResult(EmbeddedResource(blob), meta=reply.meta)
 
-    return ToolResult(TextContent(contents.text), meta=meta)
+    return ToolResult(TextContent(contents.text), meta=reply.meta)
 
 
 def build_resource_contents(reply: OperationReply) -> Any:
@@ -192,10 +190,10 @@ def check_status(reply: OperationReply) -> None:
     if 200 <= reply.status < 300:
         return
     if reply.status < 400:
-        raise ToolError(f"{reply.status} {_get_phrase(reply.status)}: the server sends the request elsewhere.")
+        raise ToolError(f"{reply.status} {get_phrase(reply.status)}: the server sends the request elsewhere.")
     error_text = _extract_error_text(reply)
-    error_text = "" if error_text.casefold() == _get_phrase(reply.status).casefold() else error_text
-    lines = [f"{reply.status} {_get_phrase(reply.status)}", error_text or _HINTS.get(reply.status, "")]
+    error_text = "" if error_text.casefold() == get_phrase(reply.status).casefold() else error_text
+    lines = [f"{reply.status} {get_phrase(reply.status)}", error_text or _HINTS.get(reply.status, "")]
     wait = reply.get_header("retry-after").strip()
     if wait and wait.isprintable() and len(wait) <= 40:
         lines.append(f"Try again in {wait} seconds." if wait.isdigit() else f"Try again after {wait}.")
@@ -229,13 +227,6 @@ def _shorten(text: str) -> str:
     text = "\n".join([*lines[:MAX_ERROR_LINES], "…"] if len(lines) > MAX_ERROR_LINES else lines)
     text = "".join(char for char in text if char.isprintable() or char in "\n\t")
     return text if len(text) <= MAX_ERROR_CHARACTERS else f"{text[: MAX_ERROR_CHARACTERS - 1]}…"
-
-
-def _get_phrase(status: int) -> str:
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return "Status unknown"
 
 
 def _remove_paths(value: Any, paths: list[tuple[str | int, ...]]) -> Any:

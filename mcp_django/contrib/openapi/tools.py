@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mcp_django.contrib.http_tools.parameters import Pairs
+from mcp_django.contrib.http_tools.replies import OperationReply
 from mcp_django.contrib.openapi.document.operations import OpenAPIOperation
 from mcp_django.contrib.openapi.document.references import References
 from mcp_django.contrib.openapi.document.routes import Route
 from mcp_django.contrib.openapi.requests.credentials import OperationCredentials
-from mcp_django.contrib.openapi.requests.messages import OperationReply, OperationRequest, OperationTransport
+from mcp_django.contrib.openapi.requests.messages import OperationRequest, OperationTransport
 from mcp_django.contrib.openapi.requests.operation_plan import OpenAPIToolParameters, OperationPlan
 from mcp_django.contrib.openapi.responses import build_output, build_resource_contents, build_tool_result
 from mcp_django.protocol.errors import ToolError

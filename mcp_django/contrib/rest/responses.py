@@ -1,23 +1,27 @@
-"""Conversion of a view's response to a tool result."""
+"""Conversion of a view's response to a tool result.
 
-from collections.abc import Iterable
+The text of an error has one line for each problem. Its source are DRF's error bodies
+(`exceptions.APIException.detail`).
+"""
+
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from django.http import HttpRequest, HttpResponseBase
+from rest_framework.settings import api_settings
 
-from mcp_django import internal_request
-from mcp_django.contrib.http_tools.bodies import is_json
-from mcp_django.contrib.rest.errors import format_error
-from mcp_django.internal_request import close_response
+from mcp_django.contrib.http_tools.bodies import BINARY_MEDIA_TYPE, is_json
+from mcp_django.contrib.http_tools.replies import STATUS_META_KEY, OperationReply, get_phrase, read_reply
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.content import BlobResourceContents, EmbeddedResource, TextContent
-from mcp_django.protocol.errors import ToolError
 from mcp_django.server.primitives.results import ToolResult
 
-STATUS_KEY = "mcp-django/status"
-"""Key of `_meta` for the HTTP status of the response, unless it is 200."""
 MAX_BINARY_BYTES = 16 * 1024 * 1024
 """Maximum size in bytes of a streamed body. Models cannot use larger ones."""
+MAX_ERROR_LINES = 50
+"""Maximum number of lines. Further problems can wait until these are fixed."""
+MAX_ERROR_CHARACTERS = 4000
+"""Maximum length of the text in characters."""
 
 
 def build_result(response: HttpResponseBase, request: HttpRequest, *, wrapped: bool | None) -> ToolResult:
@@ -26,57 +30,66 @@ def build_result(response: HttpResponseBase, request: HttpRequest, *, wrapped: b
     `wrapped` is True if the tool's output schema has the body under "result", None without an output schema. The
     response is rendered here, by the renderer that the view selected. The response and its resources are closed.
     """
-    try:
-        render = getattr(response, "render", None)
-        if callable(render) and not getattr(response, "is_rendered", True):
-            response = render()
-        if response.status_code >= 400:
-            return _convert_error(response)
-        return _convert_success(response, request, wrapped)
-    finally:
-        close_response(response, request)
+    reply = read_reply(response, request, MAX_BINARY_BYTES)
+    if reply.status >= 400:
+        return build_error_result(reply, getattr(response, "data", None))
+    if reply.status >= 300:
+        return ToolResult(f"{response.reason_phrase}: {reply.get_header('location')}", meta=reply.meta)
+    if not reply.body:
+        return ToolResult(f"{response.reason_phrase}.", meta=reply.meta)
 
-
-def build_refusal(problem: Exception) -> ToolResult | None:
-    """Convert an exception as Django does, or return None for unexpected ones."""
-    status_and_text = internal_request.get_error_response(problem)
-    return None if status_and_text is None else _build_error_result(*status_and_text)
-
-
-def _build_error_result(status: int, text: str) -> ToolResult:
-    return ToolResult(text, is_error=True, meta={STATUS_KEY: status})
-
-
-def _convert_error(response: HttpResponseBase) -> ToolResult:
-    data = getattr(response, "data", None)
-    if data is None and not response.streaming and is_json(response.get("Content-Type", "")):
-        data = _parse_json(_read_content(response))
-    elif data is None and not response.streaming and response.get("Content-Type", "").startswith("text/plain"):
-        data = _read_content(response).decode(errors="replace")
-    text = format_error(response.status_code, data, response.get("Retry-After"))
-    return ToolResult(text, is_error=True, meta={STATUS_KEY: response.status_code})
-
-
-def _convert_success(response: HttpResponseBase, request: HttpRequest, wrapped: bool | None) -> ToolResult:
-    status, media_type = response.status_code, response.get("Content-Type", "")
-    meta = {} if status == 200 else {STATUS_KEY: status}
-    if 300 <= status < 400:
-        return ToolResult(f"{response.reason_phrase}: {response.get('Location', '')}", meta=meta)
-
-    content = _read_content(response)
-    if not content:
-        return ToolResult(f"{response.reason_phrase}.", meta=meta)
-
+    media_type = reply.get_header("content-type")
     if is_json(media_type):
-        text = content.decode()
-        return ToolResult(TextContent(text), structured=_build_structured(_parse_json(content), wrapped), meta=meta)
+        structured = _build_structured(_parse_json(reply.body), wrapped)
+        return ToolResult(TextContent(reply.body.decode()), structured=structured, meta=reply.meta)
     if media_type.startswith("text/"):
         charset = getattr(response, "charset", None) or "utf-8"
-        return ToolResult(TextContent(content.decode(charset, errors="replace")), meta=meta)
+        return ToolResult(TextContent(reply.body.decode(charset, errors="replace")), meta=reply.meta)
 
-    plain = media_type.partition(";")[0].strip() or "application/octet-stream"
-    blob = BlobResourceContents(content, uri=request.build_absolute_uri(), mime_type=plain)
-    return ToolResult(EmbeddedResource(blob), meta=meta)
+    plain = media_type.partition(";")[0].strip() or BINARY_MEDIA_TYPE
+    blob = BlobResourceContents(reply.body, uri=request.build_absolute_uri(), mime_type=plain)
+    return ToolResult(EmbeddedResource(blob), meta=reply.meta)
+
+
+def build_error_result(reply: OperationReply, data: Any = None) -> ToolResult:
+    """Convert an error to a tool result; `data` is its body before it was rendered."""
+    media_type = reply.get_header("content-type")
+    if data is None and is_json(media_type):
+        data = _parse_json(reply.body)
+    elif data is None and media_type.startswith("text/plain"):
+        data = reply.body.decode(errors="replace")
+    text = _format_error(reply.status, data, reply.get_header("retry-after"))
+    return ToolResult(text, is_error=True, meta={STATUS_META_KEY: reply.status})
+
+
+def _format_error(status: int, data: Any, retry_after: str) -> str:
+    """Format an error as one line per field, or in the view's own words.
+
+    `retry_after` is in seconds. It is added unless the text contains it, as DRF's own text for throttled requests does.
+    """
+    lines = list(dict.fromkeys(_iter_lines(data, "")))
+    if len(lines) > MAX_ERROR_LINES:
+        lines = [*lines[:MAX_ERROR_LINES], f"… and {len(lines) - MAX_ERROR_LINES} more"]
+    text = "\n".join(lines) or f"{status} {get_phrase(status, '')}".rstrip()
+    if retry_after and retry_after not in text:
+        text = f"{text}\nTry again in {retry_after} seconds."
+    return text if len(text) <= MAX_ERROR_CHARACTERS else f"{text[: MAX_ERROR_CHARACTERS - 1]}…"
+
+
+def _iter_lines(data: Any, path: str) -> Iterator[str]:
+    if isinstance(data, Mapping):
+        for key, value in data.items():
+            own = key == api_settings.NON_FIELD_ERRORS_KEY or (key == "detail" and not path)
+            inner = f"{path}[{key}]" if isinstance(key, int) else f"{path}.{key}" if path else str(key)
+            yield from _iter_lines(value, path if own else inner)
+    elif isinstance(data, list | tuple) and any(isinstance(item, Mapping | list | tuple) for item in data):
+        for number, item in enumerate(data):
+            yield from _iter_lines(item, f"{path}[{number}]")
+    else:
+        items = data if isinstance(data, list | tuple) else [] if data is None else [data]
+        text = " ".join(str(item) for item in items)
+        if text:
+            yield f"{path}: {text}" if path else text
 
 
 def _build_structured(value: Any, wrapped: bool | None) -> Any:
@@ -90,21 +103,3 @@ def _parse_json(content: bytes) -> Any:
         return jsonrpc.loads(content)
     except ValueError:
         return None  # such as NaN, which DRF writes if it is not strict
-
-
-def _read_content(response: HttpResponseBase) -> bytes:
-    if not response.streaming:
-        content: bytes = getattr(response, "content", b"")
-        return content
-    return _collect(iter(response))
-
-
-def _collect(parts: Iterable[bytes]) -> bytes:
-    found: list[bytes] = []
-    size = 0
-    for part in parts:
-        found.append(part)
-        size += len(part)
-        if size > MAX_BINARY_BYTES:
-            raise ToolError(f"The response is larger than {MAX_BINARY_BYTES // 1024 // 1024} MiB; request less")
-    return b"".join(found)

@@ -21,13 +21,14 @@ from rest_framework.exceptions import APIException
 from rest_framework.views import set_rollback
 
 from mcp_django import conf
+from mcp_django.contrib.http_tools.replies import build_exception_reply
 from mcp_django.contrib.rest.actions import ExposedView, ViewAction
 from mcp_django.contrib.rest.plan import RequestPlan, decode_uploads
 from mcp_django.contrib.rest.plan_builder import ViewOptions, build_plan
-from mcp_django.contrib.rest.responses import build_refusal, build_result
+from mcp_django.contrib.rest.responses import build_error_result, build_result
 from mcp_django.contrib.rest.schema.fields import Schema
 from mcp_django.contrib.rest.views import build_fake_view
-from mcp_django.internal_request import build_request, close_response
+from mcp_django.internal_request import build_request
 from mcp_django.protocol.headers import HeaderParam
 from mcp_django.schema import ArgumentError, DeclarationError, call_in_default_language
 from mcp_django.schema.custom_schema import check_schema
@@ -162,11 +163,7 @@ class ExposedAction:
 
 def _handle_exception(problem: Exception, request: HttpRequest | None) -> ToolResult:
     """Convert an exception as Django does, or raise it again."""
-    result = build_refusal(problem)
-    if request is not None:
-        close_response(None, request)
-    if result is None:
-        raise problem
+    result = build_error_result(build_exception_reply(problem, request))
     # Django rolls back after an exception in a view (ATOMIC_REQUESTS), even if the client gets a result.
     set_rollback()
     return result

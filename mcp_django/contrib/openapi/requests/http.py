@@ -11,7 +11,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from mcp_django.aio.loop_local import LoopLocal
-from mcp_django.contrib.openapi.requests.messages import OperationReply, OperationRequest
+from mcp_django.contrib.http_tools.replies import OperationReply
+from mcp_django.contrib.openapi.requests.messages import OperationRequest
 from mcp_django.http_client import RequestFailed, RequestPolicy, RequestProblem, SafeHTTPClient, read_body
 from mcp_django.protocol.errors import ToolError
 from mcp_django.schema import DeclarationError

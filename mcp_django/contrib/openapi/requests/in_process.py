@@ -6,19 +6,27 @@ that it set on the outer request are copied. ATOMIC_REQUESTS applies as in Djang
 finds only the values of `credentials=`.
 """
 
-from collections.abc import AsyncIterable, Callable, Iterable
+from collections.abc import Callable
 from inspect import iscoroutinefunction
 from typing import Any, cast
 from urllib.parse import unquote
 
 from django.core.handlers.base import BaseHandler
-from django.http import HttpRequest, HttpResponseBase
+from django.http import HttpRequest
 from django.urls import ResolverMatch, get_resolver, get_script_prefix, get_urlconf, reverse
 from django.urls.exceptions import NoReverseMatch, Resolver404
 
-from mcp_django.contrib.openapi.requests.messages import OperationReply, OperationRequest
-from mcp_django.internal_request import build_request, close_response, copy_user, get_error_response
-from mcp_django.protocol.errors import ToolError
+from mcp_django.contrib.http_tools.replies import (
+    OperationReply,
+    build_error_reply,
+    build_exception_reply,
+    check_size,
+    is_streamed_async,
+    read_async_reply,
+    read_reply,
+)
+from mcp_django.contrib.openapi.requests.messages import OperationRequest
+from mcp_django.internal_request import build_request, close_response, copy_user
 from mcp_django.schema import DeclarationError
 from mcp_django.server.context.context import Context
 
@@ -64,11 +72,11 @@ class ViewTransport:
         view, view_request, match = started
         try:
             response = await view(view_request, *match.args, **match.kwargs)
-            if _is_streamed_async(response):
-                return await self._read_async_response(response, view_request)
+            if is_streamed_async(response):
+                return await read_async_reply(response, view_request, self._max_size)
             return await run(self._read_response, response, view_request)
         except Exception as problem:
-            return await run(_build_exception_reply, problem, view_request)
+            return await run(build_exception_reply, problem, view_request)
         finally:
             await run(close_response, None, view_request)
 
@@ -99,16 +107,16 @@ class ViewTransport:
         try:
             match = get_resolver(get_urlconf()).resolve(path)
         except Resolver404:
-            return _build_error_reply(404, "Not found.")
+            return build_error_reply(404, "Not found.")
         if not self._is_intended_view(match, outgoing):
-            return _build_error_reply(404, _WRONG_VIEW_TEXT)
+            return build_error_reply(404, _WRONG_VIEW_TEXT)
         view = BaseHandler().make_view_atomic(self._prepare(match.func))
         view_request = self._build_request(outgoing, path, match, ctx)
         if iscoroutinefunction(view):
             return view, view_request, match
         try:
             response = view(view_request, *match.args, **match.kwargs)
-            if _is_streamed_async(response):
+            if is_streamed_async(response):
 
                 async def get_response(*args: Any, **kwargs: Any) -> Any:
                     return response
@@ -116,7 +124,7 @@ class ViewTransport:
                 return get_response, view_request, match
             return self._read_response(response, view_request)
         except Exception as problem:
-            return _build_exception_reply(problem, view_request)
+            return build_exception_reply(problem, view_request)
 
     def _get_base_path(self) -> str:
         if not self._url_name:
@@ -160,54 +168,6 @@ class ViewTransport:
         return cast("HttpRequest", view_request)
 
     def _read_response(self, response: Any, view_request: HttpRequest) -> OperationReply:
-        try:
-            render = getattr(response, "render", None)
-            if callable(render) and not getattr(response, "is_rendered", True):
-                response = render()
-            if not response.streaming:
-                return self._build_reply(response, response.content)
-            pieces: Iterable[bytes] = response.streaming_content
-            body = bytearray()
-            for piece in pieces:
-                body += self._check_size(body, piece)
-            return self._build_reply(response, bytes(body))
-        finally:
-            close_response(response, view_request)
-
-    async def _read_async_response(self, response: Any, view_request: HttpRequest) -> OperationReply:
-        pieces: AsyncIterable[bytes] = response.streaming_content
-        body = bytearray()
-        try:
-            async for piece in pieces:
-                body += self._check_size(body, piece)
-        finally:
-            close_response(response, view_request)
-        return self._build_reply(response, bytes(body))
-
-    def _check_size(self, body: bytearray, piece: bytes) -> bytes:
-        if len(body) + len(piece) > self._max_size:
-            raise ToolError(f"The answer is larger than {self._max_size} bytes, which is the limit; ask for less")
-        return piece
-
-    def _build_reply(self, response: HttpResponseBase, body: bytes) -> OperationReply:
-        self._check_size(bytearray(), body)
-        return OperationReply(
-            response.status_code, {name.lower(): value for name, value in response.headers.items()}, body
-        )
-
-
-def _is_streamed_async(response: Any) -> bool:
-    return bool(getattr(response, "streaming", False) and getattr(response, "is_async", False))
-
-
-def _build_exception_reply(problem: Exception, view_request: HttpRequest) -> OperationReply:
-    """Build the reply that Django would send for an exception, or re-raise it."""
-    close_response(None, view_request)
-    status_and_text = get_error_response(problem)
-    if status_and_text is None:
-        raise problem
-    return _build_error_reply(*status_and_text)
-
-
-def _build_error_reply(status: int, text: str) -> OperationReply:
-    return OperationReply(status, {"content-type": "text/plain; charset=utf-8"}, text.encode())
+        reply = read_reply(response, view_request, self._max_size)
+        check_size(len(reply.body), self._max_size)
+        return reply

@@ -1,10 +1,11 @@
-"""Requests and replies of operations, independent of their transport."""
+"""Requests of operations, and the interface of their transports."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from mcp_django.contrib.http_tools.parameters import Pairs
+from mcp_django.contrib.http_tools.replies import OperationReply
 from mcp_django.internal_request import RequestContent
 from mcp_django.server.context.context import Context
 
@@ -35,19 +36,6 @@ class OperationRequest:
     def cookie_header(self) -> str:
         """Value of the header Cookie; "" without cookies."""
         return "; ".join(f"{name}={value}" for name, value in self.cookies)
-
-
-@dataclass(frozen=True, slots=True)
-class OperationReply:
-    """A complete reply."""
-
-    status: int
-    headers: Mapping[str, str]
-    """Values by lower-case name."""
-    body: bytes = b""
-
-    def get_header(self, name: str) -> str:
-        return self.headers.get(name, "")
 
 
 class OperationTransport(Protocol):
