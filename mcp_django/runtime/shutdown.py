@@ -26,6 +26,7 @@ import signal
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
 from functools import partial
 from types import FrameType
 from typing import Any, Protocol
@@ -64,35 +65,25 @@ class Drainable(Protocol):
         """Cancel the task; a call is answered with an error."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _DrainState:
     """Shutdown state of a loop that has served a call.
 
     It must not refer to the loop, its weak key.
     """
 
-    __slots__ = (
-        "cleanup_callbacks",
-        "drain_callbacks",
-        "drain_task",
-        "finish_task",
-        "has_lifespan_scope",
-        "is_draining",
-        "protected_count",
-    )
-
-    def __init__(self) -> None:
-        self.is_draining = False
-        """True while new calls are rejected."""
-        self.has_lifespan_scope = False
-        """True if the server will send lifespan.shutdown."""
-        self.protected_count = 0
-        """Number of open connections that the server does not wait for."""
-        self.drain_callbacks: set[Callable[[], None]] = set()
-        self.cleanup_callbacks: list[Callable[[], Awaitable[None]]] = []
-        """Callbacks to await after the calls have ended, before the threads are stopped."""
-        # Strong references, because a loop keeps weak ones to its tasks only.
-        self.drain_task: asyncio.Task[None] | None = None
-        self.finish_task: asyncio.Task[None] | None = None
+    is_draining: bool = False
+    """True while new calls are rejected."""
+    has_lifespan_scope: bool = False
+    """True if the server will send lifespan.shutdown."""
+    protected_count: int = 0
+    """Number of open connections that the server does not wait for."""
+    drain_callbacks: set[Callable[[], None]] = field(default_factory=set)
+    cleanup_callbacks: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
+    """Callbacks to await after the calls have ended, before the threads are stopped."""
+    # Strong references, because a loop keeps weak ones to its tasks only.
+    drain_task: asyncio.Task[None] | None = None
+    finish_task: asyncio.Task[None] | None = None
 
     def reset(self) -> None:
         """Drop the tasks of a finished loop, because they refer to it."""
@@ -192,8 +183,15 @@ class Lifecycle:
         state = self.track_loop(asyncio.get_running_loop())
         try:
             for server in servers:
-                if server.has_lifespan:
-                    await _enter_lifespan(server)
+                if not server.has_lifespan:
+                    continue
+                try:
+                    await server.lifespan.enter()
+                except Exception as problem:
+                    raise RuntimeError(
+                        f'A lifespan of the MCP server "{server.alias}" failed at startup: '
+                        f"{type(problem).__name__}: {problem}"
+                    ) from problem
         except BaseException:
             await self._exit_lifespans()
             raise
@@ -237,16 +235,16 @@ class Lifecycle:
 
     def _start_shutdown(self, loop: Loop, state: _DrainState, notify_server: Callable[[], None] | None) -> None:
         drain_task = self._start_drain(loop, state)
-        if not state.has_lifespan_scope:
-            # The server will not send lifespan.shutdown: daphne, or a project that serves only the view.
+        if notify_server is not None or not state.has_lifespan_scope:
             state.finish_task = start_task(self._finish(loop, state, drain_task, notify_server))
-        elif notify_server is not None:
-            state.finish_task = start_task(_notify_after_drain(drain_task, notify_server))
 
     def _start_drain(self, loop: Loop, state: _DrainState) -> asyncio.Task[None]:
         if state.drain_task is None:
             for callback in tuple(state.drain_callbacks):
-                _run_drain_callback(callback)
+                try:
+                    callback()
+                except Exception:
+                    logger.exception("Shutdown callback of a stream failed")
             state.drain_callbacks.clear()
             state.drain_task = start_task(self._drain(loop))
         return state.drain_task
@@ -297,18 +295,25 @@ class Lifecycle:
     async def _finish(
         self, loop: Loop, state: _DrainState, drain_task: asyncio.Task[None], notify_server: Callable[[], None] | None
     ) -> None:
+        # Otherwise the server will not send lifespan.shutdown: daphne, or a project that serves only the view.
+        has_lifespan_scope = state.has_lifespan_scope
         try:
             await asyncio.wait([drain_task])
-            await self._clean_up(loop, state)
+            if not has_lifespan_scope:
+                await self._clean_up(loop, state)
             await asyncio.sleep(FLUSH_SECONDS)
         finally:
-            state.reset()
+            if not has_lifespan_scope:
+                state.reset()
             if notify_server is not None:
                 notify_server()
 
     async def _clean_up(self, loop: Loop, state: _DrainState) -> None:
         for callback in state.cleanup_callbacks:
-            await _run_cleanup(callback())
+            try:
+                await asyncio.wait_for(callback(), CLEANUP_TIMEOUT_SECONDS)
+            except Exception:
+                logger.exception("Shutdown cleanup callback failed")
         await self._exit_lifespans()
         await asyncio.to_thread(self._close_threads, loop)
 
@@ -321,18 +326,16 @@ def _count_calls(items: Iterable[Drainable]) -> int:
     return sum(item.is_call for item in items)
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class _ChainedSignalHandler:
     """Signal handler that drains the loops before it calls the server's handler."""
 
-    __slots__ = ("_lifecycle", "_server_handler")
-
-    def __init__(self, lifecycle: Lifecycle, server_handler: Callable[[int, FrameType | None], Any]) -> None:
-        self._lifecycle = lifecycle
-        self._server_handler = server_handler
+    lifecycle: Lifecycle
+    server_handler: Callable[[int, FrameType | None], Any]
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        if not self._lifecycle.on_signal(partial(self._server_handler, number, None)):
-            self._server_handler(number, frame)
+        if not self.lifecycle.on_signal(partial(self.server_handler, number, None)):
+            self.server_handler(number, frame)
 
 
 def _install_signal_handlers(lifecycle: Lifecycle) -> bool:
@@ -355,38 +358,6 @@ def _install_signal_handlers(lifecycle: Lifecycle) -> bool:
             if hasattr(signal, "siginterrupt"):
                 signal.siginterrupt(number, False)  # as asyncio does for its own handlers
     return True
-
-
-async def _notify_after_drain(drain_task: asyncio.Task[None], notify_server: Callable[[], None]) -> None:
-    try:
-        await asyncio.wait([drain_task])
-        await asyncio.sleep(FLUSH_SECONDS)
-    finally:
-        notify_server()
-
-
-async def _enter_lifespan(server: Server) -> None:
-    try:
-        await server.lifespan.enter()
-    except Exception as problem:
-        description = f"{type(problem).__name__}: {problem}"
-        raise RuntimeError(
-            f'A lifespan of the MCP server "{server.alias}" failed at startup: {description}'
-        ) from problem
-
-
-def _run_drain_callback(callback: Callable[[], None]) -> None:
-    try:
-        callback()
-    except Exception:
-        logger.exception("Shutdown callback of a stream failed")
-
-
-async def _run_cleanup(awaitable: Awaitable[None]) -> None:
-    try:
-        await asyncio.wait_for(awaitable, CLEANUP_TIMEOUT_SECONDS)
-    except Exception:
-        logger.exception("Shutdown cleanup callback failed")
 
 
 def _do_nothing() -> None:

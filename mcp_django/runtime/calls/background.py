@@ -6,6 +6,7 @@ Waiting jobs are limited per process, and shutdown waits for running ones.
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from mcp_django.aio.tasks import start_task
 from mcp_django.runtime.shutdown import Lifecycle
@@ -78,25 +79,22 @@ class LimitedBackgroundSlots:
             if self._acquired_count >= self._get_limit():
                 raise Overloaded("Too many background jobs are waiting; try again later")
             self._acquired_count += 1
-        return LimitedBackgroundSlot(self)
+        return LimitedBackgroundSlot(self._decrement)
 
-    def decrement(self) -> None:
-        """Release a slot."""
+    def _decrement(self) -> None:
         with self._lock:
             self._acquired_count -= 1
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class LimitedBackgroundSlot:
     """Slot of one background job."""
 
-    __slots__ = ("_slots",)
-
-    def __init__(self, slots: LimitedBackgroundSlots) -> None:
-        self._slots: LimitedBackgroundSlots | None = slots
+    _on_release: Callable[[], None] | None
 
     def release(self) -> None:
         """Release the slot. Idempotent."""
-        slots = self._slots
-        self._slots = None
-        if slots is not None:
-            slots.decrement()
+        on_release = self._on_release
+        self._on_release = None
+        if on_release is not None:
+            on_release()

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from django.dispatch import Signal
@@ -111,16 +112,14 @@ def _quote_if_needed(label: str) -> str:
     return f'"{quoted}"'
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _SignalObservation:
     """Implementation of `ports.CallObservation`."""
 
-    __slots__ = ("_call", "_executor", "_previous_task", "_span")
-
-    def __init__(self, call: Call, executor: Executor, span: CallSpan | None) -> None:
-        self._call = call
-        self._executor = executor
-        self._span = span
-        self._previous_task: asyncio.Task[None] | None = None
+    _call: Call
+    _executor: Executor
+    _span: CallSpan | None
+    _previous_task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         if self._span is not None:

@@ -10,33 +10,26 @@ import contextvars
 import logging
 import sys
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, cast
+from dataclasses import dataclass, field
+from typing import NamedTuple, cast
 
 from mcp_django.protocol.errors import InternalError, MCPError
 from mcp_django.protocol.jsonrpc import Request
 from mcp_django.protocol.revisions import Era
 from mcp_django.runtime.calls.background import BackgroundJobRunner
-from mcp_django.runtime.calls.concurrency import ConcurrencyLimiter
+from mcp_django.runtime.concurrency import ConcurrencyLimiter
 from mcp_django.runtime.shutdown import SHUTDOWN_MESSAGE, Lifecycle
-from mcp_django.runtime.streams.replay_buffer import ReplayBuffer, ReplayReader
+from mcp_django.runtime.streams.relay import CallStreams
+from mcp_django.runtime.streams.replay_buffer import ReplayReader
 from mcp_django.runtime.threads.executor import is_async_to_sync_loop
 from mcp_django.server.calls.background import run_background_jobs
+from mcp_django.server.calls.call import Call
 from mcp_django.server.calls.message_queue import MessageSink, Outbox
 from mcp_django.server.calls.pending import PendingResponse
-from mcp_django.server.calls.session import ServerSession
 from mcp_django.server.eras.handshake import INITIALIZE
 from mcp_django.server.ports import Overloaded
 
 logger = logging.getLogger("mcp_django.server")
-
-ErrorEncoder = Callable[[PendingResponse, MCPError], bytes]
-
-
-class ReplayBufferFactory(Protocol):
-    """Factory of resumable streams."""
-
-    def open_stream(self, session: ServerSession) -> ReplayBuffer:
-        """Open a stream with its first reader."""
 
 
 class CallResult(NamedTuple):
@@ -46,6 +39,7 @@ class CallResult(NamedTuple):
     error: MCPError | Overloaded | None = None
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class CallTask:
     """Running call of a client.
 
@@ -53,71 +47,39 @@ class CallTask:
     """
 
     is_call = True
-    __slots__ = (
-        "_background_jobs",
-        "_can_stream",
-        "_encode_error",
-        "_get_replay_buffers",
-        "_has_started",
-        "_is_answered",
-        "_lifecycle",
-        "_limiter",
-        "_outbox",
-        "_output_ready",
-        "_owner",
-        "_result",
-        "_timer",
-        "_work",
-        "call",
-        "is_cancelled",
-        "is_disconnected",
-        "is_streaming",
-        "loop",
-        "reader",
-        "task",
-    )
 
-    def __init__(
-        self,
-        work: PendingResponse,
-        limiter: ConcurrencyLimiter,
-        owner: str,
-        encode_error: ErrorEncoder,
-        lifecycle: Lifecycle,
-        *,
-        get_replay_buffers: Callable[[], ReplayBufferFactory] | None = None,
-    ) -> None:
-        """Create the task of a call that is counted in `limiter` for `owner`.
+    work: PendingResponse
+    limiter: ConcurrencyLimiter
+    """Limiter that counts the call; the task releases it at its end."""
+    owner: str
+    """Owner for whom the call is counted."""
+    encode_work_error: Callable[[PendingResponse, MCPError], bytes]
+    lifecycle: Lifecycle
+    get_replay_buffers: Callable[[], CallStreams] | None = None
+    """Function that returns the resumable streams of this loop, if sessions have them."""
 
-        The task releases the count at its end. `encode_error` encodes an error. `get_replay_buffers` returns the
-        factory of resumable streams, if sessions have them.
-        """
-        self._encode_error = encode_error
-        self._lifecycle = lifecycle
-        self.call = work.call
-        self._work = work
-        self._can_stream = work.can_stream
+    call: Call = field(init=False)
+    loop: asyncio.AbstractEventLoop = field(init=False)
+    task: asyncio.Task[None] | None = field(default=None, init=False)
+    is_streaming: bool = field(default=False, init=False)
+    reader: ReplayReader | None = field(default=None, init=False)
+    """Reader of a resumable stream; None if the client reads the message queue."""
+    is_cancelled: bool = field(default=False, init=False)
+    """True after a cancellation; no answer is sent."""
+    is_disconnected: bool = field(default=False, init=False)
+    """True after the client disconnected."""
 
-        self._has_started = False
-        self._outbox: Outbox = self.call.outbox
-        self._limiter = limiter
-        self._owner = owner
-        self._get_replay_buffers = get_replay_buffers
-        self.task: asyncio.Task[None] | None = None
-        self.is_streaming = False
-        self.reader: ReplayReader | None = None
-        """Reader of a resumable stream; None if the client reads the message queue."""
+    _outbox: Outbox = field(init=False)
+    _has_started: bool = field(default=False, init=False)
+    _is_answered: bool = field(default=False, init=False)
+    _background_jobs: BackgroundJobRunner | None = field(default=None, init=False)
+    _result: CallResult | None = field(default=None, init=False)
+    _output_ready: asyncio.Future[None] | None = field(default=None, init=False)
+    _timer: asyncio.Handle | None = field(default=None, init=False)
 
-        self.is_cancelled = False
-        """True after a cancellation; no answer is sent."""
-        self.is_disconnected = False
-        """True after the client disconnected."""
-
-        self._is_answered = False
-        self._background_jobs: BackgroundJobRunner | None = None
-        self._result: CallResult | None = None
-        self._output_ready: asyncio.Future[None] | None = None
-        self._timer: asyncio.Handle | None = None
+    def __post_init__(self) -> None:
+        self.call = self.work.call
+        self._outbox = self.call.outbox
 
     def start(self, context: contextvars.Context | None = None) -> None:
         """Start the call in `context`, or in a clean context by default.
@@ -126,16 +88,16 @@ class CallTask:
         the loop.
         """
         call = self.call
-        if self._can_stream and not self.is_streaming:
+        if self.work.can_stream and not self.is_streaming:
             self._outbox.on_first_message = self._switch_to_stream
 
         context = contextvars.Context() if context is None else context
         loop = self.loop = self._outbox.loop = asyncio.get_running_loop()  # a system call on 3.11, so called once
 
         in_flight = call.connection.in_flight
-        if in_flight is not None and not self._work.is_batch:
+        if in_flight is not None and not self.work.is_batch:
             in_flight[cast(Request, call.message).id] = self
-        self._lifecycle.register(self)
+        self.lifecycle.register(self)
         coroutine = self._run()
 
         try:
@@ -146,7 +108,7 @@ class CallTask:
         except BaseException:
             if not self._has_started:
                 coroutine.close()
-                self._work.close()
+                self.work.close()
                 self._unregister()
             raise
 
@@ -183,7 +145,7 @@ class CallTask:
         self, loop: asyncio.AbstractEventLoop, timeout: float, on_wait: Callable[[], None] | None
     ) -> None:
         if self._result is None:
-            if self._can_stream:
+            if self.work.can_stream:
                 self._timer = loop.call_later(timeout, self._switch_to_stream)
             if on_wait is not None:
                 on_wait()
@@ -193,10 +155,10 @@ class CallTask:
         if self._result is None and not self.is_streaming:
             self.is_streaming = True
             session = self.call.connection.session
-            if session is None or self._get_replay_buffers is None:
+            if session is None or self.get_replay_buffers is None:
                 self._outbox.on_abandoned = self._on_abandoned
             else:
-                buffer = self._get_replay_buffers().open_stream(session)
+                buffer = self.get_replay_buffers().open_stream(session)
                 self.reader = buffer.reader
                 self._outbox.redirect_to(buffer)
         self._wake_waiter()
@@ -214,7 +176,7 @@ class CallTask:
         call = self.call
 
         try:
-            result = CallResult(await self._work.run)
+            result = CallResult(await self.work.run)
         except (MCPError, Overloaded) as error:
             # Nothing more is sent after a cancellation, whatever the error.
             result = CallResult(b"", None if self.is_cancelled else error)
@@ -227,7 +189,7 @@ class CallTask:
             self._set_result(CallResult(b"", InternalError()))
             raise
         finally:
-            for work_call in self._work.calls:
+            for work_call in self.work.calls:
                 if work_call.record.jobs is not None:
                     await self._start_background_jobs()
                     break
@@ -238,9 +200,9 @@ class CallTask:
     async def _start_background_jobs(self) -> None:
         """Run the background jobs under `async_to_sync`; otherwise schedule them."""
         if is_async_to_sync_loop():
-            await run_background_jobs(self._work.calls)
+            await run_background_jobs(self.work.calls)
             return
-        self._background_jobs = BackgroundJobRunner(self._work.calls, self._lifecycle)
+        self._background_jobs = BackgroundJobRunner(self.work.calls, self.lifecycle)
         if self._is_answered:
             self._background_jobs.start()
 
@@ -258,12 +220,12 @@ class CallTask:
 
     def _unregister(self) -> None:
         in_flight = self.call.connection.in_flight
-        if in_flight is not None and not self._work.is_batch:
+        if in_flight is not None and not self.work.is_batch:
             in_flight.pop(cast(Request, self.call.message).id, None)
         # Break the reference cycle: collecting it would cost more than the call.
         self._outbox.on_first_message = self._outbox.on_abandoned = None
-        self._limiter.release(self._owner, self._work.call_count)
-        self._lifecycle.active.discard(self)
+        self.limiter.release(self.owner, self.work.call_count)
+        self.lifecycle.active.discard(self)
 
     def _set_result(self, result: CallResult) -> None:
         if self._result is not None:
@@ -285,7 +247,7 @@ class CallTask:
 
     def encode_error(self, error: MCPError) -> bytes:
         """Return an encoded error response."""
-        return self._encode_error(self._work, error)
+        return self.encode_work_error(self.work, error)
 
     def on_disconnect(self) -> None:
         """Handle the client's disconnection.
@@ -327,5 +289,5 @@ class CallTask:
         task.cancel()
         if not self._has_started:
             # A task cancelled before its first step runs no code at all, not even its cleanup.
-            self._work.close()
+            self.work.close()
             self._unregister()

@@ -8,6 +8,7 @@ whichever source was first.
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from mcp_django.aio.tasks import start_task
@@ -57,20 +58,18 @@ class ChangeDetector(Protocol):
         """Stop, because the follower has stopped."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class TopicSubscription:
     """Subscription to a topic, until `stop`."""
 
-    __slots__ = ("_buffered", "_follower", "_handler", "_is_live", "_position", "is_stopped", "topic")
-
-    def __init__(self, follower: "LogFollower", topic: str, handler: EventHandler) -> None:
-        self._follower = follower
-        self.topic = topic
-        self._handler = handler
-        self._position = 0
-        self._is_live = False
-        self._buffered: list[Event] = []
-        """Events received while past events are delivered."""
-        self.is_stopped = False
+    _follower: "LogFollower"
+    topic: str
+    _handler: EventHandler
+    is_stopped: bool = False
+    _position: int = 0
+    _is_live: bool = False
+    _buffered: list[Event] = field(default_factory=list)
+    """Events received while past events are delivered."""
 
     @property
     def position(self) -> int:

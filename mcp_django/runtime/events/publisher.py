@@ -8,6 +8,7 @@ import logging
 import os
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from django.db import Error, connections, router, transaction
@@ -38,17 +39,15 @@ IDEMPOTENT_KINDS = frozenset({"updated", "list_changed"})
 """Kinds of events that can be deduplicated."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _TransactionBatch:
     """Events that one transaction, or one of its savepoints, publishes on commit."""
 
-    __slots__ = ("_drafts", "_seen_keys", "block", "publish")
-
-    def __init__(self, publish: Callable[[Sequence[EventDraft]], Any], block: Atomic | None) -> None:
-        """Create an empty batch; `block` is the outermost atomic block that commits."""
-        self.publish = publish
-        self.block = block
-        self._drafts: list[EventDraft] = []
-        self._seen_keys: set[tuple[str, str, bytes]] = set()
+    publish: Callable[[Sequence[EventDraft]], Any]
+    block: Atomic | None
+    """Outermost atomic block that commits."""
+    _drafts: list[EventDraft] = field(default_factory=list)
+    _seen_keys: set[tuple[str, str, bytes]] = field(default_factory=set)
 
     def add(self, drafts: Sequence[EventDraft]) -> None:
         for draft in drafts:
@@ -145,8 +144,8 @@ class EventPublisher:
         batch = None if block is None else self._find_batch(alias, block)
         if batch is not None:
             batch.add(drafts)
-
             return
+
         batch = _TransactionBatch(self._publish, block)
         batch.add(drafts)
         try:

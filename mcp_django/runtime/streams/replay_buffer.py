@@ -62,7 +62,7 @@ class ReplayReader(StreamReader):
         self._buffer.remove_reader(self)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class ReplayBuffer:
     """Messages of one call's stream, numbered from 1."""
 

@@ -8,6 +8,7 @@ it on connections shared between threads, as in Django's LiveServerTestCase (`Ba
 
 import logging
 import threading
+from dataclasses import dataclass, field
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -18,18 +19,17 @@ from mcp_django.runtime.threads.sql_cancellation import StatementGuard
 logger = logging.getLogger("mcp_django.lanes")
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class CallerThread:
     """Use of the caller's thread by one function.
 
     The thread calls `enter` and `exit`, the event loop calls `close`.
     """
 
-    __slots__ = ("_guard", "_is_finished", "_is_guarded", "_lock")
-
-    def __init__(self) -> None:
-        self._guard = StatementGuard()
-        self._lock = threading.Lock()
-        self._is_guarded = self._is_finished = False
+    _guard: StatementGuard = field(default_factory=StatementGuard)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _is_guarded: bool = False
+    _is_finished: bool = False
 
     def enter(self) -> None:
         """Guard the connections of this thread, unless they are in use elsewhere.
@@ -54,8 +54,6 @@ class CallerThread:
 
         guard, thread_state.guard = self._guard, None
         guard.wait_for_cancellation()
-        if guard.is_closed:
-            logger.info("SQL of a finished call was cancelled and its connections were closed")
         for connection in guard.connections.values():
             try:
                 if guard.is_closed:

@@ -5,9 +5,9 @@ the pool when it is idle, not when the caller stops waiting. A cancelled caller 
 cancelled and the thread finishes.
 """
 
-import logging
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Executor, Future
+from dataclasses import dataclass, field
 from typing import Any
 
 from asgiref.sync import SyncToAsync
@@ -15,20 +15,17 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from mcp_django.runtime.threads.pool import PoolThread, ThreadPool, clean_thread, prepare_thread, thread_state
 
-logger = logging.getLogger("mcp_django.lanes")
 
-
+@dataclass(slots=True, eq=False, repr=False)
 class ThreadAssignment:
     """Assignment of a thread to a lease, until its submitted jobs are done."""
 
-    __slots__ = ("_done_count", "_pool", "_submitted_count", "is_cancelled", "thread")
-
-    def __init__(self, pool: ThreadPool, thread: PoolThread) -> None:
-        self._pool = pool
-        self.thread = thread
-        self._submitted_count = self._done_count = 0
-        self.is_cancelled = False
-        """True if the caller no longer waits for the remaining jobs."""
+    pool: ThreadPool
+    thread: PoolThread
+    is_cancelled: bool = False
+    """True if the caller no longer waits for the remaining jobs."""
+    _submitted_count: int = 0
+    _done_count: int = 0
 
     @property
     def is_busy(self) -> bool:
@@ -51,23 +48,21 @@ class ThreadAssignment:
         Call it with the pool's lock.
         """
         self.is_cancelled = True
-        if self._pool.interrupts_sql and self.is_busy:
+        if self.pool.interrupts_sql and self.is_busy:
             self.thread.guard.cancel()
 
     def release(self) -> None:
         """Clean the thread and return it to the pool, as its last job."""
-        with self._pool.lock:
+        with self.pool.lock:
             # A caller that finds it busy has cancelled it by now; the flag does not change any more.
             is_cancelled = self.is_cancelled
         guard = self.thread.guard
         guard.wait_for_cancellation()
-        if guard.is_closed:
-            logger.info("SQL of a finished call was cancelled and its connections were closed")
         clean_thread(is_cancelled)
         guard.reopen()
         # asgiref stores the loop in the thread: this would keep the loop alive, and with it the pool.
         vars(SyncToAsync.threadlocal).clear()
-        self._pool.release(self.thread)
+        self.pool.release(self.thread)
 
 
 class ThreadLease(Executor):
@@ -83,7 +78,8 @@ class ThreadLease(Executor):
     """True if the lease may wait in the queue beyond its limit."""
     assignment: ThreadAssignment | None = None
     """Assignment of the current thread."""
-    _pool: ThreadPool | None = None
+    pool: ThreadPool | None = None
+    """Pool of the threads; None before the first use."""
     _pending: "list[_ThreadJob] | None" = None
     _released_assignments: tuple[ThreadAssignment, ...] = ()
     """Assignments that ended with a wait; tasks of the call may still run there."""
@@ -91,11 +87,6 @@ class ThreadLease(Executor):
     def __init__(self, find_pool: Callable[[], ThreadPool], is_single: bool = False) -> None:
         self._find_pool = find_pool
         self._is_single = is_single
-
-    @property
-    def pool(self) -> ThreadPool | None:
-        """Pool of the threads; None before the first use."""
-        return self._pool
 
     @property
     def is_busy(self) -> bool:
@@ -123,9 +114,9 @@ class ThreadLease(Executor):
             Overloaded: all threads are in use and the queue is full.
             RuntimeError: the lease is closed.
         """
-        pool = self._pool
+        pool = self.pool
         if pool is None:
-            pool = self._pool = self._find_pool()
+            pool = self.pool = self._find_pool()
 
         job = _ThreadJob(fn, args, kwargs)
         with pool.lock:
@@ -158,9 +149,9 @@ class ThreadLease(Executor):
         """Use a thread; return False if no jobs are left. Call it with the pool's lock."""
         jobs = [job for job in self._pending or () if not job.future.cancelled()]
         self._pending = None
-        if not jobs or self._pool is None:
+        if not jobs or self.pool is None:
             return False
-        assignment = self.assignment = ThreadAssignment(self._pool, thread)
+        assignment = self.assignment = ThreadAssignment(self.pool, thread)
         thread.put(prepare_thread)
         for job in jobs:
             assignment.submit(job)
@@ -168,9 +159,9 @@ class ThreadLease(Executor):
 
     def release_thread(self) -> None:
         """Release the thread during a wait; the next use leases another one."""
-        if self._is_single or self._pool is None:
+        if self._is_single or self.pool is None:
             return
-        with self._pool.lock:
+        with self.pool.lock:
             assignment = self.assignment
             self.assignment = None
             if assignment is not None and assignment.is_busy:
@@ -183,9 +174,9 @@ class ThreadLease(Executor):
 
         Running jobs are cancelled, or left alone even when the call ends.
         """
-        if self._pool is None:
+        if self.pool is None:
             return
-        with self._pool.lock:
+        with self.pool.lock:
             assignment = self.assignment
             self.assignment = None
             if assignment is not None and cancel:
@@ -198,8 +189,8 @@ class ThreadLease(Executor):
 
         The thread is clean and free on return.
         """
-        if self._pool is not None:
-            with self._pool.lock:
+        if self.pool is not None:
+            with self.pool.lock:
                 self.is_closed = True
                 assignment = self.assignment
                 self.assignment = None
@@ -211,7 +202,7 @@ class ThreadLease(Executor):
 
         Queued jobs are dropped, running SQL is cancelled, and the thread returns to the pool when it is idle.
         """
-        pool = self._pool
+        pool = self.pool
         if pool is None:
             self.is_closed = True
             return
@@ -237,17 +228,15 @@ class ThreadLease(Executor):
             assignment.thread.put(assignment.release)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _ThreadJob:
     """Function with the future of its result."""
 
-    __slots__ = ("_args", "_fn", "_kwargs", "assignment", "future")
-
-    def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self._fn = fn
-        self._args = args
-        self._kwargs = kwargs
-        self.future: Future[Any] = Future()
-        self.assignment: ThreadAssignment
+    fn: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    future: "Future[Any]" = field(default_factory=Future)
+    assignment: ThreadAssignment = field(init=False)
 
     def run(self) -> None:
         future, assignment = self.future, self.assignment
@@ -258,7 +247,7 @@ class _ThreadJob:
             return
 
         try:
-            result = self._fn(*self._args, **self._kwargs)
+            result = self.fn(*self.args, **self.kwargs)
         except BaseException as error:
             assignment.mark_done()
             # An error caused by cancellation is reported as such: the call of the waiting task has ended.

@@ -10,6 +10,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
@@ -123,39 +124,30 @@ def _reset_wrapper(connection: BaseDatabaseWrapper) -> None:
     connection.connection, connection.in_atomic_block, connection.atomic_blocks = None, False, []
 
 
+@dataclass(eq=False, repr=False)
 class ThreadPool:
     """Pool of at most `max_threads` threads and a queue of leases that wait for one.
 
-    Threads are started on demand. Leases are served in order. At most `max_queued` leases wait, plus unbounded ones.
-    `interrupts_sql` enables the cancellation of SQL after a call has ended.
+    Threads are started on demand, and named `name` with a number. Leases are served in order. At most `max_queued`
+    leases wait, plus unbounded ones. `interrupts_sql` enables the cancellation of SQL after a call has ended.
 
     A thread in a blocking wait (`blocking_wait`) does not count as one of the pool until it returns. At most
     `max_blocked` threads may wait at a time.
     """
 
-    def __init__(
-        self,
-        max_threads: int,
-        max_queued: int,
-        *,
-        max_blocked: int = 256,
-        interrupts_sql: bool = True,
-        name: str = "mcp-lane",
-    ) -> None:
-        """Create the pool; threads are named `name` with a number."""
-        self.max_threads = max_threads
-        self.max_queued = max_queued
-        self.interrupts_sql = interrupts_sql
-        self.name = name
-        self.lock = threading.Lock()
-        self.free: list[PoolThread] = []
-        self.busy: set[PoolThread] = set()
-        self.waiting: deque[ThreadLease] = deque()
-        self.max_blocked = max_blocked
-        self.blocked: set[PoolThread] = set()
-        """Threads in a blocking wait, and threads that are waiting to return."""
-        self.returning: deque[tuple[PoolThread, threading.Event]] = deque()
-        self.is_closed = False
+    max_threads: int
+    max_queued: int
+    max_blocked: int = 256
+    interrupts_sql: bool = True
+    name: str = "mcp-lane"
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    free: list[PoolThread] = field(default_factory=list)
+    busy: set[PoolThread] = field(default_factory=set)
+    waiting: "deque[ThreadLease]" = field(default_factory=deque)
+    blocked: set[PoolThread] = field(default_factory=set)
+    """Threads in a blocking wait, and threads that are waiting to return."""
+    returning: deque[tuple[PoolThread, threading.Event]] = field(default_factory=deque)
+    is_closed: bool = False
 
     def acquire(self, lease: "ThreadLease") -> PoolThread | None:
         """Return a thread, or None if `lease` is queued until it is assigned one.

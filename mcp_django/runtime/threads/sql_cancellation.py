@@ -19,6 +19,7 @@ import functools
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from django.db import connections
@@ -48,6 +49,7 @@ class CallEndedError(OperationalError):
     """
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class StatementGuard:
     """Guard between a thread and its database connections.
 
@@ -55,18 +57,15 @@ class StatementGuard:
     a permanent guard; each use of a caller's thread has its own.
     """
 
-    __slots__ = ("_interrupt_thread", "_lock", "_stop_event", "connections", "is_closed")
+    connections: dict[str, BaseDatabaseWrapper] = field(default_factory=dict)
+    """Connections opened by the thread, by alias.
 
-    def __init__(self) -> None:
-        self.connections: dict[str, BaseDatabaseWrapper] = {}
-        """Connections opened by the thread, by alias.
-
-        Other threads may inspect them, but never use them.
-        """
-        self.is_closed = False
-        self._lock = threading.Lock()
-        self._stop_event = threading.Event()
-        self._interrupt_thread: threading.Thread | None = None
+    Other threads may inspect them, but never use them.
+    """
+    is_closed: bool = False
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _stop_event: threading.Event = field(default_factory=threading.Event)
+    _interrupt_thread: threading.Thread | None = None
 
     def attach(self, connection: BaseDatabaseWrapper) -> None:
         """Guard a connection that the thread has just opened."""
@@ -122,6 +121,8 @@ class StatementGuard:
             self._stop_event.set()
             self._interrupt_thread.join()
             self._interrupt_thread = None
+        if self.is_closed:
+            logger.info("SQL of a finished call was cancelled and its connections were closed")
 
     def reopen(self) -> None:
         """Allow the statements of the next call."""

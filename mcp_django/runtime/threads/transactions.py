@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
@@ -21,6 +22,7 @@ class _RollbackRequested(Exception):
     """Exception passed to the atomic blocks to roll them back."""
 
 
+@dataclass(eq=False, repr=False)
 class CallTransaction:
     """Transaction of a handler: commit on return, roll back on any exception.
 
@@ -29,18 +31,17 @@ class CallTransaction:
     `on_commit` hooks.
     """
 
-    def __init__(self, run: RunFunction, lease: ThreadLease | None, databases: Sequence[str]) -> None:
-        self._run = run
-        self._lease = lease
-        self._databases = databases
-        self._blocks: contextlib.ExitStack | None = None
-        self._assignment: ThreadAssignment | None = None
-        # The first to acquire it decides: the thread that starts the commit, or the loop where the call was cancelled.
-        self._commit_lock = threading.Lock()
+    run: RunFunction
+    lease: ThreadLease | None
+    databases: Sequence[str]
+    _blocks: contextlib.ExitStack | None = None
+    _assignment: ThreadAssignment | None = None
+    # The first to acquire it decides: the thread that starts the commit, or the loop where the call was cancelled.
+    _commit_lock: threading.Lock = field(default_factory=threading.Lock)
 
     async def __aenter__(self) -> None:
         try:
-            await self._run(self._enter_blocks)
+            await self.run(self._enter_blocks)
         except BaseException:
             await self._roll_back()
             raise
@@ -52,12 +53,12 @@ class CallTransaction:
             await self._roll_back()
             return
 
-        lease = self._lease
+        lease = self.lease
         if lease is not None and lease.assignment is not self._assignment:
             raise RuntimeError("This transaction is lost: work inside it was cancelled together with its thread")
 
         try:
-            await self._run(self._commit)
+            await self.run(self._commit)
         except BaseException as error:
             if self._commit_lock.acquire(blocking=False):
                 await self._roll_back()
@@ -66,18 +67,18 @@ class CallTransaction:
             raise
 
     async def _roll_back(self) -> None:
-        lease = self._lease
+        lease = self.lease
         if lease is not None and lease.is_busy:
             lease.detach(cancel=True)
         elif self._blocks is not None and (lease is None or lease.assignment is self._assignment):
-            await self._run(self._roll_back_blocks)
+            await self.run(self._roll_back_blocks)
 
     def _enter_blocks(self) -> None:
         with contextlib.ExitStack() as entering:
-            for alias in self._databases:
+            for alias in self.databases:
                 entering.enter_context(transaction.atomic(using=alias))
             self._blocks = entering.pop_all()
-        self._assignment = None if self._lease is None else self._lease.assignment
+        self._assignment = None if self.lease is None else self.lease.assignment
 
     def _commit(self) -> None:
         if self._commit_lock.acquire(blocking=False):
