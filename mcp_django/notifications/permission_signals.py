@@ -13,7 +13,7 @@ from django.db.models.signals import m2m_changed, post_delete, post_save
 
 from mcp_django import conf, wiring
 from mcp_django.auth.principal import invalidate_permissions
-from mcp_django.runtime.events.event_log import EventDraft
+from mcp_django.runtime.events.event_log import EventDraft, changes_topic
 from mcp_django.server.execution.lists import KINDS
 
 logger = logging.getLogger("mcp_django.events")
@@ -88,7 +88,7 @@ def _publish_change(using: str, users: Collection[Any] | None = None) -> None:
     """
     try:
         drafts = [
-            EventDraft(f"changes:{alias}", "list_changed", {"kind": kind, "rights": "changed", **target})
+            EventDraft(changes_topic(alias), "list_changed", {"kind": kind, "rights": "changed", **target})
             for alias in conf.get_settings().servers
             for kind in _get_restricted_kinds(alias)
             for target in (

@@ -12,7 +12,7 @@ from mcp_django import conf, wiring
 from mcp_django.conf.mounts import iter_hosts
 from mcp_django.protocol.jsonrpc import dumps
 from mcp_django.protocol.uri import MAX_URI_LENGTH
-from mcp_django.runtime.events.event_log import EventDraft
+from mcp_django.runtime.events.event_log import EventDraft, changes_topic
 
 LIST_KINDS = ("tools", "resources", "prompts")
 METHOD_PREFIX = "notifications/"
@@ -112,7 +112,7 @@ async def abroadcast(
 
 
 def _publish(kind: str, payload: dict[str, Any], server: str | None, using: str | None) -> None:
-    drafts = [EventDraft(f"changes:{alias}", kind, payload) for alias in _get_aliases(server)]
+    drafts = [EventDraft(changes_topic(alias), kind, payload) for alias in _get_aliases(server)]
     wiring.get_event_publisher().publish_on_commit(*drafts, using=using)
 
 
@@ -125,9 +125,9 @@ def _publish_change(kind: str, payload: dict[str, Any], server: str | None, usin
             if "uri" in payload:
                 uri = f"{uri_prefix}{payload['uri']}"
                 if len(uri) <= MAX_URI_LENGTH:
-                    drafts[host, uri] = EventDraft(f"changes:{host}", kind, {**payload, "uri": uri})
+                    drafts[host, uri] = EventDraft(changes_topic(host), kind, {**payload, "uri": uri})
             else:
-                drafts[host, ""] = EventDraft(f"changes:{host}", kind, payload)
+                drafts[host, ""] = EventDraft(changes_topic(host), kind, payload)
     wiring.get_event_publisher().publish_on_commit(*drafts.values(), using=using)
 
 

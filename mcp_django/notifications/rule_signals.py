@@ -10,7 +10,7 @@ from mcp_django import conf, wiring
 from mcp_django.auth.authorization.rule_cache import RULE_CACHE
 from mcp_django.models import ScopeGrant, StoredState, ToolPolicy
 from mcp_django.models.stored.cache_version import RULES_PK
-from mcp_django.runtime.events.event_log import EventDraft
+from mcp_django.runtime.events.event_log import EventDraft, changes_topic
 from mcp_django.server.execution.lists import KINDS
 from mcp_django.server.primitives.base import Primitive
 
@@ -34,7 +34,7 @@ def _rule_changed(*, instance: Any, using: str, **_: Any) -> None:
         # As for changed permissions: each receiving process clears its caches. The event is published again once no
         # process can still use the old rules.
         drafts = [
-            EventDraft(f"changes:{alias}", "list_changed", {"kind": kind, "rights": "changed"})
+            EventDraft(changes_topic(alias), "list_changed", {"kind": kind, "rights": "changed"})
             for alias in conf.get_settings().servers
             for kind in _get_ruled_kinds(alias)
         ]

@@ -7,9 +7,9 @@ changes through the event log.
 
 import asyncio
 import logging
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from django.db import IntegrityError
@@ -20,13 +20,14 @@ from mcp_django.models import ResourceSubscription
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidParams, InvalidRequest, ResourceNotFound
 from mcp_django.protocol.revisions import can_notify
-from mcp_django.runtime.events.event_log import Event, EventDraft, EventLog
+from mcp_django.runtime.concurrency import StreamLimiter
+from mcp_django.runtime.events.event_log import Event, EventDraft, EventLog, changes_topic
 from mcp_django.runtime.events.follower import LogFollower, TopicSubscription, run_on_own_thread
 from mcp_django.runtime.events.publisher import EventPublisher
-from mcp_django.runtime.sessions.store import LOCAL_OWNER
+from mcp_django.runtime.sessions.events import session_topic
 from mcp_django.server.calls.call import Call, Connection
 from mcp_django.server.calls.message_queue import Outbox
-from mcp_django.server.calls.server_core import LIST_NOTIFICATIONS
+from mcp_django.server.calls.server_core import LIST_NOTIFICATIONS, NotifiedChanges
 from mcp_django.server.calls.session import ServerSession
 from mcp_django.server.eras.handshake import HandshakeEra
 from mcp_django.server.ports import Executor, Overloaded
@@ -37,57 +38,10 @@ from mcp_django.signals import subscribed, unsubscribed
 
 logger = logging.getLogger("mcp_django.server")
 
-RETRY_AFTER_SECONDS = 10.0
-"""Seconds after which a client should retry when the stream limit is reached."""
 PERMISSION_RETRY_SECONDS = 1.0
 """Seconds between two attempts to check a read permission on an overloaded server."""
 
 MessageHandler = Callable[[int, bytes], None]
-
-
-class StreamLimiter:
-    """Limit on long-lived streams in this process, in total and per owner.
-
-    The local principal may represent many clients, so only the total limit applies to it.
-    """
-
-    def __init__(self, max_streams: int, max_per_owner: int) -> None:
-        self._max_streams = max_streams
-        self._max_per_owner = max_per_owner
-        self._counts: dict[str, int] = {}
-        self._total = 0
-        # Locked, because servers may run a loop in each of their threads.
-        self._lock = threading.Lock()
-
-    def acquire(self, owner: str) -> None:
-        """Count another open stream.
-
-        Raises:
-            Overloaded: a limit is reached.
-        """
-        with self._lock:
-            count = self._counts.get(owner, 0)
-            if count >= self._max_per_owner and owner != LOCAL_OWNER:
-                message = f"{self._max_per_owner} streams of yours are open already; close one first"
-                raise Overloaded(message, status=429, retry_after=RETRY_AFTER_SECONDS)
-
-            if self._total >= self._max_streams:
-                raise Overloaded("Too many streams are open; try again later", retry_after=RETRY_AFTER_SECONDS)
-            self._counts[owner] = count + 1
-            self._total += 1
-
-    def release(self, owner: str) -> None:
-        """Uncount a stream that was counted by `acquire`."""
-        with self._lock:
-            self._total -= 1
-            remaining = self._counts[owner] - 1
-            if remaining:
-                self._counts[owner] = remaining
-            else:
-                del self._counts[owner]
-
-    def __len__(self) -> int:
-        return self._total
 
 
 class EventLogChangeFeed:
@@ -125,14 +79,14 @@ class EventLogChangeFeed:
         if since is not None:
             # Publish after the row is written: a stream opened in between has read the row.
             await self._publisher.publish(
-                EventDraft(session_topic(session), "subscribed", {"uri": uri, "since": since})
+                EventDraft(session_topic(session.pk), "subscribed", {"uri": uri, "since": since})
             )
             self.send_stream_signal(call, [uri], opened=True)
 
     async def unsubscribe(self, call: Call, uri: str) -> None:
         session = _require_session(call)
         if await self._executor.run(ResourceSubscription.objects.remove, session.pk, uri):
-            await self._publisher.publish(EventDraft(session_topic(session), "unsubscribed", {"uri": uri}))
+            await self._publisher.publish(EventDraft(session_topic(session.pk), "unsubscribed", {"uri": uri}))
             self.send_stream_signal(call, [uri], opened=False)
 
     def send_stream_signal(self, call: Call, uris: Sequence[str], *, opened: bool) -> None:
@@ -168,16 +122,6 @@ class EventLogChangeFeed:
             )
             raise InvalidParams(message) from None
         return since
-
-
-def changes_topic(alias: str) -> str:
-    """Return the topic of changes on a server."""
-    return f"changes:{alias}"
-
-
-def session_topic(session: ServerSession) -> str:
-    """Return the topic of events for one session."""
-    return f"session:{session.pk}"
 
 
 def _require_session(call: Call) -> ServerSession:
@@ -220,7 +164,7 @@ class SessionEventSource:
         follower = self._publisher.get_follower()
 
         try:
-            await stream.subscribe(follower, session_topic(session), after)
+            await stream.subscribe(follower, session_topic(session.pk), after)
             await stream.subscribe(follower, changes_topic(self._server.alias), after)
             subscribed_uris = await run_on_own_thread(
                 self._executor, ResourceSubscription.objects.get_start_events, session.pk
@@ -233,43 +177,34 @@ class SessionEventSource:
         return stream
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class SessionEventStream:
     """Open event stream of a session, until `stop`."""
 
-    __slots__ = (
-        "_allowed_notifications",
-        "_buffered",
-        "_call",
-        "_handler",
-        "_queue",
-        "_queue_task",
-        "_subscribed_uris",
-        "_topic_subscriptions",
-        "_upstream",
-        "_upstream_changes",
-        "_upstream_task",
-    )
+    _call: Call
+    _handler: MessageHandler
+    _allowed_notifications: NotifiedChanges = field(init=False)
 
-    def __init__(self, call: Call, handler: MessageHandler) -> None:
-        self._call = call
-        self._handler = handler
-        self._allowed_notifications = call.server.get_notified_changes(call.revision)
+    _topic_subscriptions: list[TopicSubscription] = field(default_factory=list)
+    _subscribed_uris: dict[str, int] = field(default_factory=dict)
+    """Resource URI → number of the event after which updates are sent."""
 
-        self._topic_subscriptions: list[TopicSubscription] = []
-        self._subscribed_uris: dict[str, int] = {}
-        """Resource URI → number of the event after which updates are sent."""
+    _buffered: list[Event] | None = field(default_factory=list)
+    """Events received before both topics are subscribed; None afterwards."""
+    _queue: deque[Event] = field(default_factory=deque)
+    """Events queued behind one that needs a permission check."""
+    _queue_task: asyncio.Task[None] | None = None
 
-        self._buffered: list[Event] | None = []
-        """Events received before both topics are subscribed; None afterwards."""
-        self._queue: deque[Event] = deque()
-        """Events queued behind one that needs a permission check."""
-        self._queue_task: asyncio.Task[None] | None = None
+    _upstream: UpstreamSubscriptions | None = None
+    """Subscriptions to resources of other servers, whose changes are not in the log."""
+    _upstream_changes: dict[str, None] = field(default_factory=dict)
+    """URIs of changed upstream resources whose notifications are pending."""
+    _upstream_task: asyncio.Task[None] | None = None
 
-        self._upstream = UpstreamSubscriptions(call, self._on_upstream_change) if has_upstream(call.server) else None
-        """Subscriptions to resources of other servers, whose changes are not in the log."""
-        self._upstream_changes: dict[str, None] = {}
-        """URIs of changed upstream resources whose notifications are pending."""
-        self._upstream_task: asyncio.Task[None] | None = None
+    def __post_init__(self) -> None:
+        self._allowed_notifications = self._call.server.get_notified_changes(self._call.revision)
+        if has_upstream(self._call.server):
+            self._upstream = UpstreamSubscriptions(self._call, self._on_upstream_change)
 
     @property
     def position(self) -> int:
@@ -326,37 +261,45 @@ class SessionEventStream:
 
         Return False if permission must be checked first.
         """
+        seq, payload = event.seq, event.payload
         match event.kind:
             case "message":
-                self._handler(event.seq, jsonrpc.dumps(event.payload))
+                self._handler(seq, jsonrpc.dumps(payload))
             case "updated":
-                uri = event.payload["uri"]
-                if self._is_subscribed(event.seq, uri) and is_relevant(event.payload, self._call.principal):
-                    if not is_public(self._call.server, uri):
-                        return False
-                    self._send_notification(event.seq, RESOURCE_UPDATED, {"uri": uri})
+                return self._deliver_update(seq, payload)
             case "list_changed":
-                if event.payload["kind"] in self._allowed_notifications.lists and is_relevant(
-                    event.payload, self._call.principal
-                ):
-                    self._send_notification(event.seq, LIST_NOTIFICATIONS[event.payload["kind"]], None)
+                if payload["kind"] in self._allowed_notifications.lists and is_relevant(payload, self._call.principal):
+                    self._send_notification(seq, LIST_NOTIFICATIONS[payload["kind"]], None)
             case "broadcast":
-                if can_notify(self._call.revision, event.payload["method"]):
-                    self._send_notification(event.seq, event.payload["method"], event.payload.get("params"))
-            case "subscribed":
-                self._subscribed_uris[event.payload["uri"]] = event.payload["since"]
-                if self._upstream is not None:
-                    self._upstream.add(event.payload["uri"])
-            case "unsubscribed":
-                self._subscribed_uris.pop(event.payload["uri"], None)
-                if self._upstream is not None:
-                    self._upstream.remove(event.payload["uri"])
+                if can_notify(self._call.revision, payload["method"]):
+                    self._send_notification(seq, payload["method"], payload.get("params"))
+            case "subscribed" | "unsubscribed":
+                self._update_subscription(payload["uri"], payload.get("since"))
         return True
 
-    def _is_subscribed(self, seq: int, uri: str) -> bool:
-        return self._allowed_notifications.includes_resources and any(
+    def _deliver_update(self, seq: int, payload: dict[str, Any]) -> bool:
+        uri = payload["uri"]
+        is_subscribed = self._allowed_notifications.includes_resources and any(
             seq > self._subscribed_uris.get(covering_uri, seq) for covering_uri in covering_uris(uri)
         )
+        if not is_subscribed or not is_relevant(payload, self._call.principal):
+            return True
+        if not is_public(self._call.server, uri):
+            return False
+        self._send_notification(seq, RESOURCE_UPDATED, {"uri": uri})
+        return True
+
+    def _update_subscription(self, uri: str, since: int | None) -> None:
+        """Add a subscription after event `since`, or remove it with None."""
+        if since is None:
+            self._subscribed_uris.pop(uri, None)
+        else:
+            self._subscribed_uris[uri] = since
+
+        if self._upstream is not None and since is None:
+            self._upstream.remove(uri)
+        elif self._upstream is not None:
+            self._upstream.add(uri)
 
     def _send_notification(self, seq: int, method: str, params: dict[str, Any] | None) -> None:
         self._handler(seq, jsonrpc.notification(method, params))

@@ -19,7 +19,7 @@ from mcp_django.conf.options import Limits
 from mcp_django.protocol import jsonrpc, sse
 from mcp_django.protocol.errors import TransportRefusal
 from mcp_django.protocol.revisions import Era
-from mcp_django.runtime.calls.concurrency import ConcurrencyLimiter
+from mcp_django.runtime.concurrency import ConcurrencyLimiter
 from mcp_django.runtime.sealing import NameSigner
 from mcp_django.runtime.streams.sse_messages import DeliveryStatus, SSEMessageRouter, SSEMessageRouters
 from mcp_django.server.ports import Overloaded, Principal

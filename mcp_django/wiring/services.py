@@ -9,6 +9,7 @@ from mcp_django import conf
 from mcp_django.auth.authorization.rule_cache import RULE_CACHE
 from mcp_django.auth.principal import PERMISSION_CACHE_SECONDS, invalidate_permissions
 from mcp_django.runtime.calls.background import LimitedBackgroundSlots
+from mcp_django.runtime.concurrency import StreamLimiter
 from mcp_django.runtime.events.channel_layer import find_channel_layer
 from mcp_django.runtime.events.list_changes import ListChangeDetector
 from mcp_django.runtime.events.publisher import EventPublisher
@@ -18,7 +19,6 @@ from mcp_django.runtime.streams.event_ids import EventIdCodec
 from mcp_django.runtime.streams.registry import CallStreamRegistry
 from mcp_django.runtime.streams.replay_buffer import ReplayLimits
 from mcp_django.runtime.streams.sse_messages import SSEMessageRouters
-from mcp_django.runtime.subscriptions import StreamLimiter
 from mcp_django.runtime.threads.executor import LeasingExecutor
 from mcp_django.runtime.url_elicitation import SealedElicitationPages
 from mcp_django.server.server import Server

@@ -24,7 +24,7 @@ FOLLOWS = "mcp_django.runtime.events.follower.LogFollower._follow_log"
 ENDS = ("ended", "cancelled", "failed")
 OF_SESSIONS = {
     "mcp_django.runtime.events.follower.TopicSubscription",
-    "mcp_django.runtime.sessions.cache_entry.CachedSession",
+    "mcp_django.runtime.sessions.store.CachedSession",
     "mcp_django.runtime.streams.replay_buffer.ReplayBuffer",
     "mcp_django.server.calls.session.ServerSession",
 }

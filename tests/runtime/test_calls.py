@@ -10,8 +10,8 @@ from mcp_django import Context, Server
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InternalError, InvalidParams, MCPError
 from mcp_django.protocol.revisions import REVISIONS, Era
-from mcp_django.runtime.calls.concurrency import ConcurrencyLimiter
 from mcp_django.runtime.calls.task import CallTask
+from mcp_django.runtime.concurrency import ConcurrencyLimiter
 from mcp_django.runtime.shutdown import Lifecycle
 from mcp_django.server.calls.call import Connection
 from mcp_django.server.calls.message_queue import Outbox

@@ -4,7 +4,7 @@ import random
 import threading
 import time
 
-from mcp_django.runtime.calls.concurrency import ConcurrencyLimiter
+from mcp_django.runtime.concurrency import ConcurrencyLimiter
 
 
 def test_calls_are_counted_by_owner_up_to_the_limit() -> None:

@@ -565,12 +565,12 @@ class TestTouching:
         monkeypatch: pytest.MonkeyPatch,
         caplog: pytest.LogCaptureFixture,
     ) -> None:
-        def away(*_: Any) -> bool:
+        def away(*_: Any, **__: Any) -> bool:
             raise DatabaseError("gone")
 
         session = await opened(store)
         clock.now += module.TOUCH_INTERVAL_SECONDS
-        monkeypatch.setattr(module, "_touch_row", away)
+        monkeypatch.setattr(expiry, "touch_session", away)
         store.touch(session)
         await settle(store)
         assert session.key in store._entries

@@ -16,9 +16,10 @@ from mcp_django.models import Session as Row
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidParams, InvalidRequest, ResourceNotFound
 from mcp_django.protocol.revisions import REVISIONS
+from mcp_django.runtime.concurrency import StreamLimiter
 from mcp_django.runtime.events.event_log import EventDraft, EventLog
 from mcp_django.runtime.events.publisher import EventPublisher
-from mcp_django.runtime.subscriptions import EventLogChangeFeed, SessionEventSource, StreamLimiter
+from mcp_django.runtime.subscriptions import EventLogChangeFeed, SessionEventSource
 from mcp_django.runtime.threads.executor import LeasingExecutor
 from mcp_django.server.calls.call import Call, Connection
 from mcp_django.server.calls.message_queue import Outbox

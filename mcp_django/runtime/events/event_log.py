@@ -20,6 +20,10 @@ PostgreSQL's serialization failure and deadlock (SQLSTATE), MySQL's lock wait ti
 """
 
 
+CHANGES_TOPIC_PREFIX = "changes:"
+"""Prefix of the topics of changes on servers."""
+
+
 class Event(NamedTuple):
     """Entry of the log."""
 
@@ -41,6 +45,11 @@ class EventDraft(NamedTuple):
     topic: str
     kind: str
     payload: Any = None
+
+
+def changes_topic(alias: str) -> str:
+    """Return the topic of changes on a server."""
+    return f"{CHANGES_TOPIC_PREFIX}{alias}"
 
 
 class EventLog:

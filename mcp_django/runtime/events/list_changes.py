@@ -10,11 +10,12 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
 from mcp_django.aio.tasks import BackgroundTasks, start_timer
-from mcp_django.runtime.events.event_log import Event, EventDraft
+from mcp_django.runtime.events.event_log import CHANGES_TOPIC_PREFIX, Event, EventDraft, changes_topic
 from mcp_django.runtime.events.follower import run_on_own_thread
 from mcp_django.server.composition.provider import Provider
 from mcp_django.server.ports import Executor
@@ -22,8 +23,6 @@ from mcp_django.server.server import Server
 
 logger = logging.getLogger("mcp_django.events")
 
-CHANGES_TOPIC_PREFIX = "changes:"
-"""Prefix of the change topics of servers."""
 LIST_COLLECTIONS = {"tools": ("tools",), "resources": ("resources", "templates"), "prompts": ("prompts",)}
 """Kinds of lists, and the registry's collections of each kind."""
 LOG_INTERVAL_SECONDS = 60.0
@@ -34,15 +33,13 @@ MAX_JITTER_MILLISECONDS = 2000
 PublishFunction = Callable[..., Awaitable[Any]]
 
 
+@dataclass(slots=True)
 class _ServerSnapshot:
     """Lists of a server at the time of the last check."""
 
-    __slots__ = ("collections", "provider_versions", "registry_version")
-
-    def __init__(self, server: Server) -> None:
-        self.registry_version = server.registry.version
-        self.collections = _get_collections(server)
-        self.provider_versions: list[str | None] | None = None
+    registry_version: int
+    collections: dict[str, tuple[Any, ...]]
+    provider_versions: list[str | None] | None = None
 
 
 class ListChangeDetector:
@@ -122,13 +119,11 @@ class ListChangeDetector:
     def _check_server(self, alias: str, server: Server) -> None:
         snapshot = self._snapshots.get(alias)
         if snapshot is None:
-            snapshot = self._snapshots[alias] = _ServerSnapshot(server)
+            snapshot = self._snapshots[alias] = _ServerSnapshot(server.registry.version, _get_collections(server))
         elif snapshot.registry_version != server.registry.version:
-            before, snapshot.registry_version, snapshot.collections = (
-                snapshot.collections,
-                server.registry.version,
-                _get_collections(server),
-            )
+            before = snapshot.collections
+            snapshot.registry_version = server.registry.version
+            snapshot.collections = _get_collections(server)
             changed = [kind for kind in LIST_COLLECTIONS if before[kind] != snapshot.collections[kind]]
             self._spawn(self._publish_changes(alias, *({"kind": kind} for kind in changed)))
         if alias not in self._checking and any(provider.has_version for provider in server.providers):
@@ -169,9 +164,7 @@ class ListChangeDetector:
             )
 
     async def _publish_changes(self, alias: str, *payloads: dict[str, Any]) -> None:
-        await self._publish(
-            *(EventDraft(f"{CHANGES_TOPIC_PREFIX}{alias}", "list_changed", payload) for payload in payloads)
-        )
+        await self._publish(*(EventDraft(changes_topic(alias), "list_changed", payload) for payload in payloads))
 
     def _spawn(self, coroutine: Any) -> None:
         self._tasks.spawn(self._run_logged(coroutine))

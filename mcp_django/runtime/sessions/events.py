@@ -3,14 +3,11 @@
 All sessions share one topic, so a request of a session needs no subscription of its own: see `invalidation`.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 from mcp_django.models import EndReason
 from mcp_django.models import Session as SessionRow
 from mcp_django.runtime.events.event_log import EventDraft
-from mcp_django.runtime.events.follower import EventHandler
-from mcp_django.runtime.events.invalidation import InvalidationTopic
 from mcp_django.runtime.events.publisher import EventPublisher
 
 SESSIONS_TOPIC = "sessions"
@@ -30,6 +27,12 @@ def call_topic_prefix(pk: Any) -> str:
     return f"stream:{pk}:"
 
 
+def build_stream_topic(session: Any, token: str, reader: str | None = None) -> str:
+    """Return the topic of a call's stream, for one reader or for any later one."""
+    topic = f"{call_topic_prefix(session)}{token}"
+    return topic if reader is None else f"{topic}:{reader}"
+
+
 def publish_session_end(publisher: EventPublisher, row: SessionRow) -> None:
     """Publish the end of a session to every process on commit. Thread-safe."""
     if row.end_reason == EndReason.IDLE:
@@ -40,12 +43,3 @@ def publish_session_end(publisher: EventPublisher, row: SessionRow) -> None:
         EventDraft(SESSIONS_TOPIC, ENDED, {"session": row.pk, "reason": reason}),
         using=row._state.db,
     )
-
-
-class SessionInvalidation(InvalidationTopic):
-    """Invalidation events for one session store."""
-
-    def __init__(
-        self, get_publisher: Callable[[], EventPublisher], handler: EventHandler, is_needed: Callable[[], bool]
-    ) -> None:
-        super().__init__(get_publisher, SESSIONS_TOPIC, handler=handler, is_needed=is_needed)

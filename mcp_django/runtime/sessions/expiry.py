@@ -1,4 +1,4 @@
-"""Expiry of sessions: end unused sessions, later delete their rows."""
+"""Expiry of sessions: record their use, end unused sessions, later delete their rows."""
 
 from collections.abc import Collection
 from datetime import timedelta
@@ -16,6 +16,12 @@ ENDED_RETENTION = timedelta(days=1)
 """Time for which ended sessions are kept for the admin."""
 MAX_ENDED_SESSIONS = 10_000
 """Maximum number of ended sessions to keep, to limit the database size."""
+
+
+def touch_session(key_hash: str, *, min_interval: float) -> bool:
+    """Record the use of a session, at most once per interval; return False unless it is live."""
+    row = Session.objects.filter(key_hash=key_hash, terminated_at=None)
+    return bool(row.touch(min_interval=min_interval)) or row.exists()
 
 
 def expire_sessions(busy_hashes: Collection[str], *, max_idle_seconds: float, touch_interval: float) -> None:

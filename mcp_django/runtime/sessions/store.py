@@ -2,7 +2,7 @@
 
 A request costs a dictionary lookup if the session's row was read less than `TRUST_SECONDS` ago. Otherwise the row is
 read into the same object, which running calls and pending requests refer to. The store subscribes to changes by other
-processes (`SessionInvalidation`). Without a subscription (under WSGI, or if the log fails) it detects them within
+processes (`InvalidationTopic`). Without a subscription (under WSGI, or if the log fails) it detects them within
 `TRUST_SECONDS`.
 """
 
@@ -13,6 +13,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -29,11 +30,11 @@ from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.protocol.revisions import REVISIONS, Revision
 from mcp_django.runtime.events.event_log import Event
+from mcp_django.runtime.events.invalidation import InvalidationTopic
 from mcp_django.runtime.events.publisher import EventPublisher
 from mcp_django.runtime.sessions import expiry
 from mcp_django.runtime.sessions.activity import ActivityReporter, SessionActivity
-from mcp_django.runtime.sessions.cache_entry import CachedSession
-from mcp_django.runtime.sessions.events import CANCEL, ENDED, RENEWED, SessionInvalidation
+from mcp_django.runtime.sessions.events import CANCEL, ENDED, RENEWED, SESSIONS_TOPIC
 from mcp_django.server.calls.session import ServerSession
 from mcp_django.server.ports import Executor, Overloaded
 from mcp_django.signals import session_closed, session_opened
@@ -57,6 +58,25 @@ LOCAL_OWNER = "local"
 """Key of the local principal: many clients, therefore without a session quota."""
 
 
+@dataclass(slots=True, weakref_slot=True, eq=False, repr=False)
+class CachedSession:
+    """Cached session, around the Session that calls use; the store synchronizes access."""
+
+    session: ServerSession
+    key_hash: str
+    log_level: str | None
+    """Log level stored in the row."""
+    is_opened_in_process: bool
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    write_count: int = 0
+    """Counter that grows before and after each write, to detect outdated reads."""
+    fresh_until: float = 0.0
+    touch_timer: asyncio.TimerHandle | None = None
+    """Timer of the next check for activity."""
+    forwarded_cancels: tuple[float, int] = (0.0, 0)
+    """Start of the current minute, and the number of cancellations forwarded in it."""
+
+
 class DatabaseSessionStore:
     """Implementation of `ports.SessionStore` on the Session model.
 
@@ -73,14 +93,13 @@ class DatabaseSessionStore:
     ) -> None:
         self._executor = executor
         self._server = server
-        self._invalidation = (
-            None if get_publisher is None else SessionInvalidation(get_publisher, self._on_event, self._report_activity)
-        )
-        self._reporter = (
-            None
-            if get_publisher is None or self._invalidation is None
-            else ActivityReporter(get_publisher, self._invalidation.sender_id)
-        )
+        self._invalidation: InvalidationTopic | None = None
+        self._reporter: ActivityReporter | None = None
+        if get_publisher is not None:
+            self._invalidation = InvalidationTopic(
+                get_publisher, SESSIONS_TOPIC, handler=self._on_event, is_needed=self._report_activity
+            )
+            self._reporter = ActivityReporter(get_publisher, self._invalidation.sender_id)
         self._entries: dict[str, CachedSession] = {}
         self._keys_by_pk: dict[Any, str] = {}
         """Session keys by the primary keys of the cached rows."""
@@ -108,26 +127,22 @@ class DatabaseSessionStore:
         """Return the session, or None if it is unknown, foreign, ended or expired."""
         if len(key) > MAX_KEY_CHARACTERS:
             return None
-        limits, key_hash = self._get_limits(), SessionRow.hash(key)
+        limits, key_hash, owner_name = self._get_limits(), SessionRow.hash(key), SessionRow.encode_owner(owner)
         async with self._keep_subscribed():  # before the row is read, so that no end is missed
-            return await self._load(key, key_hash, owner, limits)
+            while True:
+                entry, ended_count = self._entries.get(key), self._ended_count
+                owned = entry if entry is not None and entry.session.owner == owner else None
+                write_count = entry.write_count if entry is not None else 0
 
-    async def _load(self, key: str, key_hash: str, owner: str, limits: Limits) -> ServerSession | None:
-        owner_name = SessionRow.encode_owner(owner)
-        while True:
-            entry, ended_count = self._entries.get(key), self._ended_count
-            is_owned = entry is not None and entry.session.owner == owner
-            write_count = entry.write_count if entry is not None else 0
-
-            is_busy = entry is not None and is_owned and entry.session.is_busy
-            row = await self._executor.run(self._find_row, key_hash, owner_name, limits, is_busy=is_busy)
-            if row is None:
-                if is_owned and entry is not None:
-                    self._discard(entry.session.pk)
-                return None
-            # The session may have ended after its row was read; then it must not be cached as live.
-            if ended_count == self._ended_count:
-                return self._cache_row(row, key, owner, write_count)
+                is_busy = owned is not None and owned.session.is_busy
+                row = await self._executor.run(self._find_row, key_hash, owner_name, limits, is_busy=is_busy)
+                if row is None:
+                    if owned is not None:
+                        self._discard(owned.session.pk)
+                    return None
+                # The session may have ended after its row was read; then it must not be cached as live.
+                if ended_count == self._ended_count:
+                    return self._cache_row(row, key, owner, write_count)
 
     async def open(
         self,
@@ -192,7 +207,8 @@ class DatabaseSessionStore:
         if entry is not None:
             entry.write_count += 1
         async with self._keep_subscribed():  # other processes may trust the row from now on
-            await self._executor.run(_update_row, SessionRow.hash(session.key), changes)
+            rows = SessionRow.objects.filter(key_hash=SessionRow.hash(session.key), terminated_at=None)
+            await self._executor.run(rows.update, **changes)
             if entry is not None:
                 entry.write_count += 1
                 entry.log_level = level
@@ -210,7 +226,7 @@ class DatabaseSessionStore:
         """
         self._discard(session.pk)
         session.cancel_all()
-        await self._executor.run(_end_row, SessionRow.hash(session.key), reason)
+        await self._executor.run(SessionRow.objects.filter(key_hash=SessionRow.hash(session.key)).end, reason)
 
     async def cancel(self, session: ServerSession, id: jsonrpc.Id) -> None:
         """Cancel the call with this id here, or forward it to other processes."""
@@ -275,9 +291,9 @@ class DatabaseSessionStore:
             self._tasks.spawn(self._write_touch(session))
 
     async def _write_touch(self, session: ServerSession) -> None:
-        key_hash = SessionRow.hash(session.key)
         try:
-            is_live = await self._executor.run(_touch_row, key_hash, self._touch_interval)
+            key_hash = SessionRow.hash(session.key)
+            is_live = await self._executor.run(expiry.touch_session, key_hash, min_interval=self._touch_interval)
         except (Error, Overloaded):
             logger.warning("Failed to write last_seen of a session", exc_info=True)
             is_live = True
@@ -335,7 +351,7 @@ class DatabaseSessionStore:
                     pk=row.pk,
                     user_id=row.user_id,
                 )
-                entry = CachedSession(session, row.key_hash, is_opened_in_process=is_opened_in_process)
+                entry = CachedSession(session, row.key_hash, level, is_opened_in_process)
             elif entry.write_count == write_count:
                 entry.session.log_level = entry.log_level = level
             # Reinsert at the end, so that this entry is evicted last.
@@ -405,20 +421,6 @@ class DatabaseSessionStore:
         except SlotContention:
             raise Overloaded("Too many sessions are being opened at once; try again", retry_after=1.0) from None
         session_opened.send_robust(sender=SessionRow, session=row)
-
-
-def _update_row(key_hash: str, changes: dict[str, Any]) -> None:
-    SessionRow.objects.filter(key_hash=key_hash, terminated_at=None).update(**changes)
-
-
-def _end_row(key_hash: str, reason: str) -> None:
-    SessionRow.objects.filter(key_hash=key_hash).end(reason)
-
-
-def _touch_row(key_hash: str, interval: float) -> bool:
-    """Touch the row; return False if no live row exists."""
-    row = SessionRow.objects.filter(key_hash=key_hash, terminated_at=None)
-    return bool(row.touch(min_interval=interval)) or row.exists()
 
 
 def _remove_nul(value: Any) -> Any:

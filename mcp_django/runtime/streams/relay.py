@@ -15,8 +15,9 @@ from mcp_django.aio.tasks import BackgroundTasks
 from mcp_django.runtime.events.event_log import Event, EventDraft
 from mcp_django.runtime.events.follower import TopicSubscription
 from mcp_django.runtime.events.publisher import EventPublisher
+from mcp_django.runtime.sessions.events import build_stream_topic
 from mcp_django.runtime.streams.reader import NumberedMessage, StreamReader
-from mcp_django.runtime.streams.remote_reader import CONTROL_TOPIC, RemoteReader, StreamGoneError, build_stream_topic
+from mcp_django.runtime.streams.remote_reader import CONTROL_TOPIC, RemoteReader, StreamGoneError
 from mcp_django.runtime.streams.replay_buffer import MAX_BUFFER_BYTES, ReplayBuffer, ReplayLimits, ReplayReader
 from mcp_django.runtime.streams.replay_store import ReplayStore
 from mcp_django.server.calls.session import ServerSession

@@ -9,6 +9,7 @@ from typing import Any
 from mcp_django.runtime.events.event_log import Event, EventDraft
 from mcp_django.runtime.events.follower import TopicSubscription
 from mcp_django.runtime.events.publisher import EventPublisher
+from mcp_django.runtime.sessions.events import build_stream_topic
 from mcp_django.runtime.streams.reader import StreamReader
 
 logger = logging.getLogger("mcp_django.events")
@@ -148,8 +149,3 @@ class RemoteReader(StreamReader):
                 self.is_ended = self._is_stream_ended = True
 
         self.wake()
-
-
-def build_stream_topic(session: Any, token: str, reader: str | None = None) -> str:
-    """Return the topic of a call's stream, for one reader or for any later one."""
-    return f"stream:{session}:{token}" if reader is None else f"stream:{session}:{token}:{reader}"

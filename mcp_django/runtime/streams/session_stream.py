@@ -10,6 +10,7 @@ import secrets
 from mcp_django.runtime.events.event_log import Event, EventDraft, EventLog
 from mcp_django.runtime.events.follower import TopicSubscription, run_on_own_thread
 from mcp_django.runtime.events.publisher import EventPublisher
+from mcp_django.runtime.sessions.events import session_topic
 from mcp_django.runtime.streams.reader import StreamReader
 from mcp_django.runtime.subscriptions import SessionEventSource, SessionEventStream
 from mcp_django.server.calls.call import Connection
@@ -52,7 +53,7 @@ class SessionStream(StreamReader):
         if after is not None and not await run_on_own_thread(self._executor, _is_complete_after, after):
             raise EventsExpiredError
 
-        topic = f"session:{self._session.pk}"
+        topic = session_topic(self._session.pk)
         name = secrets.token_urlsafe(9)
         (opened_event,) = await self._publisher.publish(EventDraft(topic, "opened", {"reader": name}))
         self._read_number = opened_event.seq if after is None else after

@@ -20,8 +20,8 @@ from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InternalError, InvalidRequest, MCPError, UnsupportedProtocolVersion
 from mcp_django.protocol.meta import PROTOCOL_VERSION
 from mcp_django.protocol.revisions import HANDSHAKE_VERSIONS, Era
-from mcp_django.runtime.calls.concurrency import ConcurrencyLimiter
 from mcp_django.runtime.calls.task import CallResult, CallTask
+from mcp_django.runtime.concurrency import ConcurrencyLimiter
 from mcp_django.runtime.shutdown import SHUTDOWN_MESSAGE
 from mcp_django.server.calls.call import Connection, EraStrategy
 from mcp_django.server.calls.message_queue import Outbox

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from mcp_django.auth.authentication.authenticator import Authenticator
 from mcp_django.conf.options import Limits
+from mcp_django.runtime.concurrency import StreamLimiter
 from mcp_django.runtime.shutdown import Lifecycle
 from mcp_django.runtime.streams.session_stream import SessionStream
-from mcp_django.runtime.subscriptions import StreamLimiter
 from mcp_django.server.calls.session import ServerSession
 from mcp_django.server.pipeline import Pipeline
 from mcp_django.transports.connection.session import AddSessionStream

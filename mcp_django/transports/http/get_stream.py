@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from mcp_django.protocol.errors import TransportRefusal
 from mcp_django.protocol.headers import LAST_EVENT_ID, Headers
+from mcp_django.runtime.concurrency import StreamLimiter
 from mcp_django.runtime.shutdown import SHUTDOWN_MESSAGE, Lifecycle
 from mcp_django.runtime.streams.event_ids import SESSION_STREAM, EventId, EventIdCodec
 from mcp_django.runtime.streams.reader import StreamReader
@@ -14,7 +15,6 @@ from mcp_django.runtime.streams.relay import CallStreams
 from mcp_django.runtime.streams.remote_reader import StreamGoneError
 from mcp_django.runtime.streams.replay_buffer import ReplayReader
 from mcp_django.runtime.streams.session_stream import EventsExpiredError, SessionStream
-from mcp_django.runtime.subscriptions import StreamLimiter
 from mcp_django.server.calls.call import Connection
 from mcp_django.server.calls.session import ServerSession
 from mcp_django.server.ports import Overloaded, SessionStore

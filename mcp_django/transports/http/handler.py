@@ -17,8 +17,8 @@ from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InsufficientScope, InternalError, MCPError, TransportRefusal
 from mcp_django.protocol.headers import PROTOCOL_VERSION, SESSION_ID, Headers
 from mcp_django.protocol.revisions import HANDSHAKE_VERSIONS, REVISIONS, Era
-from mcp_django.runtime.calls.concurrency import ConcurrencyLimiter
 from mcp_django.runtime.calls.task import CallResult, CallTask
+from mcp_django.runtime.concurrency import ConcurrencyLimiter
 from mcp_django.runtime.shutdown import SHUTDOWN_MESSAGE, Lifecycle
 from mcp_django.server.calls.call import Connection
 from mcp_django.server.calls.message_queue import Outbox

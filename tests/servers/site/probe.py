@@ -20,7 +20,7 @@ from urllib.parse import parse_qs
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from mcp_django.runtime.calls.concurrency import ConcurrencyLimiter
+from mcp_django.runtime.concurrency import ConcurrencyLimiter
 from mcp_django.wiring import get_stream_limiter
 from tests.servers.site.events import RUNNING
 

@@ -1,12 +1,16 @@
-"""Concurrency limit: running calls per owner in this process."""
+"""Concurrency limits of this process: running calls per owner, and open streams."""
 
 import threading
 from collections.abc import Container
 
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidRequest, MCPError
+from mcp_django.runtime.sessions.store import LOCAL_OWNER
 from mcp_django.server.calls.pending import PendingResponse
 from mcp_django.server.ports import Overloaded
+
+RETRY_AFTER_SECONDS = 10.0
+"""Seconds after which a client should retry when the stream limit is reached."""
 
 
 class ConcurrencyLimiter:
@@ -66,3 +70,39 @@ class ConcurrencyLimiter:
     def __len__(self) -> int:
         with self._lock:
             return sum(self._counts.values())
+
+
+class StreamLimiter:
+    """Limit on long-lived streams in this process, in total and per owner.
+
+    The local principal may represent many clients, so only the total limit applies to it.
+    """
+
+    def __init__(self, max_streams: int, max_per_owner: int) -> None:
+        self._per_owner = ConcurrencyLimiter(max_per_owner)
+        self._total = ConcurrencyLimiter(max_streams)
+
+    def acquire(self, owner: str) -> None:
+        """Count another open stream.
+
+        Raises:
+            Overloaded: a limit is reached.
+        """
+        is_local = owner == LOCAL_OWNER
+        if not is_local and not self._per_owner.acquire(owner):
+            message = f"{self._per_owner.max_calls_per_owner} streams of yours are open already; close one first"
+            raise Overloaded(message, status=429, retry_after=RETRY_AFTER_SECONDS)
+
+        if not self._total.acquire(LOCAL_OWNER):
+            if not is_local:
+                self._per_owner.release(owner)
+            raise Overloaded("Too many streams are open; try again later", retry_after=RETRY_AFTER_SECONDS)
+
+    def release(self, owner: str) -> None:
+        """Uncount a stream that was counted by `acquire`."""
+        self._total.release(LOCAL_OWNER)
+        if owner != LOCAL_OWNER:
+            self._per_owner.release(owner)
+
+    def __len__(self) -> int:
+        return len(self._total)
