@@ -328,12 +328,12 @@ def test_nothing_is_followed_when_there_is_nothing_to_hear(clock: Clock) -> None
     async def main(holds: Process, _: Process) -> None:
         first = await holds.posts.add(Stream())
         await clock.advance(3 * sse_messages.CHECK_INTERVAL_SECONDS)
-        assert holds.posts._subscription is not None
+        assert holds.posts._subscription.is_active
         holds.posts.remove(first)
         await clock.advance(sse_messages.CHECK_INTERVAL_SECONDS)
-        assert holds.posts._subscription is None
+        assert not holds.posts._subscription.is_active
         stream = Stream()
         assert await holds.posts.post(await holds.posts.add(stream), b"{}", NOBODY) is DeliveryStatus.TAKEN
-        assert holds.posts._subscription is not None
+        assert holds.posts._subscription.is_active
 
     workers(main)

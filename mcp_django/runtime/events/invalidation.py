@@ -6,19 +6,17 @@ request, so topics are not subscribed there: entries are read again when they ex
 """
 
 import asyncio
-import logging
 import secrets
-import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from mcp_django.aio.loop_local import LoopLocal
 from mcp_django.runtime.events.event_log import Event, EventDraft
-from mcp_django.runtime.events.follower import EventHandler, TopicSubscription
+from mcp_django.runtime.events.follower import EventHandler
 from mcp_django.runtime.events.publisher import EventPublisher
+from mcp_django.runtime.events.shared_subscription import SharedSubscription
 from mcp_django.runtime.threads.executor import is_async_to_sync_loop
-
-logger = logging.getLogger("mcp_django.events")
 
 CHECK_INTERVAL_SECONDS = 10.0
 """Seconds between two checks whether the subscription is still needed."""
@@ -27,8 +25,6 @@ SUBSCRIBE_TIMEOUT_SECONDS = 1.0
 
 The request continues without it afterwards.
 """
-
-Loop = asyncio.AbstractEventLoop
 
 
 class InvalidationTopic:
@@ -50,9 +46,7 @@ class InvalidationTopic:
         self._topic = topic
         self._handler = handler
         self._is_needed = is_needed
-        self._subscriptions: weakref.WeakKeyDictionary[Loop, TopicSubscription | asyncio.Task[None]] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._subscriptions = LoopLocal(self._create_subscription)
         self._users: set[object] = set()
         self.sender_id = secrets.token_hex(6)
         """Identifier of this process in events, used to ignore its own."""
@@ -71,14 +65,15 @@ class InvalidationTopic:
     async def _ensure_subscribed(self) -> None:
         if is_async_to_sync_loop():
             return
-        loop = asyncio.get_running_loop()
+        subscription = self._subscriptions.get()
+        if not subscription.is_active:
+            await asyncio.wait([subscription.start()], timeout=SUBSCRIBE_TIMEOUT_SECONDS)
 
-        subscription = self._subscriptions.get(loop)
-        if isinstance(subscription, TopicSubscription):
-            return
-        if subscription is None:
-            subscription = self._subscriptions[loop] = loop.create_task(self._subscribe(loop))
-        await asyncio.wait([subscription], timeout=SUBSCRIBE_TIMEOUT_SECONDS)
+    def _create_subscription(self) -> SharedSubscription:
+        def is_needed() -> bool:
+            return self._is_needed() or bool(self._users)
+
+        return SharedSubscription(self._get_publisher(), self._topic, self._on_event, is_needed, CHECK_INTERVAL_SECONDS)
 
     async def publish(self, kind: str, **payload: Any) -> None:
         """Publish an event to the other processes.
@@ -92,28 +87,6 @@ class InvalidationTopic:
         """Return an event for the other processes, which this process ignores."""
         return EventDraft(self._topic, kind, {**payload, "by": self.sender_id})
 
-    async def _subscribe(self, loop: Loop) -> None:
-        try:
-            self._subscriptions[loop] = (
-                await self._get_publisher().get_follower().subscribe(self._topic, self._on_event)
-            )
-        except Exception:
-            self._subscriptions.pop(loop, None)
-            logger.warning("Failed to subscribe to invalidation topic %s", self._topic, exc_info=True)
-        except BaseException:
-            self._subscriptions.pop(loop, None)
-            raise
-        else:
-            loop.call_later(CHECK_INTERVAL_SECONDS, self._check_needed, loop)
-
     def _on_event(self, event: Event) -> None:
         if event.payload.get("by") != self.sender_id:
             self._handler(event)
-
-    def _check_needed(self, loop: Loop) -> None:
-        if self._is_needed() or self._users:
-            loop.call_later(CHECK_INTERVAL_SECONDS, self._check_needed, loop)
-            return
-        subscription = self._subscriptions.pop(loop, None)
-        if isinstance(subscription, TopicSubscription):
-            subscription.stop()

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 from mcp_django.aio.tasks import BackgroundTasks
 from mcp_django.runtime.events.event_log import Event, EventDraft
-from mcp_django.runtime.events.follower import TopicSubscription
 from mcp_django.runtime.events.publisher import EventPublisher
+from mcp_django.runtime.events.shared_subscription import SharedSubscription
 from mcp_django.runtime.sessions.events import build_stream_topic
 from mcp_django.runtime.streams.reader import NumberedMessage, StreamReader
 from mcp_django.runtime.streams.remote_reader import CONTROL_TOPIC, RemoteReader, StreamGoneError
@@ -27,6 +27,8 @@ logger = logging.getLogger("mcp_django.events")
 FINAL_READ_SECONDS = 1.0
 """Seconds at shutdown for clients to read the ends of their streams."""
 MAX_FINAL_READ_CHECKS = 20
+CHECK_INTERVAL_SECONDS = 30.0
+"""Seconds between two checks whether the subscription to requests is still needed."""
 RELAY_READ_TIMEOUT_SECONDS = 3600.0
 MAX_REPEATED_BYTES = 4 * MAX_BUFFER_BYTES
 """Maximum bytes of a stream that are logged repeatedly.
@@ -54,19 +56,22 @@ class CallStreams:
         self._publisher = publisher
         self._get_limits = get_limits
         self._add_cleanup = add_cleanup
-        self.store = ReplayStore(get_limits, on_empty=self._unsubscribe)
+        self._subscription = SharedSubscription(
+            publisher, CONTROL_TOPIC, self._on_event, lambda: len(self.store) > 0, CHECK_INTERVAL_SECONDS
+        )
+        self.store = ReplayStore(get_limits, on_empty=self._subscription.stop)
         self.session_streams: dict[Any, set[EndableStream]] = {}
         """Open streams that belong to no call here, by session primary key."""
         self._has_cleanup = False
-        self._subscription: TopicSubscription | None = None
-        self._subscribing: asyncio.Task[None] | None = None
-        self._relays: set[asyncio.Task[None]] = set()
-        self._tasks = BackgroundTasks()
+        self._relays = BackgroundTasks()
 
     def open_stream(self, session: ServerSession) -> ReplayBuffer:
         """Open a stream of a session with its first reader."""
-        if self._subscription is None and self._subscribing is None:
-            self._start_subscribing()
+        if not self._has_cleanup:
+            self._has_cleanup = True
+            self._add_cleanup(self._store_undelivered)
+        if not self._subscription.is_active:
+            self._subscription.start()
         return self.store.open_stream(session)
 
     async def resume(self, session: ServerSession, token: str, after: int) -> StreamReader:
@@ -83,9 +88,7 @@ class CallStreams:
                 raise StreamGoneError
             return reader
 
-        remote = RemoteReader(
-            self._publisher, self._tasks.spawn, after=after, max_waiting=self._get_limits().max_events
-        )
+        remote = RemoteReader(self._publisher, after=after, max_waiting=self._get_limits().max_events)
         await remote.open(session.pk, token)
         return remote
 
@@ -111,35 +114,6 @@ class CallStreams:
 
         return remove
 
-    def _start_subscribing(self) -> None:
-        if not self._has_cleanup:
-            self._has_cleanup = True
-            self._add_cleanup(self._store_undelivered)
-        self._subscribing = self._tasks.spawn(self._subscribe())
-
-    async def _subscribe(self) -> None:
-        try:
-            subscription = await self._publisher.get_follower().subscribe(CONTROL_TOPIC, self._on_event)
-        except Exception:
-            logger.warning(
-                "Failed to subscribe to stream requests; clients cannot resume streams of this process elsewhere",
-                exc_info=True,
-            )
-            return
-        finally:
-            self._subscribing = None
-
-        if len(self.store):
-            self._subscription = subscription
-        else:
-            subscription.stop()
-
-    def _unsubscribe(self) -> None:
-        subscription = self._subscription
-        self._subscription = None
-        if subscription is not None:
-            subscription.stop()
-
     def _on_event(self, event: Event) -> None:
         request = event.payload
         buffer = self.store.find(request["session"], request["stream"])
@@ -152,11 +126,9 @@ class CallStreams:
             if is_current:
                 buffer.detach_reader()
         elif event.kind == "attach":
-            relay = self._tasks.spawn(
+            self._relays.spawn(
                 self._confirm_relay(buffer, name) if is_current else self._relay(buffer, name, request["after"])
             )
-            self._relays.add(relay)
-            relay.add_done_callback(self._relays.discard)
 
     async def _confirm_relay(self, buffer: ReplayBuffer, name: str) -> None:
         try:

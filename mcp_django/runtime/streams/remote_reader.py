@@ -3,9 +3,9 @@
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Coroutine
 from typing import Any
 
+from mcp_django.aio.tasks import run_in_background
 from mcp_django.runtime.events.event_log import Event, EventDraft
 from mcp_django.runtime.events.follower import TopicSubscription
 from mcp_django.runtime.events.publisher import EventPublisher
@@ -36,17 +36,9 @@ class StreamGoneError(Exception):
 class RemoteReader(StreamReader):
     """Reader of a call stream that another worker has, or had."""
 
-    def __init__(
-        self,
-        publisher: EventPublisher,
-        spawn: Callable[[Coroutine[Any, Any, None]], object],
-        *,
-        after: int,
-        max_waiting: int,
-    ) -> None:
+    def __init__(self, publisher: EventPublisher, *, after: int, max_waiting: int) -> None:
         super().__init__(after, max_waiting)
         self._publisher = publisher
-        self._spawn = spawn
         self._last_number = after
         self._is_stream_ended = False
         """True if the worker of the call has ended the stream."""
@@ -101,7 +93,7 @@ class RemoteReader(StreamReader):
         if self._silent_reads >= MAX_SILENT_READS:
             self.end()
         elif self._attach_draft is not None:
-            self._spawn(self._publish(self._attach_draft))
+            run_in_background(self._publish(self._attach_draft))
         super().on_silence()
 
     def close(self) -> None:
@@ -114,7 +106,7 @@ class RemoteReader(StreamReader):
         self._attach_draft = None
         if attach_draft is not None and not self._is_stream_ended:
             # Also after a failed start: the worker would continue to write, and count the messages as delivered.
-            self._spawn(self._publish(attach_draft._replace(kind="detach")))
+            run_in_background(self._publish(attach_draft._replace(kind="detach")))
         super().close()
 
     async def _publish(self, draft: EventDraft) -> None:

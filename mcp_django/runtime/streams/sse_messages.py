@@ -19,10 +19,11 @@ from django.db import Error
 
 from mcp_django.aio.clock import monotonic
 from mcp_django.aio.loop_local import LoopLocal
-from mcp_django.aio.tasks import BackgroundTasks, start_timer
+from mcp_django.aio.tasks import BackgroundTasks
 from mcp_django.runtime.events.event_log import Event, EventDraft, EventLog
-from mcp_django.runtime.events.follower import TopicSubscription, run_on_own_thread
+from mcp_django.runtime.events.follower import run_on_own_thread
 from mcp_django.runtime.events.publisher import EventPublisher
+from mcp_django.runtime.events.shared_subscription import SharedSubscription
 from mcp_django.server.ports import Executor, Overloaded
 
 logger = logging.getLogger("mcp_django.events")
@@ -80,8 +81,9 @@ class SSEMessageRouter:
 
         self._answers: list[EventDraft] = []
         self._publishing: asyncio.Task[None] | None = None
-        self._subscription: TopicSubscription | None = None
-        self._subscribing: asyncio.Task[None] | None = None
+        self._subscription = SharedSubscription(
+            publisher, _loop_topic(self.loop_id), self._on_event, self._is_needed, CHECK_INTERVAL_SECONDS
+        )
 
         self._last_used = 0.0
         self._uncleared: list[int] = []
@@ -202,37 +204,11 @@ class SSEMessageRouter:
             django.db.Error: the event log is unavailable.
         """
         self._last_used = monotonic()
-        if self._subscription is not None and self._publisher.get_follower().is_active:
-            return
-        if self._subscribing is None:
-            self._subscribing = self._tasks.spawn(self._subscribe())
-        await asyncio.shield(self._subscribing)
+        if not self._subscription.is_active:
+            await asyncio.shield(self._subscription.start())
 
-    async def _subscribe(self) -> None:
-        previous = self._subscription
-        self._subscription = None
-        if previous is not None:
-            previous.stop()  # its follower has stopped
-        try:
-            self._subscription = await self._publisher.get_follower().subscribe(
-                _loop_topic(self.loop_id), self._on_event
-            )
-        finally:
-            self._subscribing = None
-        if previous is None:
-            self._schedule_check()
-
-    def _schedule_check(self) -> None:
-        start_timer(CHECK_INTERVAL_SECONDS, self._check_needed)
-
-    def _check_needed(self) -> None:
-        if self._streams or self._pending or monotonic() - self._last_used < CHECK_INTERVAL_SECONDS:
-            self._schedule_check()
-            return
-        subscription = self._subscription
-        self._subscription = None
-        if subscription is not None:
-            subscription.stop()
+    def _is_needed(self) -> bool:
+        return bool(self._streams or self._pending) or monotonic() - self._last_used < CHECK_INTERVAL_SECONDS
 
     def _on_event(self, event: Event) -> None:
         payload = event.payload
