@@ -6,12 +6,12 @@ from results. In arguments they are rejected like unknown names.
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from mcp_django.orm.declaration.base import BaseModelToolset
 from mcp_django.orm.declaration.codecs import MAX_TEXT_CHARACTERS, make_nullable
 from mcp_django.orm.declaration.exposed_fields import ExposedField
-from mcp_django.orm.queries.limits import MAX_FILTER_DEPTH, MAX_ORDER_FIELDS
+from mcp_django.orm.queries.visibility import MAX_FILTER_DEPTH, MAX_ORDER_FIELDS
 from mcp_django.protocol.headers import HeaderParam
 from mcp_django.schema import ArgumentError, OutputError, call_in_default_language
 from mcp_django.schema.custom_schema import check_schema
@@ -21,13 +21,10 @@ MAX_LISTED_CHOICES = 30
 """Maximum number of choices in a description; `describe` lists all of them."""
 
 
-class ModelToolParameters:
-    """Arguments of a tool (`ToolParameters`), with a schema built on first use.
+class _LazySchema:
+    """Schema that is built and checked on first use."""
 
-    The handler receives them as one dict, `arguments`.
-    """
-
-    header_params: tuple[HeaderParam, ...] = ()
+    kind: ClassVar[str]
 
     def __init__(self, make: Callable[[], Schema], where: str) -> None:
         self._build_schema = make
@@ -35,12 +32,19 @@ class ModelToolParameters:
 
     @cached_property
     def schema(self) -> Schema:
-        """See ToolParameters."""
+        """See ToolParameters and ToolOutput."""
         return call_in_default_language(self._build_schema)
 
     @cached_property
     def _checker(self) -> Any:
-        return check_schema(self.schema, f"{self._source}: input schema")
+        return check_schema(self.schema, f"{self._source}: {self.kind} schema")
+
+
+class ModelToolParameters(_LazySchema):
+    """Arguments of a tool (`ToolParameters`); the handler receives them as one dict, `arguments`."""
+
+    kind = "input"
+    header_params: tuple[HeaderParam, ...] = ()
 
     def check(self, arguments: dict[str, Any]) -> None:
         """See ToolParameters."""
@@ -52,26 +56,11 @@ class ModelToolParameters:
         return {"arguments": arguments}
 
 
-class ModelToolOutput:
-    """Structured result of a tool (`ToolOutput`), with a schema built on first use.
+class ModelToolOutput(_LazySchema):
+    """Structured result of a tool (`ToolOutput`), whose values are JSON already."""
 
-    Values are JSON already.
-    """
-
+    kind = "output"
     is_wrapped = False
-
-    def __init__(self, make: Callable[[], Schema], where: str) -> None:
-        self._build_schema = make
-        self._source = where
-
-    @cached_property
-    def schema(self) -> Schema:
-        """See ToolOutput."""
-        return call_in_default_language(self._build_schema)
-
-    @cached_property
-    def _checker(self) -> Any:
-        return check_schema(self.schema, f"{self._source}: output schema")
 
     def to_structured(self, value: Any) -> Any:
         """See ToolOutput."""

@@ -7,8 +7,7 @@ from asgiref.sync import async_to_sync, sync_to_async
 from django.test import override_settings
 
 from mcp_django import Context, ModelToolset, ToolError, register, tool
-from mcp_django.orm.generic import GenericTools
-from mcp_django.orm.schema_union import merge_argument_schemas, merge_result_schemas
+from mcp_django.orm.generic import GenericTools, merge_argument_schemas, merge_result_schemas
 from mcp_django.protocol.errors import InsufficientScope, InvalidParams
 from mcp_django.server.primitives.registry import Registry, get_registry
 from mcp_django.wiring import get_server

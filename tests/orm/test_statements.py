@@ -8,7 +8,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from mcp_django import Context, ModelToolset
-from mcp_django.orm.queries.limits import MAX_RELATED_ROWS, limit_statement_time
+from mcp_django.orm.queries.visibility import MAX_RELATED_ROWS, limit_statement_time
 from mcp_django.protocol.errors import ToolError
 from tests.orm.toolsets import Categories, Products, Tags, data, peer
 from tests.server.client import PipelineClient

@@ -1,6 +1,9 @@
-"""Writable forms: a toolset's form class and its writable fields.
+"""Writable forms: a toolset's form class and its writable fields, compiled once per form class.
 
-They are compiled once per form class.
+Values are converted from JSON to the input of a form field. Reading and writing differ. A decimal is shown as text and
+may be given as a number. An optional text may be given as null. A choice lists its options.
+
+Files are not writable. A storage is not transactional, so a dry run or a rejected form could not undo an upload.
 """
 
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -12,11 +15,159 @@ from django.forms.models import ModelChoiceField, modelform_factory
 
 from mcp_django.forms.fields import build_property
 from mcp_django.orm.declaration.exposed_fields import ExposedField
-from mcp_django.orm.declaration.writable_values import WritableValue, build_writable_value
 from mcp_django.schema import DeclarationError
 
 if TYPE_CHECKING:
     from mcp_django.orm.declaration.base import BaseModelToolset
+
+from collections.abc import Callable, Mapping
+
+from django.core import validators
+from django.utils.html import strip_tags
+
+from mcp_django.orm.declaration.codecs import Codec, get_codec, make_nullable
+from mcp_django.protocol import jsonrpc
+from mcp_django.schema import to_json
+
+MAX_NAMED_CHOICES = 200
+"""Maximum number of choices that a schema lists."""
+MAX_REFERENCES = 1000
+"""Maximum number of rows that one value may refer to."""
+
+
+class WritableValue(NamedTuple):
+    """Field value as clients write it."""
+
+    schema: dict[str, Any]
+    parse: Callable[[Any], Any]
+    """Function from valid JSON, except null, to input of the form field.
+
+    It raises ValueError with a message for the client.
+    """
+    is_required: bool
+    """True if new rows require the value."""
+    label: str
+
+
+def build_writable_value(item: ExposedField, field: forms.Field) -> WritableValue | None:
+    """Build the writable value of an exposed field, or return None if read-only.
+
+    `field` is its field of the form.
+    """
+    model_field = item.model_field
+    if isinstance(model_field, models.FileField) or isinstance(field, forms.FileField):
+        return None
+    codec = item.codec
+    schema, read = _build_to_many_value(codec) if item.is_to_many else _build_single_value(model_field, codec)
+
+    label = str(field.label or item.name)
+    if text := strip_tags(str(field.help_text or "")).strip():
+        schema = {**schema, "description": " ".join(filter(None, [text, str(schema.get("description", ""))]))}
+    elif item.is_relation and not item.is_to_many:
+        schema = {**schema, "description": item.key_description}
+
+    if model_field.null or not field.required:
+        schema = _allow_null(schema)
+    required = field.required and not model_field.has_default() and field.initial is None
+    return WritableValue({"title": label, **schema}, read, required, label)
+
+
+def _build_to_many_value(codec: Codec) -> tuple[dict[str, Any], Callable[[Any], Any]]:
+    schema = {
+        "type": "array",
+        "items": dict(codec.schema),
+        "maxItems": MAX_REFERENCES,
+        "description": "all of them, by pk",
+    }
+    return schema, lambda values: [codec.decode(value) for value in values]
+
+
+def _build_single_value(field: Any, codec: Codec) -> tuple[dict[str, Any], Callable[[Any], Any]]:
+    if field.is_relation:
+        return {**codec.schema}, codec.decode
+    if field.choices:
+        return _build_choice_schema(field, codec), _identity
+
+    match codec.kind:
+        case "text" | "ip-address" | "other":
+            return _build_text_schema(field), _identity
+        case "integer":
+            return {**codec.schema, **_build_bounds(field)}, codec.decode
+        case "number":
+            return {"type": "number", **_build_bounds(field)}, codec.decode
+        case "decimal":
+            return {**codec.schema, "type": ["string", "number"]}, codec.decode
+        case "json":
+            return {}, _create_json_encoder(field)
+        case "list":
+            return _build_list_value(field)
+    return dict(codec.schema), codec.decode if codec.kind in _DECODED_KINDS else _identity
+
+
+_DECODED_KINDS = {"boolean", "date", "date-time", "time", "duration", "uuid"}
+
+
+def _build_text_schema(field: Any) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "string"}
+    if field.max_length is not None:
+        schema["maxLength"] = field.max_length
+    if not field.blank and not field.has_default():
+        schema["minLength"] = 1
+    for check in field.validators:
+        if isinstance(check, validators.EmailValidator):
+            schema["format"] = "email"
+        elif isinstance(check, validators.URLValidator):
+            schema["format"] = "uri"
+    return schema
+
+
+def _build_bounds(field: Any) -> dict[str, Any]:
+    schema: dict[str, Any] = {}
+    for check in field.validators:
+        limit = getattr(check, "limit_value", None)
+        if not isinstance(limit, int | float) or isinstance(limit, bool):
+            continue
+        if type(check) is validators.MinValueValidator:
+            schema["minimum"] = max(limit, schema.get("minimum", limit))
+        elif type(check) is validators.MaxValueValidator:
+            schema["maximum"] = min(limit, schema.get("maximum", limit))
+    return schema
+
+
+def _build_choice_schema(field: Any, codec: Codec) -> dict[str, Any]:
+    options = [(codec.serialize(value), str(title)) for value, title in field.flatchoices]
+    if field.blank and field.empty_strings_allowed and codec.kind == "text" and "" not in dict(options):
+        options.append(("", "none"))
+    if len(options) > MAX_NAMED_CHOICES:
+        return {key: value for key, value in codec.schema.items() if key != "description"}
+    return {"oneOf": [{"const": value, "title": title} for value, title in options]}
+
+
+def _build_list_value(field: Any) -> tuple[dict[str, Any], Callable[[Any], Any]]:
+    schema, read = _build_single_value(field.base_field, get_codec(field.base_field))
+    size_limit = {"maxItems": field.size} if field.size else {}
+    if field.base_field.null:
+        schema = make_nullable(schema)
+    return (
+        {"type": "array", "items": schema, **size_limit},
+        lambda values: [None if value is None else read(value) for value in values],
+    )
+
+
+def _create_json_encoder(field: Any) -> Callable[[Any], Any]:
+    # The form field would parse a text as JSON.
+    return lambda value: jsonrpc.dumps(to_json(value)).decode()
+
+
+def _allow_null(schema: Mapping[str, Any]) -> dict[str, Any]:
+    if "oneOf" in schema:
+        return {**schema, "oneOf": [*schema["oneOf"], {"const": None, "title": "none"}]}
+    return make_nullable(schema)
+
+
+def _identity(value: Any) -> Any:
+    return value
+
 
 FormClass: TypeAlias = "type[forms.ModelForm[Any]]"
 

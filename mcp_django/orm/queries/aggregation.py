@@ -9,7 +9,14 @@ from django.db.models import Avg, Count, F, Max, Min, OrderBy, Q, QuerySet, Sum
 from django.db.models.constants import LOOKUP_SEP
 from django.db.models.functions import ExtractDay, ExtractMonth, ExtractYear, TruncDate
 
-from mcp_django.orm.declaration.codecs import METRIC_LOOKUPS, Codec, get_codec
+from mcp_django.orm.declaration.codecs import (
+    DATE_CODEC,
+    INTEGER_CODEC,
+    METRIC_LOOKUPS,
+    NUMBER_CODEC,
+    Codec,
+    build_decimal_codec,
+)
 from mcp_django.orm.declaration.exposed_fields import ExposedField, Purpose
 from mcp_django.orm.queries.serialize import build_reference
 from mcp_django.orm.queries.visibility import VisibilityScope, format_names
@@ -29,9 +36,6 @@ _DATE_PARTS: Mapping[str, Callable[[Any], Any]] = {
     "day": ExtractDay,
     "date": TruncDate,
 }
-_INTEGER_CODEC = get_codec(models.BigIntegerField())
-_NUMBER_CODEC = get_codec(models.FloatField())
-_DATE_CODEC = get_codec(models.DateField())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,7 +86,7 @@ def resolve_group(scope: VisibilityScope, name: str) -> AggregationGroup:
         return AggregationGroup(
             name,
             item,
-            _DATE_CODEC if part == "date" else _INTEGER_CODEC,
+            DATE_CODEC if part == "date" else INTEGER_CODEC,
             _DATE_PARTS[part](scope.build_expression(item)),
         )
     item = scope.resolve_field(name, Purpose.AGGREGATE)
@@ -101,7 +105,7 @@ def resolve_metric(scope: VisibilityScope, request: Mapping[str, Any]) -> Aggreg
     if field is None:
         if function != "count":
             raise ToolError(f"metrics: {function} requires a field")
-        return AggregationMetric(request.get("name", "count"), _INTEGER_CODEC, Count("pk"))
+        return AggregationMetric(request.get("name", "count"), INTEGER_CODEC, Count("pk"))
 
     item = scope.resolve_field(field, Purpose.AGGREGATE)
     if function not in item.codec.aggregates:
@@ -114,12 +118,12 @@ def resolve_metric(scope: VisibilityScope, request: Mapping[str, Any]) -> Aggreg
 
     codec = item.codec
     if function == "count":
-        codec = _INTEGER_CODEC
+        codec = INTEGER_CODEC
     elif function == "avg" and codec.kind == "integer":
-        codec = _NUMBER_CODEC
+        codec = NUMBER_CODEC
     elif function in ("sum", "avg") and codec.kind == "decimal":
         # A sum may have more digits than the column.
-        codec = get_codec(models.DecimalField(max_digits=None, decimal_places=None))
+        codec = build_decimal_codec(models.DecimalField(max_digits=None, decimal_places=None))
     return AggregationMetric(name, codec, AGGREGATE_FUNCTIONS[function](scope.build_expression(item), **options))
 
 

@@ -10,11 +10,21 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.db.models.constants import LOOKUP_SEP
 from django.utils.text import smart_split, unescape_string_literal
 
-from mcp_django.orm.declaration.codecs import LOOKUPS, parse_boolean_value, parse_integer_value, parse_text_value
-from mcp_django.orm.declaration.datetimes import parse_date_value
+from mcp_django.orm.declaration.codecs import (
+    LOOKUPS,
+    parse_boolean_value,
+    parse_date_value,
+    parse_integer_value,
+    parse_text_value,
+)
 from mcp_django.orm.declaration.exposed_fields import ExposedField, Purpose
-from mcp_django.orm.queries.limits import MAX_FILTER_CONDITIONS, MAX_FILTER_DEPTH, MAX_LIST_VALUES, MAX_SEARCH_WORDS
-from mcp_django.orm.queries.visibility import VisibilityScope
+from mcp_django.orm.queries.visibility import (
+    MAX_FILTER_CONDITIONS,
+    MAX_FILTER_DEPTH,
+    MAX_LIST_VALUES,
+    MAX_SEARCH_WORDS,
+    VisibilityScope,
+)
 from mcp_django.protocol.errors import ToolError
 
 _BRANCHES = ("and", "or", "not")

@@ -12,9 +12,8 @@ from django.db.models import F, QuerySet
 from mcp_django.orm.declaration.base import BaseModelToolset
 from mcp_django.orm.declaration.codecs import Codec
 from mcp_django.orm.declaration.exposed_fields import ExposedField, Purpose
-from mcp_django.orm.queries.limits import MAX_RELATED_ROWS
 from mcp_django.orm.queries.pagination import RowOrder
-from mcp_django.orm.queries.visibility import VisibilityScope
+from mcp_django.orm.queries.visibility import MAX_RELATED_ROWS, VisibilityScope
 from mcp_django.protocol.errors import ToolError
 
 MAX_CACHED_PLANS = 200

@@ -8,7 +8,7 @@ Projects add tools of their own as methods marked with `@tool` in the toolset's 
 from functools import partial
 
 from mcp_django.orm.declaration.base import TOOL_ACTIONS, BaseModelToolset
-from mcp_django.orm.tools import aggregate, describe, get, history, list
+from mcp_django.orm.tools import aggregate, describe, history, rows
 from mcp_django.orm.tools.base import ToolTemplate, build_model_tool
 from mcp_django.orm.writes import schema
 from mcp_django.orm.writes.delete import DeleteOperation
@@ -24,18 +24,20 @@ TOOL_TEMPLATES = {
         describe.result_schema,
     ),
     "list": ToolTemplate(
-        list.list_rows,
+        rows.list_rows,
         "List {names}: filtered, searched and ordered, a page at a time. Go on with next_cursor, and the same other "
         "arguments.",
-        list.arguments_schema,
-        list.result_schema,
+        rows.list_arguments_schema,
+        rows.list_result_schema,
     ),
-    "get": ToolTemplate(get.get_row, "Get one {name} by its primary key.", get.arguments_schema, get.result_schema),
+    "get": ToolTemplate(
+        rows.get_row, "Get one {name} by its primary key.", rows.get_arguments_schema, rows.get_result_schema
+    ),
     "count": ToolTemplate(
-        list.count_rows,
+        rows.count_rows,
         "Count {names}, filtered and searched as for list.",
-        list.count_arguments_schema,
-        list.count_result_schema,
+        rows.count_arguments_schema,
+        rows.count_result_schema,
     ),
     "aggregate": ToolTemplate(
         aggregate.aggregate_rows,

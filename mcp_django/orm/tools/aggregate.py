@@ -7,7 +7,7 @@ from django.db.models import QuerySet
 from mcp_django.orm.declaration.base import BaseModelToolset
 from mcp_django.orm.queries.aggregation import AGGREGATE_FUNCTIONS, Aggregation
 from mcp_django.orm.queries.filters import apply_conditions
-from mcp_django.orm.queries.limits import MAX_GROUP_FIELDS, MAX_METRICS, MAX_ORDER_FIELDS
+from mcp_django.orm.queries.visibility import MAX_GROUP_FIELDS, MAX_METRICS, MAX_ORDER_FIELDS
 from mcp_django.orm.schema import Schema, filters_schema, object_schema, search_schema
 from mcp_django.orm.tools.base import ReadQuery
 from mcp_django.server.context.context import Context

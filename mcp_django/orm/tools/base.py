@@ -7,8 +7,7 @@ from typing import Any
 from django.db import models
 
 from mcp_django.orm.declaration.base import BaseModelToolset
-from mcp_django.orm.queries.limits import limit_statement_time
-from mcp_django.orm.queries.visibility import VisibilityScope
+from mcp_django.orm.queries.visibility import VisibilityScope, limit_statement_time
 from mcp_django.orm.schema import ModelToolOutput, ModelToolParameters, Schema
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.protocol.types import ToolAnnotations

@@ -18,7 +18,7 @@ from django.utils.translation import override
 
 from mcp_django.orm.admin_log import ADDITION, CHANGE, DELETION, get_log_entry_model
 from mcp_django.orm.declaration.base import BaseModelToolset
-from mcp_django.orm.declaration.datetimes import format_datetime
+from mcp_django.orm.declaration.codecs import format_datetime
 from mcp_django.orm.schema import Schema, object_schema
 from mcp_django.orm.tools.base import ReadQuery
 from mcp_django.orm.writes.lookup import find_rows

@@ -1,16 +1,15 @@
 """Base class of write operations: confirmation, idempotency and result of a call."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from django.db.models import Model
 
 from mcp_django.orm.declaration.base import BaseModelToolset
-from mcp_django.orm.writes.confirmation import require_confirmation
-from mcp_django.orm.writes.etags import get_row_version
-from mcp_django.orm.writes.idempotency import MAX_KEY_CHARACTERS, IdempotentWrite
-from mcp_django.orm.writes.transaction import run_write
+from mcp_django.orm.writes.lookup import find_rows, require_confirmation
+from mcp_django.orm.writes.rows import check_version, get_row_version
+from mcp_django.orm.writes.transaction import MAX_KEY_CHARACTERS, IdempotentWrite, run_write
 from mcp_django.protocol.errors import ToolError
 from mcp_django.server.context.context import Context
 
@@ -72,9 +71,13 @@ class WriteOperation(ABC):
         Raises:
             ToolError: the write failed or was refused.
         """
-        idempotent_write = self._build_idempotent_write()
-        if idempotent_write is not None and (stored_result := idempotent_write.find_result()) is not None:
-            return stored_result
+        idempotent_write, key = None, self.arguments.get("idempotency_key")
+        if key is not None and not self.dry_run:
+            operation = f"{self.toolset.model._meta.label} {self.name}"
+            arguments = {name: value for name, value in self.arguments.items() if name != "idempotency_key"}
+            idempotent_write = IdempotentWrite(self.ctx, key, operation, arguments)
+            if (stored_result := idempotent_write.find_result()) is not None:
+                return stored_result
 
         if not self.dry_run and self.confirm:
             message, rows = self.build_question()
@@ -86,6 +89,19 @@ class WriteOperation(ABC):
             self.execute, using=self.using, dry_run=self.dry_run, idempotent_write=idempotent_write, atomic=self.atomic
         )
 
+    def find_row(self, has_permission: Callable[..., bool], *, lock: bool) -> Model:
+        """Return the row of the arguments `pk` and `if_match`.
+
+        Raises:
+            ToolError: the row is missing or has changed, or the caller has no permission.
+        """
+        row: Model
+        (row,) = find_rows(
+            self.toolset, self.ctx, [self.arguments["pk"]], using=self.using, has_permission=has_permission, lock=lock
+        )
+        check_version(self.toolset, row, self.arguments.get("if_match"))
+        return row
+
     def check_agreed_versions(self, rows: Sequence[Model]) -> None:
         """Check that the rows have not changed since the user confirmed the call.
 
@@ -96,12 +112,3 @@ class WriteOperation(ABC):
             get_row_version(self.toolset, row) for row in rows
         ):
             raise ToolError(ROWS_CHANGED_MESSAGE)
-
-    def _build_idempotent_write(self) -> IdempotentWrite | None:
-        key = self.arguments.get("idempotency_key")
-        if key is None or self.dry_run:
-            return None
-        operation = f"{self.toolset.model._meta.label} {self.name}"
-        return IdempotentWrite(
-            self.ctx, key, operation, {name: v for name, v in self.arguments.items() if name != "idempotency_key"}
-        )

@@ -1,22 +1,95 @@
 """`delete`: deletion of one row with its cascades, if Django's rules permit it."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from django.db.models import Model
+from django.db.models import CASCADE, Model, ProtectedError, QuerySet, RestrictedError
+from django.db.models.deletion import Collector
 
 from mcp_django.orm import admin_log
 from mcp_django.orm.declaration.base import BaseModelToolset
 from mcp_django.orm.writes.base import ROWS_CHANGED_MESSAGE, WriteOperation
-from mcp_django.orm.writes.cascades import DeletionEffects, collect_deletion_effects
-from mcp_django.orm.writes.etags import check_version
-from mcp_django.orm.writes.lookup import find_rows, get_label
+from mcp_django.orm.writes.lookup import get_label
 from mcp_django.protocol.errors import ToolError
 from mcp_django.server.context.context import Context
 
 HIDDEN_ROWS_NAME = "other rows"
 """Name for rows of models that the caller may not view."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionEffects:
+    """Rows of other models that a deletion affects, counted by model.
+
+    Rows of automatic many-to-many tables are not counted.
+    """
+
+    deleted: Counter[type[Model]] = field(default_factory=Counter)
+    """Rows that are deleted too."""
+    changed: Counter[type[Model]] = field(default_factory=Counter)
+    """Rows that lose their reference (SET_NULL, SET_DEFAULT, SET)."""
+    protecting: Counter[type[Model]] = field(default_factory=Counter)
+    """Rows that forbid the deletion (PROTECT, RESTRICT)."""
+    loaded_rows: dict[type[Model], Collection[Model]] = field(default_factory=dict)
+    """Deleted rows of the models that were requested as `load_models`."""
+
+
+def collect_deletion_effects(obj: Model, *, using: str, load_models: Container[type[Model]] = ()) -> DeletionEffects:
+    """Determine the effects of deleting `obj`.
+
+    Rows of the models in `load_models` are loaded. Other rows are only counted where possible.
+    """
+    effects = DeletionEffects()
+    collector = _CountingCollector(using, load_models)
+
+    try:
+        collector.collect([obj])
+    except ProtectedError as problem:
+        effects.protecting.update(type(row) for row in problem.protected_objects)
+    except RestrictedError as problem:
+        effects.protecting.update(type(row) for row in problem.restricted_objects)
+
+    for model, rows in collector.data.items():
+        others = [row for row in rows if row != obj and not _is_parent(row, obj)]
+        if others and not model._meta.auto_created:
+            effects.deleted[model] += len(others)
+            if model in load_models:
+                effects.loaded_rows[model] = others
+    for queryset in collector.fast_deletes:
+        if not queryset.model._meta.auto_created and (number := queryset.count()):
+            effects.deleted[queryset.model] += number
+    for (relation, _), updates in collector.field_updates.items():
+        # If constraints cannot be deferred, a cascade first sets references to NULL in rows that it deletes. These
+        # updates do not count.
+        if relation.remote_field is not None and relation.remote_field.on_delete is not CASCADE:
+            number = _count_rows(updates)
+            effects.changed.update({relation.model: number} if number else {})
+
+    return effects
+
+
+def _count_rows(updates: Any) -> int:
+    return sum(int(rows.count() if isinstance(rows, QuerySet) else len(rows)) for rows in updates)
+
+
+def _is_parent(row: Model, obj: Model) -> bool:
+    """Return True if the row is the part of `obj` in a table of a parent model."""
+    return isinstance(obj, type(row)) and row.pk == obj.pk
+
+
+class _CountingCollector(Collector):
+    def __init__(self, using: str, load_models: Container[type[Model]]) -> None:
+        super().__init__(using=using)
+        # Since Django 6.1, collect rows that the database deletes itself (DB_CASCADE). Earlier versions ignore this
+        # flag.
+        self.force_collection = True
+        self._load_models = load_models
+
+    def can_fast_delete(self, objs: Any, from_field: Any = None) -> bool:
+        model = objs if isinstance(objs, type) else getattr(objs, "model", None)
+        return model not in self._load_models and bool(super().can_fast_delete(objs, from_field))
 
 
 class DeleteOperation(WriteOperation):
@@ -28,21 +101,20 @@ class DeleteOperation(WriteOperation):
 
     def build_question(self) -> tuple[str, Sequence[Model]]:
         """See WriteOperation."""
-        row = self._find_row(lock=False)
-        effects = self._confirmed_effects = self._check_deletion(row)
+        row = self.find_row(self.toolset.has_delete_permission, lock=False)
+        effects = self._confirmed_effects = check_deletion(self.toolset, self.ctx, row, using=self.using)
         text = f"Delete {get_label(self.toolset, self.ctx, row)}?"
-        if counts_text := _format_counts(self._count_by_name(effects.deleted)):
-            text += f"\nDeleted with it: {counts_text}"
-        if counts_text := _format_counts(self._count_by_name(effects.changed)):
-            text += f"\nLosing their reference to it: {counts_text}"
+        for title, counts in (("Deleted with it", effects.deleted), ("Losing their reference to it", effects.changed)):
+            if counts_text := _format_counts(_count_by_name(self.toolset, self.ctx, counts)):
+                text += f"\n{title}: {counts_text}"
         return text, (row,)
 
     def execute(self) -> dict[str, Any]:
         """See WriteOperation."""
         toolset, ctx = self.toolset, self.ctx
-        row = self._find_row(lock=True)
+        row = self.find_row(self.toolset.has_delete_permission, lock=True)
         self.check_agreed_versions((row,))
-        effects = self._check_deletion(row)
+        effects = check_deletion(self.toolset, self.ctx, row, using=self.using)
         confirmed_effects = self._confirmed_effects
         if confirmed_effects is not None and (confirmed_effects.deleted, confirmed_effects.changed) != (
             effects.deleted,
@@ -53,8 +125,8 @@ class DeleteOperation(WriteOperation):
         result = {
             "pk": toolset.exposure.pk.codec.serialize(row.pk),
             "label": get_label(toolset, ctx, row),
-            "deleted": dict(self._count_by_name(effects.deleted)),
-            "changed": dict(self._count_by_name(effects.changed)),
+            "deleted": dict(_count_by_name(self.toolset, self.ctx, effects.deleted)),
+            "changed": dict(_count_by_name(self.toolset, self.ctx, effects.changed)),
             "dry_run": self.dry_run,
         }
 
@@ -62,22 +134,6 @@ class DeleteOperation(WriteOperation):
             toolset.log_write(ctx, [row], admin_log.DELETION, "")  # a deleted row has no primary key
         toolset.delete_model(ctx, row)
         return result
-
-    def _find_row(self, *, lock: bool) -> Model:
-        toolset, ctx = self.toolset, self.ctx
-        has_permission = toolset.has_delete_permission
-        row: Model
-        (row,) = find_rows(
-            toolset, ctx, [self.arguments["pk"]], using=self.using, has_permission=has_permission, lock=lock
-        )
-        check_version(toolset, row, self.arguments.get("if_match"))
-        return row
-
-    def _check_deletion(self, row: Model) -> DeletionEffects:
-        return check_deletion(self.toolset, self.ctx, row, using=self.using)
-
-    def _count_by_name(self, counted: Mapping[type[Model], int]) -> Counter[str]:
-        return _count_by_name(self.toolset, self.ctx, counted)
 
 
 def check_deletion(toolset: BaseModelToolset, ctx: Context, row: Model, *, using: str) -> DeletionEffects:

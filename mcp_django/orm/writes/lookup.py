@@ -1,6 +1,9 @@
-"""Lookup of the rows to write: visible rows, on the database for writes."""
+"""Rows to write, on the database for writes, and questions about them to the client's user.
 
-from collections.abc import Callable
+A question is sent before the transaction opens, so no locks are held while the client waits for its user.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from django.core.exceptions import ObjectDoesNotExist
@@ -8,9 +11,51 @@ from django.db import connections
 from django.db.models import Model
 
 from mcp_django.orm.declaration.base import BaseModelToolset
-from mcp_django.orm.writes.confirmation import format_on_one_line
+from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import NotFound, ToolError
 from mcp_django.server.context.context import Context
+
+_MAX_VALUE_CHARACTERS = 200
+"""Maximum length in characters of a value in the question."""
+_MAX_LINES = 30
+
+
+def require_confirmation(
+    toolset: BaseModelToolset, ctx: Context, name: str, message: str, versions: Iterable[str] = ()
+) -> None:
+    """Request confirmation of a tool or an action from the client's user.
+
+    Return if the user agrees. `versions` are the versions of the rows in question. If they change before the answer,
+    the question is sent again.
+
+    Raises:
+        ToolError: the user did not agree, or the client cannot ask its user.
+    """
+    if toolset.confirm_fallback == "proceed" and not ctx.supports("elicitation.form"):
+        return
+    key = "-".join(["confirm", name, *versions])
+    answer = ctx.sync.elicit(message, None, key=key[:128])
+    if answer.action != "accept":
+        raise ToolError("The user did not agree, and nothing was changed")
+
+
+def format_on_one_line(value: Any) -> str:
+    """Format a text or any JSON as one short line.
+
+    A value can then not imitate other lines of a question.
+    """
+    text = " ".join((value if isinstance(value, str) else jsonrpc.dumps(value).decode()).split())
+    return text if len(text) <= _MAX_VALUE_CHARACTERS else f"{text[:_MAX_VALUE_CHARACTERS]}…"
+
+
+def format_values(values: Mapping[str, Any]) -> str:
+    """Format a client's values for people, one line each."""
+    lines = []
+    for name, value in list(values.items())[:_MAX_LINES]:
+        lines.append(f"{name}: {format_on_one_line(value)}")
+    if len(values) > _MAX_LINES:
+        lines.append(f"… and {len(values) - _MAX_LINES} more")
+    return "\n".join(lines)
 
 
 def find_rows(

@@ -1,60 +1,196 @@
 """`create` and `update`: validation by a form, then saving of row and inline rows."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.db.models import Model
 
 from mcp_django.exceptions import build_invalid_error
 from mcp_django.orm import admin_log
+from mcp_django.orm.declaration.base import BaseModelToolset
+from mcp_django.orm.declaration.inlines import ModelInline
 from mcp_django.orm.writes.base import WriteOperation
-from mcp_django.orm.writes.binding import BoundWriteForm
-from mcp_django.orm.writes.confirmation import format_on_one_line, format_values
-from mcp_django.orm.writes.etags import check_version
-from mcp_django.orm.writes.inlines import save_inlines
-from mcp_django.orm.writes.lookup import find_rows, get_label
-from mcp_django.orm.writes.result import serialize_written_row
+from mcp_django.orm.writes.binding import BoundWriteForm, FieldErrors
+from mcp_django.orm.writes.delete import check_deletion
+from mcp_django.orm.writes.lookup import format_on_one_line, format_values, get_label, lock_rows
+from mcp_django.orm.writes.rows import serialize_written_row
 from mcp_django.protocol.errors import ToolError
+from mcp_django.server.context.context import Context
+
+Counts = dict[str, dict[str, int]]
 
 
-class CreateOperation(WriteOperation):
+def save_inlines(
+    toolset: BaseModelToolset, ctx: Context, parent: Model, given: Mapping[str, Any] | None, *, using: str
+) -> tuple[Counts, admin_log.Message]:
+    """Write the inline rows given by a client.
+
+    Returns:
+        The numbers of added, changed and deleted rows by inline, and the message for the admin's log.
+
+    Raises:
+        ToolError: an inline row is invalid or the write is not permitted.
+    """
+    counts: Counts = {}
+    log_message: admin_log.Message = []
+    errors: FieldErrors = {}
+
+    for inline in toolset.inline_toolsets:
+        changes = (given or {}).get(inline.name)
+        if changes:
+            writer = _InlineWriter(inline, ctx, parent, using)
+            writer.run(changes)
+            log_message += writer.log_message
+            errors |= writer.errors
+            counts[inline.name] = {
+                "added": len(changes.get("add", ())),
+                "changed": len(changes.get("change", ())),
+                "deleted": len(changes.get("delete", ())),
+            }
+
+    if errors:
+        raise build_invalid_error(errors)
+    return counts, log_message
+
+
+class _InlineWriter:
+    def __init__(self, inline: ModelInline, ctx: Context, parent: Model, using: str) -> None:
+        self.inline = inline
+        self.ctx = ctx
+        self.parent = parent
+        self.using = using
+        self.errors: FieldErrors = {}
+        self.log_message: admin_log.Message = []
+
+    def run(self, changes: Mapping[str, Any]) -> None:
+        inline = self.inline
+        self._require_permission(inline.has_class_permission(self.ctx), "change")
+
+        for number, pk in enumerate(changes.get("delete", ())):
+            row = self._find_row(pk, f"delete[{number}]")
+            if row is not None and self._require_permission(inline.has_delete_permission(self.ctx, row), "delete"):
+                check_deletion(inline, self.ctx, row, using=self.using)
+                self.log_message += admin_log.build_deleted_message(row)
+                inline.delete_model(self.ctx, row)
+
+        for number, entry in enumerate(changes.get("change", ())):
+            place = f"change[{number}]"
+            row = self._find_row(entry["pk"], place)
+            if row is not None and self._require_permission(inline.has_change_permission(self.ctx, row), "change"):
+                self._save(row, entry["values"], place, change=True)
+
+        for number, values in enumerate(changes.get("add", ())):
+            if self._require_permission(inline.has_add_permission(self.ctx), "add"):
+                row = inline.model()
+                setattr(row, inline.foreign_key.name, self.parent)
+                self._save(row, values, f"add[{number}]", change=False)
+
+        if changes.get("add") and inline.get_rows_below(self.parent, self.using).count() > inline.max_num:
+            raise ToolError(f"{inline.name}: at most {inline.max_num} rows are allowed")
+
+    def _require_permission(self, allowed: bool, what: str) -> bool:
+        if not allowed:
+            raise ToolError(f"You may not {what} {self.inline.model._meta.verbose_name_plural}")
+        return True
+
+    def _find_row(self, pk: Any, place: str) -> Model | None:
+        """Return a visible row below the parent, or record an error and return None."""
+        inline = self.inline
+        rows = inline.get_queryset(self.ctx).using(self.using)
+        try:
+            key = inline.exposure.pk.codec.decode(pk)
+            # Lock the row itself: a concurrent tool for this model does not lock the parent row.
+            lock_rows(inline, [key], using=self.using)
+            row: Model | None = rows.filter(**{inline.foreign_key.name: self.parent}, pk=key).first()
+        except ValueError:
+            row = None
+
+        if row is None or not inline.has_view_permission(self.ctx, row):
+            self.errors[f"{inline.name}.{place}"] = [
+                f"There is no {inline.model._meta.verbose_name} with pk {pk!s:.100}."
+            ]
+            return None
+        return row
+
+    def _save(self, row: Model, values: Mapping[str, Any], place: str, *, change: bool) -> None:
+        inline = self.inline
+        fixed = {inline.foreign_key.name: self.parent}
+        bound_form = BoundWriteForm(self.ctx, inline.get_writable_form(self.ctx), values, using=self.using).bind(
+            row, fixed
+        )
+        if bound_form.errors:
+            self.errors |= {f"{inline.name}.{place}.{name}": texts for name, texts in bound_form.errors.items()}
+            return
+        saved = bound_form.save(inline.save_model, change=change)
+        labels = [bound_form.form.fields[name].label or name for name in values]
+        self.log_message += (
+            admin_log.build_changed_message(labels, saved) if change else admin_log.build_added_message(saved)
+        )
+
+
+class SaveOperation(WriteOperation):
+    """Creation or change of a row, with its inline rows."""
+
+    def bind_form(self, row: Model | None) -> BoundWriteForm:
+        """Bind and validate the client's values.
+
+        Raises:
+            ToolError: at least one value is invalid.
+        """
+        writable_form, values = self.toolset.get_writable_form(self.ctx), self.arguments.get("values", {})
+        bound_form = BoundWriteForm(self.ctx, writable_form, values, using=self.using).bind(row)
+        if bound_form.errors:
+            raise build_invalid_error(bound_form.errors)
+        return bound_form
+
+    def save_inlines(self, row: Model) -> tuple[dict[str, Any], admin_log.Message]:
+        """Write the inline rows of a saved row; return the result, and the message for the admin's log."""
+        toolset, ctx = self.toolset, self.ctx
+        counts, message = save_inlines(toolset, ctx, row, self.arguments.get("inlines"), using=self.using)
+        result = serialize_written_row(toolset, ctx, row, using=self.using)
+        return {**result, **({"inlines": counts} if counts else {})}, message
+
+    def format_arguments(self) -> str:
+        """Format the values and the changes of inline rows for the question to the user."""
+        lines = [format_values(self.arguments.get("values", {}))]
+        for name, given in (self.arguments.get("inlines") or {}).items():
+            lines += [f"{name}: {what} {len(rows)}: {format_on_one_line(rows)}" for what, rows in given.items() if rows]
+        return "\n".join(lines)
+
+
+class CreateOperation(SaveOperation):
     """Creation of a row."""
 
     name = "create"
 
     def build_question(self) -> tuple[str, Sequence[Model]]:
         """See WriteOperation."""
-        self._bind_form()
-        name = self.toolset.model._meta.verbose_name
-        return f"Add this {name}?\n{format_values(self.arguments['values'])}{_format_inlines(self.arguments)}", ()
+        self._check_permission()
+        self.bind_form(None)
+        return f"Add this {self.toolset.model._meta.verbose_name}?\n{self.format_arguments()}", ()
 
     def execute(self) -> dict[str, Any]:
         """See WriteOperation."""
         toolset, ctx = self.toolset, self.ctx
-        row = self._bind_form().save(toolset.save_model, change=False)
-        counts, inline_messages = save_inlines(toolset, ctx, row, self.arguments.get("inlines"), using=self.using)
-        result = serialize_written_row(toolset, ctx, row, using=self.using) | ({"inlines": counts} if counts else {})
+        self._check_permission()
+        row = self.bind_form(None).save(toolset.save_model, change=False)
+        result, inline_messages = self.save_inlines(row)
 
-        if self.dry_run:
-            # A dry run uses up this number, so the row would get another one.
-            if toolset.model._meta.auto_field is not None:
-                result["pk"] = None
-                if result["item"] is not None:
-                    result["item"]["pk"] = None
-        else:
+        if not self.dry_run:
             toolset.log_write(ctx, [row], admin_log.ADDITION, [*admin_log.build_added_message(), *inline_messages])
+        elif toolset.model._meta.auto_field is not None:
+            # A dry run uses up this number, so the row would get another one.
+            result["pk"] = None
+            if result["item"] is not None:
+                result["item"]["pk"] = None
         return {**result, "dry_run": self.dry_run}
 
-    def _bind_form(self) -> BoundWriteForm:
-        toolset, ctx = self.toolset, self.ctx
-        if not toolset.has_add_permission(ctx):
-            raise ToolError(f"You may not add {toolset.model._meta.verbose_name_plural}")
-        return _bind_checked(
-            BoundWriteForm(ctx, toolset.get_writable_form(ctx), self.arguments["values"], using=self.using), None
-        )
+    def _check_permission(self) -> None:
+        if not self.toolset.has_add_permission(self.ctx):
+            raise ToolError(f"You may not add {self.toolset.model._meta.verbose_name_plural}")
 
 
-class UpdateOperation(WriteOperation):
+class UpdateOperation(SaveOperation):
     """Change of some values of a row."""
 
     name = "update"
@@ -63,10 +199,8 @@ class UpdateOperation(WriteOperation):
         """See WriteOperation."""
         row = self._find_row(lock=False)
         label = get_label(self.toolset, self.ctx, row)
-        self._bind_form(row)
-        return f"Change {label}?\n{format_values(self.arguments.get('values', {}))}{_format_inlines(self.arguments)}", (
-            self._find_row(lock=False),
-        )
+        self.bind_form(row)
+        return f"Change {label}?\n{self.format_arguments()}", (self._find_row(lock=False),)
 
     def execute(self) -> dict[str, Any]:
         """See WriteOperation."""
@@ -75,13 +209,11 @@ class UpdateOperation(WriteOperation):
         self.check_agreed_versions((row,))
 
         before = self._read_values(row)
-        bound_form = self._bind_form(row)
+        bound_form = self.bind_form(row)
         row = bound_form.save(toolset.save_model, change=True)
         after = self._read_values(row)
         names = [name for name in before if before[name] != after[name]]
-
-        counts, inline_messages = save_inlines(toolset, ctx, row, self.arguments.get("inlines"), using=self.using)
-        result = serialize_written_row(toolset, ctx, row, using=self.using) | ({"inlines": counts} if counts else {})
+        result, inline_messages = self.save_inlines(row)
 
         if not self.dry_run:
             labels = [bound_form.form.fields[name].label or name for name in names]
@@ -90,22 +222,10 @@ class UpdateOperation(WriteOperation):
         return {**result, "changed": names, "dry_run": self.dry_run}
 
     def _find_row(self, *, lock: bool) -> Model:
-        toolset, ctx = self.toolset, self.ctx
-        has_permission = toolset.has_change_permission
-        row: Model
-        (row,) = find_rows(
-            toolset, ctx, [self.arguments["pk"]], using=self.using, has_permission=has_permission, lock=lock
-        )
-        check_version(toolset, row, self.arguments.get("if_match"))
+        row = self.find_row(self.toolset.has_change_permission, lock=lock)
         if not self.arguments.get("values") and not self.arguments.get("inlines"):
             raise ToolError("Nothing to change: give values, or inlines")
         return row
-
-    def _bind_form(self, row: Model) -> BoundWriteForm:
-        values = self.arguments.get("values", {})
-        return _bind_checked(
-            BoundWriteForm(self.ctx, self.toolset.get_writable_form(self.ctx), values, using=self.using), row
-        )
 
     def _read_values(self, row: Any) -> dict[str, Any]:
         """Return the current values of the given fields, for comparison."""
@@ -119,18 +239,3 @@ class UpdateOperation(WriteOperation):
             else:
                 values[name] = getattr(row, item.model_field.attname)
         return values
-
-
-def _bind_checked(bound_form: BoundWriteForm, row: Model | None) -> BoundWriteForm:
-    bound_form.bind(row)
-    if bound_form.errors:
-        raise build_invalid_error(bound_form.errors)
-    return bound_form
-
-
-def _format_inlines(arguments: dict[str, Any]) -> str:
-    """Format the changes of inline rows for the question to the user."""
-    lines = []
-    for name, given in (arguments.get("inlines") or {}).items():
-        lines += [f"{name}: {what} {len(rows)}: {format_on_one_line(rows)}" for what, rows in given.items() if rows]
-    return "".join(f"\n{line}" for line in lines)

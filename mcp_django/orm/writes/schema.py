@@ -6,7 +6,7 @@ from mcp_django.orm.declaration.base import BaseModelToolset
 from mcp_django.orm.declaration.inlines import ModelInline
 from mcp_django.orm.schema import Schema, object_schema, row_schema, value_schema
 from mcp_django.orm.writes.base import DRY_RUN, IDEMPOTENCY_KEY, IF_MATCH
-from mcp_django.orm.writes.etags import VERSION_KEY, is_versioned
+from mcp_django.orm.writes.rows import VERSION_KEY, is_versioned
 
 _COUNTS_SCHEMA = {"type": "object", "additionalProperties": {"type": "integer"}}
 

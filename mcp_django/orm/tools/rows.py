@@ -1,4 +1,4 @@
-"""`list` and `count`: filtered, searched and ordered rows, in pages, and their number."""
+"""`list`, `count` and `get`: rows in pages, their number, and one row."""
 
 from typing import Any
 
@@ -14,12 +14,16 @@ from mcp_django.orm.schema import (
     order_schema,
     row_schema,
     search_schema,
+    value_schema,
 )
 from mcp_django.orm.tools.base import ReadQuery
+from mcp_django.orm.writes.lookup import build_not_found, parse_key
+from mcp_django.orm.writes.rows import build_version_expressions, complete_row
+from mcp_django.orm.writes.schema import full_row_schema
 from mcp_django.server.context.context import Context
 
 
-def arguments_schema(toolset: BaseModelToolset) -> Schema:
+def list_arguments_schema(toolset: BaseModelToolset) -> Schema:
     """Return the input schema of `list`."""
     properties: Schema = {
         "filters": filters_schema(toolset),
@@ -33,7 +37,7 @@ def arguments_schema(toolset: BaseModelToolset) -> Schema:
     return object_schema(properties)
 
 
-def result_schema(toolset: BaseModelToolset) -> Schema:
+def list_result_schema(toolset: BaseModelToolset) -> Schema:
     """Return the output schema of `list`."""
     row, definitions = row_schema(toolset)
     properties: Schema = {
@@ -91,3 +95,42 @@ def count_rows(toolset: BaseModelToolset, ctx: Context, arguments: dict[str, Any
     """Count the matching rows that the caller may see."""
     with ReadQuery(toolset, ctx) as query:
         return {"count": apply_conditions(query.scope, query.rows, arguments).order_by().count()}
+
+
+def get_arguments_schema(toolset: BaseModelToolset) -> Schema:
+    """Return the input schema of `get`."""
+    text = f"The primary key of the {toolset.model._meta.verbose_name}"
+    pk = {**value_schema(toolset.exposure.pk), "description": text}
+    return object_schema({"pk": pk, "fields": fields_schema(toolset)}, ("pk",))
+
+
+def get_result_schema(toolset: BaseModelToolset) -> Schema:
+    """Return the output schema of `get`: row, inlines, and version if writable."""
+    row, definitions = full_row_schema(toolset)
+    return {**row, "$defs": definitions} if definitions else row
+
+
+def get_row(toolset: BaseModelToolset, ctx: Context, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the row.
+
+    Raises:
+        NotFound: the row is missing or hidden from the caller.
+    """
+    with ReadQuery(toolset, ctx) as query:
+        scope = query.scope
+        plan = get_plan(scope, arguments.get("fields"))
+        key = parse_key(toolset, arguments["pk"])
+        if toolset.is_overridden("has_view_permission"):
+            obj = query.rows.filter(pk=key).first()
+            if obj is None or not toolset.has_view_permission(ctx, obj):
+                raise build_not_found(toolset, arguments["pk"])
+
+        columns = build_version_expressions(toolset)
+        rows = select_columns(scope, query.rows, plan, columns).filter(pk=key)[:1]
+        items, values = read_rows(scope, rows, plan, columns)
+        if not items:
+            raise build_not_found(toolset, arguments["pk"])
+
+        pk, version_values = values[0][0], values[0][len(plan.columns) :]
+        with_inlines = arguments.get("fields") is None
+        return complete_row(toolset, ctx, items[0], pk, version_values, using=query.database, with_inlines=with_inlines)
