@@ -7,9 +7,11 @@ from typing import Any
 
 from mcp_django.contrib.http_tools.bodies import is_json
 from mcp_django.contrib.http_tools.replies import STATUS_META_KEY, OperationReply, get_phrase
+from mcp_django.contrib.http_tools.schemas import Schema, wrap_schema
+from mcp_django.contrib.http_tools.tools import OperationOutput
 from mcp_django.contrib.openapi.document.operations import OpenAPIOperation
 from mcp_django.contrib.openapi.document.references import References
-from mcp_django.contrib.openapi.document.schemas import OpenAPISchemas, Schema, build_candidates
+from mcp_django.contrib.openapi.document.schemas import OpenAPISchemas, build_candidates
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.content import (
     AudioContent,
@@ -22,7 +24,6 @@ from mcp_django.protocol.errors import ToolError
 from mcp_django.providers.media_types import build_contents, parse_content_type
 from mcp_django.schema import DeclarationError
 from mcp_django.schema.custom_schema import check_schema
-from mcp_django.schema.validation.validation import SchemaChecker
 from mcp_django.server.primitives.results import ToolResult
 
 logger = logging.getLogger("mcp_django.providers")
@@ -38,42 +39,25 @@ _HINTS = {
 }
 
 
-class OpenAPIToolOutput:
-    """The structured output of a tool (`server.primitives.ToolOutput`).
+class OpenAPIToolOutput(OperationOutput):
+    """The structured output of a tool.
 
     A reply that violates its document is not lost: the text has all of it, and the structured content the valid part.
-    The first violation is logged.
     """
 
-    def __init__(self, schema: Schema, checker: SchemaChecker, *, wrapped: bool, name: str) -> None:
-        self.schema = schema
-        self.is_wrapped = wrapped
-        self._checker = checker
-        self._name = name
-        self._has_warned = False
-
-    def to_structured(self, value: Any) -> Any:
-        """Return the value of `extract_valid`, or an empty object."""
-        return {} if value is None else value
+    logger = logger
+    violation_message = "%s returned a reply that violates its document: %s"
 
     def extract_valid(self, value: Any) -> dict[str, Any]:
         """Return the part of a reply that the schema allows, under "result" if wrapped."""
         result: Any = {"result": value} if self.is_wrapped else value
-        if self._checker.is_valid(result):
+        if self.is_valid(result):
             valid: dict[str, Any] = result
             return valid
-        if not self._has_warned:
-            self._has_warned = True
-            logger.warning(
-                "%s returned a reply that violates its document: %s",
-                self._name,
-                self._checker.describe_problems(result, "key"),
-            )
         for _ in range(MAX_EXTRACTION_ROUNDS):
             result = _remove_paths(result, self._checker.find_failing_paths(result))
             if self._checker.is_valid(result):
                 return dict(result)
-
         return {}
 
 
@@ -95,7 +79,10 @@ def build_output(operation: OpenAPIOperation, references: References, label: str
 
     for output_schema in candidates:
         try:
-            checker = check_schema(output_schema := _wrap_schema(output_schema, wrapped=wrapped), label)
+            output_schema = (
+                wrap_schema(output_schema, is_required=False) if wrapped else {"type": "object", **output_schema}
+            )
+            checker = check_schema(output_schema, label)
         except DeclarationError:
             continue  # Too complex: try fewer levels.
         # An empty object must be valid, so that some part of any reply fits.
@@ -131,15 +118,6 @@ def _is_object(schema: Any, references: References, where: str) -> bool:
     """Return True if all values of this schema are objects."""
     found = references.resolve(schema, where) if isinstance(schema, Mapping) else {}
     return found.get("type") == "object" and found.get("nullable") is not True
-
-
-def _wrap_schema(translated: Schema, *, wrapped: bool) -> Schema:
-    """Return the schema with an object at its root."""
-    if not wrapped:
-        return {"type": "object", **translated}
-    inner = {key: value for key, value in translated.items() if key != "$defs"}
-    schema: Schema = {"type": "object", "properties": {"result": inner}}
-    return {**schema, "$defs": translated["$defs"]} if "$defs" in translated else schema
 
 
 def is_json_media_type(media_type: str) -> bool:

@@ -6,12 +6,13 @@ from typing import Any
 
 from mcp_django.contrib.http_tools.parameters import Pairs
 from mcp_django.contrib.http_tools.replies import OperationReply
+from mcp_django.contrib.http_tools.tools import OperationParameters, build_method_annotations, build_operation_tool
 from mcp_django.contrib.openapi.document.operations import OpenAPIOperation
 from mcp_django.contrib.openapi.document.references import References
 from mcp_django.contrib.openapi.document.routes import Route
 from mcp_django.contrib.openapi.requests.credentials import OperationCredentials
-from mcp_django.contrib.openapi.requests.messages import OperationRequest, OperationTransport
-from mcp_django.contrib.openapi.requests.operation_plan import OpenAPIToolParameters, OperationPlan
+from mcp_django.contrib.openapi.requests.messages import OperationTransport
+from mcp_django.contrib.openapi.requests.operation_plan import OperationPlan
 from mcp_django.contrib.openapi.responses import build_output, build_resource_contents, build_tool_result
 from mcp_django.protocol.errors import ToolError
 from mcp_django.protocol.types import ToolAnnotations
@@ -21,12 +22,16 @@ from mcp_django.server.callables import run_callable
 from mcp_django.server.context.context import Context
 from mcp_django.server.injection.handler import Handler
 from mcp_django.server.primitives.base import Primitive, Resource, ResourceTemplate, Tool
-from mcp_django.server.primitives.decorators import NAME_PATTERN, build_tool
+from mcp_django.server.primitives.decorators import NAME_PATTERN
 
 MAX_DESCRIPTION_CHARACTERS = 4000
 """Maximum characters of an operation's description."""
 ExtraHeaders = Mapping[str, str] | Callable[[Context], Any] | None
-READ_METHODS, IDEMPOTENT_METHODS = frozenset({"GET"}), frozenset({"PUT", "DELETE"})
+NO_TRANSACTION: tuple[str, ...] = ()
+"""Databases in a transaction: none, because remote calls may be slow.
+
+Views of this project manage their own transactions.
+"""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -52,10 +57,7 @@ class OperationSender:
         authenticated = await self.credentials.add_credentials(
             request, alternatives, ctx, is_required=self.transport.is_remote
         )
-        return await self._send(authenticated.request, ctx), authenticated.redact
-
-    async def _send(self, request: OperationRequest, ctx: Context) -> OperationReply:
-        return await self.transport.send(request, ctx)
+        return await self.transport.send(authenticated.request, ctx), authenticated.redact
 
     @property
     def project_headers(self) -> set[tuple[str, str]]:
@@ -98,17 +100,18 @@ class OperationBuilder:
             except ToolError as problem:
                 raise ToolError(cleaned(str(problem)), meta=problem.meta) from None
 
-        tool = build_tool(
-            _placeholder,
+        tool = build_operation_tool(
+            call,
             name,
+            source=self.source,
+            parameters=OperationParameters(schema, checker),
+            output=output,
+            atomic=NO_TRANSACTION,
             description=self.description,
             annotations=self.annotations,
             **self._build_common(),
         )
-        tool.title = self.route.title or self.operation.summary[:200] or None
-        tool.parameters, tool.output = OpenAPIToolParameters(schema, checker), output
-        tool.handler = Handler(call, {"context": Context}, atomic=self._atomic)
-        tool.source = self.source
+        tool.title = self.title
         return tool
 
     def create_resource(self, name: str, scheme: str) -> Primitive:
@@ -131,18 +134,18 @@ class OperationBuilder:
         common: dict[str, Any] = {
             **self._build_common(),
             "name": name,
-            "title": self.route.title or self.operation.summary[:200] or None,
+            "title": self.title,
             "description": self.description,
             "source": self.source,
         }
         common.pop("timeout", None)
-        handler = Handler(read, {"context": Context}, atomic=self._atomic)
+        handler = Handler(read, {"context": Context}, atomic=NO_TRANSACTION)
         if template.is_static:
 
             async def read_it(context: Context) -> Any:
                 return await read(context, {})
 
-            handler = Handler(read_it, {"context": Context}, atomic=self._atomic)
+            handler = Handler(read_it, {"context": Context}, atomic=NO_TRANSACTION)
             primitive: Primitive = Resource(**common, uri=template.text, handler=handler)
         else:
             primitive = ResourceTemplate(
@@ -153,6 +156,11 @@ class OperationBuilder:
             )
         primitive.timeout = self.route.timeout
         return primitive
+
+    @property
+    def title(self) -> str | None:
+        """Title of the route, or else the summary of the document."""
+        return self.route.title or self.operation.summary[:200] or None
 
     @property
     def description(self) -> str:
@@ -172,23 +180,8 @@ class OperationBuilder:
         route_annotations = ToolAnnotations.of(self.route.annotations)
         if route_annotations is not None:
             return route_annotations
-        method, remote = self.operation.method, self.sender.transport.is_remote
-        if method in READ_METHODS:
-            return ToolAnnotations(read_only=True, open_world=remote)
-        return ToolAnnotations(
-            read_only=False,
-            destructive=method != "POST",
-            idempotent=method in IDEMPOTENT_METHODS,
-            open_world=remote,
-        )
-
-    @property
-    def _atomic(self) -> Any:
-        """Databases in a transaction: none, because remote calls may be slow.
-
-        Views of this project manage their own transactions.
-        """
-        return ()
+        method = self.operation.method
+        return build_method_annotations(method, creates=method == "POST", open_world=self.sender.transport.is_remote)
 
     def _build_common(self) -> dict[str, Any]:
         options: dict[str, Any] = {"tags": self.operation.tags, "scopes": tuple(self.route.scopes)}
@@ -251,7 +244,3 @@ def _parse_variables(values: Mapping[str, Any], variables: Mapping[str, str], pl
 def _to_variable_name(argument: str) -> str:
     plain = "".join(char if char.isascii() and (char.isalnum() or char == "_") else "_" for char in argument)
     return plain if plain[:1].isalpha() or plain[:1] == "_" else f"_{plain}"
-
-
-def _placeholder() -> None:
-    """Stand in for the handler while `build_tool` checks the options."""

@@ -4,12 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from mcp_django.contrib.http_tools.tools import HTTP_METHODS
 from mcp_django.contrib.openapi.document.document import OpenAPIDocument
 from mcp_django.contrib.openapi.document.references import References
 from mcp_django.schema import DeclarationError
 
-METHODS = ("get", "post", "put", "patch", "delete")
-"""Methods that become tools; HEAD, OPTIONS and TRACE are useless as tools."""
 MAX_OPERATIONS = 5000
 MAX_PARAMETERS = 200
 
@@ -50,7 +49,7 @@ def iter_operations(document: OpenAPIDocument, references: References, label: st
         if not path.startswith("/"):
             continue  # An extension: x-…
         item = references.resolve(item, f"{label}: {path}")
-        for method in METHODS:
+        for method in HTTP_METHODS:
             entry = item.get(method)
             if not isinstance(entry, Mapping):
                 continue

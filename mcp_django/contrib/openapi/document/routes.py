@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from mcp_django.contrib.openapi.document.operations import METHODS, OpenAPIOperation
+from mcp_django.contrib.http_tools.tools import HTTP_METHODS
+from mcp_django.contrib.openapi.document.operations import OpenAPIOperation
 from mcp_django.protocol.types import ToolAnnotations
 from mcp_django.schema import DeclarationError
 from mcp_django.server.primitives.base import Permission
@@ -53,8 +54,10 @@ class Route:
 
         methods = (found["methods"] or "*").upper().split(",")
         for method in methods:
-            if method != "*" and method.lower() not in METHODS:
-                raise DeclarationError(f"{self}: the method {method} is unknown; use {', '.join(METHODS).upper()} or *")
+            if method != "*" and method.lower() not in HTTP_METHODS:
+                raise DeclarationError(
+                    f"{self}: the method {method} is unknown; use {', '.join(HTTP_METHODS).upper()} or *"
+                )
 
         for name in ("tags", "scopes"):
             if isinstance(getattr(self, name), str):

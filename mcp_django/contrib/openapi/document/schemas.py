@@ -12,12 +12,12 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from mcp_django.contrib.http_tools.schemas import DESCRIPTIVE_KEYWORDS, Schema, make_nullable, move_exclusive_limits
 from mcp_django.contrib.openapi.document.references import References
 from mcp_django.protocol import jsonrpc
 from mcp_django.schema import DeclarationError
 from mcp_django.schema.validation.validation import SchemaChecker
 
-Schema = dict[str, Any]
 REFERENCE_LEVELS = (0, 1, 2, 3, 4, 6, 8)
 """Candidate depths of nested references in a schema."""
 MAX_DEPTH = 24
@@ -28,7 +28,6 @@ MAX_SCHEMA_BYTES = 32 * 1024
 """Maximum bytes of one tool's schema, because models have to read it."""
 _TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
 _COMPONENT_PREFIX = "#/components/schemas/"
-_DESCRIPTIVE_KEYWORDS: tuple[str, ...] = ("description", "title")
 
 
 def _is_count(value: Any) -> bool:
@@ -164,7 +163,7 @@ class OpenAPISchemas:
             translated |= {
                 key: schema[key] for key, fits in _INPUT_KEYWORDS.items() if key in schema and fits(schema[key])
             }
-            _set_exclusive_limits(schema, translated)
+            move_exclusive_limits(schema, translated)
 
         translated |= self._translate_subschemas(schema, depth)
         if "required" in translated:
@@ -172,7 +171,7 @@ class OpenAPISchemas:
             own = own if isinstance(own, Mapping) else {}
             translated["required"] = [name for name in translated["required"] if self.is_included(own.get(name, {}))]
 
-        return make_nullable(translated) if schema.get("nullable") is True else translated
+        return make_nullable(translated, lifts_description=True) if schema.get("nullable") is True else translated
 
     def _translate_subschemas(self, schema: Mapping[str, Any], depth: int) -> Schema:
         translated: Schema = {}
@@ -215,7 +214,7 @@ class OpenAPISchemas:
     def _translate_reference(self, schema: Mapping[str, Any], depth: int) -> Schema:
         reference = schema["$ref"]
         target = self._references.get_target(reference, self._label)
-        overrides: Schema = {str(key): schema[key] for key in _DESCRIPTIVE_KEYWORDS if isinstance(schema.get(key), str)}
+        overrides: Schema = {str(key): schema[key] for key in DESCRIPTIVE_KEYWORDS if isinstance(schema.get(key), str)}
         name = self._definition_names.get(reference)
         if name is None:
             if self._level >= self._max_level:
@@ -229,7 +228,7 @@ class OpenAPISchemas:
             self._pending_references.append((reference, self._level + 1))
 
         translated: Schema = {"$ref": f"#/$defs/{name}", **overrides}
-        return make_nullable(translated) if schema.get("nullable") is True else translated
+        return make_nullable(translated, lifts_description=True) if schema.get("nullable") is True else translated
 
     def _translate_alternative(self, schema: Mapping[str, Any], inner: Any, depth: int) -> Schema:
         """Translate an alternative; a discriminator restricts it to its values."""
@@ -258,29 +257,6 @@ def build_candidates(build_schema: Callable[[int], Schema]) -> list[Schema]:
             break
         candidates.append(schema)
     return candidates[::-1]
-
-
-def make_nullable(schema: Schema) -> Schema:
-    """Return the schema extended by null."""
-    kind = schema.get("type")
-    if kind is None:
-        if "enum" in schema:
-            return {**schema, "enum": [*schema["enum"], *([] if None in schema["enum"] else [None])]}
-        about = {key: schema[key] for key in _DESCRIPTIVE_KEYWORDS if key in schema}
-        rest = {key: value for key, value in schema.items() if key not in about}
-        return {"anyOf": [rest, {"type": "null"}], **about} if rest else schema
-    kinds = kind if isinstance(kind, list) else [kind]
-    translated = {**schema, "type": [*kinds, *([] if "null" in kinds else ["null"])]}
-    if "enum" in schema and None not in schema["enum"]:
-        translated["enum"] = [*schema["enum"], None]
-    return translated
-
-
-def _set_exclusive_limits(schema: Mapping[str, Any], translated: Schema) -> None:
-    """Translate the flags of OpenAPI 3.0 for exclusive limits."""
-    for limit, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
-        if schema.get(exclusive) is True and limit in translated:
-            translated[exclusive] = translated.pop(limit)
 
 
 def _pick_definition_name(reference: str, taken: set[str]) -> str:

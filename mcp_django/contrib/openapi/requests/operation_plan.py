@@ -10,20 +10,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from mcp_django.contrib.http_tools.parameters import OperationParameter, Pairs, to_text
+from mcp_django.contrib.http_tools.schemas import Schema
 from mcp_django.contrib.openapi.document.operations import OpenAPIOperation, collect_parameters
 from mcp_django.contrib.openapi.document.references import References
 from mcp_django.contrib.openapi.document.schemas import (
     MAX_DESCRIPTION_CHARACTERS,
     OpenAPISchemas,
-    Schema,
     build_candidates,
 )
 from mcp_django.contrib.openapi.requests.messages import OperationRequest
 from mcp_django.contrib.openapi.requests.parameters import PathTemplate, read_parameter
 from mcp_django.contrib.openapi.requests.request_body import RequestBody, read_body
 from mcp_django.internal_request import RequestContent
-from mcp_django.protocol.headers import HeaderParam
-from mcp_django.schema import ArgumentError, DeclarationError
+from mcp_django.schema import DeclarationError
 from mcp_django.schema.custom_schema import check_schema
 from mcp_django.schema.validation.validation import SchemaChecker
 
@@ -131,25 +130,6 @@ class OperationPlan:
         return _build_object_schema(
             {name: {} for name in names}, [n for n, p in self.parameters.items() if p.is_required]
         )
-
-
-class OpenAPIToolParameters:
-    """The parameters of a tool (`server.primitives.ToolParameters`)."""
-
-    header_params: tuple[HeaderParam, ...] = ()
-
-    def __init__(self, schema: Schema, checker: SchemaChecker) -> None:
-        self.schema = schema
-        self._checker = checker
-
-    def check(self, arguments: dict[str, Any]) -> None:
-        """Raise ArgumentError for arguments that the schema rejects."""
-        if not self._checker.is_valid(arguments):
-            raise ArgumentError(self._checker.describe_problems(arguments))
-
-    def convert(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Wrap the arguments into one argument of the handler."""
-        return {"arguments": arguments}
 
 
 def build_plan(

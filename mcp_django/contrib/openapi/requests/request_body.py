@@ -20,8 +20,9 @@ from mcp_django.contrib.http_tools.bodies import (
     remove_unprintable,
 )
 from mcp_django.contrib.http_tools.parameters import OperationParameter, to_text
+from mcp_django.contrib.http_tools.schemas import Schema
 from mcp_django.contrib.openapi.document.references import References
-from mcp_django.contrib.openapi.document.schemas import OpenAPISchemas, Schema
+from mcp_django.contrib.openapi.document.schemas import OpenAPISchemas
 from mcp_django.internal_request import RequestContent
 from mcp_django.protocol import jsonrpc
 from mcp_django.schema import ArgumentError

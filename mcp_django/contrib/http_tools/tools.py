@@ -1,0 +1,103 @@
+"""Tools of operations: their parameters, their output, and annotations of HTTP methods."""
+
+import logging
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from mcp_django.contrib.http_tools.schemas import Schema
+from mcp_django.protocol.headers import HeaderParam
+from mcp_django.protocol.types import ToolAnnotations
+from mcp_django.schema import ArgumentError
+from mcp_django.schema.validation.validation import SchemaChecker
+from mcp_django.server.context.context import Context
+from mcp_django.server.injection.handler import AtomicDatabases, Handler
+from mcp_django.server.primitives.base import Tool, ToolOutput, ToolParameters
+from mcp_django.server.primitives.decorators import build_tool
+
+HTTP_METHODS = ("get", "post", "put", "patch", "delete")
+"""HTTP methods that become tools. HEAD, OPTIONS and TRACE would add nothing to a list of tools."""
+
+
+class OperationParameters:
+    """The parameters of a tool (`server.primitives.ToolParameters`)."""
+
+    header_params: tuple[HeaderParam, ...] = ()
+
+    def __init__(self, schema: Schema, checker: SchemaChecker) -> None:
+        self.schema = schema
+        self._checker = checker
+
+    def check(self, arguments: dict[str, Any]) -> None:
+        """Raise ArgumentError for arguments that the checker rejects."""
+        if not self._checker.is_valid(arguments):
+            raise ArgumentError(self._checker.describe_problems(arguments))
+
+    def convert(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Wrap the arguments into one argument of the handler."""
+        return {"arguments": arguments}
+
+
+class OperationOutput:
+    """The structured output of a tool (`server.primitives.ToolOutput`).
+
+    The first violation of the schema is logged.
+    """
+
+    logger: ClassVar[logging.Logger]
+    violation_message: ClassVar[str]
+    """Message of the log for a violation, with the tool and the problems as arguments."""
+
+    def __init__(self, schema: Schema, checker: SchemaChecker, *, wrapped: bool, name: str) -> None:
+        self.schema = schema
+        self.is_wrapped = wrapped
+        self._checker = checker
+        self._name = name
+        self._has_warned = False
+
+    def to_structured(self, value: Any) -> Any:
+        """Return the value of a result, or an empty object."""
+        return {} if value is None else value
+
+    def is_valid(self, value: Any) -> bool:
+        """Return True if the schema allows a value, or log the problems."""
+        if self._checker.is_valid(value):
+            return True
+        if not self._has_warned:
+            self._has_warned = True
+            self.logger.warning(self.violation_message, self._name, self._checker.describe_problems(value, "key"))
+        return False
+
+
+def build_operation_tool(
+    call: Callable[..., Any],
+    name: str,
+    *,
+    source: str,
+    parameters: ToolParameters,
+    output: ToolOutput | None = None,
+    atomic: AtomicDatabases = None,
+    **options: Any,
+) -> Tool:
+    """Build the tool of an operation; `call` has the parameters `context` and `arguments`.
+
+    Raises DeclarationError for invalid options.
+    """
+    tool = build_tool(_placeholder, name, **options)
+    tool.parameters = parameters
+    tool.output = output
+    tool.handler = Handler(call, {"context": Context}, atomic=atomic)
+    tool.source = source
+    return tool
+
+
+def _placeholder() -> None:
+    """Stand in for the handler while `build_tool` checks the options."""
+
+
+def build_method_annotations(method: str, *, creates: bool, open_world: bool | None = None) -> ToolAnnotations:
+    """Build the annotations that follow from an HTTP method (RFC 9110, section 9.2)."""
+    if method.lower() == "get":
+        return ToolAnnotations(read_only=True, open_world=open_world)
+    return ToolAnnotations(
+        read_only=False, destructive=not creates, idempotent=method.lower() in ("put", "delete"), open_world=open_world
+    )
