@@ -15,6 +15,7 @@ from rest_framework import mixins
 from rest_framework.views import APIView
 from rest_framework.viewsets import ViewSetMixin
 
+from mcp_django.contrib.http_tools.tools import HTTP_METHODS
 from mcp_django.schema import DeclarationError
 from mcp_django.server.injection.handler import describe_source
 
@@ -30,11 +31,6 @@ STANDARD_ACTIONS = {
 DEFAULT_ACTIONS = ("list", "retrieve")
 """Actions that are exposed by default."""
 ALL_ACTIONS = "__all__"
-HTTP_METHODS = ("get", "post", "put", "patch", "delete")
-"""HTTP methods that become tools.
-
-HEAD and OPTIONS would add nothing to a list of tools.
-"""
 _GENERIC_VIEW_METHODS = (
     ("get", mixins.ListModelMixin, "list"),
     ("get", mixins.RetrieveModelMixin, "retrieve"),
@@ -98,6 +94,7 @@ class ExposedView:
 class ViewAction:
     """Action of a view: an HTTP method and the function that handles it."""
 
+    subject: ExposedView
     key: str
     """Name in `actions=`, and suffix of the tool's name."""
     name: str
@@ -125,10 +122,7 @@ class ViewAction:
 
 def list_actions(subject: ExposedView) -> dict[str, ViewAction]:
     """Return all actions of a view by key."""
-    actions = list(_list_viewset_actions(subject) if subject.is_viewset else _list_view_actions(subject))
-    times = Counter(action.name for action in actions)
-    if subject.is_viewset:
-        actions = [action if times[action.name] == 1 else _qualify_with_method(action) for action in actions]
+    actions = _list_viewset_actions(subject) if subject.is_viewset else _list_view_actions(subject)
     return {action.key: action for action in actions}
 
 
@@ -140,9 +134,8 @@ def select_actions(subject: ExposedView, names: Sequence[str] | str | None) -> l
     """
     actions = list_actions(subject)
     if names is None:
-        chosen = [
-            action for action in actions.values() if action.is_reading and _is_exposed_by_default(subject, action)
-        ]
+        readers = [action for action in actions.values() if action.is_reading]
+        chosen = [action for action in readers if not subject.is_viewset or action.key in DEFAULT_ACTIONS]
         if not chosen:
             raise DeclarationError(
                 f"{subject.name} has no reading actions; name the actions to expose: actions={sorted(actions)}"
@@ -183,56 +176,41 @@ def get_view_name(subject: ExposedView) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
-def _list_viewset_actions(subject: ExposedView) -> "list[ViewAction]":
+def _list_viewset_actions(subject: ExposedView) -> list[ViewAction]:
     cls = subject.cls
-    extra = {name: function for function in cls.get_extra_actions() for name in function.mapping.values()}
+    declared = {name: function for function in cls.get_extra_actions() for name in function.mapping.values()}
     if subject.actions is not None:
-        pairs = [(method, name) for method, name in subject.actions.items() if method in HTTP_METHODS]
+        pairs = list(subject.actions.items())
     else:
         pairs = [(method, name) for name, (method, _) in STANDARD_ACTIONS.items() if hasattr(cls, name)]
-        for function in cls.get_extra_actions():
-            pairs += [(method, name) for method, name in function.mapping.items() if method in HTTP_METHODS]
-    allowed = cls.http_method_names
-    return [_build_viewset_action(cls, method, name, extra.get(name)) for method, name in pairs if method in allowed]
+        pairs += [pair for function in cls.get_extra_actions() for pair in function.mapping.items()]
+    pairs = [pair for pair in pairs if pair[0] in HTTP_METHODS and pair[0] in cls.http_method_names]
+
+    times = Counter(name for _, name in pairs)
+    actions = []
+    for method, name in pairs:
+        extra, kwargs = declared.get(name), {}
+        is_detail = STANDARD_ACTIONS[name][1] if name in STANDARD_ACTIONS else None
+        if extra is not None:
+            is_detail, kwargs = extra.detail, dict(extra.kwargs)
+        key = name if times[name] == 1 else f"{name}_{method}"
+        actions.append(
+            ViewAction(subject, key, name, method, is_detail, getattr(cls, name), kwargs, is_extra=extra is not None)
+        )
+    return actions
 
 
-def _build_viewset_action(cls: type[Any], method: str, name: str, declared: Any) -> ViewAction:
-    function = getattr(cls, name)
-    if declared is None:
-        return ViewAction(name, name, method, STANDARD_ACTIONS[name][1] if name in STANDARD_ACTIONS else None, function)
-    return ViewAction(name, name, method, declared.detail, function, dict(declared.kwargs), is_extra=True)
-
-
-def _qualify_with_method(action: ViewAction) -> ViewAction:
-    """Add the method to the key of an action with several methods."""
-    key = f"{action.name}_{action.method}"
-    return ViewAction(
-        key, action.name, action.method, action.is_detail, action.function, action.kwargs, action.is_extra
-    )
-
-
-def _list_view_actions(subject: ExposedView) -> "list[ViewAction]":
-    cls = subject.cls
-    methods = [method for method in HTTP_METHODS if method in cls.http_method_names and hasattr(cls, method)]
-    return [
-        ViewAction(_get_method_action(cls, method), method, method, None, _find_method(cls, method))
-        for method in methods
-    ]
-
-
-def _get_method_action(cls: type[Any], method: str) -> str:
-    """Return the action of a generic view's method, else the method itself."""
-    return next((verb for m, mixin, verb in _GENERIC_VIEW_METHODS if m == method and issubclass(cls, mixin)), method)
-
-
-def _find_method(cls: type[Any], method: str) -> Any:
-    """Return the function behind a method.
+def _list_view_actions(subject: ExposedView) -> list[ViewAction]:
+    """Return an action for each method, named after the action of a generic view if it has one.
 
     DRF's generic `get` only calls `list`, which the project may override.
     """
-    function, verb = getattr(cls, method), _get_method_action(cls, method)
-    return getattr(cls, verb, function) if function.__module__.startswith("rest_framework.") else function
-
-
-def _is_exposed_by_default(subject: ExposedView, action: ViewAction) -> bool:
-    return action.key in DEFAULT_ACTIONS if subject.is_viewset else True
+    cls, actions = subject.cls, []
+    for method in HTTP_METHODS:
+        if method in cls.http_method_names and hasattr(cls, method):
+            function = getattr(cls, method)
+            verb = next((v for m, mixin, v in _GENERIC_VIEW_METHODS if m == method and issubclass(cls, mixin)), method)
+            if function.__module__.startswith("rest_framework."):
+                function = getattr(cls, verb, function)
+            actions.append(ViewAction(subject, verb, method, method, None, function))
+    return actions

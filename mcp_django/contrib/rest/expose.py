@@ -1,10 +1,12 @@
 """`expose`: make tools of views of Django REST framework."""
 
 import difflib
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, get_type_hints, overload
 
+from mcp_django.contrib.http_tools.tools import build_method_annotations, build_operation_tool
 from mcp_django.contrib.rest.actions import (
     ExposedView,
     ViewAction,
@@ -13,15 +15,12 @@ from mcp_django.contrib.rest.actions import (
     list_actions,
     select_actions,
 )
-from mcp_django.contrib.rest.checks import EXPOSED_ACTIONS
 from mcp_django.contrib.rest.plan_builder import UNSET, ViewOptions
-from mcp_django.contrib.rest.tools import ExposedAction, ViewTool, ViewToolParameters
-from mcp_django.protocol.types import Icon, ToolAnnotations
+from mcp_django.contrib.rest.tools import EXPOSED_ACTIONS, ExposedAction, ViewTool, ViewToolParameters
+from mcp_django.protocol.types import Icon
 from mcp_django.schema import DeclarationError
 from mcp_django.server.context.context import Context
-from mcp_django.server.injection.handler import Handler
 from mcp_django.server.primitives.base import Permission, Tool, combine_permissions
-from mcp_django.server.primitives.decorators import build_tool
 from mcp_django.server.primitives.registry import Registry, get_registry
 from mcp_django.server.server import Server
 
@@ -107,35 +106,22 @@ def expose(view: Any = None, *, server: str | Server = "default", **options: Unp
 
 def _register_tools(registry: Registry, view: Any, options: ExposeOptions) -> None:
     """Register the tools; invalid options become one problem of the registry."""
-    source = f"{getattr(view, '__module__', '?')}.{getattr(view, '__qualname__', view)}"
-    makers: list[tuple[Callable[[], Tool], str]] = []
     try:
         subject = ExposedView.from_view(view)
-        makers = _build_tool_factories(subject, options)
+        _check_options(subject, options)
+        chosen = select_actions(subject, options.get("actions"))
+        _check_action_options(subject, options, chosen)
     except DeclarationError as problem:
         refused = problem  # Python deletes `problem` at the end of the block.
 
         def refuse() -> Tool:
             raise refused
 
-        makers = [(refuse, source)]
+        registry.add(refuse, f"{getattr(view, '__module__', '?')}.{getattr(view, '__qualname__', view)}")
+        return
 
-    for make, name in makers:
-        registry.add(make, name)
-
-
-def _build_tool_factories(subject: ExposedView, options: ExposeOptions) -> list[tuple[Callable[[], Tool], str]]:
-    _check_options(subject, options)
-    chosen = select_actions(subject, options.get("actions"))
-    given: Mapping[str, Any] = options
-    for name in (*_ACTION_OPTIONS, "permission", "scopes"):
-        if isinstance(given.get(name, {} if name in _ACTION_OPTIONS else None), Mapping):
-            _check_action_names(subject, name, given.get(name, {}), chosen)
-        elif name in _ACTION_OPTIONS:
-            raise DeclarationError(f"{subject.name}: {name} is a mapping by action, such as {name}={{'list': …}}")
-    return [
-        (_build_tool_factory(subject, action, chosen, options), f"{subject.name}.{action.name}") for action in chosen
-    ]
+    for action in chosen:
+        registry.add(functools.partial(_build_tool, action, options), f"{subject.name}.{action.name}")
 
 
 def _check_options(subject: ExposedView, options: ExposeOptions) -> None:
@@ -150,25 +136,22 @@ def _check_options(subject: ExposedView, options: ExposeOptions) -> None:
         raise DeclarationError(f"{subject.name}: page_size={size!r} is invalid; give an integer above 0")
 
 
-def _check_action_names(
-    subject: ExposedView, option: str, by_action: Mapping[str, Any], chosen: Sequence[ViewAction]
-) -> None:
+def _check_action_options(subject: ExposedView, options: ExposeOptions, chosen: Sequence[ViewAction]) -> None:
+    """Check that options by action are mappings, and name exposed actions."""
     keys = {key for action in chosen for key in (action.key, action.name)}
-    for name in by_action:
-        if name not in keys:
-            why = "is not exposed" if name in list_actions(subject) else "is not an action of it"
-            raise DeclarationError(f"{subject.name}: {option} names {name!r}, which {why}")
+    for option in (*_ACTION_OPTIONS, "permission", "scopes"):
+        by_action: Any = options.get(option)
+        if option in _ACTION_OPTIONS and not isinstance({} if option not in options else by_action, Mapping):
+            raise DeclarationError(f"{subject.name}: {option} is a mapping by action, such as {option}={{'list': …}}")
+        for name in by_action if isinstance(by_action, Mapping) else ():
+            if name not in keys:
+                why = "is not exposed" if name in list_actions(subject) else "is not an action of it"
+                raise DeclarationError(f"{subject.name}: {option} names {name!r}, which {why}")
 
 
-def _build_tool_factory(
-    subject: ExposedView, action: ViewAction, chosen: Sequence[ViewAction], options: ExposeOptions
-) -> Callable[[], Tool]:
-    return lambda: _build_tool(subject, action, chosen, options)
-
-
-def _build_tool(subject: ExposedView, action: ViewAction, chosen: Sequence[ViewAction], options: ExposeOptions) -> Tool:
+def _build_tool(action: ViewAction, options: ExposeOptions) -> Tool:
     exposed = ExposedAction(
-        subject, action, _build_view_options(action, options), kwargs=options.get("kwargs"), host=options.get("host")
+        action, _build_view_options(action, options), dict(options.get("kwargs") or {}), options.get("host")
     )
     EXPOSED_ACTIONS.add(exposed)
     description = _get_for_action(action, options.get("descriptions"), None)
@@ -185,23 +168,17 @@ def _build_tool(subject: ExposedView, action: ViewAction, chosen: Sequence[ViewA
     if options.get("hide_denied"):
         tool_options["permission"] = combine_permissions(tool_options.get("permission"), exposed.is_permitted)
 
-    tool = build_tool(
-        _placeholder,
-        _get_for_action(action, options.get("names"), None) or _build_tool_name(subject, action, chosen, options),
-        description=description or _build_description(subject, action),
-        annotations=_build_annotations(action),
+    tool = build_operation_tool(
+        handle,
+        _get_for_action(action, options.get("names"), None) or _build_tool_name(action, options.get("prefix")),
+        source=f"{action.subject.name}.{action.name}",
+        parameters=ViewToolParameters(exposed),
+        description=description or _build_description(action),
+        annotations=build_method_annotations(action.method, creates=action.key == "create"),
         **tool_options,
     )
-
-    tool.parameters = ViewToolParameters(exposed)
-    tool.handler = Handler(handle, {"context": Context})
-    tool.source = f"{subject.name}.{action.name}"
     parts = {field.name: getattr(tool, field.name) for field in fields(tool)}
     return ViewTool(**parts, exposed=exposed, has_own_description=description is not None)
-
-
-def _placeholder() -> None:
-    """Validate a tool's options in place of the view, which replaces this function."""
 
 
 def _build_view_options(action: ViewAction, options: ExposeOptions) -> ViewOptions:
@@ -224,18 +201,17 @@ def _get_for_action(action: ViewAction, by_action: Mapping[str, Any] | None, def
     return values[action.key] if action.key in values else values.get(action.name, default)
 
 
-def _build_tool_name(
-    subject: ExposedView, action: ViewAction, chosen: Sequence[ViewAction], options: ExposeOptions
-) -> str:
-    prefix = options.get("prefix")
+def _build_tool_name(action: ViewAction, prefix: str | None) -> str:
+    subject = action.subject
     everything = list(list_actions(subject).values())
     if prefix is None and not subject.is_viewset and len(everything) == 1 and action.key == action.method:
         return get_view_name(subject)  # a view with a single action needs no suffix
     return f"{get_default_prefix(subject, everything) if prefix is None else prefix}{action.key}"
 
 
-def _build_description(subject: ExposedView, action: ViewAction) -> str:
+def _build_description(action: ViewAction) -> str:
     """Return the project's description of an action, or a generated one."""
+    subject = action.subject
     docstring = (
         None
         if action.is_drf_method
@@ -266,13 +242,3 @@ def _build_description(subject: ExposedView, action: ViewAction) -> str:
 def _strip_lines(text: str) -> str:
     lines = [line.strip() for line in text.strip().splitlines()]
     return "\n".join(lines)
-
-
-def _build_annotations(action: ViewAction) -> ToolAnnotations:
-    """Return the annotations that follow from the HTTP method (RFC 9110, section 9.2)."""
-    if action.is_reading:
-        return ToolAnnotations(read_only=True)
-    idempotent = action.method in ("put", "delete")
-    if action.key == "create":
-        return ToolAnnotations(read_only=False, destructive=False, idempotent=False)
-    return ToolAnnotations(read_only=False, destructive=True, idempotent=idempotent)

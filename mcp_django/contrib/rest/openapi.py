@@ -14,8 +14,9 @@ from rest_framework import serializers
 
 from mcp_django.contrib.http_tools.bodies import is_json
 from mcp_django.contrib.http_tools.parameters import OperationParameter
+from mcp_django.contrib.http_tools.schemas import Schema, make_nullable, move_exclusive_limits
 from mcp_django.contrib.rest.requests.query_params import parse_openapi_parameter
-from mcp_django.contrib.rest.schema.fields import FILE_SCHEMA, Schema, is_file, make_nullable
+from mcp_django.contrib.rest.schema.fields import FILE_SCHEMA, is_file
 from mcp_django.contrib.rest.schema.serializers import build_body_schema
 
 try:
@@ -175,12 +176,7 @@ class _SchemaTranslator:
             translated["required"] = [
                 n for n in translated["required"] if self._is_included(schema["properties"].get(n, {}), is_input)
             ]
-        for key in ("minimum", "maximum"):  # OpenAPI 3.0 marks exclusive limits with a boolean
-            exclusive = f"exclusive{key.capitalize()}"
-            if translated.get(exclusive) is True:
-                translated[exclusive] = translated.pop(key)
-            elif translated.get(exclusive) is False:
-                del translated[exclusive]
+        move_exclusive_limits(schema, translated)
         translated |= self._translate_inner(schema, is_input=is_input, depth=depth)
         return make_nullable(translated) if schema.get("nullable") else translated
 

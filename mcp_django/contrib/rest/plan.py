@@ -10,15 +10,14 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.http import Http404
-from django.urls import ResolverMatch
 
-from mcp_django.contrib.http_tools.bodies import is_json
 from mcp_django.contrib.http_tools.parameters import OperationParameter, Pairs
-from mcp_django.contrib.rest.actions import ExposedView, ViewAction
+from mcp_django.contrib.http_tools.schemas import Schema
+from mcp_django.contrib.rest.actions import ViewAction
 from mcp_django.contrib.rest.requests.request_body import BodyWriter, decode_upload
 from mcp_django.contrib.rest.requests.versioning import ApiVersion
 from mcp_django.contrib.rest.routes import ViewRoute, map_namespaces, to_path_text
-from mcp_django.contrib.rest.schema.fields import FILE_SCHEMA, Schema, is_file
+from mcp_django.contrib.rest.schema.fields import FILE_SCHEMA, is_file
 from mcp_django.internal_request import RequestContent
 from mcp_django.schema import ArgumentError
 
@@ -31,7 +30,6 @@ _PERMISSIVE_SCHEMA: Schema = {"type": [*_SCALAR_TYPES, "array"], "items": {"type
 class RequestPlan:
     """Compiled request of one action, with the schemas of its arguments."""
 
-    subject: ExposedView
     action: ViewAction
     route: ViewRoute | None
     callback: Callable[..., Any]
@@ -59,10 +57,14 @@ class RequestPlan:
         """Return the body's fields that are separate arguments, with their schemas."""
         return (self.body or {}).get("properties", {}) if self.is_body_flat else {}
 
-    @property
-    def files(self) -> frozenset[str]:
-        """Return the names of arguments that are files or lists of files."""
-        return frozenset(name for name, schema in self.body_fields.items() if is_file(schema))
+    def decode_files(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments with a `FormPart` for each file.
+
+        Raises:
+            ArgumentError: a file is not valid base64.
+        """
+        files = {name for name, schema in self.body_fields.items() if is_file(schema)}
+        return {name: decode_upload(value, name) if name in files else value for name, value in arguments.items()}
 
     def build_schema(self) -> Schema:
         """Return the full schema of the arguments."""
@@ -154,7 +156,7 @@ class RequestPlan:
             kwargs[self.version.param] = version
 
         if self.version.location == "namespace" and version is not None and route is not None:
-            route = map_namespaces(self.subject, self.action, route).get(version)
+            route = map_namespaces(self.action, route).get(version)
             if route is None and arguments.get(self.version.param) is not None:
                 raise Http404("Not found.")
             route = route or self.route
@@ -163,7 +165,9 @@ class RequestPlan:
             kwargs = {name: to_path_text(value) for name, value in kwargs.items()}
             return self._build_placeholder_path(kwargs), kwargs, None
         path, match = route.match(kwargs)
-        return path, match.kwargs, _check_captures(match)
+        if match.args:
+            raise Http404("Not found.")
+        return path, match.kwargs, match
 
     def _choose_version(self, arguments: Mapping[str, Any]) -> str | None:
         return self.version.choose(arguments.get(self.version.param)) if self.version.location else None
@@ -173,16 +177,10 @@ class RequestPlan:
 
         Links in its responses do not work.
         """
-        parts = [self.subject.cls.__name__.lower(), *kwargs.values()]
+        parts = [self.action.subject.cls.__name__.lower(), *kwargs.values()]
         if any("/" in part or not part for part in parts):
             raise Http404("Not found.")
         return f"/{'/'.join(parts)}/"
-
-
-def _check_captures(match: ResolverMatch) -> ResolverMatch:
-    if match.args:
-        raise Http404("Not found.")
-    return match
 
 
 def _encode_query_value(parameter: OperationParameter, value: Any) -> Pairs:
@@ -195,20 +193,6 @@ def _encode_query_value(parameter: OperationParameter, value: Any) -> Pairs:
 def _build_file_gate(schema: Schema) -> Schema:
     one = {**FILE_SCHEMA, "type": ["object", "null"]}
     return {"type": ["array", "null"], "items": one} if "items" in schema else one
-
-
-def decode_uploads(arguments: dict[str, Any], files: frozenset[str]) -> dict[str, Any]:
-    """Return the arguments with a `FileUpload` for each file.
-
-    Raises:
-        ArgumentError: a file is not valid base64.
-    """
-    return {name: decode_upload(value, name) if name in files else value for name, value in arguments.items()}
-
-
-def get_json_media_types(renderers: list[Any]) -> tuple[str, ...]:
-    """Return the JSON media types of a view's renderers."""
-    return tuple(dict.fromkeys(str(one.media_type) for one in renderers if is_json(str(one.media_type))))
 
 
 def _check_version_token(version: str) -> str:

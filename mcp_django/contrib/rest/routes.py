@@ -19,7 +19,7 @@ from django.urls.exceptions import Resolver404
 from django.urls.resolvers import LocalePrefixPattern
 from django.utils.regex_helper import normalize
 
-from mcp_django.contrib.rest.actions import ExposedView, ViewAction
+from mcp_django.contrib.rest.actions import ViewAction
 
 HARMLESS_MODULES = ("django.views.decorators.", "django.utils.decorators", "rest_framework.")
 """Modules whose decorators around a routed view do not control access.
@@ -114,13 +114,13 @@ def _normalize_patterns(chain: tuple[Any, ...]) -> list[tuple[str, list[str]]]:
 _get_cached_templates = lru_cache(maxsize=1024)(_normalize_patterns)
 
 
-def find_route(subject: ExposedView, action: ViewAction, name: str = "") -> ViewRoute | None:
+def find_route(action: ViewAction, name: str = "") -> ViewRoute | None:
     """Return the first route to an action, with the given name if there is one.
 
     Raises:
         ImproperlyConfigured: the name is unknown, or several routes differ in the view's options.
     """
-    routes = [route for route in _find_routes(subject.cls) if _is_route_to(route, subject, action)]
+    subject, routes = action.subject, _find_routes(action)
     # Ignore the routes that format_suffix_patterns() adds.
     routes = [route for route in routes if "format" not in route.arguments] or routes
 
@@ -141,15 +141,15 @@ def find_route(subject: ExposedView, action: ViewAction, name: str = "") -> View
     return routes[0]
 
 
-def map_namespaces(subject: ExposedView, action: ViewAction, reference: ViewRoute) -> dict[str, ViewRoute]:
+def map_namespaces(action: ViewAction, reference: ViewRoute) -> dict[str, ViewRoute]:
     """Return the routes to an action by each of their namespaces.
 
     Namespaces are versions under NamespaceVersioning. Only routes with the same view and options as `reference` are
     included, because calls go to that view.
     """
     found: dict[str, ViewRoute] = {}
-    for route in _find_routes(subject.cls):
-        if _is_route_to(route, subject, action) and (route is reference or _has_equal_view(route, reference)):
+    for route in _find_routes(action):
+        if route is reference or _has_equal_view(route, reference):
             for part in route.namespace.split(":") if route.namespace else ():
                 found.setdefault(part, route)
     return found
@@ -165,12 +165,10 @@ def _get_view_kwargs(route: ViewRoute) -> dict[str, Any]:
     return {name: value for name, value in route.initkwargs.items() if name not in ROUTER_KWARGS}
 
 
-def _is_route_to(route: ViewRoute, subject: ExposedView, action: ViewAction) -> bool:
-    return not subject.is_viewset or route.actions.get(action.method) == action.name
-
-
-def _find_routes(cls: type[Any]) -> list[ViewRoute]:
-    return _index_routes(get_resolver(get_urlconf())).get(cls, [])
+def _find_routes(action: ViewAction) -> list[ViewRoute]:
+    routes = _index_routes(get_resolver(get_urlconf())).get(action.subject.cls, [])
+    is_viewset = action.subject.is_viewset
+    return [route for route in routes if not is_viewset or route.actions.get(action.method) == action.name]
 
 
 @lru_cache(maxsize=16)

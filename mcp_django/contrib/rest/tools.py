@@ -9,10 +9,13 @@ import functools
 import inspect
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
+from weakref import WeakSet
 
+from django.core.checks import CheckMessage, Error, register
 from django.core.exceptions import ImproperlyConfigured, PermissionDenied
 from django.db import connections
 from django.http import Http404, HttpRequest
@@ -22,15 +25,16 @@ from rest_framework.views import set_rollback
 
 from mcp_django import conf
 from mcp_django.contrib.http_tools.replies import build_exception_reply
-from mcp_django.contrib.rest.actions import ExposedView, ViewAction
-from mcp_django.contrib.rest.plan import RequestPlan, decode_uploads
-from mcp_django.contrib.rest.plan_builder import ViewOptions, build_plan
+from mcp_django.contrib.http_tools.schemas import Schema, wrap_schema
+from mcp_django.contrib.http_tools.tools import OperationOutput, OperationParameters
+from mcp_django.contrib.rest.actions import ViewAction
+from mcp_django.contrib.rest.plan import RequestPlan
+from mcp_django.contrib.rest.plan_builder import PlanBuilder, ViewOptions, resolve_route
 from mcp_django.contrib.rest.responses import build_error_result, build_result
-from mcp_django.contrib.rest.schema.fields import Schema
 from mcp_django.contrib.rest.views import build_fake_view
 from mcp_django.internal_request import build_request
 from mcp_django.protocol.headers import HeaderParam
-from mcp_django.schema import ArgumentError, DeclarationError, call_in_default_language
+from mcp_django.schema import DeclarationError, call_in_default_language
 from mcp_django.schema.custom_schema import check_schema
 from mcp_django.schema.validation.validation import SchemaChecker
 from mcp_django.server.context.context import Context
@@ -43,38 +47,76 @@ T = TypeVar("T")
 ANY_OBJECT_SCHEMA: Schema = {"type": "object"}
 
 
+class ViewToolOutput(OperationOutput):
+    """Structured result of a tool: the unchanged response of the view.
+
+    It is wrapped in "result" already if necessary.
+    """
+
+    logger = logger
+    violation_message = "Response violates the output schema, see outputs=: %s: %s"
+
+    def to_structured(self, value: Any) -> Any:
+        """Return the response, even if it violates the schema."""
+        found = super().to_structured(value)
+        self.is_valid(found)
+        return found
+
+
+class CompiledPlan:
+    """Compiled plan with validated schemas."""
+
+    def __init__(self, name: str, plan: RequestPlan) -> None:
+        gate, schema = plan.build_gate_schema(), plan.build_schema()
+        try:
+            check_schema(schema, name)
+        except DeclarationError as problem:
+            logger.warning("Invalid input schema replaced by a simple one: %s: %s", name, problem)
+            schema = gate
+
+        self.plan = plan
+        self.parameters = OperationParameters(schema, SchemaChecker(gate))
+        self.output = _build_output(plan.response_schema, name)
+
+    @property
+    def wrapped(self) -> bool | None:
+        """True if the output has the body under "result"; None without an output schema."""
+        return None if self.output is None else self.output.is_wrapped
+
+
+def _build_output(schema: Schema | None, name: str) -> ViewToolOutput | None:
+    if not schema:
+        return None
+    wrapped = schema.get("type") != "object"
+    schema = wrap_schema(schema, is_required=True) if wrapped else schema
+    try:
+        return ViewToolOutput(schema, check_schema(schema, name), wrapped=wrapped, name=name)
+    except DeclarationError as problem:
+        logger.warning("Invalid output schema ignored: %s: %s", name, problem)
+        return None
+
+
+@dataclass(eq=False, repr=False)
 class ExposedAction:
     """Exposed action with its options and its compiled plans."""
 
-    def __init__(
-        self,
-        subject: ExposedView,
-        action: ViewAction,
-        options: ViewOptions,
-        *,
-        kwargs: Mapping[str, Any] | None = None,
-        host: str | None = None,
-    ) -> None:
-        self.subject = subject
-        self.action = action
-        self.options = options
-        self._kwargs = dict(kwargs or {})
-        self._host = host
-        self._compiled_plans: dict[URLResolver, CompiledPlan] = {}
-        self._lock = threading.Lock()
-        self._on_compiled: Callable[[CompiledPlan], None] = lambda compiled: None
+    action: ViewAction
+    options: ViewOptions
+    kwargs: Mapping[str, Any]
+    """Captured path arguments set by the project: values, or functions of the Context."""
+    host: str | None
+    on_compiled: Callable[[CompiledPlan], None] = lambda compiled: None
+    """Callback for newly compiled plans.
 
-    def on_compiled(self, callback: "Callable[[CompiledPlan], None]") -> None:
-        """Set the callback for newly compiled plans.
-
-        Plans are compiled by a list, or by the check of the first call's arguments.
-        """
-        self._on_compiled = callback
+    Plans are compiled by a list, or by the check of the first call's arguments.
+    """
+    _compiled_plans: dict[URLResolver, CompiledPlan] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __repr__(self) -> str:
-        return f"<{self.subject.name}.{self.action.name}>"
+        return f"<{self.action.subject.name}.{self.action.name}>"
 
-    def get_compiled_plan(self) -> "CompiledPlan":
+    def get_compiled_plan(self) -> CompiledPlan:
         """Return the compiled plan for the active URLconf.
 
         Raises:
@@ -87,11 +129,11 @@ class ExposedAction:
                 found = self._compiled_plans.get(resolver)
                 if found is None:
                     found = run_off_loop(lambda: call_in_default_language(self._compile))
-                    self._on_compiled(found)
+                    self.on_compiled(found)
                     self._compiled_plans[resolver] = found
         return found
 
-    def find_compiled_plan(self) -> "CompiledPlan | None":
+    def find_compiled_plan(self) -> CompiledPlan | None:
         """Return the compiled plan, or log the problem and return None."""
         try:
             return self.get_compiled_plan()
@@ -106,17 +148,16 @@ class ExposedAction:
 
         No row is checked. A permission class that needs a real request and fails counts as a denial.
         """
-        plan = self.get_compiled_plan().plan
-        actions: Mapping[str, str] = getattr(plan.callback, "actions", {})
-        view, request = build_fake_view(self.subject, self.action, actions, plan.callback.initkwargs, principal)  # type: ignore[attr-defined]
+        callback: Any = self.get_compiled_plan().plan.callback
+        view, request = build_fake_view(self.action, getattr(callback, "actions", {}), callback.initkwargs, principal)
         try:
             view.check_permissions(request)
         except (APIException, PermissionDenied, Http404):
             return False
         return True
 
-    def _compile(self) -> "CompiledPlan":
-        return CompiledPlan(repr(self), build_plan(self.subject, self.action, self.options))
+    def _compile(self) -> CompiledPlan:
+        return CompiledPlan(repr(self), PlanBuilder(self.action, self.options).build())
 
     def run(self, context: Context, arguments: dict[str, Any]) -> Any:
         """Send one request to the view and return its ToolResult.
@@ -127,8 +168,7 @@ class ExposedAction:
         plan = compiled.plan
         request: HttpRequest | None = None
         try:
-            fixed = {name: value(context) if callable(value) else value for name, value in self._kwargs.items()}
-
+            fixed = {name: value(context) if callable(value) else value for name, value in self.kwargs.items()}
             path, kwargs, match = plan.resolve_path(arguments, fixed)
             request = build_request(
                 context,
@@ -137,7 +177,7 @@ class ExposedAction:
                 plan.build_query(arguments),
                 plan.build_body(arguments),
                 accept=plan.build_accept_header(arguments),
-                host=self._host,
+                host=self.host,
                 match=match,
             )
 
@@ -149,7 +189,7 @@ class ExposedAction:
             return _handle_exception(problem, request)
 
     async def _await_response(
-        self, response: Awaitable[Any], request: HttpRequest, compiled: "CompiledPlan", context: Context
+        self, response: Awaitable[Any], request: HttpRequest, compiled: CompiledPlan, context: Context
     ) -> Any:
         executor = context.server.executor
         try:
@@ -169,70 +209,6 @@ def _handle_exception(problem: Exception, request: HttpRequest | None) -> ToolRe
     return result
 
 
-class CompiledPlan:
-    """Compiled plan with validated schemas."""
-
-    def __init__(self, name: str, plan: RequestPlan) -> None:
-        self.plan = plan
-        self._name = name
-        self.schema = _get_servable_schema(plan.build_schema(), plan.build_gate_schema(), name)
-        self._argument_checker = SchemaChecker(plan.build_gate_schema())
-        self.output, self.wrapped = _wrap_schema(plan.response_schema)
-
-        self._response_checker: SchemaChecker | None = None
-        if self.output is not None:
-            try:
-                self._response_checker = check_schema(self.output, name)
-            except DeclarationError as problem:
-                logger.warning("Invalid output schema ignored: %s: %s", name, problem)
-                self.output = None
-                self.wrapped = None
-        self._is_mismatch_logged = False
-
-    def check(self, arguments: dict[str, Any]) -> None:
-        """Check that a request can be made of the arguments.
-
-        Raises:
-            ArgumentError: a name is unknown or a value cannot be encoded.
-        """
-        problems = (
-            "" if self._argument_checker.is_valid(arguments) else self._argument_checker.describe_problems(arguments)
-        )
-        if problems:
-            raise ArgumentError(problems)
-
-    def log_mismatch(self, value: Any) -> None:
-        """Log once if a response violates the output schema."""
-        if self._is_mismatch_logged or self._response_checker is None or self._response_checker.is_valid(value):
-            return
-        self._is_mismatch_logged = True
-        problems = self._response_checker.describe_problems(value, "key")
-        logger.warning("Response violates the output schema, see outputs=: %s: %s", self._name, problems)
-
-
-def _get_servable_schema(schema: Schema, gate: Schema, name: str) -> Schema:
-    try:
-        check_schema(schema, name)
-    except DeclarationError as problem:
-        logger.warning("Invalid input schema replaced by a simple one: %s: %s", name, problem)
-        return gate
-    return schema
-
-
-def _wrap_schema(answer: Schema | None) -> tuple[Schema | None, bool | None]:
-    """Return the schema as an object, and True if it was wrapped.
-
-    Both are None without a schema.
-    """
-    if not answer:
-        return None, None
-    if answer.get("type") == "object":
-        return answer, False
-    inner = {key: value for key, value in answer.items() if key != "$defs"}
-    schema: Schema = {"type": "object", "properties": {"result": inner}, "required": ["result"]}
-    return ({**schema, "$defs": answer["$defs"]} if "$defs" in answer else schema), True
-
-
 class ViewToolParameters:
     """Parameters of a tool (`server.primitives.ToolParameters`)."""
 
@@ -245,7 +221,7 @@ class ViewToolParameters:
     def schema(self) -> Schema:
         """Return the JSON Schema that clients see."""
         compiled = self._exposed.find_compiled_plan()
-        return ANY_OBJECT_SCHEMA if compiled is None else compiled.schema
+        return ANY_OBJECT_SCHEMA if compiled is None else compiled.parameters.schema
 
     def check(self, arguments: dict[str, Any]) -> None:
         """Check that a request can be made of the arguments.
@@ -253,7 +229,7 @@ class ViewToolParameters:
         Raises:
             ArgumentError: a name is unknown or a value cannot be encoded.
         """
-        self._exposed.get_compiled_plan().check(arguments)
+        self._exposed.get_compiled_plan().parameters.check(arguments)
 
     def convert(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments with decoded files.
@@ -261,28 +237,7 @@ class ViewToolParameters:
         Raises:
             ArgumentError: a file is not valid base64.
         """
-        return {"arguments": decode_uploads(arguments, self._exposed.get_compiled_plan().plan.files)}
-
-
-class ViewToolOutput:
-    """Structured result of a tool: the unchanged response of the view.
-
-    It implements `server.primitives.ToolOutput`.
-    """
-
-    def __init__(self, compiled: CompiledPlan) -> None:
-        self._compiled = compiled
-        self.schema: Schema = compiled.output or ANY_OBJECT_SCHEMA
-        self.is_wrapped = bool(compiled.wrapped)
-
-    def to_structured(self, value: Any) -> Any:
-        """Return the view's response, which is wrapped in "result" already if necessary.
-
-        A violation of the schema is logged, but the response is returned unchanged.
-        """
-        found = {} if value is None else value
-        self._compiled.log_mismatch(found)
-        return found
+        return {"arguments": self._exposed.get_compiled_plan().plan.decode_files(arguments)}
 
 
 @dataclass(kw_only=True, eq=False)
@@ -294,12 +249,12 @@ class ViewTool(Tool):
     """True if `expose` was given a description."""
 
     def __post_init__(self) -> None:
-        self.exposed.on_compiled(self._apply_compiled_plan)
+        self.exposed.on_compiled = self._apply_compiled_plan
 
     def _apply_compiled_plan(self, compiled: CompiledPlan) -> None:
         self.handler.atomic = _get_atomic_databases(compiled.plan)
         if compiled.output is not None:
-            self.output = ViewToolOutput(compiled)
+            self.output = compiled.output
 
     def _wire(self) -> dict[str, Any]:
         compiled = self.exposed.find_compiled_plan()  # also sets the output schema
@@ -330,20 +285,33 @@ def run_off_loop(make: Callable[[], T]) -> T:
         asyncio.get_running_loop()
     except RuntimeError:
         return make()
-    results: list[T] = []
-    errors: list[BaseException] = []
 
-    def work() -> None:
+    def work() -> T:
         try:
-            results.append(make())
-        except BaseException as problem:
-            errors.append(problem)
+            return make()
         finally:
             connections.close_all()
 
-    thread = threading.Thread(target=work, name="mcp-rest-plan")
-    thread.start()
-    thread.join()
-    if errors:
-        raise errors[0]
-    return results[0]
+    with ThreadPoolExecutor(1, thread_name_prefix="mcp-rest-plan") as pool:
+        return pool.submit(work).result()
+
+
+EXPOSED_ACTIONS: "WeakSet[ExposedAction]" = WeakSet()
+"""Actions passed to `expose`."""
+
+
+@register
+def check_exposed_views(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+    """Check the routes of exposed views.
+
+    Each view needs one route, and calls must not bypass decorators around it.
+    """
+    messages: list[CheckMessage] = []
+    for exposed in sorted(EXPOSED_ACTIONS, key=repr):
+        try:
+            resolve_route(exposed.action, exposed.options)
+        except Exception as problem:
+            text = str(problem) if isinstance(problem, ImproperlyConfigured) else f"{exposed!r} fails: {problem!r}"
+            hint = "Until then its tool answers every call with an internal error."
+            messages.append(Error(text, hint=hint, id="mcp_django.E020"))
+    return messages

@@ -15,8 +15,9 @@ from mcp_django.internal_request import PRINCIPAL_META_KEY
 _ABSENT: Any = object()
 
 
-def get_initkwargs(subject: ExposedView, action: ViewAction, route: ViewRoute | None) -> dict[str, Any]:
+def get_initkwargs(action: ViewAction, route: ViewRoute | None) -> dict[str, Any]:
     """Return the keyword arguments of `as_view`: the route's, or a router's."""
+    subject = action.subject
     if subject.callback is not None:
         return dict(subject.initkwargs)
     if route is not None:
@@ -26,9 +27,11 @@ def get_initkwargs(subject: ExposedView, action: ViewAction, route: ViewRoute | 
     return {**action.kwargs, "detail": action.is_detail, "basename": (subject.model and subject.model._meta.model_name)}
 
 
-def get_view_actions(subject: ExposedView, action: ViewAction, route: ViewRoute | None) -> dict[str, str]:
+def get_view_actions(action: ViewAction, route: ViewRoute | None) -> dict[str, str]:
     """Return the mapping of methods to actions for `as_view` of a viewset."""
-    return dict(subject.actions or (route.actions if route is not None else None) or {action.method: action.name})
+    return dict(
+        action.subject.actions or (route.actions if route is not None else None) or {action.method: action.name}
+    )
 
 
 def build_callback(
@@ -62,20 +65,16 @@ def build_callback(
 
 
 def build_fake_view(
-    subject: ExposedView,
-    action: ViewAction,
-    actions: Mapping[str, str],
-    initkwargs: Mapping[str, Any],
-    principal: Any = None,
+    action: ViewAction, actions: Mapping[str, str], initkwargs: Mapping[str, Any], principal: Any = None
 ) -> tuple[Any, Request]:
     """Return a view in the state of a request by the principal.
 
     Its permissions can be checked then. Without a principal the request is anonymous, to read serializers and filters.
     Then `swagger_fake_view` is set, which views support for generators of OpenAPI documents.
     """
-    view = subject.cls(**initkwargs)
+    view = action.subject.cls(**initkwargs)
     view.swagger_fake_view = principal is None
-    if subject.is_viewset:
+    if action.subject.is_viewset:
         view.action_map = dict(actions)
         for method, name in actions.items():
             setattr(view, method, getattr(view, name))

@@ -287,7 +287,7 @@ async def test_outputs_are_told_where_the_serializer_does_not(caplog: pytest.Log
 
 @urls
 async def test_a_decorated_route_is_not_gone_round(caplog: pytest.LogCaptureFixture) -> None:
-    from mcp_django.contrib.rest.checks import check_exposed_views
+    from mcp_django.contrib.rest.tools import check_exposed_views
 
     class Front(views.Versioned):
         pass

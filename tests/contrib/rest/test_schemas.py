@@ -11,7 +11,7 @@ from rest_framework import pagination, serializers, viewsets
 from rest_framework.response import Response
 
 from mcp_django.contrib.rest import expose
-from mcp_django.contrib.rest.schema.regex import convert_to_ecma
+from mcp_django.contrib.rest.schema.fields import convert_to_ecma
 from mcp_django.contrib.rest.schema.serializers import build_body_schema, build_response_schema
 from mcp_django.schema.custom_schema import check_schema
 from tests.library.models import Author, Book

@@ -1,4 +1,4 @@
-"""Query parameters of a view, from its filter backends and its paginator.
+"""Query parameters of a view, from its filter backends and its paginator; the schema of a page.
 
 If a backend describes itself (`get_schema_operation_parameters`), that description is used. django-filter's backend is
 inspected through its filterset. Both packages are optional.
@@ -9,10 +9,12 @@ from typing import Any
 
 from django import forms
 from rest_framework import filters
+from rest_framework.pagination import LimitOffsetPagination
 from rest_framework.request import Request
 
 from mcp_django.contrib.http_tools.parameters import OperationParameter
-from mcp_django.contrib.rest.schema.fields import Schema, get_column_schema
+from mcp_django.contrib.http_tools.schemas import Schema, make_nullable
+from mcp_django.contrib.rest.schema.fields import get_column_schema
 from mcp_django.schema import to_json
 
 
@@ -139,3 +141,43 @@ def _build_choice_schema(field: Any) -> Schema:
         inner = label if isinstance(label, list | tuple) else [(value, label)]
         values += [to_json(one) for one, _ in inner if one not in ("", None)]
     return {"enum": values} if values else {"type": "string"}
+
+
+def find_page_size_parameter(view: Any) -> str | None:
+    """Return the query parameter for the page size, or None."""
+    paginator = getattr(view, "paginator", None)
+    name = getattr(paginator, "page_size_query_param", None) or getattr(paginator, "limit_query_param", None)
+    return str(name) if name else None
+
+
+def build_page_schema(view: Any, row: Schema, page_size: int | None) -> Schema | None:
+    """Return the schema of a list's response, or None if its pagination is unknown."""
+    rows: Schema = {"type": "array", "items": row}
+    paginator = getattr(view, "paginator", None)
+    if paginator is None:
+        return rows
+
+    size = (
+        paginator.default_limit if isinstance(paginator, LimitOffsetPagination) else getattr(paginator, "page_size", 1)
+    )
+    if not (size or page_size):
+        return None if find_page_size_parameter(view) else rows
+
+    if _find_defining_class(paginator, "get_paginated_response") is not _find_defining_class(
+        paginator, "get_paginated_response_schema"
+    ):
+        return None  # the project overrides only one of the two methods
+    return _convert_page_schema(paginator.get_paginated_response_schema(rows))
+
+
+def _find_defining_class(paginator: Any, method: str) -> Any:
+    return next((cls for cls in type(paginator).__mro__ if method in vars(cls)), None)
+
+
+def _convert_page_schema(schema: Schema) -> Schema:
+    """Convert a page's schema from OpenAPI to JSON Schema, leaving rows unchanged."""
+    properties: dict[str, Schema] = {}
+    for name, inner in schema.get("properties", {}).items():
+        kept = {key: value for key, value in inner.items() if key not in ("nullable", "example")}
+        properties[name] = make_nullable(kept) if inner.get("nullable") else kept
+    return {"type": "object", "properties": properties}

@@ -5,7 +5,7 @@ from typing import Any
 
 from rest_framework import versioning
 
-from mcp_django.contrib.rest.schema.fields import Schema
+from mcp_django.contrib.http_tools.schemas import Schema
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ Input schemas are as exact as the field's declaration. Output schemas contain on
 may return anything. Null is allowed unless the column or the field excludes it.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -14,11 +15,10 @@ from rest_framework import serializers
 from rest_framework.fields import ISO_8601, empty
 from rest_framework.settings import api_settings
 
+from mcp_django.contrib.http_tools.schemas import Schema, make_nullable
 from mcp_django.contrib.rest.schema.annotations import get_return_schema
-from mcp_django.contrib.rest.schema.regex import convert_to_ecma
 from mcp_django.schema import to_json
 
-Schema = dict[str, Any]
 MAX_CHOICE_LABELS = 20
 """Maximum number of choice labels in a description."""
 
@@ -33,6 +33,11 @@ _DATE_FORMATS: tuple[tuple[type[Any], str, str], ...] = (
     (serializers.DateField, "date", "DATE"),
     (serializers.TimeField, "time", "TIME"),
 )
+_UNPORTABLE = re.compile(r"\(\?P|\(\?[aiLmsux]+[-:)]|\(\?\(|\\[AZz]|\(\?<[=!]|\(\?>|[*+?}]\+")
+"""Syntax with another or no meaning in ECMA 262.
+
+It covers named groups, flags, conditions, look-behind and inner anchors.
+"""
 FILE_SCHEMA: Schema = {
     "type": "object",
     "properties": {
@@ -246,24 +251,28 @@ def _add_limits(field: Any, schema: Schema) -> None:
             _set_limit(schema, "minimum", limit)
 
 
+def convert_to_ecma(regex: Any) -> str | None:
+    """Return the pattern of a compiled expression, or None without an equivalent."""
+    if regex.flags & ~(re.UNICODE | re.ASCII):
+        return None
+    pattern = str(regex.pattern)
+
+    start = pattern.startswith(("^", r"\A"))
+    pattern = pattern.removeprefix(r"\A").removeprefix("^")
+    for end in (r"\Z", r"\z", "$"):
+        if pattern.endswith(end) and not pattern.endswith(f"\\{end}"):
+            pattern = f"{pattern.removesuffix(end)}$"
+            break
+
+    if _UNPORTABLE.search(pattern):
+        return None
+    # RegexValidator searches, as `pattern` does.
+    return f"^{pattern}" if start else pattern
+
+
 def _set_limit(schema: Schema, key: str, limit: Any) -> None:
     number = float(limit) if not isinstance(limit, int) else limit
     schema[key] = int(number) if number == int(number) else number
-
-
-def make_nullable(schema: Schema) -> Schema:
-    """Return the schema with null allowed."""
-    if not schema.keys() - {"description", "title"}:
-        return schema  # accepts anything already
-    kind = schema.get("type")
-    if "enum" in schema:
-        schema = {**schema, "enum": [*schema["enum"], *([] if None in schema["enum"] else [None])]}
-        if kind is None:
-            return schema
-    if kind is None:
-        return {"anyOf": [schema, {"type": "null"}]}
-    kinds = [kind] if isinstance(kind, str) else list(kind)
-    return {**schema, "type": kinds if "null" in kinds else [*kinds, "null"]}
 
 
 def _add_description(field: Any, schema: Schema, *, default: bool = True) -> Schema:

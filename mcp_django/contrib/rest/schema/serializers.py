@@ -4,7 +4,8 @@ from typing import Any
 
 from rest_framework import serializers
 
-from mcp_django.contrib.rest.schema.fields import Schema, build_input_schema, build_output_schema, is_drf_method
+from mcp_django.contrib.http_tools.schemas import Schema
+from mcp_django.contrib.rest.schema.fields import build_input_schema, build_output_schema, is_drf_method
 
 MAX_NESTING_DEPTH = 6
 """Maximum nesting of described serializers; deeper ones accept any object."""
