@@ -32,21 +32,9 @@ logger = logging.getLogger("mcp_django.rest")
 MAX_SCHEMA_DEPTH = 12
 """Maximum nesting of described schemas; deeper schemas accept anything."""
 _COPIED_KEYWORDS = frozenset(
-    {
-        "type",
-        "format",
-        "enum",
-        "const",
-        "title",
-        "description",
-        "default",
-        "pattern",
-        "minimum",
-        "maximum",
-        "multipleOf",
-    }
-    | {"minLength", "maxLength", "minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties", "required"}
-    | {"exclusiveMinimum", "exclusiveMaximum", "deprecated"}
+    {"type", "format", "enum", "const", "title", "description", "default", "deprecated", "required", "pattern"}
+    | {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength"}
+    | {"minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties"}
 )
 
 

@@ -17,6 +17,17 @@ from mcp_django.contrib.http_tools.schemas import Schema, make_nullable
 from mcp_django.contrib.rest.schema.fields import get_column_schema
 from mcp_django.schema import to_json
 
+_FORM_FIELD_SCHEMAS: tuple[tuple[type[forms.Field], Schema], ...] = (
+    (forms.BooleanField, {"type": "boolean"}),
+    (forms.FloatField, {"type": "number"}),
+    (forms.DecimalField, {"type": "number"}),
+    (forms.IntegerField, {"type": "integer"}),
+    (forms.DateTimeField, {"type": "string", "format": "date-time"}),
+    (forms.DateField, {"type": "string", "format": "date"}),
+    (forms.TimeField, {"type": "string", "format": "time"}),
+    (forms.UUIDField, {"type": "string", "format": "uuid"}),
+)
+
 
 def collect_parameters(view: Any, request: Request) -> dict[str, OperationParameter]:
     """Return the parameters of a view's filters and paginator.
@@ -116,17 +127,7 @@ def _build_form_field_schema(field: Any) -> Schema:
     if isinstance(field, forms.ModelChoiceField | forms.ChoiceField):
         return _build_choice_schema(field)
 
-    if isinstance(field, forms.NullBooleanField | forms.BooleanField):
-        return {"type": "boolean"}
-    if isinstance(field, forms.FloatField | forms.DecimalField):
-        return {"type": "number"}
-    if isinstance(field, forms.IntegerField):
-        return {"type": "integer"}
-
-    for kind, form in ((forms.DateTimeField, "date-time"), (forms.DateField, "date"), (forms.TimeField, "time")):
-        if isinstance(field, kind):
-            return {"type": "string", "format": form}
-    return {"type": "string", "format": "uuid"} if isinstance(field, forms.UUIDField) else {"type": "string"}
+    return dict(next((schema for kind, schema in _FORM_FIELD_SCHEMAS if isinstance(field, kind)), {"type": "string"}))
 
 
 def _build_choice_schema(field: Any) -> Schema:

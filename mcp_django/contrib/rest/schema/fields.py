@@ -22,16 +22,23 @@ from mcp_django.schema import to_json
 MAX_CHOICE_LABELS = 20
 """Maximum number of choice labels in a description."""
 
-_FORMATS: tuple[tuple[type[Any], str], ...] = (
-    (serializers.EmailField, "email"),
-    (serializers.URLField, "uri"),
-    (serializers.UUIDField, "uuid"),
-    (serializers.DurationField, ""),
-)
+Nested = Callable[[Any], Schema]
+"""Function that describes an inner serializer."""
 _DATE_FORMATS: tuple[tuple[type[Any], str, str], ...] = (
     (serializers.DateTimeField, "date-time", "DATETIME"),
     (serializers.DateField, "date", "DATE"),
     (serializers.TimeField, "time", "TIME"),
+)
+_PLAIN_SCHEMAS: tuple[tuple[type[Any], Schema], ...] = (
+    (serializers.EmailField, {"type": "string", "format": "email"}),
+    (serializers.URLField, {"type": "string", "format": "uri"}),
+    (serializers.UUIDField, {"type": "string", "format": "uuid"}),
+    (serializers.DurationField, {"type": "string"}),
+    (serializers.BooleanField, {"type": "boolean"}),
+    (serializers.IntegerField, {"type": "integer"}),
+    (serializers.FloatField, {"type": "number"}),
+    (serializers.CharField, {"type": "string"}),
+    (serializers.IPAddressField, {"type": "string"}),
 )
 _UNPORTABLE = re.compile(r"\(\?P|\(\?[aiLmsux]+[-:)]|\(\?\(|\\[AZz]|\(\?<[=!]|\(\?>|[*+?}]\+")
 """Syntax with another or no meaning in ECMA 262.
@@ -57,108 +64,114 @@ def is_file(schema: Schema) -> bool:
     return isinstance(inner, dict) and inner.get("properties") == FILE_SCHEMA["properties"]
 
 
-def build_input_schema(field: Any, nested: Callable[[Any], Schema]) -> Schema:
+def build_input_schema(field: Any, nested: Nested) -> Schema:
     """Return the input schema of a field; `nested` describes inner serializers."""
-    schema = _build_bare_input_schema(field, nested)
+    schema = _build_bare_schema(field, nested, is_input=True)
     _add_limits(field, schema)
     if field.allow_null:
         schema = make_nullable(schema)
     return _add_description(field, schema)
 
 
-def _build_bare_input_schema(field: Any, nested: Callable[[Any], Schema]) -> Schema:
-    if isinstance(field, serializers.BaseSerializer):
-        return nested(field)
-    if not is_drf_method(field, "to_internal_value"):
-        return {}
-
-    if isinstance(field, serializers.FileField):
-        return dict(FILE_SCHEMA)
-    if isinstance(field, serializers.ManyRelatedField):
-        schema: Schema = {"type": "array", "items": _build_bare_input_schema(field.child_relation, nested)}
-        return schema if field.allow_empty else {**schema, "minItems": 1}
-    if isinstance(field, serializers.RelatedField):
-        return _build_relation_schema(field)
-    if isinstance(field, serializers.MultipleChoiceField):
-        schema = {"type": "array", "items": _build_choice_schema(field)}
-        return schema if field.allow_empty else {**schema, "minItems": 1}
-    if isinstance(field, serializers.ChoiceField):
-        return _build_choice_schema(field)
-    if isinstance(field, serializers.DecimalField):
-        return {"type": ["number", "string"], "description": _describe_digits(field)}
-    if isinstance(field, serializers.ListField):
-        return _build_list_schema(field, build_input_schema(field.child, nested))
-    if isinstance(field, serializers.DictField):
-        return {"type": "object", "additionalProperties": build_input_schema(field.child, nested)}
-
-    for kind, form, setting in _DATE_FORMATS:
-        if isinstance(field, kind):
-            input_formats = getattr(field, "input_formats", None) or getattr(api_settings, f"{setting}_INPUT_FORMATS")
-            if any(str(one).lower() == ISO_8601 for one in input_formats):
-                return {"type": "string", "format": form}
-            return {"type": "string", "description": f"As {', '.join(map(str, input_formats))} (strftime)"}
-    return _build_plain_schema(field)
-
-
-def build_output_schema(field: Any, nested: Callable[[Any], Schema]) -> Schema:
+def build_output_schema(field: Any, nested: Nested) -> Schema:
     """Return the output schema of a field."""
-    schema = _build_bare_output_schema(field, nested)
+    schema = _build_bare_schema(field, nested, is_input=False)
     return _add_description(field, make_nullable(schema) if _can_be_null(field) else schema, default=False)
 
 
-def _build_bare_output_schema(field: Any, nested: Callable[[Any], Schema]) -> Schema:
+def _build_bare_schema(field: Any, nested: Nested, *, is_input: bool) -> Schema:
+    """Return the schema of a field without null and description."""
     if isinstance(field, serializers.BaseSerializer):
         return nested(field)
-    if isinstance(field, serializers.SerializerMethodField):
+    if not is_input and isinstance(field, serializers.SerializerMethodField):
         return get_return_schema(getattr(field.parent, field.method_name, None))
-    if isinstance(field, serializers.ReadOnlyField):
+    if not is_input and isinstance(field, serializers.ReadOnlyField):
         return get_return_schema(_find_attribute(field))
-    if not is_drf_method(field, "to_representation"):
-        return get_return_schema(field.to_representation)
+    if not is_drf_method(field, "to_internal_value" if is_input else "to_representation"):
+        return {} if is_input else get_return_schema(field.to_representation)
 
-    if isinstance(field, serializers.FileField):
-        return {"type": "string"}
-    if isinstance(field, serializers.ManyRelatedField):
-        return {"type": "array", "items": _build_bare_output_schema(field.child_relation, nested)}
-    if isinstance(field, serializers.RelatedField):
-        return _build_relation_schema(field)
-    if isinstance(field, serializers.MultipleChoiceField):
+    build = next((build for kind, build in _FIELD_SCHEMAS if isinstance(field, kind)), _build_plain_schema)
+    return build(field, nested, is_input)
+
+
+def _build_plain_schema(field: Any, nested: Nested, is_input: bool) -> Schema:
+    # Unknown are JSONField, ModelField, and fields of the project.
+    return dict(next((schema for kind, schema in _PLAIN_SCHEMAS if isinstance(field, kind)), {}))
+
+
+def _build_file_schema(field: Any, nested: Nested, is_input: bool) -> Schema:
+    return dict(FILE_SCHEMA) if is_input else {"type": "string"}
+
+
+def _build_many_related_schema(field: Any, nested: Nested, is_input: bool) -> Schema:
+    schema: Schema = {"type": "array", "items": _build_bare_schema(field.child_relation, nested, is_input=is_input)}
+    return schema if field.allow_empty or not is_input else {**schema, "minItems": 1}
+
+
+def _build_multiple_choice_schema(field: Any, nested: Nested, is_input: bool) -> Schema:
+    if not is_input:
         return {"type": "array"}
-    if isinstance(field, serializers.ChoiceField):
+    schema: Schema = {"type": "array", "items": _build_choice_schema(field, nested, is_input)}
+    return schema if field.allow_empty else {**schema, "minItems": 1}
+
+
+def _build_choice_schema(field: Any, nested: Nested, is_input: bool) -> Schema:
+    if is_input:
+        values = [to_json(value) for value in field.choices]
+        if getattr(field, "allow_blank", False) and "" not in values:
+            values.append("")
+        schema: Schema = {"enum": values} if values else {}
+    else:
         # A row may contain a former choice, which is returned unchanged.
         kinds = {type(value) for value in field.choices}
-        schema: Schema = {"type": "string"} if kinds == {str} else {"type": "integer"} if kinds == {int} else {}
-        return {**schema, "description": text} if (text := _format_choice_labels(field)) else schema
-    if isinstance(field, serializers.DecimalField):
+        schema = {"type": "string"} if kinds == {str} else {"type": "integer"} if kinds == {int} else {}
+
+    # Labels that differ from their values are described.
+    labels = [f"{value} ({label})" for value, label in field.choices.items() if str(value) != str(label)]
+    more = "" if len(labels) <= MAX_CHOICE_LABELS else " …"
+    text = f"{', '.join(labels[:MAX_CHOICE_LABELS])}{more}"
+    return {**schema, "description": text} if text else schema
+
+
+def _build_decimal_schema(field: Any, nested: Nested, is_input: bool) -> Schema:
+    if not is_input:
         as_text = getattr(field, "coerce_to_string", api_settings.COERCE_DECIMAL_TO_STRING) or field.localize
         return {"type": "string" if as_text else "number"}
+    parts = ["A decimal number"]
+    parts += [] if field.max_digits is None else [f"up to {field.max_digits} digits"]
+    parts += [] if field.decimal_places is None else [f"{field.decimal_places} of them after the point"]
+    return {"type": ["number", "string"], "description": ", ".join(parts)}
 
-    if isinstance(field, serializers.ListField):
+
+def _build_list_schema(field: Any, nested: Nested, is_input: bool) -> Schema:
+    if not is_input:
         return {"type": "array", "items": build_output_schema(field.child, nested)}
-    if isinstance(field, serializers.DictField):
+    return build_array_schema(field, build_input_schema(field.child, nested))
+
+
+def build_array_schema(field: Any, items: Schema) -> Schema:
+    """Return the input schema of a list field or a list serializer."""
+    limits = {"minItems": field.min_length, "maxItems": field.max_length}
+    schema = {"type": "array", "items": items, **{key: value for key, value in limits.items() if value is not None}}
+    return schema if field.allow_empty else {"minItems": 1, **schema}
+
+
+def _build_dict_schema(field: Any, nested: Nested, is_input: bool) -> Schema:
+    if not is_input:
         return {"type": "object"}
-
-    for kind, form, setting in _DATE_FORMATS:
-        if isinstance(field, kind):
-            shape = getattr(field, "format", getattr(api_settings, f"{setting}_FORMAT"))
-            is_iso = shape is None or str(shape).lower() == ISO_8601
-            return {"type": "string", "format": form} if is_iso else {"type": "string"}
-    return _build_plain_schema(field)
+    return {"type": "object", "additionalProperties": build_input_schema(field.child, nested)}
 
 
-def _build_plain_schema(field: Any) -> Schema:
-    for kind, form in _FORMATS:
-        if isinstance(field, kind):
-            return {"type": "string", "format": form} if form else {"type": "string"}
-    if isinstance(field, serializers.BooleanField):
-        return {"type": "boolean"}
-    if isinstance(field, serializers.IntegerField):
-        return {"type": "integer"}
-    if isinstance(field, serializers.FloatField):
-        return {"type": "number"}
-    if isinstance(field, serializers.CharField | serializers.IPAddressField):
-        return {"type": "string"}
-    return {}  # JSONField, ModelField, and unknown fields
+def _build_date_schema(field: Any, nested: Nested, is_input: bool) -> Schema:
+    form, setting = next((form, setting) for kind, form, setting in _DATE_FORMATS if isinstance(field, kind))
+    if is_input:
+        formats = getattr(field, "input_formats", None) or getattr(api_settings, f"{setting}_INPUT_FORMATS")
+        if any(str(one).lower() == ISO_8601 for one in formats):
+            return {"type": "string", "format": form}
+        return {"type": "string", "description": f"As {', '.join(map(str, formats))} (strftime)"}
+    shape = getattr(field, "format", getattr(api_settings, f"{setting}_FORMAT"))
+    is_iso = shape is None or str(shape).lower() == ISO_8601
+    return {"type": "string", "format": form} if is_iso else {"type": "string"}
 
 
 def get_column_schema(column: Any) -> Schema:
@@ -172,12 +185,12 @@ def get_column_schema(column: Any) -> Schema:
     return {"type": "string"} if isinstance(column, models.CharField | models.TextField) else {}
 
 
-def _build_relation_schema(field: Any) -> Schema:
+def _build_relation_schema(field: Any, nested: Nested, is_input: bool) -> Schema:
     model = getattr(field.queryset, "model", None) or _find_related_model(field)
     name = "" if model is None else str(model._meta.verbose_name)
     if isinstance(field, serializers.PrimaryKeyRelatedField):
         if field.pk_field is not None:
-            return _build_plain_schema(field.pk_field)
+            return _build_plain_schema(field.pk_field, nested, is_input)
         return {**({} if model is None else get_column_schema(model._meta.pk)), "description": f"Primary key: {name}"}
     if isinstance(field, serializers.SlugRelatedField):
         column = _find_column(model, field.slug_field.replace("__", "."))
@@ -192,37 +205,6 @@ def _find_related_model(field: Any) -> Any:
     owner = field.parent if isinstance(field.parent, serializers.ManyRelatedField) else field
     column = _find_column(_get_model(owner), str(owner.source or ""))
     return getattr(column, "related_model", None)
-
-
-def _build_choice_schema(field: Any) -> Schema:
-    values = [to_json(value) for value in field.choices]
-    if getattr(field, "allow_blank", False) and "" not in values:
-        values.append("")
-    schema: Schema = {"enum": values} if values else {}
-    if text := _format_choice_labels(field):
-        schema["description"] = text
-    return schema
-
-
-def _format_choice_labels(field: Any) -> str:
-    """Return the choices with labels that differ from their values."""
-    labels = [f"{value} ({label})" for value, label in field.choices.items() if str(value) != str(label)]
-    more = "" if len(labels) <= MAX_CHOICE_LABELS else " …"
-    return f"{', '.join(labels[:MAX_CHOICE_LABELS])}{more}"
-
-
-def _build_list_schema(field: Any, items: Schema) -> Schema:
-    schema: Schema = {"type": "array", "items": items}
-    for key, value in (("minItems", field.min_length), ("maxItems", field.max_length)):
-        if value is not None:
-            schema[key] = value
-    return schema if field.allow_empty else {"minItems": 1, **schema}
-
-
-def _describe_digits(field: Any) -> str:
-    parts = [] if field.max_digits is None else [f"up to {field.max_digits} digits"]
-    parts += [] if field.decimal_places is None else [f"{field.decimal_places} of them after the point"]
-    return f"A decimal number, {', '.join(parts)}" if parts else "A decimal number"
 
 
 def _add_limits(field: Any, schema: Schema) -> None:
@@ -323,3 +305,17 @@ def is_drf_method(field: Any, method: str) -> bool:
     """Return True if a method of a field or serializer is DRF's own."""
     function = getattr(type(field), method, None)
     return str(getattr(function, "__module__", "")).startswith("rest_framework.")
+
+
+_FIELD_SCHEMAS: tuple[tuple[Any, Callable[[Any, Nested, bool], Schema]], ...] = (
+    (serializers.FileField, _build_file_schema),
+    (serializers.ManyRelatedField, _build_many_related_schema),
+    (serializers.RelatedField, _build_relation_schema),
+    (serializers.MultipleChoiceField, _build_multiple_choice_schema),
+    (serializers.ChoiceField, _build_choice_schema),
+    (serializers.DecimalField, _build_decimal_schema),
+    (serializers.ListField, _build_list_schema),
+    (serializers.DictField, _build_dict_schema),
+    (tuple(kind for kind, _, _ in _DATE_FORMATS), _build_date_schema),
+)
+"""Schema functions of both directions, by the type of the field; the first one matches."""

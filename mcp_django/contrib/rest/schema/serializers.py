@@ -5,7 +5,12 @@ from typing import Any
 from rest_framework import serializers
 
 from mcp_django.contrib.http_tools.schemas import Schema
-from mcp_django.contrib.rest.schema.fields import build_input_schema, build_output_schema, is_drf_method
+from mcp_django.contrib.rest.schema.fields import (
+    build_array_schema,
+    build_input_schema,
+    build_output_schema,
+    is_drf_method,
+)
 
 MAX_NESTING_DEPTH = 6
 """Maximum nesting of described serializers; deeper ones accept any object."""
@@ -14,7 +19,7 @@ MAX_NESTING_DEPTH = 6
 def build_body_schema(serializer: Any, depth: int = 0) -> Schema:
     """Return the input schema of a serializer, without read-only fields."""
     if isinstance(serializer, serializers.ListSerializer):
-        return _build_list_schema(serializer, build_body_schema(serializer.child, depth))
+        return build_array_schema(serializer, build_body_schema(serializer.child, depth))
     if depth >= MAX_NESTING_DEPTH or not isinstance(serializer, serializers.Serializer):
         return {"type": "object"} if isinstance(serializer, serializers.Serializer) else {}
 
@@ -48,10 +53,3 @@ def build_response_schema(serializer: Any, depth: int = 0) -> Schema:
         for name, field in shown.items()
     }
     return {"type": "object", "properties": properties}
-
-
-def _build_list_schema(serializer: Any, items: Schema) -> Schema:
-    schema: Schema = {"type": "array", "items": items}
-    limits = {"minItems": serializer.min_length, "maxItems": serializer.max_length}
-    schema |= {key: value for key, value in limits.items() if value is not None}
-    return schema if serializer.allow_empty else {"minItems": 1, **schema}
