@@ -38,6 +38,7 @@ from mcp_django.transports.http.messages import (
     check_accept,
     check_body,
 )
+from mcp_django.transports.http.sse_body import SSESource
 
 PATH = "sse"
 """Path below the path of the endpoint."""
@@ -170,8 +171,8 @@ class LegacySSEEndpoint(HTTPEndpoint):
         return f"{len(self._alias)}.{self._alias}{principal.key}"
 
 
-class LegacySSEStream:
-    """The stream of a client: an `SSESource` and a `MessageReceiver` for its POSTs."""
+class LegacySSEStream(SSESource):
+    """The stream of a client, and a `MessageReceiver` for its POSTs."""
 
     def __init__(self, connection: DuplexConnection, scopes: frozenset[str], close_timeout: float) -> None:
         """Wrap a connection.
@@ -186,7 +187,7 @@ class LegacySSEStream:
         connection.on_end = self._on_connection_end
         self._endpoint_event: bytes | None = None
         self._unsent: deque[bytes] = deque()
-        self._unregister: Callable[[], object] = _do_nothing
+        self._unregister: Callable[[], object] | None = None
         self._is_closed = False
 
     async def register(self, router: SSEMessageRouter) -> str:
@@ -200,7 +201,6 @@ class LegacySSEStream:
         self._endpoint_event = sse.event(uri.encode("ascii"), event="endpoint")
 
     async def read(self, timeout: float) -> bytes | None:
-        """Return the next events, a comment after `timeout`, or None at the end."""
         endpoint_event = self._endpoint_event
         self._endpoint_event = None
         if endpoint_event is not None:
@@ -228,7 +228,7 @@ class LegacySSEStream:
 
     async def receive(self, body: bytes, scopes: frozenset[str]) -> DeliveryStatus:
         """Receive a message from the owner of the stream, whose credential has `scopes`."""
-        if self._connection.close_reason is not None:
+        if self._connection.is_ended():
             return DeliveryStatus.GONE
         if not scopes >= self._scopes:
             return DeliveryStatus.REFUSED
@@ -236,14 +236,8 @@ class LegacySSEStream:
             async with asyncio.timeout(RECEIVE_TIMEOUT_SECONDS):
                 await self._connection.receive(body)
         except TimeoutError:
-            return self._get_timeout_status()
+            return DeliveryStatus.GONE if self._connection.is_ended() else DeliveryStatus.BUSY
         return DeliveryStatus.TAKEN
-
-    def _get_timeout_status(self) -> DeliveryStatus:
-        return DeliveryStatus.BUSY if self._connection.close_reason is None else DeliveryStatus.GONE
-
-    def mark_sent(self) -> None:
-        """Ignore the notice of the last byte. Thread-safe."""
 
     def _on_connection_end(self) -> None:
         """Close the stream; a send to a client that does not read may never return."""
@@ -254,10 +248,10 @@ class LegacySSEStream:
             self._close_timer = start_timer(self._close_timeout, self.close)
 
     def close(self) -> None:
-        """Release the stream. Called also after the end, and maybe more than once."""
         if not self._is_closed:
             self._is_closed = True
-            self._unregister()
+            if self._unregister is not None:
+                self._unregister()
             if self._close_timer is not None:
                 self._close_timer.cancel()
             run_in_background(self._connection.close())
@@ -284,10 +278,6 @@ def _find_stream_name(query: str) -> str | None:
     except ValueError:
         return None
     return next((value for key, value in parameters if key == SESSION_PARAMETER), None)
-
-
-def _do_nothing() -> None:
-    """Replace `_unregister` until the stream is registered."""
 
 
 def _ignore_failure(error: BaseException) -> None:

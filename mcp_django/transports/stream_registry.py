@@ -12,14 +12,11 @@ from mcp_django.aio.loop_local import LoopLocal
 from mcp_django.aio.periodic import PeriodicVisitor
 from mcp_django.aio.tasks import start_task
 from mcp_django.runtime.shutdown import Lifecycle
-from mcp_django.transports.credential_monitor import RevocableCredential, get_credential_monitor
+from mcp_django.transports.credential_monitor import MonitoredStream, get_credential_monitor
 
 
-class OpenStream(Protocol):
+class OpenStream(MonitoredStream, Protocol):
     """The part of a stream that the registry uses."""
-
-    credential: RevocableCredential | None
-    """The credential to monitor; None if the stream needs none."""
 
     def check(self, send_timeout: float) -> None:
         """Check the stream; called periodically.
@@ -29,9 +26,6 @@ class OpenStream(Protocol):
 
     def end(self) -> None:
         """Close the stream after its pending messages."""
-
-    def on_revoked(self) -> None:
-        """End the stream because its credential has become invalid."""
 
     def abort(self) -> None:
         """End the stream at once."""

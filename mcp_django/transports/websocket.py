@@ -9,7 +9,7 @@ accepted. A rejected handshake gets the HTTP answer of the endpoint if the serve
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping
 from typing import Any, Final, NamedTuple
 
 from channels.consumer import AsyncConsumer
@@ -33,12 +33,8 @@ from mcp_django.transports.credentials import Credential
 from mcp_django.transports.factory import ENDPOINT_SETTINGS, build_connection_registry, get_connection_registry
 from mcp_django.transports.http.django_context import DJANGO_CONTEXT_SETTINGS, DjangoContext
 from mcp_django.transports.http.django_request import DjangoRequestFactory
-from mcp_django.transports.security import HeaderPairs
+from mcp_django.transports.http.messages import Receive, Scope, Send, build_overload_reply, build_refusal
 from mcp_django.wiring import get_lifecycle
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 PATH: Final = "ws"
 """Path below the path of the endpoint."""
@@ -376,13 +372,7 @@ async def deny_handshake(scope: Scope, send: Send, refusal: TransportRefusal) ->
         await _try_send(send, {"type": "websocket.close"})
         return
 
-    header_names = {name for name, _ in refusal.headers}
-    headers = [
-        (b"content-length", b"%d" % len(refusal.body)),
-        *([] if b"content-type" in header_names else [(b"content-type", b"text/plain; charset=utf-8")]),
-        *([] if b"cache-control" in header_names else [(b"cache-control", b"no-store")]),
-        *refusal.headers,
-    ]
+    headers = [(b"content-length", b"%d" % len(refusal.body)), *build_refusal(refusal).headers]
     if await _try_send(send, {"type": f"{DENIAL_EXTENSION}.start", "status": refusal.status, "headers": headers}):
         await _try_send(send, {"type": f"{DENIAL_EXTENSION}.body", "body": refusal.body})
         # Uvicorn closes the connection at its next turn, and until then logs an error if the application returns
@@ -391,8 +381,5 @@ async def deny_handshake(scope: Scope, send: Send, refusal: TransportRefusal) ->
 
 
 def _build_busy_refusal(error: Overloaded) -> TransportRefusal:
-    headers: HeaderPairs = (
-        (b"content-type", b"application/json"),
-        (b"retry-after", b"%d" % max(1, round(error.retry_after))),
-    )
-    return TransportRefusal(error.status, headers, jsonrpc.error(None, InternalError(str(error))))
+    reply = build_overload_reply(error, jsonrpc.error(None, InternalError(str(error))))
+    return TransportRefusal(reply.status, reply.headers, reply.body)

@@ -1,7 +1,7 @@
 """ASGI app of an endpoint: the fast path beside Django, which runs no MIDDLEWARE."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping
 from contextvars import Context
 from functools import partial
 from typing import Any, cast
@@ -13,13 +13,9 @@ from mcp_django.transports.http.django_context import DjangoContext
 from mcp_django.transports.http.endpoint import HTTPEndpoint
 from mcp_django.transports.http.handler import StreamableHTTPEndpoint
 from mcp_django.transports.http.listen import ListenStream, OpenedSubscription
-from mcp_django.transports.http.messages import HTTPReply, HTTPRequest, HTTPStream
+from mcp_django.transports.http.messages import HTTPReply, HTTPRequest, HTTPStream, Receive, Scope, Send
 from mcp_django.transports.http.sse_body import SSEBody
-from mcp_django.transports.security import HeaderPairs
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 DjangoRequestBuilder = Callable[[Scope, bytes, Mapping[str, Any] | None, Principal], Any]
 
 
@@ -84,7 +80,7 @@ class StreamableHTTPApp:
                 del outcome, context, headers, body, message, build, client, scope, kwargs
                 await listener.serve(receive)
         elif isinstance(outcome, HTTPReply):
-            await _respond(send, *outcome)
+            await _respond(send, outcome)
         else:
             await self._send_stream(outcome, receive, send)
 
@@ -122,7 +118,7 @@ class StreamableHTTPApp:
             if isinstance(answer, OpenedSubscription):
                 return ListenStream(answer, send, endpoint.open_streams.get_loop_registry())
             if isinstance(answer, HTTPReply):
-                await _respond(send, *answer)
+                await _respond(send, answer)
             else:
                 await _send_events(send, answer, limits.keep_alive)
             return None
@@ -165,13 +161,18 @@ class _DisconnectListener:
             self._task.cancel()
 
 
-async def _respond(send: Send, status: int, body: bytes, headers: HeaderPairs) -> None:
-    length = (b"content-length", b"%d" % len(body))
+async def _respond(send: Send, reply: HTTPReply) -> None:
+    length = (b"content-length", b"%d" % len(reply.body))
     try:
-        await send({"type": "http.response.start", "status": status, "headers": [length, *headers]})
-        await send({"type": "http.response.body", "body": body})
+        await send_reply(send, HTTPReply(reply.status, reply.body, (length, *reply.headers)))
     except OSError:
         pass  # The client disconnected; some servers report it here.
+
+
+async def send_reply(send: Send, reply: HTTPReply) -> None:
+    """Send a reply with its headers as they are."""
+    await send({"type": "http.response.start", "status": reply.status, "headers": list(reply.headers)})
+    await send({"type": "http.response.body", "body": reply.body})
 
 
 async def _send_events(send: Send, stream: HTTPStream, keep_alive: float) -> None:

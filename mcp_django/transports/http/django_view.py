@@ -55,7 +55,7 @@ def as_view(get_endpoint: Callable[[], HTTPEndpoint]) -> View:
     # Unnamed groups of a pattern around `include` arrive as args, and are ignored.
     async def view(request: HttpRequest, /, *args: Any, **kwargs: Any) -> HttpResponseBase:
         endpoint = get_endpoint()
-        streams, headers = isinstance(request, ASGIRequest), _read_headers(request)
+        streams, headers = isinstance(request, ASGIRequest), read_headers(request)
         oversize = endpoint.is_oversize(headers)
         try:
             body = b"" if oversize else _read_body(request, endpoint.limits.body)
@@ -102,7 +102,8 @@ async def _run_call(endpoint: StreamableHTTPEndpoint, task: CallTask, context: C
     return answer
 
 
-def _read_headers(request: HttpRequest) -> Headers:
+def read_headers(request: HttpRequest) -> Headers:
+    """Return the headers of a Django request."""
     if isinstance(request, ASGIRequest):
         return Headers(request.scope["headers"])
     return Headers(
@@ -139,6 +140,11 @@ def _build_response(
         # (django.utils.log.log_response).
         vars(response)["_has_been_logged"] = True
     return _set_headers(response, ((b"content-length", b"%d" % len(answer.body)), *answer.headers))
+
+
+def build_response(reply: HTTPReply) -> HttpResponseBase:
+    """Build a Django response with the headers of a reply as they are."""
+    return _set_headers(HttpResponse(reply.body, status=reply.status), reply.headers)
 
 
 def _set_headers(response: HttpResponseBase, headers: HeaderPairs) -> HttpResponseBase:

@@ -4,6 +4,8 @@ Handshake era (basic/transports).
 """
 
 from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
 
 from mcp_django.protocol.errors import TransportRefusal
 from mcp_django.protocol.headers import LAST_EVENT_ID, Headers
@@ -26,40 +28,29 @@ EVENTS_EXPIRED_BODY = (
 )
 
 
+@dataclass(slots=True, kw_only=True)
 class SessionStreamOpener:
     """Opens the GET streams of the sessions of one server."""
 
-    def __init__(
-        self,
-        *,
-        ids: EventIdCodec,
-        get_call_streams: Callable[[], CallStreams],
-        create_session_stream: Callable[[ServerSession], SessionStream],
-        limiter: StreamLimiter,
-        lifecycle: Lifecycle,
-        sessions: SessionStore[ServerSession],
-    ) -> None:
-        """Set the dependencies; `limiter` counts open streams."""
-        self.ids = ids
-        self.get_call_streams = get_call_streams
-        self._create_session_stream = create_session_stream
-        self._limiter = limiter
-        self._lifecycle = lifecycle
-        self._sessions = sessions
+    ids: EventIdCodec
+    get_call_streams: Callable[[], CallStreams]
+    create_session_stream: Callable[[ServerSession], SessionStream]
+    limiter: StreamLimiter
+    """Counter of open streams."""
+    lifecycle: Lifecycle
+    sessions: SessionStore[ServerSession]
 
     async def open_source(self, session: ServerSession, connection: Connection) -> NumberedSource:
         """Open the stream for a request. Raises TransportRefusal, Overloaded."""
-        if self._lifecycle.has_started_draining and self._lifecycle.is_draining():
+        if self.lifecycle.has_started_draining and self.lifecycle.is_draining():
             raise Overloaded(SHUTDOWN_MESSAGE)
-        last_event_id, owner = (
-            self._parse_last_event_id(session, connection.headers or Headers()),
-            connection.principal.key,
-        )
-        self._limiter.acquire(owner)
+        last_event_id = self._parse_last_event_id(session, connection.headers or Headers())
+        owner = connection.principal.key
+        self.limiter.acquire(owner)
         try:
             reader = await self._open_reader(session, last_event_id, connection)
         except BaseException as error:
-            self._limiter.release(owner)
+            self.limiter.release(owner)
             if isinstance(error, StreamGoneError | EventsExpiredError):
                 raise TransportRefusal(400, body=EVENTS_EXPIRED_BODY) from None
             raise
@@ -70,8 +61,8 @@ class SessionStreamOpener:
             self.ids.create_factory(session.key, stream),
             polling=session.revision.polling,
             # An open stream counts as use of its session.
-            on_read=lambda: self._sessions.touch(session),
-            on_end=self._register(session, reader, owner),
+            on_read=lambda: self.sessions.touch(session),
+            on_close=self._register(session, reader, owner),
         )
 
     def _parse_last_event_id(self, session: ServerSession, headers: Headers) -> EventId | None:
@@ -88,27 +79,23 @@ class SessionStreamOpener:
     ) -> StreamReader:
         if last_event_id is not None and last_event_id.stream != SESSION_STREAM:
             return await self.get_call_streams().resume(session, last_event_id.stream, last_event_id.number)
-        stream = self._create_session_stream(session)
+        stream = self.create_session_stream(session)
         await stream.open(None if last_event_id is None else last_event_id.number, connection)
         return stream
 
-    def _register(self, session: ServerSession, reader: StreamReader, owner: str) -> Callable[[], None]:
+    def _register(self, session: ServerSession, reader: StreamReader, owner: str) -> ExitStack:
         """Register a stream to end with its session and process; return its cleanup."""
-        is_session_stream = isinstance(reader, SessionStream)
-        cleanup_callbacks: list[Callable[[], None]] = [lambda: self._limiter.release(owner)]
+        cleanup_callbacks = ExitStack()
+        cleanup_callbacks.callback(self.limiter.release, owner)
         if not isinstance(reader, ReplayReader):
             # A stream of a call is read to its end in the process of the call. A remote stream can end at once.
-            cleanup_callbacks += [
-                self._lifecycle.add_drain_callback(reader.end),
-                self.get_call_streams().add_session_stream(session.pk, reader),
-            ]
-        if is_session_stream:
+            cleanup_callbacks.callback(self.lifecycle.add_drain_callback(reader.end))
+            cleanup_callbacks.callback(self.get_call_streams().add_session_stream(session.pk, reader))
+        if isinstance(reader, SessionStream):
             session.open_streams += 1
+            cleanup_callbacks.callback(_uncount_open_stream, session)
+        return cleanup_callbacks
 
-        def on_end() -> None:
-            for undo in cleanup_callbacks:
-                undo()
-            if is_session_stream:
-                session.open_streams -= 1
 
-        return on_end
+def _uncount_open_stream(session: ServerSession) -> None:
+    session.open_streams -= 1

@@ -44,7 +44,7 @@ from mcp_django.transports.http.messages import (
     check_body,
     read_accept,
 )
-from mcp_django.transports.http.sse_body import CallSource, NumberedSource, RevocableSource, SSESource
+from mcp_django.transports.http.sse_body import CallSource, NumberedSource, SSESource
 from mcp_django.transports.security import TransportSecurity
 from mcp_django.transports.stream_registry import StreamRegistry
 
@@ -181,7 +181,9 @@ class StreamableHTTPEndpoint(HTTPEndpoint):
     def _watch_source(self, source: SSESource, connection: Connection) -> SSESource:
         """End a source when the credential of its client is revoked."""
         credential = self._create_credential(connection)
-        return source if credential is None else RevocableSource(source, credential)
+        if credential is not None:
+            source.watch(credential)
+        return source
 
     def _create_credential(self, connection: Connection) -> StreamCredential | None:
         """Create the credential to monitor for a stream that this request opened."""

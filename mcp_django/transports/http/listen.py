@@ -6,7 +6,6 @@ the client to disconnect. Messages are sent by a short-lived task.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping
 from time import time
 from typing import Any, NamedTuple
 
@@ -14,11 +13,10 @@ from mcp_django.aio.tasks import run_in_background
 from mcp_django.protocol import sse
 from mcp_django.server.subscriptions.listen import Subscription
 from mcp_django.transports.credential_monitor import RevocableCredential
+from mcp_django.transports.http.messages import Receive, Send
+from mcp_django.transports.http.sse_body import SSESource
 from mcp_django.transports.security import HeaderPairs
 from mcp_django.transports.stream_registry import LoopStreamRegistry
-
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 logger = logging.getLogger("mcp_django.server")
 
@@ -32,27 +30,49 @@ class OpenedSubscription(NamedTuple):
     """The credential to monitor; None if the stream needs none."""
 
 
-class ListenStream:
-    """A subscription stream of a client of the ASGI app."""
+class SubscriptionStream:
+    """The stream of a subscription, which ends with its credential and its process."""
 
-    __slots__ = (
-        "_headers",
-        "_is_ended",
-        "_is_sending",
-        "_send",
-        "_send_started_at",
-        "_server_task",
-        "_streams",
-        "_subscription",
-        "credential",
-    )
+    __slots__ = ("_streams", "_subscription", "credential")
 
-    def __init__(self, opened: OpenedSubscription, send: Send, streams: LoopStreamRegistry) -> None:
+    def __init__(self, opened: OpenedSubscription, streams: LoopStreamRegistry) -> None:
         self._subscription = opened.subscription
-        self._send = send
-        self._headers = opened.headers
         self._streams = streams
         self.credential = opened.credential
+        streams.add(self)
+
+    def check(self, send_timeout: float) -> None:
+        """Close the stream if its credential has expired. Called periodically."""
+        if self._subscription.is_expired(time()):
+            self._subscription.close()
+
+    def end(self) -> None:
+        """Close the stream after its pending messages."""
+        self._subscription.close()
+
+    def on_revoked(self) -> None:
+        """Close the stream because its credential has become invalid."""
+        self._subscription.close()
+
+    def abort(self) -> None:
+        """End the stream at once."""
+        self._subscription.cancel()
+
+    def close(self) -> None:
+        """Release the stream. Called also after the end, and maybe more than once."""
+        self._subscription.cancel()
+        self._streams.remove(self)
+
+
+class ListenStream(SubscriptionStream):
+    """A subscription stream of a client of the ASGI app, which is pushed."""
+
+    __slots__ = ("_headers", "_is_ended", "_is_sending", "_send", "_send_started_at", "_server_task")
+
+    def __init__(self, opened: OpenedSubscription, send: Send, streams: LoopStreamRegistry) -> None:
+        super().__init__(opened, streams)
+        self._send = send
+        self._headers = opened.headers
         self._is_sending = True
         """True while a task sends."""
         self._send_started_at: float | None = None
@@ -60,7 +80,6 @@ class ListenStream:
         self._server_task: asyncio.Task[Any] | None = None
         """The server's task, which waits for the client to disconnect."""
         self._is_ended = False
-        streams.add(self)
 
     async def serve(self, receive: Receive) -> None:
         """Send messages until the client or the server ends the stream."""
@@ -90,8 +109,7 @@ class ListenStream:
         self._is_ended = True
         self._server_task = None
         self._subscription.wake = None
-        self._subscription.cancel()
-        self._streams.remove(self)
+        super().close()
 
     def _wake(self) -> None:
         if not self._is_sending and not self._is_ended:
@@ -154,14 +172,6 @@ class ListenStream:
         elif not self._is_sending and not self._is_ended:
             self._start_sending(sse.KEEP_ALIVE)
 
-    def end(self) -> None:
-        """Close the stream after its pending messages."""
-        self._subscription.close()
-
-    def on_revoked(self) -> None:
-        """Close the stream because its credential has become invalid."""
-        self._subscription.close()
-
     def abort(self) -> None:
         """End the stream at once."""
         if not self._is_ended:
@@ -170,19 +180,15 @@ class ListenStream:
                 self._server_task.cancel()
 
 
-class SubscriptionSource:
-    """A subscription as the body of a Django response, which is pulled, not pushed."""
+class SubscriptionSource(SubscriptionStream, SSESource):
+    """A subscription as the body of a Django response, which is pulled."""
 
     def __init__(self, opened: OpenedSubscription, streams: LoopStreamRegistry) -> None:
-        self._subscription = opened.subscription
-        self._streams = streams
-        self.credential = opened.credential
+        super().__init__(opened, streams)
         self._wake_event = asyncio.Event()
         self._subscription.wake = self._wake_event.set
-        streams.add(self)
 
     async def read(self, timeout: float) -> bytes | None:
-        """Return the next events, a comment after `timeout`, or None at the end."""
         while True:
             self._wake_event.clear()
             messages = await self._subscription.take_messages()
@@ -195,28 +201,3 @@ class SubscriptionSource:
                     await self._wake_event.wait()
             except TimeoutError:
                 return sse.KEEP_ALIVE
-
-    def mark_sent(self) -> None:
-        """Ignore the notice of the last byte. Thread-safe."""
-
-    def close(self) -> None:
-        """Release the stream. Called also after the end, and maybe more than once."""
-        self._subscription.cancel()
-        self._streams.remove(self)
-
-    def check(self, send_timeout: float) -> None:
-        """Close the stream if its credential has expired. Called periodically."""
-        if self._subscription.is_expired(time()):
-            self._subscription.close()
-
-    def end(self) -> None:
-        """Close the stream after its pending messages."""
-        self._subscription.close()
-
-    def on_revoked(self) -> None:
-        """Close the stream because its credential has become invalid."""
-        self._subscription.close()
-
-    def abort(self) -> None:
-        """End the stream at once."""
-        self._subscription.cancel()

@@ -1,6 +1,6 @@
 """Request and reply types of the ASGI app, the Django view and the endpoints."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from contextvars import Context
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -11,6 +11,11 @@ from mcp_django.protocol.headers import Headers
 from mcp_django.server.ports import Overloaded, Principal
 from mcp_django.transports.http.sse_body import SSESource
 from mcp_django.transports.security import HeaderPairs
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+"""Types of an ASGI application."""
 
 MAX_CACHED_HEADER_BYTES = 256
 """Maximum bytes of a cached header value; any client can fill the cache."""

@@ -1,8 +1,9 @@
 """Event-stream responses: the body and the sources of its events."""
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Protocol
+from contextlib import ExitStack
 
 from mcp_django.protocol import sse
 from mcp_django.runtime.calls.task import CallTask
@@ -11,20 +12,40 @@ from mcp_django.runtime.streams.reader import StreamReader
 from mcp_django.transports.credential_monitor import RevocableCredential, get_credential_monitor
 
 
-class SSESource(Protocol):
-    """A source of the encoded events of a stream."""
+class SSESource(ABC):
+    """A source of the encoded events of a stream, which may answer a call."""
 
+    credential: RevocableCredential | None = None
+    """The credential to monitor; None if the stream needs none."""
+    _task: CallTask | None = None
+
+    def watch(self, credential: RevocableCredential) -> None:
+        """Release the stream when the credential of its client is revoked."""
+        self.credential = credential
+        get_credential_monitor().add(self)
+
+    @abstractmethod
     async def read(self, timeout: float) -> bytes | None:
         """Return the next events, a comment after `timeout`, or None at the end."""
 
     def mark_sent(self) -> None:
         """Record that everything has been sent. Thread-safe."""
+        if self._task is not None:
+            self._task.is_answered = True
 
     def close(self) -> None:
         """Release the stream. Called also after the end, and maybe more than once."""
+        if self.credential is not None:
+            get_credential_monitor().remove(self)
+        if self._task is not None:
+            self._task.on_disconnect()
+
+    def on_revoked(self) -> None:
+        """Release the stream as if the client had disconnected."""
+        self.close()
 
 
-class CallSource:
+class CallSource(SSESource):
     """Messages of a call, for a client that cannot resume the stream."""
 
     def __init__(self, task: CallTask) -> None:
@@ -37,14 +58,8 @@ class CallSource:
             return None
         return b"".join(map(sse.event, messages)) if messages else sse.KEEP_ALIVE
 
-    def mark_sent(self) -> None:
-        self._task.is_answered = True
 
-    def close(self) -> None:
-        self._task.on_disconnect()
-
-
-class NumberedSource:
+class NumberedSource(SSESource):
     """Messages with ids, after any of which a client can resume the stream.
 
     With `polling` the stream opens with an event without data, so that an id exists before the first message. It ends
@@ -59,19 +74,19 @@ class NumberedSource:
         polling: bool,
         task: CallTask | None = None,
         on_read: Callable[[], None] | None = None,
-        on_end: Callable[[], None] | None = None,
+        on_close: ExitStack | None = None,
     ) -> None:
         """Set the reader and its callbacks.
 
-        `task` is the call whose first response this is. `on_read` is called at each read; `on_end` once, when the
-        stream is released.
+        `task` is the call whose first response this is. `on_read` is called at each read; `on_close` holds callbacks
+        for the release of the stream.
         """
         self._reader = reader
         self._create_event_id = create_event_id
         self._polling = polling
         self._task = task
         self._on_read = on_read
-        self._on_end = on_end
+        self._close_callbacks = on_close or ExitStack()
         self._must_open = polling
         self._last_sent = -1
 
@@ -104,42 +119,10 @@ class NumberedSource:
             return None
         return sse.priming(self._create_event_id(self._reader.position), retry=round(retry * 1000))
 
-    def mark_sent(self) -> None:
-        if self._task is not None:
-            self._task.is_answered = True
-
     def close(self) -> None:
-        if self._task is not None:
-            self._task.on_disconnect()
+        super().close()
         self._reader.close()
-        on_end = self._on_end
-        self._on_end = None
-        if on_end is not None:
-            on_end()
-
-
-class RevocableSource:
-    """A source that ends when the credential of its client is revoked."""
-
-    def __init__(self, source: SSESource, credential: RevocableCredential) -> None:
-        self._source = source
-        self.credential: RevocableCredential | None = credential
-        self._monitor = get_credential_monitor()
-        self._monitor.add(self)
-
-    async def read(self, timeout: float) -> bytes | None:
-        return await self._source.read(timeout)
-
-    def mark_sent(self) -> None:
-        self._source.mark_sent()
-
-    def close(self) -> None:
-        self._monitor.remove(self)
-        self._source.close()
-
-    def on_revoked(self) -> None:
-        """Release the stream as if the client had disconnected."""
-        self.close()
+        self._close_callbacks.close()
 
 
 class SSEBody:

@@ -5,8 +5,8 @@ settings, never on the Host of a request.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from asgiref.sync import sync_to_async
 from django.contrib.auth.decorators import login_not_required
@@ -20,16 +20,13 @@ from mcp_django.auth.protected.registry import WELL_KNOWN_PATH, ResourceRegistry
 from mcp_django.auth.requests import AuthRequest
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.headers import Headers
-from mcp_django.transports.security import HeaderPairs
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+from mcp_django.transports.http.asgi import send_reply
+from mcp_django.transports.http.django_view import build_response, read_headers
+from mcp_django.transports.http.messages import JSON_TYPE, HTTPReply, Scope, Send
 
 CACHE_CONTROL: Final = b"public, max-age=300"
 MAX_PATH_CHARACTERS: Final = 2048
 """Maximum characters of a path to resolve."""
-JSON_TYPE: Final = (b"content-type", b"application/json")
 ALLOW_ANY_ORIGIN: Final = (b"access-control-allow-origin", b"*")
 METHODS: Final = b"GET, HEAD, OPTIONS"
 PREFLIGHT_HEADERS: Final = (
@@ -40,14 +37,6 @@ PREFLIGHT_HEADERS: Final = (
     (b"allow", METHODS),
 )
 logger = logging.getLogger("mcp_django.auth")
-
-
-class WellKnownReply(NamedTuple):
-    """A complete HTTP response."""
-
-    status: int
-    body: bytes
-    headers: HeaderPairs
 
 
 class WellKnownEndpoint:
@@ -62,37 +51,29 @@ class WellKnownEndpoint:
         answer = await _build_reply(self._resources(), scope["method"], path, Headers(scope["headers"]))
         if answer is None:
             return False
-        await send({"type": "http.response.start", "status": answer.status, "headers": list(answer.headers)})
-        await send({"type": "http.response.body", "body": answer.body})
+        await send_reply(send, answer)
         return True
 
     async def _view(self, request: HttpRequest, /, path: str = "", **kwargs: Any) -> HttpResponseBase:
-        headers = Headers(
-            [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in request.headers.items()]
-        )
-        answer = await _build_reply(self._resources(), request.method or "", path or "", headers)
+        answer = await _build_reply(self._resources(), request.method or "", path or "", read_headers(request))
         if answer is None:
             return HttpResponse(status=404, headers={"Access-Control-Allow-Origin": "*"})
-        response = HttpResponse(answer.body, status=answer.status)
-        del response["Content-Type"]
-        for name, value in answer.headers:
-            response[name.decode("latin-1")] = value.decode("latin-1")
-        return response
+        return build_response(answer)
 
 
-async def _build_reply(resources: ResourceRegistry, method: str, path: str, headers: Headers) -> WellKnownReply | None:
+async def _build_reply(resources: ResourceRegistry, method: str, path: str, headers: Headers) -> HTTPReply | None:
     # Functions of the project may query its database.
     document = await sync_to_async(_find_document, thread_sensitive=True)(resources, path, headers)
     if document is None:
         return None
     if method == "OPTIONS":
-        return WellKnownReply(204, b"", PREFLIGHT_HEADERS)
+        return HTTPReply(204, b"", PREFLIGHT_HEADERS)
     if method not in ("GET", "HEAD"):
-        return WellKnownReply(405, b"", ((b"allow", METHODS), ALLOW_ANY_ORIGIN, (b"content-length", b"0")))
+        return HTTPReply(405, b"", ((b"allow", METHODS), ALLOW_ANY_ORIGIN, (b"content-length", b"0")))
     status, body, cache_control = document
     length = (b"content-length", b"%d" % len(body))
     reply_headers = (JSON_TYPE, ALLOW_ANY_ORIGIN, (b"cache-control", cache_control), length)
-    return WellKnownReply(status, b"" if method == "HEAD" else body, reply_headers)
+    return HTTPReply(status, b"" if method == "HEAD" else body, reply_headers)
 
 
 def _find_document(resources: ResourceRegistry, path: str, headers: Headers) -> tuple[int, bytes, bytes] | None:
