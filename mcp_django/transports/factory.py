@@ -11,8 +11,7 @@ from mcp_django.runtime.subscriptions import SessionEventSource
 from mcp_django.server.calls.session import ServerSession
 from mcp_django.server.pipeline import Pipeline
 from mcp_django.server.server import Server
-from mcp_django.transports.connection.dependencies import ConnectionDependencies
-from mcp_django.transports.connection.registry import ConnectionRegistry
+from mcp_django.transports.connection.connection import ConnectionRegistry
 from mcp_django.transports.http.get_stream import SessionStreamOpener
 from mcp_django.transports.http.handler import StreamableHTTPEndpoint
 from mcp_django.transports.http.websocket_tickets import TicketEndpoint
@@ -86,10 +85,10 @@ def build_connection_registry(server: Server) -> ConnectionRegistry:
     limits = conf.get_settings().limits
     get_lifecycle().add_server(server)
 
-    shared = ConnectionDependencies(
+    return ConnectionRegistry(
         pipeline=Pipeline(server),
         create_session_stream=_build_session_stream_factory(server, limits.events),
-        add_session_stream=lambda pk, stream: get_call_streams().get_loop_streams().add_session_stream(pk, stream),
+        get_call_streams=get_call_streams().get_loop_streams,
         stream_limiter=get_stream_limiter(),
         lifecycle=get_lifecycle(),
         limits=limits,
@@ -99,7 +98,6 @@ def build_connection_registry(server: Server) -> ConnectionRegistry:
         security=_build_security(),
         authenticator=_get_authenticator(server.alias),
     )
-    return ConnectionRegistry(shared)
 
 
 def get_legacy_sse(alias: str = "default") -> LegacySSEEndpoint:

@@ -24,9 +24,8 @@ from mcp_django.runtime.sealing import NameSigner
 from mcp_django.runtime.streams.sse_messages import DeliveryStatus, SSEMessageRouter, SSEMessageRouters
 from mcp_django.server.ports import Overloaded, Principal
 from mcp_django.server.server import Server
-from mcp_django.transports.connection.connection import DuplexConnection
+from mcp_django.transports.connection.connection import ConnectionRegistry, DuplexConnection
 from mcp_django.transports.connection.options import ConnectionOptions
-from mcp_django.transports.connection.registry import ConnectionRegistry
 from mcp_django.transports.credentials import Credential
 from mcp_django.transports.http.endpoint import HTTPEndpoint
 from mcp_django.transports.http.messages import (
@@ -85,7 +84,7 @@ class LegacySSEEndpoint(HTTPEndpoint):
         limits: Limits,
     ) -> None:
         """Set the dependencies; `signer` signs the names of streams."""
-        super().__init__(connections.authenticator, connections.security, limits, connections.executor)
+        super().__init__(connections.authenticator, connections.security, limits, connections.server.executor)
         self._connections = connections
         self._alias = alias
         self._signer = signer

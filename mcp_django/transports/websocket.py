@@ -25,10 +25,8 @@ from mcp_django.protocol.errors import InternalError, InvalidRequest, TransportR
 from mcp_django.protocol.headers import Headers
 from mcp_django.server.ports import Overloaded, Principal
 from mcp_django.server.server import Server
-from mcp_django.transports.connection.connection import DuplexConnection
-from mcp_django.transports.connection.inbound_queue import InboundQueue
+from mcp_django.transports.connection.connection import ConnectionRegistry, DuplexConnection
 from mcp_django.transports.connection.options import CloseReason, ConnectionOptions
-from mcp_django.transports.connection.registry import ConnectionRegistry
 from mcp_django.transports.credentials import Credential
 from mcp_django.transports.factory import ENDPOINT_SETTINGS, build_connection_registry, get_connection_registry
 from mcp_django.transports.http.django_context import DJANGO_CONTEXT_SETTINGS, DjangoContext
@@ -151,7 +149,7 @@ class WebSocketAcceptor:
 
     async def _accept(self, scope: Scope) -> tuple[DuplexConnection, str | None]:
         connections = self._connections
-        if "websocket" not in connections.transports:
+        if "websocket" not in connections.server.options.transports:
             # Reached by a route of the project although the transport is disabled.
             raise TransportRefusal(404, body=NOT_FOUND_BODY)
         connections.security.check(Headers(scope["headers"]))
@@ -162,7 +160,7 @@ class WebSocketAcceptor:
         auth_request = AuthRequest(
             headers, client[0] if client else None, "GET", kwargs, _get_http_scheme(scope), query, True
         )
-        await check_address_rate(auth_request, connections.executor)
+        await check_address_rate(auth_request, connections.server.executor)
         if query:
             auth_request = await connections.authenticator.redeem_ticket(auth_request)
         principal = connections.authenticator.get_cached(auth_request)
@@ -259,7 +257,6 @@ class _WebSocketConnection:
         self._receive = receive
         self._send = send
         self._max_message_bytes = max_message_bytes
-        self._inbound_queue = InboundQueue(connection, max_message_bytes)
         self._send_deadline: asyncio.Timeout | None = None
         """Deadline of the sending task after the connection has ended."""
         connection.on_end = self._limit_sending
@@ -280,7 +277,6 @@ class _WebSocketConnection:
             self._connection.on_end = None
             for task in tasks:
                 task.cancel()
-            self._inbound_queue.stop()
 
     async def _receive_frames(self) -> None:
         """Receive frames until the client disconnects, without waiting for calls."""
@@ -292,7 +288,7 @@ class _WebSocketConnection:
             elif len(text) > max_bytes or len(body := text.encode("utf-8", "surrogatepass")) > max_bytes:
                 connection.end(CloseReason.OVERSIZE)
             else:
-                await self._inbound_queue.put(body)
+                await connection.inbound_queue.put(body)
             # Thousands of frames may be available at once: let earlier messages and other connections run.
             await asyncio.sleep(0)
         connection.end(CloseReason.CLIENT_GONE)

@@ -14,9 +14,8 @@ from django.test import override_settings
 from mcp_django import Context, Server
 from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.models import Session
-from mcp_django.transports.connection.connection import DuplexConnection
+from mcp_django.transports.connection.connection import ConnectionRegistry, DuplexConnection
 from mcp_django.transports.connection.options import CloseReason
-from mcp_django.transports.connection.registry import ConnectionRegistry
 from mcp_django.transports.factory import build_connection_registry
 from mcp_django.transports.stdio.framing import LineReader, LineWriter
 from mcp_django.transports.stdio.redirect import StandardStreams
@@ -248,7 +247,7 @@ async def test_a_client_that_does_not_read_can_take_its_call_back(
     monkeypatch.setattr(ConnectionRegistry, "open_connection", lambda *given: opened.append(opens(*given)) or opened[0])
     async with connected(server) as client:
         await client.flood()
-        await eventually(lambda: opened and not opened[0].has_room())  # the pipe is full, and then the queue
+        await eventually(lambda: opened and not opened[0].is_ready())  # the pipe is full, and then the queue
         await client.modern(2, "tools/call", name="echo", arguments={"text": "later"})
         await client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})
         await stage.cancelled.wait()

@@ -9,44 +9,52 @@ import contextvars
 import logging
 from collections import ChainMap
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from django.db import Error
 
 from mcp_django.aio.tasks import BackgroundTasks, run_in_background
+from mcp_django.auth.authentication.authenticator import Authenticator
 from mcp_django.auth.throttling import TOO_MANY_REQUESTS_STATUS, check_principal_rate
+from mcp_django.conf.options import Limits
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InternalError, InvalidRequest, MCPError, UnsupportedProtocolVersion
 from mcp_django.protocol.meta import PROTOCOL_VERSION
 from mcp_django.protocol.revisions import HANDSHAKE_VERSIONS, Era
 from mcp_django.runtime.calls.task import CallResult, CallTask
-from mcp_django.runtime.concurrency import ConcurrencyLimiter
-from mcp_django.runtime.shutdown import SHUTDOWN_MESSAGE
+from mcp_django.runtime.concurrency import ConcurrencyLimiter, StreamLimiter
+from mcp_django.runtime.shutdown import SHUTDOWN_MESSAGE, Lifecycle
+from mcp_django.runtime.streams.relay import CallStreams
+from mcp_django.runtime.streams.session_stream import SessionStream
 from mcp_django.server.calls.call import Connection, EraStrategy
 from mcp_django.server.calls.message_queue import Outbox
 from mcp_django.server.calls.pending import Acknowledgement, PendingResponse
 from mcp_django.server.calls.session import Cancellable, ServerSession
 from mcp_django.server.eras import select_era
 from mcp_django.server.eras.handshake import INITIALIZE
+from mcp_django.server.pipeline import Pipeline
 from mcp_django.server.ports import Overloaded, Principal
+from mcp_django.server.server import Server
 from mcp_django.server.subscriptions.listen import Subscription
-from mcp_django.transports.connection.backpressure import track_waiting
 from mcp_django.transports.connection.credential import ConnectionCredential
-from mcp_django.transports.connection.dependencies import ConnectionDependencies
-from mcp_django.transports.connection.message_kinds import (
+from mcp_django.transports.connection.inbound import (
+    InboundQueue,
     build_busy_error,
     is_initialize,
     is_notification,
     is_unanswered,
     needs_session,
+    track_waiting,
     with_request_id,
 )
 from mcp_django.transports.connection.options import CloseReason, ConnectionOptions
+from mcp_django.transports.connection.outbound import ConnectionSink, SubscriptionSender
 from mcp_django.transports.connection.session import ConnectionSession, end_session
-from mcp_django.transports.connection.sink import ConnectionSink
-from mcp_django.transports.connection.subscriptions import SubscriptionSender
 from mcp_django.transports.credential_monitor import RevocableCredential
+from mcp_django.transports.security import TransportSecurity
+from mcp_django.transports.stream_registry import StreamRegistry
 
 logger = logging.getLogger("mcp_django.server")
 
@@ -54,14 +62,47 @@ MAX_CONSECUTIVE_REJECTIONS = 32
 """Number of consecutive rate-limited messages after which the connection closes."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionRegistry:
+    """Opens the connections of one server, for all bidirectional transports."""
+
+    pipeline: Pipeline
+    create_session_stream: Callable[[ServerSession], SessionStream]
+    """Callable that creates the stream of a session."""
+    get_call_streams: Callable[[], CallStreams]
+    stream_limiter: StreamLimiter
+    """Counter of open connections."""
+    lifecycle: Lifecycle
+    limits: Limits
+    open_streams: StreamRegistry
+    security: TransportSecurity
+    authenticator: Authenticator
+
+    @property
+    def server(self) -> Server:
+        """Server of the connections."""
+        return self.pipeline.server
+
+    def open_connection(self, principal: Principal, options: ConnectionOptions | None = None) -> "DuplexConnection":
+        """Open a connection for `principal` on the running loop. Raises Overloaded."""
+        if self.lifecycle.is_draining():
+            raise Overloaded(SHUTDOWN_MESSAGE)
+        self.stream_limiter.acquire(principal.key)
+        try:
+            return DuplexConnection(self, principal, options or ConnectionOptions())
+        except BaseException:
+            self.stream_limiter.release(principal.key)
+            raise
+
+
 class DuplexConnection:
     """A connection. Its transport calls `receive`, `read` and finally `close`."""
 
-    def __init__(self, dependencies: ConnectionDependencies, principal: Principal, options: ConnectionOptions) -> None:
-        self._dependencies = dependencies
+    def __init__(self, registry: ConnectionRegistry, principal: Principal, options: ConnectionOptions) -> None:
+        self._registry = registry
         self._options = options
-        self._pipeline = dependencies.pipeline
-        self._limits = dependencies.limits
+        self._pipeline = registry.pipeline
+        self._limits = registry.limits
         self._owner = principal.key
         self._loop = asyncio.get_running_loop()
 
@@ -70,11 +111,13 @@ class DuplexConnection:
         self.on_end: Callable[[], None] | None = None
         """Callback, called once at the end, for a transport that is blocked in sending."""
 
-        self._outbox = Outbox(dependencies.limits.send_buffer, send_timeout=dependencies.limits.send_timeout)
+        self.inbound_queue = InboundQueue(self.receive, self.is_ready, registry.limits.body)
+        """Queue for a transport that must read ahead."""
+        self._outbox = Outbox(registry.limits.send_buffer, send_timeout=registry.limits.send_timeout)
         self._outbox.loop = self._loop
         self._outbox.on_abandoned = partial(self.end, CloseReason.SLOW_CLIENT)
         self._calls: dict[jsonrpc.Id, Cancellable] = {}
-        self._limiter = ConcurrencyLimiter(dependencies.limits.in_flight)
+        self._limiter = ConcurrencyLimiter(registry.limits.in_flight)
         self._subscriptions: dict[jsonrpc.Id, Subscription] = {}
         self._used_ids: ChainMap[jsonrpc.Id, Any] = ChainMap(self._calls, self._subscriptions)
         self._subscription_sender = SubscriptionSender(self._outbox, self._subscriptions, self._spawn)
@@ -95,15 +138,28 @@ class DuplexConnection:
         self._unsent_since: float | None = None
         """Time at which the transport read messages that it has not sent yet."""
 
-        self.credential: RevocableCredential | None = None if options.credential is None else self
-        self._connection_credential = ConnectionCredential(principal, options.credential, self.end)
-        self._open_streams = dependencies.open_streams.get_loop_registry()
+        self._credential = ConnectionCredential(
+            principal, options.credential, on_change=self._set_principal, on_lost=self.end
+        )
+        self.credential: RevocableCredential | None = None if options.credential is None else self._credential
+        self._open_streams = registry.open_streams.get_loop_registry()
         self._open_streams.add(self)
 
     def _create_connection(self, principal: Principal) -> Connection:
-        connection = self._options.create_connection(principal, self._calls)
+        """Create the connection object of the calls of an era; both share one table of calls."""
+        connection = Connection(
+            principal,
+            headers=self._options.headers,
+            url_kwargs=self._options.url_kwargs,
+            make_request=self._options.make_request,
+            in_flight=self._calls,
+        )
         connection.subscriptions = self._subscriptions
         return connection
+
+    def _set_principal(self, principal: Principal) -> None:
+        self._stateless_connection.principal = principal
+        self._handshake_connection.principal = principal
 
     @property
     def session(self) -> ServerSession | None:
@@ -114,12 +170,9 @@ class DuplexConnection:
         """Return True if the connection has ended. Pending messages may still be read."""
         return self.close_reason is not None
 
-    def has_room(self) -> bool:
-        """Return True if the client reads fast enough.
-
-        Requests wait while it does not; notifications and responses do not wait.
-        """
-        return self._outbox.has_room()
+    def is_ready(self) -> bool:
+        """Return True unless requests must wait because the client reads too slowly."""
+        return self._outbox.has_room() or self.is_ended()
 
     async def receive(self, body: bytes) -> None:
         """Handle one received message.
@@ -141,8 +194,7 @@ class DuplexConnection:
                 return
             await check_principal_rate(self._stateless_connection.principal, raw, self._pipeline.server.executor)
             self._rejection_count = 0
-            if self._options.credential is not None:
-                await self._verify_credential()
+            await self._credential.verify()
             if self._must_wait(raw) and not await self._wait_for_turn(raw):
                 return  # Other messages were handled in the meantime.
             era, connection = self._select_era(raw)
@@ -195,24 +247,6 @@ class DuplexConnection:
             return self._pipeline.stateless, self._stateless_connection
         return self._pipeline.handshake, self._handshake_connection
 
-    async def _verify_credential(self) -> None:
-        principal = await self._connection_credential.verify()
-        if principal is not None:
-            self._stateless_connection.principal = self._handshake_connection.principal = principal
-
-    def is_known_valid(self) -> bool:
-        """Return True if the cache proves that the credential is valid; never blocks."""
-        return self._connection_credential.is_known_valid()
-
-    async def is_valid(self) -> bool:
-        """Verify the credential, and end the connection if it has become invalid."""
-        try:
-            if self.close_reason is None:
-                await self._verify_credential()
-        except Overloaded:
-            pass  # The credential cannot be verified at the moment.
-        return True  # An invalid credential has already ended the connection.
-
     def _handle(self, era: EraStrategy, raw: Any, connection: Connection) -> bool:
         """Handle a message in its era; return True if it started an unanswered task."""
         if self._is_draining and not is_unanswered(raw):
@@ -240,9 +274,7 @@ class DuplexConnection:
             reported_error = error if isinstance(error, MCPError) else InternalError(str(error))
             self._outbox.put_nowait(self._pipeline.encode_work_error(work, reported_error))
             return
-        task = CallTask(
-            work, self._limiter, self._owner, self._pipeline.encode_work_error, self._dependencies.lifecycle
-        )
+        task = CallTask(work, self._limiter, self._owner, self._pipeline.encode_work_error, self._registry.lifecycle)
         task.attach_sink(ConnectionSink(self._outbox, self._check_drained), includes_answer=work.can_stream)
         if work.call.method == INITIALIZE:
             self._session_opened = asyncio.Event()
@@ -294,13 +326,13 @@ class DuplexConnection:
         session.in_flight = self._calls
         self._handshake_connection.session = session
         own_session = self._own_session = ConnectionSession(
-            session, self._dependencies.create_session_stream, sessions, self._handshake_connection
+            session, self._registry.create_session_stream, sessions, self._handshake_connection
         )
         try:
-            await own_session.open(self._dependencies.add_session_stream)
+            await own_session.open(self._registry.get_call_streams())
         except BaseException:
             self._own_session = self._handshake_connection.session = None
-            run_in_background(own_session.end())
+            run_in_background(own_session.close())
             raise
 
         if self.close_reason is None:
@@ -344,12 +376,10 @@ class DuplexConnection:
         if self._unsent_since is not None:
             self._unsent_since = self._loop.time()
 
-    def _is_busy(self) -> bool:
-        return bool(len(self._limiter) or self._calls or self._session_opened is not None)
-
     def _check_drained(self) -> None:
         """End the connection if it drains and has no work left."""
-        if self._is_draining and not (self._is_busy() or self._subscriptions):
+        is_busy = self._calls or self._subscriptions or self._session_opened is not None or len(self._limiter)
+        if self._is_draining and not is_busy:
             self._end(CloseReason.SHUTDOWN)
 
     def check(self, send_timeout: float) -> None:
@@ -366,10 +396,8 @@ class DuplexConnection:
 
     async def _ping(self, session: ServerSession) -> None:
         """Send a ping; without an answer the connection is stale (basic/utilities/ping)."""
-        id, sink = (
-            self._pipeline.server.pending_requests.new_id(session),
-            ConnectionSink(self._outbox, self._check_drained),
-        )
+        id = self._pipeline.server.pending_requests.new_id(session)
+        sink = ConnectionSink(self._outbox, self._check_drained)
         try:
             await session.send_request(sink, id, "ping", None, timeout=self._limits.ping)
         except TimeoutError:
@@ -402,7 +430,7 @@ class DuplexConnection:
             return
 
         self.close_reason = reason
-        self._connection_credential.stop()
+        self._credential.stop()
         for call in list(self._calls.values()):
             call.cancel()
 
@@ -423,6 +451,7 @@ class DuplexConnection:
         """
         self._end(CloseReason.CLIENT_GONE)
         self._outbox.abort()
+        self.inbound_queue.stop()
         if self._is_closed:
             return
         self._is_closed = True
@@ -434,9 +463,9 @@ class DuplexConnection:
     async def _release(self, released: asyncio.Event) -> None:
         try:
             if self._own_session is not None:
-                await self._own_session.end()
+                await self._own_session.close()
         finally:
-            self._dependencies.stream_limiter.release(self._owner)
+            self._registry.stream_limiter.release(self._owner)
             self._open_streams.remove(self)
             released.set()
 

@@ -13,14 +13,22 @@ from mcp_django.transports.credentials import Credential
 
 
 class ConnectionCredential:
-    """Credential and principal of a connection; calls `on_lost` at most once."""
+    """Credential and principal of a connection."""
 
     def __init__(
-        self, principal: Principal, credential: Credential | None, on_lost: Callable[[CloseReason], None]
+        self,
+        principal: Principal,
+        credential: Credential | None,
+        *,
+        on_change: Callable[[Principal], None],
+        on_lost: Callable[[CloseReason], None],
     ) -> None:
+        """Set the initial principal, and the callbacks for another one and for the loss of the credential."""
         self.principal = principal
         self._credential = credential
+        self._on_change = on_change
         self._on_lost = on_lost
+        self._is_stopped = False
         self._expiry_timer: asyncio.TimerHandle | None = None
         self._schedule_expiry()
 
@@ -28,14 +36,23 @@ class ConnectionCredential:
         """Return True without a credential, or if the cache has the same principal."""
         return self._credential is None or self._credential.get_cached() is self.principal
 
-    async def verify(self) -> Principal | None:
-        """Return the current principal; None if the credential has become invalid.
+    async def is_valid(self) -> bool:
+        """Return True after a verification, which itself ends the connection if necessary."""
+        try:
+            if not self._is_stopped:
+                await self.verify()
+        except Overloaded:
+            pass  # The credential cannot be verified at the moment.
+        return True
+
+    async def verify(self) -> None:
+        """Verify the credential; end the connection if it has become invalid.
 
         Raises Overloaded if the credential cannot be verified at the moment.
         """
         credential = self._credential
         if credential is None:
-            return self.principal
+            return
 
         principal = credential.get_cached()
         if principal is None:
@@ -44,30 +61,31 @@ class ConnectionCredential:
             except TransportRefusal as refusal:
                 if refusal.status >= 500:
                     raise Overloaded("Tokens cannot be verified at the moment; try again later") from None
-                self._end(CloseReason.REVOKED)
-                return None
-        if principal is not self.principal:
-            if not is_still_authorized(principal, self.principal):
-                same = principal.key == self.principal.key
-                self._end(CloseReason.FORBIDDEN if same else CloseReason.REVOKED)
-                return None
-            self.principal = principal
-            self._schedule_expiry()
+                self._on_lost(CloseReason.REVOKED)
+                return
+        if principal is self.principal:
+            return
+        if not is_still_authorized(principal, self.principal):
+            same = principal.key == self.principal.key
+            self._on_lost(CloseReason.FORBIDDEN if same else CloseReason.REVOKED)
+            return
 
-        return principal
+        self.principal = principal
+        self._on_change(principal)
+        self._schedule_expiry()
 
     def stop(self) -> None:
-        """Cancel the expiry timer."""
+        """Stop verifying, because the connection has ended."""
+        self._is_stopped = True
+        self._cancel_expiry()
+
+    def _cancel_expiry(self) -> None:
         if self._expiry_timer is not None:
             self._expiry_timer.cancel()
             self._expiry_timer = None
 
     def _schedule_expiry(self) -> None:
-        self.stop()
+        self._cancel_expiry()
         expires = self.principal.expires_at
-        if expires is not None:
-            self._expiry_timer = start_timer(max(0.0, expires - time()), self._end, CloseReason.REVOKED)
-
-    def _end(self, reason: CloseReason) -> None:
-        self.stop()
-        self._on_lost(reason)
+        if expires is not None and not self._is_stopped:
+            self._expiry_timer = start_timer(max(0.0, expires - time()), self._on_lost, CloseReason.REVOKED)

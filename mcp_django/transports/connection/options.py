@@ -6,11 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.headers import Headers
 from mcp_django.protocol.revisions import Era
-from mcp_django.server.calls.call import Connection
-from mcp_django.server.calls.session import Cancellable
 from mcp_django.server.ports import Principal
 from mcp_django.transports.credentials import Credential
 
@@ -58,13 +55,3 @@ class ConnectionOptions:
     """Eras allowed on the connection."""
     sends_pings: bool = False
     """True if pings are needed because the transport does not detect dead clients."""
-
-    def create_connection(self, principal: Principal, in_flight: dict[jsonrpc.Id, Cancellable]) -> Connection:
-        """Create the connection object of the calls, with one table of cancellable calls."""
-        return Connection(
-            principal,
-            headers=self.headers,
-            url_kwargs=self.url_kwargs,
-            make_request=self.make_request,
-            in_flight=in_flight,
-        )

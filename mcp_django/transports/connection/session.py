@@ -2,11 +2,11 @@
 
 import logging
 from collections.abc import Callable
-from typing import Any, Protocol
 
 from django.db import Error
 
 from mcp_django.models import EndReason
+from mcp_django.runtime.streams.relay import CallStreams
 from mcp_django.runtime.streams.session_stream import EventsExpiredError, SessionStream
 from mcp_django.server.calls.call import Connection
 from mcp_django.server.calls.message_queue import Outbox
@@ -17,27 +17,6 @@ logger = logging.getLogger("mcp_django.server")
 
 READ_TIMEOUT_SECONDS = 60.0
 """Seconds that one read of a silent stream waits."""
-
-
-class EndsWithSession(Protocol):
-    """An object that is ended with its session."""
-
-    def end(self) -> None:
-        """Handle the end of the session."""
-
-
-AddSessionStream = Callable[[Any, EndsWithSession], Callable[[], None]]
-"""Function that registers an object to end with a session; returns its removal."""
-
-
-class _SessionEndCallback:
-    """Forwards the end of the session, independent of the stream that is open then."""
-
-    def __init__(self, own_session: "ConnectionSession") -> None:
-        self._own_session = own_session
-
-    def end(self) -> None:
-        self._own_session.on_session_ended()
 
 
 class ConnectionSession:
@@ -62,13 +41,13 @@ class ConnectionSession:
         self._is_detached = self._is_session_ended = False
         session.open_streams += 1
 
-    async def open(self, add_session_stream: AddSessionStream) -> None:
+    async def open(self, call_streams: CallStreams) -> None:
         """Open the stream of the session. Raises django.db.Error, Overloaded."""
         await self.stream.open(None, self._connection)
         if self._is_detached:
             self.stream.close()
         else:
-            self._unregister = add_session_stream(self.session.pk, _SessionEndCallback(self))
+            self._unregister = call_streams.add_session_stream(self.session.pk, self)
 
     async def forward_messages(self, outbox: Outbox) -> None:
         """Forward messages of the session's stream to the connection until its end."""
@@ -99,8 +78,8 @@ class ConnectionSession:
     def _is_finished(self) -> bool:
         return self._is_detached or self._is_session_ended
 
-    def on_session_ended(self) -> None:
-        """Handle the end of the session. Pending messages are still forwarded."""
+    def end(self) -> None:
+        """Handle the end of the session by another cause. Pending messages are still forwarded."""
         self._is_session_ended = True
         self.stream.end()
 
@@ -113,7 +92,7 @@ class ConnectionSession:
             if self._unregister is not None:
                 self._unregister()
 
-    async def end(self) -> None:
+    async def close(self) -> None:
         """End the session for all processes. Never raises if the database is unavailable."""
         self.detach()
         await end_session(self._sessions, self.session)

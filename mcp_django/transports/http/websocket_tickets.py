@@ -18,6 +18,7 @@ class TicketEndpoint(HTTPEndpoint):
     """The ticket endpoint of one server."""
 
     def list_methods(self, request: HTTPRequest) -> bytes:
+        """Return the methods of the endpoint."""
         return METHODS
 
     async def authenticate(self, request: HTTPRequest) -> DjangoPrincipal:

@@ -18,10 +18,8 @@ from typing import Any
 from mcp_django.runtime.shutdown import Lifecycle
 from mcp_django.server.ports import Principal
 from mcp_django.server.server import Server
-from mcp_django.transports.connection.connection import DuplexConnection
-from mcp_django.transports.connection.inbound_queue import InboundQueue
+from mcp_django.transports.connection.connection import ConnectionRegistry, DuplexConnection
 from mcp_django.transports.connection.options import CloseReason, ConnectionOptions
-from mcp_django.transports.connection.registry import ConnectionRegistry
 from mcp_django.transports.credentials import Credential
 from mcp_django.transports.stdio.framing import LineReader, LineWriter
 from mcp_django.transports.stdio.redirect import StandardStreams
@@ -56,27 +54,23 @@ class StdioTransport:
         Overloaded, and leaves the descriptors open in that case.
         """
         connection = self._connections.open_connection(principal, ConnectionOptions(credential=credential))
-        reader, writer = (
-            LineReader(self._streams.stdin, self._limits.body),
-            LineWriter(self._streams.stdout),
-        )
-        inbound_queue = InboundQueue(connection, self._limits.body)
-        receiving = asyncio.create_task(self._receive(connection, reader, inbound_queue))
+        reader = LineReader(self._streams.stdin, self._limits.body)
+        writer = LineWriter(self._streams.stdout)
+        receiving = asyncio.create_task(self._receive(connection, reader))
         try:
             await self._send(connection, writer)
         finally:
             receiving.cancel()
-            inbound_queue.stop()
             reader.close()
             writer.close()
             await connection.close()
         return connection.close_reason or CloseReason.CLIENT_GONE
 
-    async def _receive(self, connection: DuplexConnection, reader: LineReader, inbound_queue: InboundQueue) -> None:
+    async def _receive(self, connection: DuplexConnection, reader: LineReader) -> None:
         try:
             while (lines := await reader.read()) is not None:
                 for line in lines:
-                    await inbound_queue.put(line)
+                    await connection.inbound_queue.put(line)
         finally:
             if connection.session is not None:
                 connection.session.close_input()

@@ -61,7 +61,7 @@ async def test_a_running_call_ends_with_the_credential(peer, stage):
         await stage.begun.wait()
         credential.now = TransportRefusal(401)
         assert client.duplex.credential is not None
-        await client.duplex.is_valid()
+        await client.duplex.credential.is_valid()
         await stage.cancelled.wait()
         assert client.duplex.close_reason is CloseReason.REVOKED
 
@@ -74,7 +74,7 @@ async def test_a_channel_goes_on_while_nobody_can_verify_and_its_requests_are_re
         refused = await client.next()
         assert (refused["id"], refused["error"]["code"]) == (1, -32603)
         assert client.duplex.credential is not None
-        await client.duplex.is_valid()
+        await client.duplex.credential.is_valid()
         credential.now = ALICE
         await client.modern(2, "tools/list")
         assert (await client.next())["result"]["tools"]

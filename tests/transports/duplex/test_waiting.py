@@ -9,7 +9,7 @@ import pytest
 
 from mcp_django import Server
 from mcp_django.server.calls.call import Call
-from mcp_django.transports.connection.inbound_queue import InboundQueue
+from mcp_django.transports.connection.inbound import InboundQueue
 from mcp_django.transports.connection.options import CloseReason
 from mcp_django.transports.factory import build_connection_registry
 from mcp_django.wiring import get_ports
@@ -28,7 +28,7 @@ async def fill(client: FakeClient) -> None:
     """Have as much unread as the channel takes."""
     for id in ("a", "b"):
         await client.legacy(id, "ping")
-    assert not client.duplex.has_room()
+    assert not client.duplex.is_ready()
 
 
 def begin(*sending: Coroutine[Any, Any, None]) -> list["asyncio.Task[None]"]:
@@ -109,7 +109,7 @@ async def test_a_channel_that_closes_does_not_wait_for_what_was_taken_back(peer)
 async def test_what_comes_when_there_is_room_again_does_not_overtake_what_waits(peer):
     async with peer() as client:
         await fill(client)
-        ahead = InboundQueue(client.duplex, 1000)
+        ahead = InboundQueue(client.duplex.receive, client.duplex.is_ready, 1000)
         for id in range(3):
             await ahead.put(ping(id))
         await asyncio.sleep(0)
@@ -121,7 +121,7 @@ async def test_what_comes_when_there_is_room_again_does_not_overtake_what_waits(
 async def test_large_messages_are_not_read_ahead_without_end(peer):
     async with peer() as client:
         await fill(client)
-        ahead = InboundQueue(client.duplex, 1000)
+        ahead = InboundQueue(client.duplex.receive, client.duplex.is_ready, 1000)
         taken: list[int] = []
 
         async def read() -> None:

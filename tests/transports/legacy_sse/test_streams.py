@@ -36,7 +36,7 @@ async def flood(client: Client) -> None:
     duplex = channel._connection
     # The door is stuck with what it has, so that there is no room for good.
     await eventually(
-        lambda: duplex.close_reason is not None or (duplex._unsent_since is not None and not duplex.has_room())
+        lambda: duplex.close_reason is not None or (duplex._unsent_since is not None and not duplex.is_ready())
     )
 
 
