@@ -30,8 +30,8 @@ class OpenedSubscription(NamedTuple):
     """The credential to monitor; None if the stream needs none."""
 
 
-class SubscriptionStream:
-    """The stream of a subscription, which ends with its credential and its process."""
+class SubscriptionResponse:
+    """The response to a subscription, which ends with its credential and its process."""
 
     __slots__ = ("_streams", "_subscription", "credential")
 
@@ -64,7 +64,7 @@ class SubscriptionStream:
         self._streams.remove(self)
 
 
-class ListenStream(SubscriptionStream):
+class ListenStream(SubscriptionResponse):
     """A subscription stream of a client of the ASGI app, which is pushed."""
 
     __slots__ = ("_headers", "_is_ended", "_is_sending", "_send", "_send_started_at", "_server_task")
@@ -180,7 +180,7 @@ class ListenStream(SubscriptionStream):
                 self._server_task.cancel()
 
 
-class SubscriptionSource(SubscriptionStream, SSESource):
+class SubscriptionSource(SubscriptionResponse, SSESource):
     """A subscription as the body of a Django response, which is pulled."""
 
     def __init__(self, opened: OpenedSubscription, streams: LoopStreamRegistry) -> None:
