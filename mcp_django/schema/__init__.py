@@ -4,12 +4,9 @@ Only this package uses pydantic, jsonschema-rs, docstring-parser and msgspec; ot
 here. It does not depend on servers, transports or Django.
 """
 
-from mcp_django.schema.choices import Choice
 from mcp_django.schema.custom_schema import check_schema, find_header_params
-from mcp_django.schema.errors import ArgumentError, DeclarationError, OutputError
-from mcp_django.schema.forms import ElicitationForm, build_form
-from mcp_django.schema.functions.callables import inspect_callable
-from mcp_django.schema.functions.docstrings import DocstringDescription, describe_callable
+from mcp_django.schema.forms import Choice, ElicitationForm, build_form
+from mcp_django.schema.functions.callables import DocstringDescription, describe_callable, inspect_callable
 from mcp_django.schema.functions.output import CompiledOutput, compile_output
 from mcp_django.schema.functions.prompts import (
     PromptParameters,
@@ -18,10 +15,9 @@ from mcp_django.schema.functions.prompts import (
     compile_uri_parameters,
 )
 from mcp_django.schema.functions.signature import CompiledParameters, compile_parameters, find_injected
-from mcp_django.schema.jsonable import is_lazy, to_json
-from mcp_django.schema.lazy_strings import call_in_default_language
+from mcp_django.schema.jsonable import call_in_default_language, is_lazy, to_json
 from mcp_django.schema.reading import TextParser, compile_text_parser
-from mcp_django.schema.validation.validation import SchemaChecker
+from mcp_django.schema.validation.validation import ArgumentError, DeclarationError, OutputError, SchemaChecker
 
 __all__ = [
     "ArgumentError",

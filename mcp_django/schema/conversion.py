@@ -7,11 +7,10 @@ from pydantic import ConfigDict, ValidationError, with_config
 from pydantic_core import ErrorDetails, PydanticSerializationError, to_json
 from typing_extensions import TypedDict
 
-from mcp_django.schema.errors import ArgumentError, DeclarationError
 from mcp_django.schema.generation import CompiledType, SchemaGenerator, compile_type
 from mcp_django.schema.validation import messages
 from mcp_django.schema.validation.complexity import SchemaGraph
-from mcp_django.schema.validation.validation import MAX_PROBLEMS
+from mcp_django.schema.validation.validation import MAX_PROBLEMS, ArgumentError, DeclarationError
 
 Converter = Callable[[Any], Any]
 

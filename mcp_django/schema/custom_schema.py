@@ -8,10 +8,8 @@ import re
 from typing import Any
 
 from mcp_django.protocol.headers import PARAM_PREFIX, TOKEN_PATTERN, HeaderParam
-from mcp_django.schema.errors import DeclarationError
-from mcp_django.schema.validation.complexity import SchemaGraph
-from mcp_django.schema.validation.subschemas import iter_subschemas
-from mcp_django.schema.validation.validation import SchemaChecker
+from mcp_django.schema.validation.complexity import SchemaGraph, iter_subschemas
+from mcp_django.schema.validation.validation import DeclarationError, SchemaChecker
 
 MAX_SCHEMA_DEPTH = 32
 """Maximum nesting of schemas."""

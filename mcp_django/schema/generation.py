@@ -5,17 +5,20 @@ Integers are exact and fit 64 bits: JSON decoders turn larger ones into floats, 
 integer.
 """
 
-from typing import Any, Literal
+from collections.abc import Callable
+from functools import lru_cache, partial, wraps
+from typing import Any, Literal, TypeVar
 
 from pydantic import TypeAdapter
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import CoreSchema, SchemaError, SchemaValidator, core_schema, to_jsonable_python
 
-from mcp_django.schema import structs
-from mcp_django.schema.annotations import AnnotationAdapter
-from mcp_django.schema.errors import DeclarationError
+from mcp_django.schema.annotations import AnnotationAdapter, inline_structs
+from mcp_django.schema.jsonable import call_in_default_language
+from mcp_django.schema.validation.validation import DeclarationError
 
+T = TypeVar("T")
 Mode = Literal["validation", "serialization"]
 
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
@@ -87,7 +90,7 @@ class CompiledType:
         described = self._adapter.json_schema(mode=mode, by_alias=True, schema_generator=generator)
         # Converts lazy translations, as in Django's models, to plain text.
         plain: dict[str, Any] = to_jsonable_python(described, fallback=str)
-        self.schema = structs.inline_structs(plain, adapter.structs)
+        self.schema = inline_structs(plain, adapter.structs)
         """JSON Schema of the input or the output, by alias. Must not be changed."""
 
     @property
@@ -131,6 +134,25 @@ def compile_type(
             f"{where}: the type {describe_type(annotation)} has no JSON form; use JSON types, a dataclass, TypedDict, "
             f"pydantic model or msgspec.Struct ({first_line})"
         ) from error
+
+
+def cache_by_type(compile_: Callable[[Any], T]) -> Callable[[Any], T]:
+    """Decorate a function of a type, so that it runs once for each type, in the default language.
+
+    Handlers request the same types at run time again and again.
+    """
+    compile_cached = lru_cache(maxsize=256)(partial(call_in_default_language, compile_))
+
+    @wraps(compile_)
+    def find_or_compile(type_: Any) -> T:
+        try:
+            hash(type_)
+        except TypeError:
+            # For example a type annotated with a Field.
+            return call_in_default_language(compile_, type_)
+        return compile_cached(type_)
+
+    return find_or_compile
 
 
 def describe_type(annotation: Any) -> str:

@@ -1,10 +1,23 @@
-"""Conversion of a handler's return value to JSON values."""
+"""Conversion of a handler's return value, and of lazily translated texts, to JSON values."""
 
-from typing import Any
+import contextvars
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from pydantic_core import to_jsonable_python
 
-from mcp_django.schema import structs
+from mcp_django.schema.annotations import is_struct_value, to_builtins
+
+T = TypeVar("T")
+
+
+def call_in_default_language(make: Callable[..., T], *args: Any) -> T:
+    """Call `make` in a clean context, without the language of a request.
+
+    The texts of declarations are cached and served to all clients. A lazily translated text (`gettext_lazy`) must not
+    depend on the first request, so it is evaluated in the project's own language.
+    """
+    return contextvars.Context().run(make, *args)
 
 
 def to_json(value: Any) -> Any:
@@ -28,8 +41,8 @@ def to_json(value: Any) -> Any:
 
 def to_json_fallback(value: Any) -> Any:
     """Convert a value that pydantic does not support. Raises TypeError."""
-    if structs.is_struct_value(value):
-        return structs.to_builtins(value)
+    if is_struct_value(value):
+        return to_builtins(value)
     if is_lazy(value):
         return str(value)
     raise TypeError(f"{type(value).__name__} has no JSON form; return JSON types, a dataclass or a model")

@@ -4,7 +4,6 @@ Models often put JSON into a fenced block with a sentence around it. Both forms 
 """
 
 from collections.abc import Callable, Iterator
-from functools import lru_cache
 from typing import Any
 
 from pydantic import ValidationError
@@ -12,10 +11,8 @@ from pydantic import ValidationError
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import MCPError
 from mcp_django.schema.conversion import build_argument_error, build_converter
-from mcp_django.schema.errors import ArgumentError
-from mcp_django.schema.generation import compile_type, describe_type
-from mcp_django.schema.lazy_strings import call_in_default_language
-from mcp_django.schema.validation.validation import SchemaChecker
+from mcp_django.schema.generation import cache_by_type, compile_type, describe_type
+from mcp_django.schema.validation.validation import ArgumentError, SchemaChecker
 
 _FENCE = "```"
 
@@ -46,6 +43,7 @@ class TextParser:
             raise build_argument_error(error, value, "key") from None
 
 
+@cache_by_type
 def compile_text_parser(type_: Any) -> TextParser:
     """Compile a type: a dataclass, TypedDict, pydantic model or Struct, or a list.
 
@@ -54,22 +52,8 @@ def compile_text_parser(type_: Any) -> TextParser:
     Raises:
         DeclarationError: when the type has no JSON form.
     """
-    try:
-        hash(type_)
-    except TypeError:
-        return call_in_default_language(_compile_parser, type_)
-    return _compile_cached_parser(type_)
-
-
-def _compile_parser(type_: Any) -> TextParser:
     compiled = compile_type(type_, f"result_type {describe_type(type_)}")
     return TextParser(compiled.schema, build_converter(compiled))
-
-
-# Cached, because handlers request the same types at run time again and again.
-@lru_cache(maxsize=256)
-def _compile_cached_parser(type_: Any) -> TextParser:
-    return call_in_default_language(_compile_parser, type_)
 
 
 def _parse_json(text: str) -> Any:

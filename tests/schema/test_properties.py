@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from mcp_django.schema import ArgumentError, OutputError, build_form, compile_output, compile_parameters, to_json
-from mcp_django.schema.functions.docstrings import parse_docstring
+from mcp_django.schema.functions.callables import parse_docstring
 
 
 class Colour(Enum):

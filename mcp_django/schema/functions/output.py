@@ -22,11 +22,10 @@ from typing import Annotated, Any, Never, NoReturn, get_args, get_origin
 from pydantic_core import PydanticSerializationError
 
 from mcp_django.schema.custom_schema import check_schema
-from mcp_django.schema.errors import OutputError
 from mcp_django.schema.functions.callables import MISSING, get_callable_name, get_return_annotation, unwrap_partial
 from mcp_django.schema.generation import INT_MAX, INT_MIN, CompiledType, compile_type
 from mcp_django.schema.jsonable import to_json, to_json_fallback
-from mcp_django.schema.validation.validation import SchemaChecker
+from mcp_django.schema.validation.validation import OutputError, SchemaChecker
 
 ContentPredicate = Callable[[Any], bool]
 

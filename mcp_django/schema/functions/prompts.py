@@ -14,13 +14,16 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from mcp_django.schema.conversion import build_argument_error, compile_fields, json_types, unwrap_not_required
-from mcp_django.schema.errors import ArgumentError, DeclarationError
-from mcp_django.schema.functions.callables import CallableParameter, CallableSignature, inspect_callable
-from mcp_django.schema.functions.docstrings import describe_callable
+from mcp_django.schema.functions.callables import (
+    CallableParameter,
+    CallableSignature,
+    describe_callable,
+    inspect_callable,
+)
 from mcp_django.schema.functions.signature import InjectionPredicate, build_field, split_injected
 from mcp_django.schema.generation import compile_type
 from mcp_django.schema.validation import messages
-from mcp_django.schema.validation.validation import MAX_PROBLEMS
+from mcp_django.schema.validation.validation import MAX_PROBLEMS, ArgumentError, DeclarationError
 
 TextValue = str | list[str]
 TextReader = Callable[[TextValue], Any]

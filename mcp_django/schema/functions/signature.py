@@ -14,13 +14,17 @@ from pydantic.fields import Field, FieldInfo
 from mcp_django.protocol.headers import HeaderParam
 from mcp_django.schema.conversion import Converter, build_argument_error, build_converter, compile_fields
 from mcp_django.schema.custom_schema import HEADER_KEYWORD, check_schema, find_header_params
-from mcp_django.schema.errors import ArgumentError, DeclarationError
-from mcp_django.schema.functions.callables import MISSING, CallableParameter, CallableSignature, inspect_callable
-from mcp_django.schema.functions.docstrings import describe_callable
+from mcp_django.schema.functions.callables import (
+    MISSING,
+    CallableParameter,
+    CallableSignature,
+    describe_callable,
+    inspect_callable,
+)
 from mcp_django.schema.generation import MAX_EXACT_FLOAT
 from mcp_django.schema.jsonable import to_json
 from mcp_django.schema.validation.messages import describe_unknown
-from mcp_django.schema.validation.validation import MAX_PROBLEMS, SchemaChecker
+from mcp_django.schema.validation.validation import MAX_PROBLEMS, ArgumentError, DeclarationError, SchemaChecker
 
 InjectionPredicate = Callable[[Any], bool]
 

@@ -96,19 +96,29 @@ def _describe_rules(
         case Kind.Type():
             yield whole, _describe_wrong_type(value, kind.types)
         case Kind.AnyOf() | Kind.OneOfNotValid():
-            if (allowed := _find_allowed_constants(error, kind.context)) is not None:
-                yield whole, f"{format_value(value)} is not one of {format_choices(allowed)}"
-                return
-            closest = _find_closest_errors(error, kind.context)
-            if not closest:
-                types = [name for branch in kind.context for name in _root_types(error, branch)]
-                yield whole, _describe_wrong_type(value, dict.fromkeys(types))
-            for inner in closest:
-                yield from _describe_rules(inner, schema, noun, cut_paths)
+            yield from _describe_alternatives(error, schema, noun, cut_paths, whole)
         case Kind.PropertyNames():
             yield whole, f"a key breaks its rule: {truncate(kind.error.message)}"
         case _:
-            yield whole, _describe_simple(kind, value) or truncate(error.message)
+            yield whole, _describe_simple_rule(kind, value) or truncate(error.message)
+
+
+def _describe_alternatives(
+    error: ValidationError, schema: Any, noun: str, cut_paths: Container[tuple[str | int, ...]], whole: str
+) -> Iterator[tuple[str, str]]:
+    kind: Any = error.kind
+    branches: list[list[ValidationError]] = kind.context
+    allowed = _find_allowed_constants(error, branches)
+    if allowed is not None:
+        yield whole, f"{format_value(error.instance)} is not one of {format_choices(allowed)}"
+        return
+
+    closest = _find_closest_errors(error, branches)
+    if not closest:
+        types = [name for branch in branches for name in _root_types(error, branch)]
+        yield whole, _describe_wrong_type(error.instance, dict.fromkeys(types))
+    for inner in closest:
+        yield from _describe_rules(inner, schema, noun, cut_paths)
 
 
 def _find_closest_errors(whole: ValidationError, branches: list[list[ValidationError]]) -> list[ValidationError]:
@@ -173,42 +183,33 @@ def _format_types(types: Iterable[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
 
 
-def _describe_simple(kind: Kind, value: Any) -> str | None:  # noqa: C901 - a flat table of cases
-    match kind:
-        case Kind.Enum():
-            return f"{format_value(value)} is not one of {format_choices(kind.options)}"
-        case Kind.Constant():
-            return f"{format_value(value)} is not {format_value(kind.expected_value)}, the only value allowed"
-        case Kind.Maximum():
-            return f"{format_value(value)} is greater than the maximum of {kind.limit}"
-        case Kind.Minimum():
-            return f"{format_value(value)} is less than the minimum of {kind.limit}"
-        case Kind.ExclusiveMaximum():
-            return f"{format_value(value)} must be less than {kind.limit}"
-        case Kind.ExclusiveMinimum():
-            return f"{format_value(value)} must be greater than {kind.limit}"
-        case Kind.MultipleOf():
-            return f"{format_value(value)} is not a multiple of {kind.multiple_of}"
-        case Kind.MaxLength():
-            return f"longer than the maximum of {kind.limit} characters"
-        case Kind.MinLength():
-            return f"shorter than the minimum of {kind.limit} characters"
-        case Kind.MaxItems():
-            return f"has more items than the maximum of {kind.limit}"
-        case Kind.MinItems():
-            return f"has fewer items than the minimum of {kind.limit}"
-        case Kind.MaxProperties():
-            return f"has more keys than the maximum of {kind.limit}"
-        case Kind.MinProperties():
-            return f"has fewer keys than the minimum of {kind.limit}"
-        case Kind.Pattern():
-            return f"{format_value(value)} does not match the pattern {kind.pattern}"
-        case Kind.UniqueItems():
-            return "has an item twice; each must be different"
-        case Kind.AdditionalItems() | Kind.UnevaluatedItems():
-            return "has more items than are allowed"
-        case Kind.OneOfMultipleValid():
-            return f"{format_value(value)} fits several of the forms allowed, but must fit exactly one"
-        case Kind.Not() | Kind.FalseSchema():
-            return f"{format_value(value)} is not allowed here"
-    return None
+def _describe_simple_rule(kind: Kind, value: Any) -> str | None:
+    if isinstance(kind, Kind.Enum):
+        return f"{format_value(value)} is not one of {format_choices(kind.options)}"
+    if isinstance(kind, Kind.Constant):
+        return f"{format_value(value)} is not {format_value(kind.expected_value)}, the only value allowed"
+    text = _SIMPLE_RULES.get(type(kind))
+    return None if text is None else text.format(value=format_value(value), kind=kind)
+
+
+_SIMPLE_RULES = {
+    Kind.Maximum: "{value} is greater than the maximum of {kind.limit}",
+    Kind.Minimum: "{value} is less than the minimum of {kind.limit}",
+    Kind.ExclusiveMaximum: "{value} must be less than {kind.limit}",
+    Kind.ExclusiveMinimum: "{value} must be greater than {kind.limit}",
+    Kind.MultipleOf: "{value} is not a multiple of {kind.multiple_of}",
+    Kind.MaxLength: "longer than the maximum of {kind.limit} characters",
+    Kind.MinLength: "shorter than the minimum of {kind.limit} characters",
+    Kind.MaxItems: "has more items than the maximum of {kind.limit}",
+    Kind.MinItems: "has fewer items than the minimum of {kind.limit}",
+    Kind.MaxProperties: "has more keys than the maximum of {kind.limit}",
+    Kind.MinProperties: "has fewer keys than the minimum of {kind.limit}",
+    Kind.Pattern: "{value} does not match the pattern {kind.pattern}",
+    Kind.UniqueItems: "has an item twice; each must be different",
+    Kind.AdditionalItems: "has more items than are allowed",
+    Kind.UnevaluatedItems: "has more items than are allowed",
+    Kind.OneOfMultipleValid: "{value} fits several of the forms allowed, but must fit exactly one",
+    Kind.Not: "{value} is not allowed here",
+    Kind.FalseSchema: "{value} is not allowed here",
+}
+"""Descriptions of violated rules, by the kind of the error."""

@@ -1,17 +1,47 @@
-"""Validation by jsonschema-rs: compiled schemas and descriptions of errors.
+"""Validation by jsonschema-rs: compiled schemas, descriptions of errors, and the errors of schemas.
 
 Only this module uses jsonschema-rs. Formats are annotations and are not checked, references are never fetched, and
 patterns run in linear time where possible.
+
+The errors are distinguished by the party at fault:
+
+    ArgumentError      the caller: arguments or form content that violate the advertised schema
+    OutputError        the handler: a result that violates the advertised output schema
+    DeclarationError   the author: a signature or schema that cannot be used, found at registration
+
+None of them is a protocol error. The server turns the first into a tool result or an invalid-params error, logs the
+second as a bug, and reports the third when the project starts.
 """
 
 from typing import Any
 
 import jsonschema_rs
 
-from mcp_django.schema.errors import DeclarationError
 from mcp_django.schema.validation import messages
 from mcp_django.schema.validation.complexity import SchemaGraph
 from mcp_django.schema.validation.truncation import truncate_value
+
+
+class ArgumentError(ValueError):
+    """Invalid arguments.
+
+    The text names the argument and the rule, for a language model.
+    """
+
+
+class OutputError(Exception):
+    """A result that violates the output schema of its own tool.
+
+    It is a bug, so its text is for the log only.
+    """
+
+
+class DeclarationError(Exception):
+    """An unusable signature or schema.
+
+    The text names the function, the parameter and the remedy.
+    """
+
 
 MAX_PROBLEMS = 5
 """Maximum number of problems described; a model can fix the remaining ones later."""
