@@ -231,11 +231,8 @@ async def _count_for_address(
 async def _count_async(
     name: RateName, key: str, executor: Executor, *, times: int = 1, dry_run: bool = False
 ) -> float | None:
-    lease = executor.acquire_lease()
-    try:
+    with executor.context():
         return await get_counter().run(partial(count, name, key, times=times, dry_run=dry_run), executor.run)
-    finally:
-        lease.close()
 
 
 def _check_wait(wait: float | None, text: str) -> None:

@@ -98,14 +98,12 @@ class EventLogChangeFeed:
         self._tasks.spawn(self._send_signals(signal, uris, arguments))
 
     async def _send_signals(self, signal: Signal, uris: Sequence[str], arguments: dict[str, Any]) -> None:
-        lease = self._executor.acquire_lease(unbounded=True)
-        try:
-            for uri in uris:
-                await signal.asend_robust(sender=None, uri=uri, **arguments)
-        except Exception:
-            logger.exception("Subscription signal could not be sent to all receivers")
-        finally:
-            lease.close()
+        with self._executor.context(unbounded=True):
+            try:
+                for uri in uris:
+                    await signal.asend_robust(sender=None, uri=uri, **arguments)
+            except Exception:
+                logger.exception("Subscription signal could not be sent to all receivers")
 
     def _insert(self, session: int, uri: str) -> int | None:
         """Insert the row; return the last event's number, or None if the row existed."""

@@ -277,6 +277,9 @@ class Executor(Protocol):
         apply its own timeout.
         """
 
+    def context(self, *, unbounded: bool = False) -> AbstractContextManager[Any]:
+        """Acquire a lease for a `with` block and close it afterwards."""
+
     def atomic(self, databases: Sequence[str]) -> AbstractAsyncContextManager[None]:
         """Open a transaction on each of `databases` around an `async with` block.
 

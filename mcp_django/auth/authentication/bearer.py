@@ -59,17 +59,15 @@ class BearerAuthenticator:
         if shared_cache is None:
             return await self.apply_scope_filter(await self._verify(token, resource), resource)
 
-        lease = self._executor.acquire_lease()
-        try:
-            principal = await self._executor.run(shared_cache.find, digest)
-            if principal is None:
-                started_at = time()
-                principal = await self._verify(token, resource)
-                await self._executor.run(shared_cache.add, digest, principal, started_at)
-        except Overloaded as problem:
-            raise AuthError("unavailable", str(problem), retry_after=problem.retry_after) from None
-        finally:
-            lease.close()
+        with self._executor.context():
+            try:
+                principal = await self._executor.run(shared_cache.find, digest)
+                if principal is None:
+                    started_at = time()
+                    principal = await self._verify(token, resource)
+                    await self._executor.run(shared_cache.add, digest, principal, started_at)
+            except Overloaded as problem:
+                raise AuthError("unavailable", str(problem), retry_after=problem.retry_after) from None
         return await self.apply_scope_filter(principal, resource)
 
     async def _verify(self, token: str, resource: ProtectedResource) -> DjangoPrincipal:
@@ -82,26 +80,26 @@ class BearerAuthenticator:
 
     async def _call_verifier(self, token: str, resource: ProtectedResource) -> DjangoPrincipal:
         """Call the verifier that accepts tokens of this shape."""
-        lease = self._executor.acquire_lease()
         verifier: Verifier | None = None
-        try:
-            verifier = next((one for one in self.verifiers if one.accepts(token)), None)
-            if verifier is None:
-                raise AuthError("invalid_token", INVALID_MESSAGE)
-            principal: Any = await verifier.verify(token, resource=resource)
-            if not isinstance(principal, DjangoPrincipal) or principal.is_local:
-                raise TypeError(f"verify() must return a Principal that is not local, not {type(principal).__name__}")
-        except AuthError:
-            raise
-        except Overloaded as problem:
-            raise AuthError("unavailable", str(problem), retry_after=problem.retry_after) from None
-        except Exception as problem:
-            # A project's verifier failed. The request gets a temporary error, so that clients keep their tokens.
-            text = "".join(traceback.format_exception(problem)).replace(token, "[token]")
-            logger.error("Unhandled exception in the verifier %s\n%s", type(verifier).__name__, text)
-            raise AuthError("unavailable", UNAVAILABLE_MESSAGE) from None
-        finally:
-            lease.close()
+        with self._executor.context():
+            try:
+                verifier = next((one for one in self.verifiers if one.accepts(token)), None)
+                if verifier is None:
+                    raise AuthError("invalid_token", INVALID_MESSAGE)
+                principal: Any = await verifier.verify(token, resource=resource)
+                if not isinstance(principal, DjangoPrincipal) or principal.is_local:
+                    raise TypeError(
+                        f"verify() must return a Principal that is not local, not {type(principal).__name__}"
+                    )
+            except AuthError:
+                raise
+            except Overloaded as problem:
+                raise AuthError("unavailable", str(problem), retry_after=problem.retry_after) from None
+            except Exception as problem:
+                # A project's verifier failed. The request gets a temporary error, so that clients keep their tokens.
+                text = "".join(traceback.format_exception(problem)).replace(token, "[token]")
+                logger.error("Unhandled exception in the verifier %s\n%s", type(verifier).__name__, text)
+                raise AuthError("unavailable", UNAVAILABLE_MESSAGE) from None
 
         return principal
 
@@ -112,15 +110,13 @@ class BearerAuthenticator:
         """
         if self._filter_scopes is None:
             return principal
-        lease = self._executor.acquire_lease()
-        try:
-            return await self._filter_scopes(principal, resource=resource)
-        except PrincipalRefused:
-            raise build_forbidden("Access to this server is denied for this caller") from None
-        except Overloaded as problem:
-            raise AuthError("unavailable", str(problem), retry_after=problem.retry_after) from None
-        finally:
-            lease.close()
+        with self._executor.context():
+            try:
+                return await self._filter_scopes(principal, resource=resource)
+            except PrincipalRefused:
+                raise build_forbidden("Access to this server is denied for this caller") from None
+            except Overloaded as problem:
+                raise AuthError("unavailable", str(problem), retry_after=problem.retry_after) from None
 
 
 def parse_bearer_token(credential: bytes) -> str | None:

@@ -47,16 +47,14 @@ class SessionAuthenticator:
             TransportRefusal: 403, the request was not made by a page of this site.
             AuthError: the session cannot be read.
         """
-        lease = self._executor.acquire_lease()
-        try:
-            user, reason = await self._executor.run(self._load_user, request)
-        except DatabaseFailure as problem:
-            logger.error("Sessions cannot be read: %s", problem)
-            raise AuthError("unavailable", UNAVAILABLE_MESSAGE) from None
-        except Overloaded as problem:
-            raise AuthError("unavailable", str(problem), retry_after=problem.retry_after) from None
-        finally:
-            lease.close()
+        with self._executor.context():
+            try:
+                user, reason = await self._executor.run(self._load_user, request)
+            except DatabaseFailure as problem:
+                logger.error("Sessions cannot be read: %s", problem)
+                raise AuthError("unavailable", UNAVAILABLE_MESSAGE) from None
+            except Overloaded as problem:
+                raise AuthError("unavailable", str(problem), retry_after=problem.retry_after) from None
 
         if user is None:
             return None

@@ -131,11 +131,8 @@ class Policy:
             groups = await self._get_groups(principal, rules, requirements, (*primitive.scopes, *scopes))
 
         if decision is None:
-            lease = self._executor.acquire_lease()
-            try:
+            with self._executor.context():
                 decision = await decide(principal, primitive, run=self._executor.run)
-            finally:
-                lease.close()
 
         if not decision.visible or (requirements is NO_REQUIREMENTS and not scopes and not rules.grants):
             return decision
@@ -179,16 +176,13 @@ class Policy:
         known, undecided = _split_by_cache(principal, primitives)
         hidden += known
         if undecided:
-            lease = self._executor.acquire_lease()
-            try:
+            with self._executor.context():
                 names = {name for one in undecided for name in _split_permission(one.permission)[0]}
                 if names:
                     await self._executor.run(_check_permissions, principal, names)
                 hidden += [
                     one.key for one in undecided if not (await decide(principal, one, run=self._executor.run)).visible
                 ]
-            finally:
-                lease.close()
         return frozenset(hidden)
 
     async def count_use(self, principal: DjangoPrincipal, tool: PermissionTarget) -> float | None:

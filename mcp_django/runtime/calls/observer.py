@@ -165,11 +165,8 @@ class _SignalObservation:
                 # A finished call must be reported even if the thread queue is full; a rejected call stays rejected at
                 # once.
                 unbounded = signal is call_finished and arguments["outcome"] is not Outcome.OVERLOADED
-                lease = self._executor.acquire_lease(unbounded=unbounded)
-                try:
+                with self._executor.context(unbounded=unbounded):
                     await signal.asend_robust(sender=call.server, call=call, **arguments)
-                finally:
-                    lease.close()
         except TimeoutError:
             logger.warning(
                 "Receivers of %s timed out after %g s and were cancelled", signal_name, RECEIVER_TIMEOUT_SECONDS

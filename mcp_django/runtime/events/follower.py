@@ -386,10 +386,7 @@ async def run_on_own_thread(executor: Executor, fn: Callable[..., T], /, *args: 
     """
 
     async def run() -> T:
-        lease = executor.acquire_lease(unbounded=True)
-        try:
+        with executor.context(unbounded=True):
             return await executor.run(fn, *args, **kwargs)
-        finally:
-            lease.close()
 
     return await asyncio.shield(start_task(run()))

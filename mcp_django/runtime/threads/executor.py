@@ -9,7 +9,7 @@ no thread.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from contextvars import Token
 from typing import Any, Final, TypeVar, cast
@@ -66,14 +66,9 @@ class LeasingExecutor:
             lease.unbounded = True
         return lease
 
-    @contextlib.contextmanager
-    def context(self) -> "Iterator[CallLease | NullLease]":
-        """Acquire a lease for a block and close it afterwards."""
-        lease = self.acquire_lease()
-        try:
-            yield lease
-        finally:
-            lease.close()
+    def context(self, *, unbounded: bool = False) -> "contextlib.closing[CallLease | NullLease]":
+        """Acquire a lease for a `with` block and close it afterwards."""
+        return contextlib.closing(self.acquire_lease(unbounded=unbounded))
 
     async def run(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
         """Run a plain function on a thread and return its result.

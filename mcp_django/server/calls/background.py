@@ -71,18 +71,16 @@ class BackgroundJob:
 
     async def _run(self, call: "Call") -> None:
         executor = call.server.executor
-        lease = executor.acquire_lease(unbounded=True)
-        try:
-            await run_callable(self._function, executor)
-        except asyncio.CancelledError:
-            logger.warning(
-                "Background job cancelled at process exit: %s, added by %s", self._name, _describe_call(call)
-            )
-            raise
-        except (Exception, SystemExit):
-            logger.exception("Background job failed: %s, added by %s", self._name, _describe_call(call))
-        finally:
-            lease.close()
+        with executor.context(unbounded=True):
+            try:
+                await run_callable(self._function, executor)
+            except asyncio.CancelledError:
+                logger.warning(
+                    "Background job cancelled at process exit: %s, added by %s", self._name, _describe_call(call)
+                )
+                raise
+            except (Exception, SystemExit):
+                logger.exception("Background job failed: %s, added by %s", self._name, _describe_call(call))
 
 
 async def run_background_jobs(calls: Iterable["Call"]) -> None:

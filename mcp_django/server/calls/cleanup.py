@@ -121,13 +121,11 @@ def _start(callbacks: list[_CleanupCallback]) -> "asyncio.Task[None]":
 
 async def _run_callbacks(callbacks: list[_CleanupCallback]) -> None:
     for callback in callbacks[::-1]:
-        lease = callback.executor.acquire_lease(unbounded=True)
-        try:
-            async with asyncio.timeout(CLEANUP_TIMEOUT_SECONDS):
-                await run_callable(callback.function, callback.executor)
-        except TimeoutError:
-            logger.exception("Cleanup callback timed out after %g s: %s", CLEANUP_TIMEOUT_SECONDS, callback.name)
-        except (Exception, SystemExit):
-            logger.exception("Cleanup callback failed: %s", callback.name)
-        finally:
-            lease.close()
+        with callback.executor.context(unbounded=True):
+            try:
+                async with asyncio.timeout(CLEANUP_TIMEOUT_SECONDS):
+                    await run_callable(callback.function, callback.executor)
+            except TimeoutError:
+                logger.exception("Cleanup callback timed out after %g s: %s", CLEANUP_TIMEOUT_SECONDS, callback.name)
+            except (Exception, SystemExit):
+                logger.exception("Cleanup callback failed: %s", callback.name)

@@ -270,20 +270,18 @@ async def resource_exists(call: Call, primitive: Resource | ResourceTemplate, va
         return True
 
     call, primitive = resolve_innermost(call, primitive)
-    lease = call.server.executor.acquire_lease()
-    try:
-        async with asyncio.timeout(_find_timeout(call, primitive)):
-            context = Context(call, primitive)
-            return await _run_with_hooks(call, primitive, primitive.handler, dict(values), context) is not None
-    except Overloaded:
-        raise
-    except Exception as problem:
-        translated = problem if isinstance(problem, ToolError) else call.server.ports.translate_exception(problem)
-        if isinstance(translated, ToolError | NotFound | ResourceNotFound):
-            return False
-        raise
-    finally:
-        lease.close()
+    with call.server.executor.context():
+        try:
+            async with asyncio.timeout(_find_timeout(call, primitive)):
+                context = Context(call, primitive)
+                return await _run_with_hooks(call, primitive, primitive.handler, dict(values), context) is not None
+        except Overloaded:
+            raise
+        except Exception as problem:
+            translated = problem if isinstance(problem, ToolError) else call.server.ports.translate_exception(problem)
+            if isinstance(translated, ToolError | NotFound | ResourceNotFound):
+                return False
+            raise
 
 
 def translate_failure(call: Call, subject: str, problem: BaseException) -> str | ToolError:
