@@ -15,7 +15,6 @@ once a minute. Only registration is refused, because it is open to anonymous cli
 
 import logging
 import math
-import threading
 from collections.abc import Awaitable, Callable
 from functools import cache, partial
 from hashlib import blake2b
@@ -27,17 +26,15 @@ from django.core.cache.backends.dummy import DummyCache
 from django.core.cache.backends.locmem import LocMemCache
 
 from mcp_django import conf
-from mcp_django.aio.clock import monotonic
 from mcp_django.auth.client_address import UNKNOWN_ADDRESS, get_client_address
 from mcp_django.auth.requests import AuthRequest
+from mcp_django.logs.records import RateLimitedLogger
 from mcp_django.server.ports import Executor, Overloaded
 from mcp_django.server.rates import Rate
 
 logger = logging.getLogger("mcp_django.auth")
 
 TOO_MANY_REQUESTS_STATUS = 429
-LOG_INTERVAL_SECONDS = 60.0
-"""Seconds between two log records about a cache that does not count."""
 MIN_WAIT_SECONDS = 1.0
 """Minimum wait in seconds, because `Retry-After` has whole seconds."""
 FAIL_CLOSED_RATES: Final[frozenset[str]] = frozenset({"REGISTRATION"})
@@ -60,8 +57,7 @@ class RateCounter:
     def __init__(self, alias: str = "default", *, clock: Callable[[], float] = time) -> None:
         self._alias = alias
         self._clock = clock
-        self._next_log_at = 0.0
-        self._log_lock = threading.Lock()
+        self._failure_logger = RateLimitedLogger(logger)
 
     def count(
         self, name: str, key: str, rate: Rate, times: int = 1, *, dry_run: bool = False, fail_closed: bool = False
@@ -75,13 +71,8 @@ class RateCounter:
         try:
             return self._count(name, key, rate, times, dry_run=dry_run)
         except Exception as problem:  # each cache has exceptions of its own
-            with self._log_lock:
-                now = monotonic()
-                if now >= self._next_log_at:
-                    self._next_log_at = now + LOG_INTERVAL_SECONDS
-                    logger.error(
-                        "Rate counting in the cache %r failed; rates are not enforced: %r", self._alias, problem
-                    )
+            text = "Rate counting in the cache %r failed; rates are not enforced: %r"
+            self._failure_logger.log(logging.ERROR, text, self._alias, problem)
             return float(min(60, rate.seconds)) if fail_closed else None
 
     async def run(self, operation: Callable[[], float | None], run: Run) -> float | None:

@@ -3,8 +3,8 @@
 `CallFilter` adds the attributes of the current call; `ClientHandler` forwards records to the call's client.
 """
 
-from mcp_django.logs.call_filter import ABSENT, FIELDS, CallFilter
 from mcp_django.logs.client_handler import ClientHandler
+from mcp_django.logs.records import ABSENT, FIELDS, CallFilter
 from mcp_django.logs.redaction import REDACTED, redacted
 
 __all__ = ["ABSENT", "FIELDS", "REDACTED", "CallFilter", "ClientHandler", "redacted"]

@@ -663,7 +663,7 @@ def test_a_layer_that_is_down_fails_nobody_and_is_said_once(
     layer: FakeLayer, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main(ours: EventPublisher, theirs: EventPublisher) -> None:
-        channel_layer._failure_log._next_log_time = 0.0
+        channel_layer._failure_logger._next_log_time = 0.0
         layer.broken = True
         heard = RecordingSink()
         following = asyncio.create_task(ours.get_follower().subscribe("a", heard))

@@ -15,15 +15,13 @@ from django.contrib.auth import get_user_model
 from django.core.cache import caches
 from django.db import Error as DatabaseFailure
 
-from mcp_django.aio.clock import monotonic
 from mcp_django.auth.principal import ALL_SCOPES, DjangoPrincipal
+from mcp_django.logs.records import RateLimitedLogger
 
 logger = logging.getLogger("mcp_django.auth")
 
 CLOCK_SKEW_SECONDS: Final = 2.0
 """Maximum difference between the clocks of two machines, in seconds."""
-LOG_INTERVAL_SECONDS: Final = 60.0
-"""Seconds between two log records about a cache that is down."""
 ALL_USERS: Final = "*"
 PLAIN_FIELDS: Final = ("issuer", "subject", "client_id", "expires_at", "kind", "token_id", "audience")
 
@@ -40,7 +38,7 @@ class SharedPrincipalCache:
         self._seconds = seconds
         self._clock = clock
         self._secret = sha256(secret.encode("utf-8", "surrogatepass")).digest()
-        self._next_log_at = 0.0
+        self._failure_logger = RateLimitedLogger(logger)
 
     def find(self, digest: bytes) -> DjangoPrincipal | None:
         """Return a principal that a process has verified, with the current user, or None."""
@@ -97,10 +95,12 @@ class SharedPrincipalCache:
         return f"mcp:known:{blake2b(digest, key=self._secret, digest_size=32).hexdigest()}"
 
     def _log_failure(self) -> None:
-        now = monotonic()
-        if now >= self._next_log_at:
-            self._next_log_at = now + LOG_INTERVAL_SECONDS
-            logger.exception("Shared principal cache %r failed; tokens are verified without it", self._alias)
+        self._failure_logger.log(
+            logging.ERROR,
+            "Shared principal cache %r failed; tokens are verified without it",
+            self._alias,
+            exc_info=True,
+        )
 
 
 def _restore_principal(entry: Mapping[str, Any]) -> DjangoPrincipal | None:

@@ -20,9 +20,9 @@ from typing import Any
 from channels.layers import InMemoryChannelLayer, get_channel_layer
 from django.db import connections, router
 
-from mcp_django.aio.clock import monotonic
 from mcp_django.aio.tasks import start_task
 from mcp_django.conf import secret_keys
+from mcp_django.logs.records import RateLimitedLogger
 from mcp_django.models import StreamEvent
 from mcp_django.protocol.jsonrpc import dumps, loads
 from mcp_django.runtime.events.event_log import Event
@@ -45,27 +45,18 @@ JOIN_INTERVAL_SECONDS = 30.0
 Redis drops groups when it restarts, and when they expire.
 """
 RETRY_SECONDS = 1.0
-LOG_INTERVAL_SECONDS = 60.0
 
 WakeHandler = Callable[[Sequence[Event], int], None]
 """Callback for the events of a wake-up and the number of the latest event."""
 
 
-class _FailureLog:
-    """Log of layer failures, limited to one record a minute."""
-
-    def __init__(self) -> None:
-        self._next_log_time = 0.0
-
-    def log(self, message: str) -> None:
-        """Log the current exception, at most once a minute."""
-        now = monotonic()
-        if now >= self._next_log_time:
-            self._next_log_time = now + LOG_INTERVAL_SECONDS
-            logger.warning("Channel layer failed: %s. Events are delayed until it works again", message, exc_info=True)
+_failure_logger = RateLimitedLogger(logger)
 
 
-_failure_log = _FailureLog()
+def _log_failure(action: str) -> None:
+    """Log that the layer cannot do `action`, with the current exception."""
+    text = "Channel layer failed: cannot %s. Events are delayed until it works again"
+    _failure_logger.log(logging.WARNING, text, action, exc_info=True)
 
 
 def find_channel_layer(alias: str | None) -> Any:
@@ -75,7 +66,7 @@ def find_channel_layer(alias: str | None) -> Any:
     try:
         layer = get_channel_layer(alias)
     except Exception:
-        _failure_log.log(f'cannot create CHANNEL_LAYERS["{alias}"]')
+        _log_failure(f'create CHANNEL_LAYERS["{alias}"]')
         return None
     return None if isinstance(layer, InMemoryChannelLayer) else layer
 
@@ -116,7 +107,7 @@ class WakeSubscriber:
                     # No timeout: layers treat a cancelled `receive` as the end of the channel.
                     message = await self._layer.receive(channel)
                 except Exception:
-                    _failure_log.log("cannot receive")
+                    _log_failure("receive")
                     await asyncio.sleep(RETRY_SECONDS)
                 else:
                     self._handle_message(message)
@@ -132,7 +123,7 @@ class WakeSubscriber:
                 async with asyncio.timeout(SEND_TIMEOUT_SECONDS):
                     await self._layer.group_add(self._group, channel)
             except Exception:
-                _failure_log.log("cannot join its group")
+                _log_failure("join its group")
                 await asyncio.sleep(RETRY_SECONDS)
             else:
                 self.joined.set()
@@ -191,7 +182,7 @@ class WakePublisher:
                     async with asyncio.timeout(SEND_TIMEOUT_SECONDS):
                         await layer.group_send(get_group_name(), message)
                 except Exception:
-                    _failure_log.log("cannot send a wake-up")
+                    _log_failure("send a wake-up")
         except asyncio.CancelledError:
             if self._on_unsent is not None and self._unsent:
                 self._on_unsent(tuple(self._unsent))

@@ -15,6 +15,7 @@ from hashlib import blake2b
 from typing import Any
 
 from mcp_django.aio.tasks import BackgroundTasks, start_timer
+from mcp_django.logs.records import RateLimitedLogger
 from mcp_django.runtime.events.event_log import CHANGES_TOPIC_PREFIX, Event, EventDraft, changes_topic
 from mcp_django.runtime.events.follower import run_on_own_thread
 from mcp_django.server.composition.provider import Provider
@@ -25,8 +26,6 @@ logger = logging.getLogger("mcp_django.events")
 
 LIST_COLLECTIONS = {"tools": ("tools",), "resources": ("resources", "templates"), "prompts": ("prompts",)}
 """Kinds of lists, and the registry's collections of each kind."""
-LOG_INTERVAL_SECONDS = 60.0
-"""Minimum seconds between two log records of failures."""
 MAX_JITTER_MILLISECONDS = 2000
 """Maximum random delay in milliseconds between processes that publish a change."""
 
@@ -69,7 +68,7 @@ class ListChangeDetector:
         self._settle_timers: dict[tuple[str, str, Any], asyncio.TimerHandle] = {}
         self._tasks = BackgroundTasks()
         self._checking: set[str] = set()
-        self._next_log_time = 0.0
+        self._failure_logger = RateLimitedLogger(logger)
 
     def check(self, topics: Collection[str]) -> None:
         """Check the servers of the subscribed topics for changes. Call it on the loop."""
@@ -177,10 +176,7 @@ class ListChangeDetector:
 
     def _log_failure(self, message: str, *args: str) -> None:
         """Log the current exception, at most once a minute."""
-        now = asyncio.get_running_loop().time()
-        if now >= self._next_log_time:
-            self._next_log_time = now + LOG_INTERVAL_SECONDS
-            logger.exception(message, *args)
+        self._failure_logger.log(logging.ERROR, message, *args, exc_info=True)
 
 
 def _get_collections(server: Server) -> dict[str, tuple[Any, ...]]:

@@ -1,4 +1,4 @@
-"""The log filter: every record says which call it belongs to."""
+"""The log filter: every record says which call it belongs to. Repeated failures are logged once in a while."""
 
 import logging
 import logging.config
@@ -12,7 +12,9 @@ from asgiref.sync import sync_to_async
 
 from mcp_django import Server
 from mcp_django.logs import FIELDS, CallFilter
+from mcp_django.logs.records import RateLimitedLogger
 from tests.server.client import PipelineClient, make_server
+from tests.support.clock import Clock
 
 FORMAT = " ".join(f"%({name})s" for name in FIELDS)
 logger = logging.getLogger("tests.shop")
@@ -104,3 +106,12 @@ async def test_the_configuration_in_the_documentation_works(capsys: pytest.Captu
         "INFO tests.shop [tools/call sell local] sold",
         "INFO tests.shop [- - -] idle",
     ]
+
+
+async def test_a_repeated_failure_is_logged_once_in_an_interval(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    failures = RateLimitedLogger(logger, seconds=60)
+    for number in (1, 2):
+        failures.log(logging.ERROR, "failure %d", number)
+    await clock.advance(61)
+    failures.log(logging.ERROR, "failure %d", 3)
+    assert [record.getMessage() for record in caplog.records] == ["failure 1", "failure 3"]
