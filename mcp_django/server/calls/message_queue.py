@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Protocol
 
 
@@ -35,50 +36,37 @@ _SCHEDULED_LOCK = threading.Lock()
 """Lock for the counters of scheduled messages, shared by all queues."""
 
 
+@dataclass(slots=True, eq=False)
 class Outbox:
     """Bounded queue of the messages that a call sends before its response.
 
     `put` waits while `max_messages` messages are unsent, at most `send_timeout` seconds for a stalled reader.
-    `on_first_message` is called once: the response becomes a stream. `on_abandoned` is called when a writer timed out.
 
     Messages are complete, encoded JSON-RPC messages; the transport does the framing. After `redirect_to` the queue only
     passes messages on to its sink.
     """
 
-    __slots__ = (
-        "_closed",
-        "_max_messages",
-        "_messages",
-        "_reader",
-        "_scheduled_count",
-        "_send_timeout",
-        "_sink",
-        "_writers",
-        "interactive",
-        "loop",
-        "on_abandoned",
-        "on_first_message",
-    )
+    max_messages: int = 64
+    interactive: bool = True
+    """False for transports without a stream (WSGI).
 
-    def __init__(self, max_messages: int = 64, interactive: bool = True, send_timeout: float = 60.0) -> None:
-        # No deques: an empty one takes 600 bytes, and most calls send no message before their response.
-        self._messages: list[bytes] = []
-        self._max_messages = max_messages
-        self._send_timeout = send_timeout
-        self._reader: asyncio.Future[None] | None = None
-        self._writers: list[asyncio.Future[None]] = []
-        self._closed = False
-        self._sink: MessageSink | None = None
-        self._scheduled_count = 0
-        self.on_first_message: Callable[[], None] | None = None
-        self.on_abandoned: Callable[[], None] | None = None
-        self.interactive = interactive
-        """False for transports without a stream (WSGI).
+    Messages are dropped then, and requests to the client refused.
+    """
+    send_timeout: float = 60.0
 
-        Messages are dropped then, and requests to the client refused.
-        """
-        self.loop: asyncio.AbstractEventLoop | None = None
-        """Event loop on which the call runs."""
+    on_first_message: Callable[[], None] | None = field(default=None, init=False)
+    """Function that is called once: the response becomes a stream."""
+    on_abandoned: Callable[[], None] | None = field(default=None, init=False)
+    """Function that is called when a writer timed out."""
+    loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
+    """Event loop on which the call runs."""
+    # No deques: an empty one takes 600 bytes, and most calls send no message before their response.
+    _messages: list[bytes] = field(default_factory=list, init=False)
+    _reader: "asyncio.Future[None] | None" = field(default=None, init=False)
+    _writers: "list[asyncio.Future[None]]" = field(default_factory=list, init=False)
+    _closed: bool = field(default=False, init=False)
+    _sink: MessageSink | None = field(default=None, init=False)
+    _scheduled_count: int = field(default=0, init=False)
 
     async def put(self, message: bytes) -> None:
         """Queue a message; wait while the reader is behind, unless it has stopped."""
@@ -90,15 +78,15 @@ class Outbox:
 
     def has_room(self) -> bool:
         """Return True if the reader keeps up."""
-        return len(self._messages) < self._max_messages if self._sink is None else self._sink.has_room()
+        return len(self._messages) < self.max_messages if self._sink is None else self._sink.has_room()
 
     async def wait_for_room(self) -> None:
         """Wait while the reader is behind, unless it has stopped."""
-        while len(self._messages) >= self._max_messages and not self._closed:
+        while len(self._messages) >= self.max_messages and not self._closed:
             loop = asyncio.get_running_loop()
             room = loop.create_future()
             self._writers.append(room)
-            timer = loop.call_later(self._send_timeout, self._on_send_timeout)
+            timer = loop.call_later(self.send_timeout, self._on_send_timeout)
             try:
                 await room
             finally:
@@ -113,10 +101,7 @@ class Outbox:
             return
 
         self._messages.append(message)
-        if self.on_first_message is not None:
-            on_first_message = self.on_first_message
-            self.on_first_message = None
-            on_first_message()
+        self._notify_first_message()
         self._wake_reader()
 
     def put_if_room(self, message: bytes) -> None:
@@ -131,7 +116,7 @@ class Outbox:
                 self.put_nowait(message)
         elif self.loop is not None and not self._closed:
             with _SCHEDULED_LOCK:
-                if self._scheduled_count >= self._max_messages:
+                if self._scheduled_count >= self.max_messages:
                     return
                 self._scheduled_count += 1
             try:
@@ -185,11 +170,14 @@ class Outbox:
         """Disconnect the reader, to reconnect after `retry` seconds; False if it cannot."""
         if self._closed or not self.interactive:
             return False
-        if self.on_first_message is not None:
-            on_first_message = self.on_first_message
+        self._notify_first_message()
+        return self._sink is not None and self._sink.disconnect_reader(retry)
+
+    def _notify_first_message(self) -> None:
+        on_first_message = self.on_first_message
+        if on_first_message is not None:
             self.on_first_message = None
             on_first_message()
-        return self._sink is not None and self._sink.disconnect_reader(retry)
 
     def _on_send_timeout(self) -> None:
         on_abandoned = self.on_abandoned

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, fields
 from functools import cached_property
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from mcp_django.protocol import jsonrpc
@@ -255,53 +256,24 @@ class ServerCore:
             if not part.server.is_bound:
                 part.server._reset_ports()
 
-    @cached_property
-    def authorizer(self) -> Authorizer[Any, Primitive]:
-        return self.ports.authorizer
-
-    @cached_property
-    def executor(self) -> Executor:
-        return self.ports.executor
-
-    @cached_property
-    def sessions(self) -> SessionStore[ServerSession]:
-        return self.ports.sessions
-
-    @cached_property
-    def state_sealer(self) -> Sealer:
-        return self.ports.state_sealer
-
-    @cached_property
-    def cursor_sealer(self) -> Sealer:
-        return self.ports.cursor_sealer
-
-    @cached_property
-    def observer(self) -> "Observer[Call]":
-        return self.ports.observer
-
-    @cached_property
-    def idempotency_store(self) -> IdempotencyStore:
-        return self.ports.idempotency_store
-
-    @cached_property
-    def pending_requests(self) -> PendingRequests[ServerSession]:
-        return self.ports.pending_requests
-
-    @cached_property
-    def change_feed(self) -> "ChangeFeed[Call] | None":
-        return self.ports.change_feed
+    authorizer = cached_property[Authorizer[Any, Primitive]](attrgetter("ports.authorizer"))
+    executor = cached_property[Executor](attrgetter("ports.executor"))
+    sessions = cached_property[SessionStore[ServerSession]](attrgetter("ports.sessions"))
+    state_sealer = cached_property[Sealer](attrgetter("ports.state_sealer"))
+    cursor_sealer = cached_property[Sealer](attrgetter("ports.cursor_sealer"))
+    observer = cached_property["Observer[Call]"](attrgetter("ports.observer"))
+    idempotency_store = cached_property[IdempotencyStore](attrgetter("ports.idempotency_store"))
+    pending_requests = cached_property[PendingRequests[ServerSession]](attrgetter("ports.pending_requests"))
+    change_feed = cached_property["ChangeFeed[Call] | None"](attrgetter("ports.change_feed"))
 
     @property
     def offered_capabilities(self) -> frozenset[str]:
         """Names of the capabilities that the server has primitives for, as on the wire."""
-        version, offered = self._offered_cache
-        if version != self.registry.version:
-            offered = self._find_offered_capabilities()
-            self._offered_cache = self.registry.version, offered
-        return offered
-
-    def _find_offered_capabilities(self) -> frozenset[str]:
+        version, known = self._offered_cache
         registry = self.registry
+        if version == registry.version:
+            return known
+
         offered = {name for provider in self.providers for name in provider.offers} | {"logging"}
 
         if len(registry.tools):
@@ -314,7 +286,9 @@ class ServerCore:
             offered.add("completions")
 
         added = self.options.capabilities
-        return frozenset(offered.union(added) - {name for name, value in added.items() if value is None})
+        known = frozenset(offered.union(added) - {name for name, value in added.items() if value is None})
+        self._offered_cache = registry.version, known
+        return known
 
     def capabilities(self, revision: Revision, *, streams: bool = True) -> dict[str, Any]:
         """Return the capabilities declared to a client of `revision`.

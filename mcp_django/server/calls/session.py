@@ -6,6 +6,7 @@ the client live in the session object.
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from mcp_django.protocol import jsonrpc
@@ -21,66 +22,34 @@ class Cancellable(Protocol):
     def get_loop(self) -> asyncio.AbstractEventLoop: ...
 
 
+@dataclass(slots=True, eq=False, kw_only=True, repr=False)
 class ServerSession:
     """Client that sent `initialize`, with the data of its handshake."""
 
-    __slots__ = (
-        "_input_closed",
-        "_pending_responses",
-        "cleanup_callbacks",
-        "client_capabilities",
-        "client_info",
-        "in_flight",
-        "initialized",
-        "key",
-        "list_digests",
-        "log_level",
-        "open_streams",
-        "owner",
-        "pk",
-        "revision",
-        "state",
-        "touched_at",
-        "user_id",
-    )
+    key: str
+    owner: str
+    revision: Revision
+    client_info: dict[str, Any]
+    client_capabilities: dict[str, Any]
+    log_level: str | None = None
+    initialized: bool = False
+    pk: Any = None
+    user_id: Any = None
 
-    def __init__(
-        self,
-        *,
-        key: str,
-        owner: str,
-        revision: Revision,
-        client_info: dict[str, Any],
-        client_capabilities: dict[str, Any],
-        log_level: str | None = None,
-        initialized: bool = False,
-        pk: Any = None,
-        user_id: Any = None,
-    ) -> None:
-        self.key = key
-        self.owner = owner
-        self.revision = revision
-        self.client_info = client_info
-        self.client_capabilities = client_capabilities
-        self.log_level = log_level
-        self.initialized = initialized
-        self.pk = pk
-        self.user_id = user_id
-
-        self.state: dict[str, Any] = {}
-        """Scratch space for handlers; lives until this process discards the session."""
-        self.cleanup_callbacks = CleanupCallbacks()
-        """Callbacks that run when this process discards the session."""
-        self.in_flight: dict[jsonrpc.Id, Cancellable] = {}
-        """Calls running in this process, by request id."""
-        self.open_streams = 0
-        """Number of session streams that the client reads in this process."""
-        self.list_digests: dict[str, str] = {}
-        """Kind of list → digest of the list last sent by this process."""
-        self.touched_at = 0.0
-        """Monotonic time of the last write of `last_seen`; maintained by the store."""
-        self._pending_responses: dict[jsonrpc.Id, asyncio.Future[jsonrpc.Response]] = {}
-        self._input_closed = False
+    state: dict[str, Any] = field(default_factory=dict, init=False)
+    """Scratch space for handlers; lives until this process discards the session."""
+    cleanup_callbacks: CleanupCallbacks = field(default_factory=CleanupCallbacks, init=False)
+    """Callbacks that run when this process discards the session."""
+    in_flight: dict[jsonrpc.Id, Cancellable] = field(default_factory=dict, init=False)
+    """Calls running in this process, by request id."""
+    open_streams: int = field(default=0, init=False)
+    """Number of session streams that the client reads in this process."""
+    list_digests: dict[str, str] = field(default_factory=dict, init=False)
+    """Kind of list → digest of the list last sent by this process."""
+    touched_at: float = field(default=0.0, init=False)
+    """Monotonic time of the last write of `last_seen`; maintained by the store."""
+    _pending_responses: dict[jsonrpc.Id, "asyncio.Future[jsonrpc.Response]"] = field(default_factory=dict, init=False)
+    _input_closed: bool = field(default=False, init=False)
 
     def __repr__(self) -> str:
         return f"<Session of {self.client_info.get('name', 'a client')}, {self.revision.version}>"
