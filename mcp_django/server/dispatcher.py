@@ -11,49 +11,39 @@ from typing import Any
 from mcp_django.protocol.errors import MethodNotFound
 from mcp_django.server.calls.call import Call
 from mcp_django.server.execution.lists import PROMPTS, RESOURCES, TEMPLATES, TOOLS, EncodedResult, serve_page
-from mcp_django.server.methods import completion, lifecycle, logging, prompts, resources, tools
+from mcp_django.server.methods import completion, lifecycle, prompts, resources, tools
 from mcp_django.server.subscriptions import methods
 from mcp_django.server.subscriptions.listen import LISTEN_METHOD
 
 ResultBody = dict[str, Any] | EncodedResult
 
-METHODS: dict[str, Callable[[Call], ResultBody | Coroutine[Any, Any, ResultBody]]] = {
-    "initialize": lifecycle.initialize,
-    "ping": lifecycle.ping,
-    "server/discover": lifecycle.discover,
-    "tools/list": partial(serve_page, kind=TOOLS),
-    "tools/call": tools.handle_call,
-    "resources/list": partial(serve_page, kind=RESOURCES),
-    "resources/templates/list": partial(serve_page, kind=TEMPLATES),
-    "resources/read": resources.read_resource,
-    "prompts/list": partial(serve_page, kind=PROMPTS),
-    "prompts/get": prompts.get_prompt,
-    "completion/complete": completion.complete,
-    "logging/setLevel": logging.set_level,
-    "resources/subscribe": methods.subscribe,
-    "resources/unsubscribe": methods.unsubscribe,
-    LISTEN_METHOD: methods.listen,
+Function = Callable[[Call], ResultBody | Coroutine[Any, Any, ResultBody]]
+
+METHODS: dict[str, tuple[Function, str | None]] = {
+    "initialize": (lifecycle.initialize, None),
+    "ping": (lifecycle.ping, None),
+    "server/discover": (lifecycle.discover, None),
+    "tools/list": (partial(serve_page, kind=TOOLS), "tools"),
+    "tools/call": (tools.handle_call, "tools"),
+    "resources/list": (partial(serve_page, kind=RESOURCES), "resources"),
+    "resources/templates/list": (partial(serve_page, kind=TEMPLATES), "resources"),
+    "resources/read": (resources.read_resource, "resources"),
+    "prompts/list": (partial(serve_page, kind=PROMPTS), "prompts"),
+    "prompts/get": (prompts.get_prompt, "prompts"),
+    "completion/complete": (completion.complete, "completions"),
+    "logging/setLevel": (lifecycle.set_level, "logging"),
+    "resources/subscribe": (methods.subscribe, "resources"),
+    "resources/unsubscribe": (methods.unsubscribe, "resources"),
+    LISTEN_METHOD: (methods.listen, None),
 }
+"""Function of each method, and the server capability that it requires, if any."""
 
 NOTIFICATIONS: dict[str, Callable[[Call], Awaitable[None]]] = {
     "notifications/initialized": lifecycle.handle_initialized,
     "notifications/cancelled": lifecycle.handle_cancelled,
 }
 
-REQUIRED_CAPABILITIES = {
-    "tools/list": "tools",
-    "tools/call": "tools",
-    "resources/list": "resources",
-    "resources/templates/list": "resources",
-    "resources/read": "resources",
-    "resources/subscribe": "resources",
-    "resources/unsubscribe": "resources",
-    "prompts/list": "prompts",
-    "prompts/get": "prompts",
-    "completion/complete": "completions",
-    "logging/setLevel": "logging",
-}
-"""Method name to the server capability that it requires."""
+_UNKNOWN = None, None
 
 
 def dispatch(call: Call) -> ResultBody | Coroutine[Any, Any, ResultBody]:
@@ -63,11 +53,9 @@ def dispatch(call: Call) -> ResultBody | Coroutine[Any, Any, ResultBody]:
     """
     method = call.message.method
 
-    function = METHODS.get(method)
+    function, capability = METHODS.get(method, _UNKNOWN)
     if function is None or method not in call.revision.methods:
         raise MethodNotFound(f"Method not found: {method[:128]}")
-
-    capability = REQUIRED_CAPABILITIES.get(method)
     if capability is not None and capability not in call.server.offered_capabilities:
         raise MethodNotFound(f"This server does not offer {capability}")
 

@@ -30,7 +30,7 @@ class Listener(ListenClient):
         self.log = ChangeLog()
         self.server = Server("tests", "1", ports=ports(change_feed=self.log), toolsets=[Orders()])
         self.pipeline = Pipeline(self.server)
-        self.connection = Connection(who, in_flight={})
+        self.connection = Connection(who, shared_calls={})
 
 
 class Proxied(Tag):

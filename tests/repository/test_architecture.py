@@ -67,7 +67,7 @@ SUB_LAYERS = {
         {"injection"},
         {"primitives"},
         {"calls"},
-        {"context", "pagination"},
+        {"context"},
         {"composition"},
         {"execution"},
         {"methods"},

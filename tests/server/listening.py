@@ -77,7 +77,7 @@ class ListenClient:
         self.server = Server("tests", "1", ports=given, middleware=middleware, options=options or ServerOptions())
         self.pipeline = Pipeline(self.server)
         in_flight: dict[Any, Any] | None = {} if headers is None else None
-        self.connection = Connection(make_principal("shop.view_order"), headers=headers, in_flight=in_flight)
+        self.connection = Connection(make_principal("shop.view_order"), headers=headers, shared_calls=in_flight)
 
         @self.server.resource("note://open")
         async def open_note() -> str:

@@ -7,8 +7,7 @@ import pytest
 from mcp_django.auth.authorization.policy import Policy
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.server.execution import lists as listing
-from mcp_django.server.execution.lists import PrimitiveLists
-from mcp_django.server.pagination import CURSOR_TTL_SECONDS
+from mcp_django.server.execution.lists import CURSOR_TTL_SECONDS, PrimitiveLists
 from mcp_django.server.server import Server
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, make_principal, make_server, ports
 from tests.support.clock import Clock

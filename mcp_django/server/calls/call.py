@@ -6,7 +6,7 @@ exchange as its era interprets it.
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar, Token
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -27,65 +27,48 @@ if TYPE_CHECKING:
     from mcp_django.server.calls.server_core import ServerCore
 
 
+@dataclass(slots=True, eq=False)
 class Connection:
-    """Exchange with a client: an HTTP request, a socket or a pipe."""
+    """Exchange with a client: an HTTP request, a socket or a pipe.
 
-    __slots__ = (
-        "_in_flight",
-        "_make_request",
-        "_request",
-        "headers",
-        "message_headers",
-        "opened_session",
-        "principal",
-        "session",
-        "subscriptions",
-        "supports_streaming",
-        "url_kwargs",
-    )
+    It is bidirectional if `shared_calls` is given. All messages of a bidirectional connection share one outgoing stream
+    and one table of running calls.
+    """
 
-    def __init__(
-        self,
-        principal: Principal,
-        *,
-        headers: Headers | None = None,
-        session: ServerSession | None = None,
-        url_kwargs: Mapping[str, Any] | None = None,
-        make_request: Callable[[Principal], Any] | None = None,
-        supports_streaming: bool = True,
-        in_flight: dict[jsonrpc.Id, Cancellable] | None = None,
-    ) -> None:
-        """Create a connection, bidirectional if `in_flight` is given.
+    principal: Principal
+    _: KW_ONLY
+    headers: Headers | None = None
+    """HTTP headers; None on transports without headers.
 
-        All messages of a bidirectional connection share one outgoing stream and one table of requests. The client
-        cancels these requests by id.
-        """
-        self.principal = principal
-        self.headers = headers
-        """HTTP headers; None on transports without headers.
+    A bidirectional connection has the headers of its opening request. They do not describe a single message.
+    """
+    session: ServerSession | None = None
+    url_kwargs: Mapping[str, Any] | None = None
+    """Values captured by the URL pattern."""
+    make_request: Callable[[Principal], Any] | None = None
+    """Function that creates the Django request; None without HTTP."""
+    supports_streaming: bool = True
+    """True if the transport can send notifications and requests to the client.
 
-        A bidirectional connection has the headers of its opening request. They do not describe a single message.
-        """
-        self.message_headers = headers if in_flight is None else None
-        """Headers of the message itself; None where the header rules do not apply."""
-        self._in_flight = in_flight
-        self.session = session
-        self.url_kwargs = url_kwargs
-        """Values captured by the URL pattern."""
-        self.supports_streaming = supports_streaming
-        """True if the transport can send notifications and requests to the client.
+    False under WSGI, which can send nothing but the response.
+    """
+    shared_calls: dict[jsonrpc.Id, Cancellable] | None = None
+    """Running calls of all messages, which the client cancels by id; None for a single exchange."""
 
-        False under WSGI, which can send nothing but the response.
-        """
-        self.opened_session: ServerSession | None = None
-        """Session opened in this exchange; the transport sends its id to the client."""
-        self.subscriptions: dict[jsonrpc.Id, Any] | None = None
-        """Change streams opened by requests of this exchange, by request id.
+    message_headers: Headers | None = field(init=False)
+    """Headers of the message itself; None where the header rules do not apply."""
+    opened_session: ServerSession | None = field(default=None, init=False)
+    """Session opened in this exchange; the transport sends its id to the client."""
+    subscriptions: dict[jsonrpc.Id, Any] | None = field(default=None, init=False)
+    """Change streams opened by requests of this exchange, by request id.
 
-        The transport serves them and removes the finished ones. None until the first stream is opened.
-        """
-        self._make_request = make_request
-        self._request: Any = None
+    They are `subscriptions.listen.Subscription` objects. The transport serves them and removes the finished ones. None
+    until the first stream is opened.
+    """
+    _request: Any = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self.message_headers = None if self.is_bidirectional else self.headers
 
     def for_message(self) -> "Connection":
         """Return the connection for one message of a bidirectional connection.
@@ -93,38 +76,29 @@ class Connection:
         The message gets its own Django request: handlers write attributes on requests, and the user must be loaded
         after the message arrived.
         """
-        if self._make_request is None:
+        if self.make_request is None:
             return self
-        connection = Connection(
-            self.principal,
-            headers=self.headers,
-            session=self.session,
-            url_kwargs=self.url_kwargs,
-            make_request=self._make_request,
-            supports_streaming=self.supports_streaming,
-            in_flight=self._in_flight,
-        )
-
+        connection = replace(self)
         connection.subscriptions = self.subscriptions
         return connection
 
     @property
     def is_bidirectional(self) -> bool:
         """Return True if all messages share one bidirectional connection."""
-        return self._in_flight is not None
+        return self.shared_calls is not None
 
     @property
     def in_flight(self) -> dict[jsonrpc.Id, Cancellable] | None:
         """Running calls that the client can cancel, by request id; None if it cannot."""
-        if self._in_flight is None and self.session is not None:
+        if self.shared_calls is None and self.session is not None:
             return self.session.in_flight
-        return self._in_flight
+        return self.shared_calls
 
     @property
     def request(self) -> Any:
         """Django request; None without HTTP. Created on first use if necessary."""
-        if self._request is None and self._make_request is not None:
-            self._request = self._make_request(self.principal)
+        if self._request is None and self.make_request is not None:
+            self._request = self.make_request(self.principal)
         return self._request
 
 

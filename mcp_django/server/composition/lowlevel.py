@@ -80,19 +80,13 @@ class Handlers(Provider):
         self._compiled: OrderedDict[tuple[str, bytes], Any] = OrderedDict()
 
     async def tools(self, ctx: Context) -> Iterable[Tool]:
-        return [self._compile_cached("tool", entry, self._tool) for entry in await _entries(self._list_tools, ctx)]
+        return await self._compile_list(self._list_tools, self._tool, ctx)
 
     async def resources(self, ctx: Context) -> Iterable[Resource]:
-        return [
-            self._compile_cached("resource", entry, self._resource)
-            for entry in await _entries(self._list_resources, ctx)
-        ]
+        return await self._compile_list(self._list_resources, self._resource, ctx)
 
     async def templates(self, ctx: Context) -> Iterable[ResourceTemplate]:
-        return [
-            self._compile_cached("template", entry, self._template)
-            for entry in await _entries(self._list_templates, ctx)
-        ]
+        return await self._compile_list(self._list_templates, self._template, ctx)
 
     async def resource(self, uri: str, ctx: Context) -> Resource | None:
         if self._read_resource is None:
@@ -101,9 +95,7 @@ class Handlers(Provider):
         return listed or self._resource({"uri": uri, "name": uri})
 
     async def prompts(self, ctx: Context) -> Iterable[Prompt]:
-        return [
-            self._compile_cached("prompt", entry, self._prompt) for entry in await _entries(self._list_prompts, ctx)
-        ]
+        return await self._compile_list(self._list_prompts, self._prompt, ctx)
 
     async def complete(
         self, target: str, argument: str, value: str, arguments: Mapping[str, str], ctx: Context
@@ -115,15 +107,22 @@ class Handlers(Provider):
         )
         return completion
 
-    def _compile_cached(self, kind: str, entry: ListEntry, compile: Callable[[ListEntry], T]) -> T:
-        """Return the compiled entry, cached by content: compiling validators is expensive."""
-        key = kind, jsonrpc.dumps_sorted(entry)
-        compiled: T | None = self._compiled.get(key)
-        if compiled is None:
-            compiled = self._compiled[key] = compile(entry)
-            if len(self._compiled) > MAX_COMPILED_ENTRIES:
-                self._compiled.popitem(last=False)
-        return compiled
+    async def _compile_list(
+        self, list_function: ListFunction | None, compile: Callable[[ListEntry], T], ctx: Context
+    ) -> list[T]:
+        """Return the compiled entries, cached by content: compiling validators is expensive."""
+        if list_function is None:
+            return []
+        items: list[T] = []
+        for entry in await run_callable(list_function, ctx.server.executor, ctx):
+            key = compile.__name__, jsonrpc.dumps_sorted(entry)
+            compiled: T | None = self._compiled.get(key)
+            if compiled is None:
+                compiled = self._compiled[key] = compile(entry)
+                if len(self._compiled) > MAX_COMPILED_ENTRIES:
+                    self._compiled.popitem(last=False)
+            items.append(compiled)
+        return items
 
     def _tool(self, entry: ListEntry) -> Tool:
         name, call = str(entry["name"]), self._call_tool
@@ -151,15 +150,12 @@ class Handlers(Provider):
             return None if read is None else await run_callable(read, ctx.server.executor, uri, ctx)
 
         return Resource(
+            **_read_common(entry),
             uri=uri,
             name=str(entry.get("name") or uri),
-            title=entry.get("title"),
-            description=entry.get("description"),
             mime_type=entry.get("mimeType"),
             size=entry.get("size"),
-            icons=_icons(entry),
             annotations=Annotations.of(entry.get("annotations")),
-            meta=entry.get("_meta", {}),
             handler=Handler(read_resource, {"ctx": Context}),
             source=describe_source(read or self._list_resources),
         )
@@ -169,15 +165,12 @@ class Handlers(Provider):
             """Templates are only listed; `read_resource` serves the URIs they describe."""
 
         return ResourceTemplate(
+            **_read_common(entry),
             template=UriTemplate(str(entry["uriTemplate"])),
             convert=dict,
             name=str(entry.get("name") or entry["uriTemplate"]),
-            title=entry.get("title"),
-            description=entry.get("description"),
             mime_type=entry.get("mimeType"),
-            icons=_icons(entry),
             annotations=Annotations.of(entry.get("annotations")),
-            meta=entry.get("_meta", {}),
             handler=Handler(refuse),
             source=describe_source(self._list_templates),
         )
@@ -190,11 +183,8 @@ class Handlers(Provider):
             return await run_callable(get, ctx.server.executor, name, arguments, ctx)
 
         return Prompt(
+            **_read_common(entry),
             name=name,
-            title=entry.get("title"),
-            description=entry.get("description"),
-            icons=_icons(entry),
-            meta=entry.get("_meta", {}),
             handler=Handler(get_prompt, {"ctx": Context}),
             source=describe_source(get),
             parameters=ListedArguments([dict(argument) for argument in entry.get("arguments", ())]),
@@ -219,12 +209,15 @@ class ListedArguments:
         return {"arguments": dict(values)}
 
 
+def _read_common(entry: ListEntry) -> dict[str, Any]:
+    """Return the options that all kinds of entries have."""
+    return {
+        "title": entry.get("title"),
+        "description": entry.get("description"),
+        "icons": _icons(entry),
+        "meta": entry.get("_meta", {}),
+    }
+
+
 def _icons(entry: ListEntry) -> tuple[Icon, ...]:
     return tuple(map(Icon.of, entry.get("icons", ())))
-
-
-async def _entries(function: ListFunction | None, ctx: Context) -> Iterable[ListEntry]:
-    if function is None:
-        return ()
-    entries: Iterable[ListEntry] = await run_callable(function, ctx.server.executor, ctx)
-    return entries

@@ -3,6 +3,7 @@
 import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,7 +19,6 @@ from mcp_django.server.context.conversation import (
     InvalidInputResponse,
 )
 from mcp_django.server.context.responses import ElicitationResult
-from mcp_django.server.ports import FrameworkForm
 
 ACTIONS = ("accept", "decline", "cancel")
 COMPLETE_METHOD = "notifications/elicitation/complete"
@@ -36,69 +36,53 @@ async def build_form_request(call: Call, message: str, schema: Any, key: str | N
     compile_form = call.server.ports.resolve_form(schema)
     if compile_form is None:
         form = build_form(schema)
-        params = _form_params(call.revision, message, form.schema)
-        return InputRequest("elicitation/create", params, _FORM_CAPABILITY, _build_form_parser(form.read), key)
 
-    framework_form = await call.server.executor.run_during_wait(compile_form)
+        async def read(content: Any) -> tuple[Any, Any]:
+            return form.read(content), None
+
+        params = _build_form_params(call.revision, message, form.schema)
+        return InputRequest("elicitation/create", params, _FORM_CAPABILITY, _build_form_parser(read), key)
+
+    run = call.server.executor.run_during_wait
+    framework_form = await run(compile_form)
     return InputRequest(
         "elicitation/create",
-        _form_params(call.revision, message, framework_form.schema),
+        _build_form_params(call.revision, message, framework_form.schema),
         _FORM_CAPABILITY,
-        _build_framework_parser(call, framework_form, is_validated=False),
+        _build_form_parser(partial(run, framework_form.read, is_validated=False)),
         key,
         [str(message), framework_form.identity],
-        _build_framework_parser(call, framework_form, is_validated=True),
+        _build_form_parser(partial(run, framework_form.read, is_validated=True)),
     )
 
 
-def _form_params(revision: Revision, message: str, schema: dict[str, Any]) -> dict[str, Any]:
-    return {"message": str(message), "requestedSchema": _shape_schema(revision, schema)}
-
-
-def _shape_schema(revision: Revision, schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the form schema in the client's revision, or raise InputUnavailable."""
-    if "form" not in revision.elicitation:
-        return schema  # not sent: the capability is missing
-    try:
-        return revision.requested_schema(schema)
-    except ValueError as problem:
-        raise InputUnavailable(f"The client cannot show this form: {problem}") from None
-
-
-def _build_form_parser(values: Callable[[Any], Any]) -> Callable[[Any], ElicitationResult[Any]]:
-    def read(raw: Any) -> ElicitationResult[Any]:
-        action = _get_action(raw)
-        if action != "accept":
-            return ElicitationResult(action)
+def _build_form_params(revision: Revision, message: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the params with the form in the client's revision, or raise InputUnavailable."""
+    if "form" in revision.elicitation:  # else it is not sent: the capability is missing
         try:
-            return ElicitationResult(action, values(_get_content(raw)))
-        except ArgumentError as problem:
-            raise InvalidFormContent(str(problem)) from None
+            schema = revision.requested_schema(schema)
+        except ValueError as problem:
+            raise InputUnavailable(f"The client cannot show this form: {problem}") from None
+    return {"message": str(message), "requestedSchema": schema}
 
-    return read
 
-
-def _build_framework_parser(
-    call: Call, form: FrameworkForm, *, is_validated: bool
+def _build_form_parser(
+    read: Callable[[Any], Awaitable[tuple[Any, Any]]],
 ) -> Callable[[Any], Awaitable[ElicitationResult[Any]]]:
-    async def read(raw: Any) -> ElicitationResult[Any]:
+    """Build the parser of a response; `read` returns the values and the bound form."""
+
+    async def parse(raw: Any) -> ElicitationResult[Any]:
         action = _get_action(raw)
         if action != "accept":
             return ElicitationResult(action)
+        content = raw.get("content")
         try:
-            data, bound = await call.server.executor.run_during_wait(
-                form.read, _get_content(raw), is_validated=is_validated
-            )
+            data, form = await read({} if content is None else content)
         except ArgumentError as problem:
             raise InvalidFormContent(str(problem)) from None
-        return ElicitationResult(action, data, bound)
+        return ElicitationResult(action, data, form)
 
-    return read
-
-
-def _get_content(raw: dict[str, Any]) -> Any:
-    content = raw.get("content")
-    return {} if content is None else content
+    return parse
 
 
 def _get_action(raw: Any) -> str:

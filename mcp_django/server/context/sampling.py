@@ -154,10 +154,30 @@ async def prepare_sampling(
         "metadata": metadata,
     }
 
-    sampling = SamplingLoop(context, build_request_options(context._call, options), key=key, result_type=result_type)
-    await sampling.set_tools(tools, tool_choice, max_iterations)
-    sampling.start(messages)
-    return sampling
+    call = context._call
+    request_options = build_request_options(call, options)
+    result_reader = None if result_type in (None, str) else compile_text_parser(result_type)
+    if tool_choice is not None and tool_choice not in TOOL_CHOICES:
+        raise ValueError(f"tool_choice must be one of {', '.join(TOOL_CHOICES)}")
+    if tool_choice is not None and not tools:
+        raise ValueError("tool_choice needs tools")
+    if tools and max_iterations < 0:
+        raise ValueError("max_iterations must not be negative")
+
+    toolbox = await call.server.build_toolbox(call, tools) if tools else None
+    conversation = build_messages(messages)
+    if result_reader is not None:
+        conversation = _add_schema_instruction(conversation, result_reader.schema)
+    return SamplingLoop(
+        context,
+        request_options,
+        conversation,
+        key=key,
+        result_reader=result_reader,
+        toolbox=toolbox,
+        tool_choice=tool_choice if tools else None,
+        max_iterations=max_iterations if tools else 0,
+    )
 
 
 class SamplingLoop:
@@ -166,47 +186,36 @@ class SamplingLoop:
     `request_message` and `process_message` alternate until the result is complete.
     """
 
-    def __init__(self, context: "Context", options: Wire, *, key: str | None, result_type: Any = None) -> None:
+    def __init__(
+        self,
+        context: "Context",
+        options: Wire,
+        messages: list[Wire],
+        *,
+        key: str | None,
+        result_reader: Any,
+        toolbox: SamplingTools | None,
+        tool_choice: str | None,
+        max_iterations: int,
+    ) -> None:
         self._context = context
         self._call = context._call
         self._options = options
+        self._messages = messages
         self._key = key
-        self._result_reader = None if result_type in (None, str) else compile_text_parser(result_type)
-        self._toolbox: SamplingTools | None = None
-        self._tool_choice: str | None = None
-        self._iterations = 0
+        self._result_reader = result_reader
+        self._toolbox = toolbox
+        self._tool_choice = tool_choice
+        self._max_iterations = max_iterations
         self._iteration = 0
         self._attempt = 1
-        self._messages: list[Wire] = []
-        self._scope = ""
+        self._scope = self._assign_scope(messages)
         self._latest_result: SamplingResult[Any] | None = None
-
-    async def set_tools(self, tools: Sequence[OfferedTool] | None, choice: str | None, iterations: int) -> None:
-        """Offer tools to the model, to run in at most `iterations` iterations."""
-        if choice is not None and choice not in TOOL_CHOICES:
-            raise ValueError(f"tool_choice must be one of {', '.join(TOOL_CHOICES)}")
-        if not tools:
-            if choice is not None:
-                raise ValueError("tool_choice needs tools")
-            return
-        if iterations < 0:
-            raise ValueError("max_iterations must not be negative")
-
-        self._tool_choice = choice
-        self._iterations = iterations
-        self._toolbox = await self._call.server.build_toolbox(self._call, tools)
-
-    def start(self, messages: SamplingInput | Sequence[SamplingInput]) -> None:
-        """Start the conversation with these messages."""
-        self._messages = build_messages(messages)
-        if self._result_reader is not None:
-            self._messages = _add_schema_instruction(self._messages, self._result_reader.schema)
-        self._scope = self._assign_scope(self._messages)
 
     @property
     def _is_last(self) -> bool:
         """True if the model may use no more tools."""
-        return bool(self._iterations) and self._iteration == self._iterations
+        return bool(self._max_iterations) and self._iteration == self._max_iterations
 
     async def request_message(self) -> None:
         """Request a message from the model and wait for it."""
@@ -274,7 +283,9 @@ class SamplingLoop:
 
     def _must_return_tool_uses(self, uses: list[Wire]) -> bool:
         toolbox = self._toolbox
-        return toolbox is None or not self._iterations or any(toolbox.is_definition_only(use["name"]) for use in uses)
+        return (
+            toolbox is None or not self._max_iterations or any(toolbox.is_definition_only(use["name"]) for use in uses)
+        )
 
     def _assign_scope(self, messages: list[Wire]) -> str:
         """Return the unique name of this sampling in its call, used as scope of its tools."""

@@ -16,15 +16,20 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.errors import InvalidParams
 from mcp_django.protocol.revisions import Era
 from mcp_django.server.calls.call import Call
 from mcp_django.server.calls.server_core import ServerCore
 from mcp_django.server.context.context import Context
 from mcp_django.server.context.conversation import gather
-from mcp_django.server.pagination import create_cursor, read_cursor
 from mcp_django.server.primitives.base import Primitive
 
 logger = logging.getLogger("mcp_django.server")
+CURSOR_TTL_SECONDS = 10 * 365 * 86400.0
+"""Lifetime of cursors in seconds.
+
+They hold a name, which stays valid, so they practically never expire.
+"""
 SHARED_OWNER = ""
 """Owner of a list that is equal for all callers."""
 MAX_CACHED_PAGES = 512
@@ -259,3 +264,26 @@ def serve_page(call: Call, kind: ListKind) -> EncodedResult | Coroutine[Any, Any
     """Return the requested page of a list of the call's server."""
     lists: PrimitiveLists = call.server.listings
     return lists.serve_page(call, kind)
+
+
+def read_cursor(call: Call, kind: str, owner: str) -> str | None:
+    """Return the key that precedes the requested page, or None for the first page.
+
+    `owner` is the key of the list's owner, or SHARED_OWNER. Raises InvalidParams.
+    """
+    params = call.params
+    if "cursor" not in params:
+        return None
+    after = call.server.cursor_sealer.unseal(params["cursor"], _binding(call, kind, owner)).get("after")
+    if not isinstance(after, str):
+        raise InvalidParams("Invalid cursor")
+    return after
+
+
+def create_cursor(call: Call, kind: str, owner: str, last_key: str) -> str:
+    """Create the cursor of the page that follows `last_key` in the list of `owner`."""
+    return call.server.cursor_sealer.seal({"after": last_key}, _binding(call, kind, owner), ttl=CURSOR_TTL_SECONDS)
+
+
+def _binding(call: Call, kind: str, owner: str) -> bytes:
+    return f"{call.server.alias}\0{kind}\0{owner}".encode()

@@ -10,7 +10,7 @@ from mcp_django.server.context.context import Context
 from mcp_django.server.execution.invoke import run_primitive
 from mcp_django.server.execution.permissions import check_permission
 from mcp_django.server.methods.prompts import find_prompt
-from mcp_django.server.primitives.base import Completer, Primitive
+from mcp_django.server.primitives.base import Primitive
 from mcp_django.server.primitives.results import build_completion_result
 
 
@@ -46,9 +46,13 @@ async def complete(call: Call) -> dict[str, Any]:
 async def _run_completion(call: Call, primitive: Primitive) -> dict[str, Any]:
     request = _parse_request(call.params)
     completer = call.server.registry.completers.get((primitive.key, request.argument))
-    if completer is not None:
-        return build_completion_result(await _run_completer(call, primitive, completer, request))
-    return await _complete_by_provider(call, primitive, request) or build_completion_result(())
+    if completer is None:
+        return await _complete_by_provider(call, primitive, request) or build_completion_result(())
+
+    values: dict[str, Any] = {completer.value: request.value}
+    if completer.takes_arguments:
+        values["arguments"] = request.arguments
+    return build_completion_result(await run_primitive(call, primitive, values, handler=completer.handler))
 
 
 async def _complete_by_provider(
@@ -103,10 +107,3 @@ async def _find_target(call: Call, request: CompletionRequest) -> Primitive | No
             if template.key == request.target:
                 return template
     return None
-
-
-async def _run_completer(call: Call, primitive: Primitive, completer: Completer, request: CompletionRequest) -> Any:
-    values: dict[str, Any] = {completer.value: request.value}
-    if completer.takes_arguments:
-        values["arguments"] = request.arguments
-    return await run_primitive(call, primitive, values, handler=completer.handler)

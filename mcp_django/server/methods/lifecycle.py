@@ -1,9 +1,11 @@
-"""The methods `initialize`, `ping`, `server/discover`, and session notifications."""
+"""Methods of a session: `initialize`, `ping`, discovery, log level, notifications."""
 
 import logging
 from typing import Any
 
+from mcp_django.protocol.errors import InvalidParams, MethodNotFound
 from mcp_django.protocol.revisions import STATELESS_VERSIONS
+from mcp_django.protocol.types import LOG_LEVELS
 from mcp_django.schema import call_in_default_language
 from mcp_django.server.calls.call import Call
 from mcp_django.server.calls.log_sanitizer import sanitize_label
@@ -85,3 +87,19 @@ async def handle_cancelled(call: Call) -> None:
         await call.server.sessions.cancel(session, id)
     elif in_flight is not None and id in in_flight:
         in_flight[id].cancel()
+
+
+async def set_level(call: Call) -> dict[str, Any]:
+    """Set the session's log level (server/utilities/logging). Returns an empty object."""
+    session = call.session
+    if not call.connection.supports_streaming:
+        raise MethodNotFound("This server does not offer logging: its transport carries only responses")
+    if session is None:
+        raise MethodNotFound("This server does not offer logging: it has no sessions to store a level")
+
+    level = call.params.get("level")
+    if level not in LOG_LEVELS:
+        raise InvalidParams(f"level must be one of {', '.join(LOG_LEVELS)}")
+    session.log_level = level
+    await call.server.sessions.save(session)
+    return {}

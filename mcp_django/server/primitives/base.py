@@ -97,18 +97,18 @@ class Primitive(ABC):
     @abstractmethod
     def _wire(self) -> dict[str, Any]: ...
 
-    def _common(self) -> dict[str, Any]:
-        entry: dict[str, Any] = {"name": self.name}
-        if self.title is not None:
-            entry["title"] = str(self.title)
-        if self.description is not None:
-            entry["description"] = str(self.description)
-        if self.icons:
-            entry["icons"] = [icon.to_wire() for icon in self.icons]
+    def _common(self, **members: Any) -> dict[str, Any]:
+        """Return the members of all primitives and `members`, without those that are None."""
         meta = {**self.meta, **({TAGS_KEY: list(self.tags)} if self.tags else {})}
-        if meta:
-            entry["_meta"] = meta
-        return entry
+        entry = {
+            "name": self.name,
+            "title": None if self.title is None else str(self.title),
+            "description": None if self.description is None else str(self.description),
+            "icons": [icon.to_wire() for icon in self.icons] or None,
+            "_meta": meta or None,
+            **members,
+        }
+        return {name: value for name, value in entry.items() if value is not None}
 
     @abstractmethod
     def to_list_entry(self, revision: Revision) -> dict[str, Any]:
@@ -176,13 +176,11 @@ class Tool(Primitive):
         return self.parameters.header_params
 
     def _wire(self) -> dict[str, Any]:
-        entry = self._common()
-        entry["inputSchema"] = self.parameters.schema
-        if self.output is not None:
-            entry["outputSchema"] = self.output.schema
-        if self.annotations is not None:
-            entry["annotations"] = self.annotations.to_wire()
-        return entry
+        return self._common(
+            inputSchema=self.parameters.schema,
+            outputSchema=None if self.output is None else self.output.schema,
+            annotations=None if self.annotations is None else self.annotations.to_wire(),
+        )
 
     def to_list_entry(self, revision: Revision) -> dict[str, Any]:
         return revision.shape_tool(self.wire)
@@ -217,14 +215,11 @@ class Resource(Primitive):
         return self.uri
 
     def _wire(self) -> dict[str, Any]:
-        entry = {"uri": self.uri, **self._common()}
-        if self.mime_type is not None:
-            entry["mimeType"] = self.mime_type
-        if self.size is not None:
-            entry["size"] = self.size
-        if self.annotations is not None:
-            entry["annotations"] = self.annotations.to_wire()
-        return entry
+        annotations = None if self.annotations is None else self.annotations.to_wire()
+        return {
+            "uri": self.uri,
+            **self._common(mimeType=self.mime_type, size=self.size, annotations=annotations),
+        }
 
     def to_list_entry(self, revision: Revision) -> dict[str, Any]:
         return revision.shape_resource(self.wire)
@@ -252,12 +247,8 @@ class ResourceTemplate(Primitive):
         return self.template.text
 
     def _wire(self) -> dict[str, Any]:
-        entry = {"uriTemplate": self.template.text, **self._common()}
-        if self.mime_type is not None:
-            entry["mimeType"] = self.mime_type
-        if self.annotations is not None:
-            entry["annotations"] = self.annotations.to_wire()
-        return entry
+        annotations = None if self.annotations is None else self.annotations.to_wire()
+        return {"uriTemplate": self.template.text, **self._common(mimeType=self.mime_type, annotations=annotations)}
 
     def to_list_entry(self, revision: Revision) -> dict[str, Any]:
         return revision.shape_template(self.wire)
@@ -283,10 +274,7 @@ class Prompt(Primitive):
     parameters: TextParameters
 
     def _wire(self) -> dict[str, Any]:
-        entry = self._common()
-        if self.parameters.arguments:
-            entry["arguments"] = self.parameters.arguments
-        return entry
+        return self._common(arguments=self.parameters.arguments or None)
 
     def to_list_entry(self, revision: Revision) -> dict[str, Any]:
         return revision.shape_prompt(self.wire)

@@ -92,6 +92,12 @@ class Registry:
         self.resources: PrimitiveCollection[Resource] = PrimitiveCollection(self._on_change)
         self.templates: PrimitiveCollection[ResourceTemplate] = PrimitiveCollection(self._on_change)
         self.prompts: PrimitiveCollection[Prompt] = PrimitiveCollection(self._on_change)
+        self._collections: dict[str, PrimitiveCollection[Any]] = {
+            "tool": self.tools,
+            "resource": self.resources,
+            "template": self.templates,
+            "prompt": self.prompts,
+        }
         self.completers: dict[tuple[str, str], Completer] = {}
         self.toolsets: list[Any] = []
         """Instances of the registered toolset classes; the server enters their lifespans."""
@@ -145,58 +151,43 @@ class Registry:
                 self._is_running_deferred = False
 
     def _insert(self, item: Primitive | Completer) -> None:
-        match item:
-            case Tool():
-                self.tools.add(item)
-            case Resource():
-                self.resources.add(item)
-            case ResourceTemplate():
-                self.templates.add(item)
-            case Prompt():
-                self.prompts.add(item)
-            case Completer():
-                taken = self.completers.get((item.target, item.argument))
-                if taken is not None:
-                    what = f"completion of {item.argument!r} for {item.target!r}"
-                    raise DeclarationError(f"{what} of {item.source} is already registered by {taken.source}")
-                self.completers[item.target, item.argument] = item
-                self._on_change(item, True)
+        if isinstance(item, Primitive):
+            self._collections[item.kind].add(item)
+            return
+
+        taken = self.completers.get((item.target, item.argument))
+        if taken is not None:
+            what = f"completion of {item.argument!r} for {item.target!r}"
+            raise DeclarationError(f"{what} of {item.source} is already registered by {taken.source}")
+        self.completers[item.target, item.argument] = item
+        self._on_change(item, True)
 
     def remove_item(self, item: "Primitive | Completer") -> None:
         """Remove a registered primitive or completer."""
         if isinstance(item, Primitive):
-            self._collections_by_kind()[item.kind].remove(item.key)
+            self._collections[item.kind].remove(item.key)
         elif self.completers.pop((item.target, item.argument), None) is not None:
             self._on_change(item, False)
-
-    def _collections_by_kind(self) -> "dict[str, PrimitiveCollection[Any]]":
-        return {
-            "tool": self.tools,
-            "resource": self.resources,
-            "template": self.templates,
-            "prompt": self.prompts,
-        }
 
     def remove(self, kind: Kind, key: str) -> bool:
         """Remove a primitive with its completions.
 
         Returns False if it does not exist. Raises ValueError for an unknown kind.
         """
-        collections = self._collections_by_kind()
-        if kind not in collections:
-            raise ValueError(f"Unknown kind {kind!r}; use one of {', '.join(collections)}")
-        if key not in collections[kind]:
+        if kind not in self._collections:
+            raise ValueError(f"Unknown kind {kind!r}; use one of {', '.join(self._collections)}")
+        if key not in self._collections[kind]:
             return False
         if kind in ("template", "prompt"):
             for completer in [item for place, item in self.completers.items() if place[0] == key]:
                 self.remove_item(completer)
-        collections[kind].remove(key)
+        self._collections[kind].remove(key)
         return True
 
     def iter_all(self) -> "Iterator[Primitive | Completer]":
         """Iterate over all primitives and completers, kind by kind."""
-        for kind in (self.tools, self.resources, self.templates, self.prompts):
-            yield from kind
+        for collection in self._collections.values():
+            yield from collection
         yield from self.completers.values()
 
     def match(self, uri: str) -> tuple[ResourceTemplate, dict[str, Any]] | None:
@@ -287,7 +278,7 @@ class CombinedRegistry(Registry):
         Raises DeclarationError if a different item has the same key.
         """
         if isinstance(item, Primitive):
-            taken: Primitive | None = self._collections_by_kind()[item.kind].get(item.key)
+            taken: Primitive | None = self._collections[item.kind].get(item.key)
             if taken is not None and taken.origin is item.origin:
                 return False
         elif (known := self.completers.get((item.target, item.argument))) and known.handler is item.handler:

@@ -165,14 +165,10 @@ def add_toolset(registry: Registry, toolset: Toolset) -> None:
 
 def _add_now(registry: Registry, toolset: Toolset) -> None:
     with collect_declaration_errors(registry, type(toolset)):
-        _register_declarations(registry, toolset)
-
-
-def _register_declarations(registry: Registry, toolset: Toolset) -> None:
-    toolset.attach(registry)
-    registry.toolsets.append(toolset)
-    for declare, source in toolset.get_declarations():
-        registry.add(declare, source)
+        toolset.attach(registry)
+        registry.toolsets.append(toolset)
+        for declare, source in toolset.get_declarations():
+            registry.add(declare, source)
 
 
 @contextlib.contextmanager

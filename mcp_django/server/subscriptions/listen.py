@@ -7,7 +7,7 @@ can send. A slow client therefore costs at most one mark per changed item, and a
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from mcp_django.aio.loop_local import LoopLocal
@@ -42,6 +42,7 @@ RETRY_DELAY_SECONDS = 1.0
 """Seconds before an overloaded permission check is retried."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Subscription:
     """A stream of changes, from its request to its end.
 
@@ -49,34 +50,21 @@ class Subscription:
     the acknowledgement. Changes since the request was parsed follow it.
     """
 
-    __slots__ = (
-        "_ack",
-        "_answer",
-        "_call",
-        "_is_closing",
-        "_lists",
-        "_outcome",
-        "_registry",
-        "_shares",
-        "_updates",
-        "_upstream",
-        "filter",
-        "wake",
-    )
+    _call: Call
+    """Call of the request, stripped to the data that an open stream needs."""
+    _registry: "SubscriptionRegistry"
+    filter: SubscriptionFilter
+    _shares: bool
+    """True if the stream shares a bidirectional connection."""
 
-    def __init__(self, call: Call, registry: "SubscriptionRegistry", filter: SubscriptionFilter) -> None:
-        self._shares = call.connection.is_bidirectional
-        self._call = _strip_call(call)
-        self._registry = registry
-        self.filter = filter
-        self.wake: Callable[[], None] | None = None
-        self._answer = b""
-        self._ack = b""
-        self._lists: tuple[str, ...] = ()
-        self._updates: dict[str, ResourceUpdate] | None = None
-        self._is_closing = False
-        self._outcome: Outcome | None = None
-        self._upstream: UpstreamSubscriptions | None = None
+    wake: Callable[[], None] | None = field(default=None, init=False)
+    _answer: bytes = field(default=b"", init=False)
+    _ack: bytes = field(default=b"", init=False)
+    _lists: tuple[str, ...] = field(default=(), init=False)
+    _updates: dict[str, ResourceUpdate] | None = field(default=None, init=False)
+    _is_closing: bool = field(default=False, init=False)
+    _outcome: Outcome | None = field(default=None, init=False)
+    _upstream: UpstreamSubscriptions | None = field(default=None, init=False)
 
     def __repr__(self) -> str:
         return f"<Subscription {sanitize_label(str(self.id))} of {sanitize_label(self.principal.key)}>"
@@ -265,8 +253,7 @@ class SubscriptionRegistry:
         listener = self._listener
         if listener is None:
             # A separate task, because concurrent callers wait for the same one.
-            started = start_task(_add_listener(self._changes, self.publish))
-            listener = self._listener = started
+            listener = self._listener = start_task(self._changes.add_listener(self.publish))
 
         try:
             await asyncio.shield(listener)
@@ -353,7 +340,7 @@ class ServerSubscriptions:
         Changes are collected before the acknowledgement.
         """
         registry = self._registries.get()
-        subscription = Subscription(call, registry, filter)
+        subscription = Subscription(_strip_call(call), registry, filter, call.connection.is_bidirectional)
         await registry.add(subscription)
         try:
             await subscription.acknowledge()
@@ -366,10 +353,6 @@ class ServerSubscriptions:
         changes = self._server.change_feed
         assert changes is not None  # `listen` is not offered without it
         return SubscriptionRegistry(self._server, changes)
-
-
-async def _add_listener(changes: ChangeFeed[Call], callback: Callable[[str, Any], None]) -> Callable[[], None]:
-    return await changes.add_listener(callback)
 
 
 def _has_failed(listener: "asyncio.Task[Callable[[], None]]") -> bool:

@@ -152,7 +152,7 @@ class DuplexConnection:
             headers=self._options.headers,
             url_kwargs=self._options.url_kwargs,
             make_request=self._options.make_request,
-            in_flight=self._calls,
+            shared_calls=self._calls,
         )
         connection.subscriptions = self._subscriptions
         return connection

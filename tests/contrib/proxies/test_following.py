@@ -103,7 +103,7 @@ class Listener:
 
     def __init__(self, server: Server, principal: Principal | None = None) -> None:
         self.pipeline = Pipeline(server)
-        self.connection = Connection(principal or make_principal(), in_flight={})
+        self.connection = Connection(principal or make_principal(), shared_calls={})
         self.open: list[Subscription] = []
 
     async def listen(self, *uris: str) -> Subscription:
