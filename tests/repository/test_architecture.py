@@ -49,7 +49,7 @@ ONLY = {
     # Importing the package never needs settings; what needs them comes through __getattr__.
     "__init__": {"protocol", "schema", "server", "conf", "auth", "notifications", "orm"},
     # client and server never meet
-    "client": {"aio", "conf", "crypto", "http_client", "models", "protocol", "schema", "signals"},
+    "client": {"aio", "conf", "crypto", "http_client", "logs", "models", "protocol", "schema", "signals"},
     "contrib.memory": {
         "__init__",
         "conf",

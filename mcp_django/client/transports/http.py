@@ -21,8 +21,8 @@ from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, JSONRPCError, jsonrpc_m
 
 from mcp_django.client.error_transport import LOCAL_ERROR_CODE, store_error
 from mcp_django.client.errors import ClientConnectionError, ClientError
-from mcp_django.client.transports.log_redaction import install_log_filters
 from mcp_django.client.transports.streams import Streams, flatten_error
+from mcp_django.logs.redaction import URL_PATTERNS, RedactionFilter
 
 if TYPE_CHECKING:
     from mcp_django.client.transports.targets import SSE, StreamableHTTP
@@ -43,6 +43,11 @@ UNAVAILABLE_STATUSES: Final = frozenset(
 
 MCP servers add a JSON-RPC error.
 """
+LIBRARY_LOGGERS: Final = ("httpx2", "httpcore2.http11", "httpcore2.http2", "mcp.client.streamable_http")
+"""Loggers that write URLs, response headers or session ids."""
+_LOG_FILTER: Final = RedactionFilter(
+    URL_PATTERNS, dropped_prefixes=("Received session ID", "receive_response_headers.complete")
+)
 UNREACHABLE_ERRORS: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError, httpx2.UnsupportedProtocol)
 
 
@@ -63,7 +68,7 @@ async def open_streamable_http(target: StreamableHTTP) -> AsyncIterator[Streams]
 
 def build_client_settings(target: StreamableHTTP | SSE) -> dict[str, Any]:
     """Return the options of `httpx2.AsyncClient` for a target."""
-    install_log_filters()
+    _LOG_FILTER.install(LIBRARY_LOGGERS)
     connect, read = target.connect_timeout, target.read_timeout
     settings: dict[str, Any] = {
         "headers": {"Accept-Encoding": "gzip, deflate", **target.headers},

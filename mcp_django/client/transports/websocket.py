@@ -25,7 +25,6 @@ from websockets.exceptions import (
 from websockets.typing import Subprotocol
 
 from mcp_django.client.errors import ClientConnectionError
-from mcp_django.client.transports.log_redaction import FRAMES_LOGGER
 from mcp_django.client.transports.streams import (
     MessageReader,
     MessageWriter,
@@ -64,7 +63,18 @@ PRIVATE_CLOSE_CODES: Final = {code + 3000: code for code in (1001, 1003, 1009, 1
 
 Those servers can only send private codes.
 """
+FRAMES_LOGGER: Final = logging.getLogger("mcp_django.client.websocket.frames")
+"""Logger for the WebSocket library's frames of client connections."""
+_HANDSHAKE_FORMATS: Final = frozenset({"> GET %s HTTP/1.1", "> %s: %s", "< %s: %s"})
 HANDSHAKE_STATUS_MEANINGS: Final = {401: "a valid credential is required", 403: "access is denied"}
+
+
+def _is_no_handshake(record: logging.LogRecord) -> bool:
+    """Return False for records of the HTTP requests and headers that open a WebSocket."""
+    return record.msg not in _HANDSHAKE_FORMATS
+
+
+FRAMES_LOGGER.addFilter(_is_no_handshake)
 
 
 class SocketClosed(ClientConnectionError):

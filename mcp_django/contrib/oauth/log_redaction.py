@@ -4,57 +4,38 @@ Both log codes, tokens and redirects with codes at DEBUG. Their records are kept
 attached to the loggers, so that no handler receives a secret.
 """
 
-import logging
 import re
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-REDACTED: Final = "[redacted]"
+from mcp_django.logs.redaction import REDACTED, Patterns, RedactionFilter
+
 PACKAGES: Final = ("oauthlib", "oauth2_provider")
 
 _SECRET_NAMES = (
     "code|access_token|refresh_token|id_token|client_secret|code_verifier|password|token|assertion|user_code"
 )
-_PATTERNS: Final = (
-    re.compile(r"\bmcp_(?:at|rt|pat)_\w+"),
+PATTERNS: Final[Patterns] = (
+    (re.compile(r"\bmcp_(?:at|rt|pat)_\w+"), REDACTED),
     # 'code': 'x' of a dict, code=x of a form or URL.
-    re.compile(rf"""(?i)\b((?:{_SECRET_NAMES}|device_code)['"]?\s{{0,4}}[:=]\s{{0,4}}['"]?)[^\s'"&,}})]+"""),
+    (
+        re.compile(rf"""(?i)\b((?:{_SECRET_NAMES}|device_code)['"]?\s{{0,4}}[:=]\s{{0,4}}['"]?)[^\s'"&,}})]+"""),
+        rf"\1{REDACTED}",
+    ),
     # Words of oauthlib around a value.
-    re.compile(r"(?i)\b((?:refresh |access )token,? )(?!for\b|is\b|was\b|request\b|lack)[^\s,]+"),
+    (
+        re.compile(r"(?i)\b((?:refresh |access )token,? )(?!for\b|is\b|was\b|request\b|lack)[^\s,]+"),
+        rf"\1{REDACTED}",
+    ),
 )
-
-
-class OAuthRedactionFilter(logging.Filter):
-    """Logging filter that redacts credentials and keeps the record."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        text = record.getMessage()
-        clean = redact(text)
-        if clean != text:
-            record.msg, record.args = clean, ()
-        return True
-
-
-def redact(text: str) -> str:
-    """Return the text with credentials replaced."""
-    first, *named = _PATTERNS
-    text = first.sub(REDACTED, text)
-    for pattern in named:
-        text = pattern.sub(rf"\1{REDACTED}", text)
-    return text
+_FILTER: Final = RedactionFilter(PATTERNS)
 
 
 def install() -> None:
-    """Attach the filter to each logger of these packages.
-
-    A record is filtered by the logger of the module that writes it. Filters of parent loggers do not apply.
-    """
-    for name in sorted(set(_iter_logger_names())):
-        logger = logging.getLogger(name)
-        if not any(isinstance(one, OAuthRedactionFilter) for one in logger.filters):
-            logger.addFilter(OAuthRedactionFilter())
+    """Attach the filter to each logger of these packages."""
+    _FILTER.install(sorted(set(_iter_logger_names())))
 
 
 def _iter_logger_names() -> Iterator[str]:

@@ -14,6 +14,7 @@ from mcp_django.aio.loop_local import LoopLocal
 from mcp_django.contrib.http_tools.replies import OperationReply
 from mcp_django.contrib.openapi.requests.messages import OperationRequest
 from mcp_django.http_client import RequestFailed, RequestPolicy, RequestProblem, SafeHTTPClient, read_body
+from mcp_django.logs.redaction import URL_PATTERNS, RedactionFilter
 from mcp_django.protocol.errors import ToolError
 from mcp_django.schema import DeclarationError
 from mcp_django.server.context.context import Context
@@ -27,6 +28,8 @@ except ImportError as missing:
 
 logger = logging.getLogger("mcp_django.providers")
 CONNECTION_LIMITS = httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=30.0)
+_LOG_FILTER = RedactionFilter(URL_PATTERNS)
+"""Removes queries from the URLs in httpx's logs, because some APIs put keys there."""
 HTTPClientOption = httpx.AsyncClient | Callable[[], httpx.AsyncClient]
 
 
@@ -67,7 +70,7 @@ class RemoteTransport:
         self._http_client = SafeHTTPClient(policy, connect=self._connect)
         self._connections = LoopLocal(self._create_connection)
         if client is not None:
-            _install_query_filter()
+            _LOG_FILTER.install(["httpx"])
 
     async def send(self, request: OperationRequest, ctx: Context) -> OperationReply:
         """Send a request and return the answer. Raises ToolError."""
@@ -198,24 +201,6 @@ class _RejectCookiesPolicy(http.cookiejar.DefaultCookiePolicy):
 
     def set_ok(self, cookie: Any, request: Any) -> bool:
         return False
-
-
-class _QueryRedactionFilter(logging.Filter):
-    """Removes queries from the URLs in httpx's logs, because some APIs put keys there."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if isinstance(record.args, tuple):
-            record.args = tuple(
-                arg.copy_with(query=None) if isinstance(arg, httpx.URL) and arg.query else arg for arg in record.args
-            )
-        return True
-
-
-_QUERY_FILTER = _QueryRedactionFilter()
-
-
-def _install_query_filter() -> None:
-    logging.getLogger("httpx").addFilter(_QUERY_FILTER)
 
 
 def parse_base_url(url: str, label: str) -> httpx.URL:
