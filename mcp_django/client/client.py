@@ -16,12 +16,12 @@ from mcp_django.client.session.callbacks import (
     SamplingCallback,
     ServerRequestCallbacks,
 )
-from mcp_django.client.session.calls import OperationExecutor
 from mcp_django.client.session.connection_manager import ConnectionManager
 from mcp_django.client.session.handlers import NotificationHandlers
 from mcp_django.client.session.operations import Operations
 from mcp_django.client.session.requests import RequestSender
 from mcp_django.client.session.timing import PausableTimeouts
+from mcp_django.client.session.validation import OutputValidator
 from mcp_django.client.transports.targets import SSE, Stdio, StreamableHTTP, WebSocket
 
 CLIENT_INFO = types.Implementation(name="mcp-django-channels", version="0.1.0")
@@ -97,8 +97,8 @@ class Client(Operations):
         self._callbacks = ServerRequestCallbacks(sampling, elicitation, roots, timeouts.pause)
         self._manager = ConnectionManager(target, options, self._callbacks, self._handlers)
         self._manager.log_level = log_level
-        self._sender = RequestSender(self._manager, options, self._handlers, timeouts)
-        self._executor = OperationExecutor(self._manager, self._sender, options, self._callbacks)
+        self._sender = RequestSender(self._manager, options, self._handlers, self._callbacks, timeouts)
+        self._output_validator = OutputValidator()
         self._blocking: BlockingClient | None = None
 
     def __repr__(self) -> str:

@@ -1,15 +1,21 @@
 """Conversion of errors from the SDK and its transports to `ClientError`.
 
 The text of foreign exceptions may contain URLs or headers. Only their class is reported.
+
+A call that could not be sent, for example without a credential, is answered with a JSON-RPC error in the server's
+place. The error carries an unguessable key, and the caller uses it to retrieve the original exception. The connection
+stays open for other calls. A key forged by a server retrieves nothing.
 """
 
 import os
+import secrets
+from collections import OrderedDict
 from collections.abc import Iterator
+from typing import Final
 
 import mcp_types as types
 from mcp import MCPError
 
-from mcp_django.client.error_transport import take_error
 from mcp_django.client.errors import (
     CallError,
     ClientConnectionError,
@@ -20,7 +26,8 @@ from mcp_django.client.errors import (
 )
 from mcp_django.client.options import ClientOptions
 
-LOST_MESSAGE_PREFIXES = ("Connection closed", "SSE stream")
+CONNECTION_CLOSED_MESSAGE = "Connection closed"
+LOST_MESSAGE_PREFIXES = (CONNECTION_CLOSED_MESSAGE, "SSE stream")
 SESSION_TERMINATED_MESSAGE = "Session terminated"
 """Messages of the SDK's local errors.
 
@@ -30,6 +37,32 @@ INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND = types.INVALID_PARAMS, types.
 HEADER_MISMATCH = types.HEADER_MISMATCH
 
 
+LOCAL_ERROR_CODE: Final = -32099
+"""JSON-RPC error code of responses that carry a local error."""
+MAX_STORED_ERRORS: Final = 1000
+"""Maximum number of stored errors; beyond it the oldest are discarded.
+
+Errors of cancelled callers are never retrieved.
+"""
+_ERRORS: "OrderedDict[str, ClientError]" = OrderedDict()
+
+
+def store_error(error: ClientError) -> str:
+    """Store an error and return the key for `take_error`."""
+    key = secrets.token_hex(16)
+    _ERRORS[key] = error
+    while len(_ERRORS) > MAX_STORED_ERRORS:
+        _ERRORS.popitem(last=False)
+    return key
+
+
+def take_error(error: MCPError) -> ClientError | None:
+    """Return the local error carried by a response; None for an error of the server."""
+    if error.code != LOCAL_ERROR_CODE or not isinstance(error.data, dict):
+        return None
+    return _ERRORS.pop(str(error.data.get("carried")), None)
+
+
 def is_lost(error: MCPError) -> bool:
     """Return True if the connection or stream ended before the server responded."""
     return error.code == types.CONNECTION_CLOSED and error.message.startswith(LOST_MESSAGE_PREFIXES)
@@ -37,7 +70,7 @@ def is_lost(error: MCPError) -> bool:
 
 def is_closed(error: MCPError) -> bool:
     """Return True if the whole connection ended."""
-    return error.code == types.CONNECTION_CLOSED and error.message == LOST_MESSAGE_PREFIXES[0]
+    return error.code == types.CONNECTION_CLOSED and error.message == CONNECTION_CLOSED_MESSAGE
 
 
 def is_terminated(error: MCPError) -> bool:
@@ -69,7 +102,7 @@ def build_invalid_response_error(options: ClientOptions) -> InvalidAnswer:
 
 def convert_connection_error(error: BaseException, options: ClientOptions) -> ClientError:
     """Convert the error of a connection that was not established, or ended."""
-    leaves = list(_flatten_error(error))
+    leaves = list(flatten_error(error))
     for leaf in leaves:
         if isinstance(leaf, ClientError):
             return leaf
@@ -97,10 +130,14 @@ def _format_line(error: MCPError) -> str:
     return " ".join(sanitize_text(error.message).split())
 
 
-def _flatten_error(error: BaseException) -> Iterator[BaseException]:
+def flatten_error(error: BaseException) -> Iterator[BaseException]:
+    """Iterate over the errors in a group at any depth.
+
+    Any other error is the only item.
+    """
     if isinstance(error, BaseExceptionGroup):
         for inner in error.exceptions:
-            yield from _flatten_error(inner)
+            yield from flatten_error(inner)
     else:
         yield error
 

@@ -11,7 +11,7 @@ from mcp import MCPError
 from mcp.server.mcpserver import Context, MCPServer
 
 from mcp_django.client import CallError, CallTimeout, Client, InvalidAnswer, ToolNotFound
-from mcp_django.client.session import calls, timing
+from mcp_django.client.session import requests, timing
 from tests.client.script import ERAS, Memory, Script
 from tests.support.clock import Clock
 
@@ -169,8 +169,8 @@ async def test_pages_that_lead_in_a_circle_are_refused(subtests: pytest.Subtests
 
 
 async def test_pages_and_entries_are_bounded(era: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "MAX_LIST_PAGES", 5)
-    monkeypatch.setattr(calls, "MAX_ENTRIES", 9)
+    monkeypatch.setattr(requests, "MAX_LIST_PAGES", 5)
+    monkeypatch.setattr(requests, "MAX_ENTRIES", 9)
     size = 1
 
     def page(params: dict[str, Any]) -> dict[str, Any]:
@@ -314,7 +314,7 @@ async def test_a_call_may_have_more_time_than_others_or_all_there_is(clock: Cloc
 
 
 async def test_a_server_that_never_stops_asking_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "FIRST_RETRY_DELAY_SECONDS", 0)
+    monkeypatch.setattr(requests, "FIRST_RETRY_DELAY_SECONDS", 0)
     script = Script("stateless", tools_call={"resultType": "input_required", "requestState": "again"})
     async with Client(script) as client:
         with pytest.raises(InvalidAnswer, match="more than 32 times"):

@@ -24,7 +24,7 @@ from mcp_django.client.client import Client
 from mcp_django.client.errors import AuthorizationNeeded, CallError, ClientConnectionError, ClientError
 from mcp_django.client.pool.factory import build_client
 from mcp_django.client.pool.health import HEALTH_REGISTRY, HealthReporter, describe_error
-from mcp_django.client.session.observer import ClientObserver
+from mcp_django.client.session.connection_manager import ClientObserver
 from mcp_django.client.session.session import ClientConnection
 from mcp_django.conf import get_settings, on_change
 from mcp_django.conf.clients import ClientSettings

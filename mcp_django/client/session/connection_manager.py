@@ -20,7 +20,6 @@ from mcp_django.client.errors import AuthorizationNeeded, ClientConnectionError,
 from mcp_django.client.options import ClientOptions, ClientTarget
 from mcp_django.client.session.callbacks import ServerRequestCallbacks
 from mcp_django.client.session.handlers import LIST_NAMES, NotificationHandlers
-from mcp_django.client.session.observer import ClientObserver
 from mcp_django.client.session.session import ClientConnection
 from mcp_django.client.session.subscriptions import ClientSubscriptions
 from mcp_django.client.session.timing import STABLE_AFTER_SECONDS, Backoff
@@ -33,6 +32,31 @@ CLOSE_REASON_TIMEOUT_SECONDS = 1.0
 """Seconds for which a call waits for the reason of a broken connection."""
 _INHERITED_MANAGERS: list["ConnectionManager"] = []
 """Managers of the parent process, kept alive: the parent owns their sockets."""
+
+
+class ClientObserver:
+    """Observer of a client's connection and requests.
+
+    Methods run on its loop; these do nothing.
+    """
+
+    def before_connect(self) -> None:
+        """Called before connecting. Raise ClientError to fail the call without an attempt."""
+
+    def on_connected(self, connection: ClientConnection) -> None:
+        """Called when a connection is ready for use."""
+
+    def on_disconnected(self) -> None:
+        """Called when a ready connection has ended."""
+
+    def on_connect_failed(self, error: ClientError) -> None:
+        """Called when connecting failed without a further attempt; waiting calls fail."""
+
+    def on_request_started(self) -> None:
+        """Called at the start of a round of a call."""
+
+    def on_request_finished(self, seconds: float, error: BaseException | None) -> None:
+        """Called at the end of a round with its seconds, and its error or None."""
 
 
 class ConnectionManager:

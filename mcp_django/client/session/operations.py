@@ -6,7 +6,8 @@ from typing import Any
 
 import mcp_types as types
 
-from mcp_django.client.errors import ClientConnectionError, ClientError
+from mcp_django.client import failures
+from mcp_django.client.errors import CallError, ClientConnectionError, ClientError, ToolNotFound
 from mcp_django.client.options import ClientOptions
 from mcp_django.client.session.callbacks import (
     ElicitationCallback,
@@ -14,12 +15,12 @@ from mcp_django.client.session.callbacks import (
     SamplingCallback,
     ServerRequestCallbacks,
 )
-from mcp_django.client.session.calls import OperationExecutor
-from mcp_django.client.session.connection_manager import ConnectionManager
+from mcp_django.client.session.connection_manager import ClientObserver, ConnectionManager
 from mcp_django.client.session.handlers import NotificationHandler, NotificationHandlers, ProgressHandler, Unsubscribe
-from mcp_django.client.session.observer import ClientObserver
 from mcp_django.client.session.requests import RequestSender
 from mcp_django.client.session.session import ClientConnection
+from mcp_django.client.session.validation import OutputValidator
+from mcp_django.schema import to_json
 
 
 class Operations:
@@ -31,7 +32,7 @@ class Operations:
     _options: ClientOptions
     _manager: ConnectionManager
     _sender: RequestSender
-    _executor: OperationExecutor
+    _output_validator: OutputValidator
     _handlers: NotificationHandlers
     _callbacks: ServerRequestCallbacks
 
@@ -121,7 +122,9 @@ class Operations:
 
         Later results of `call_tool` are validated against their `output_schema`.
         """
-        return await self._executor.list_tools(timeout)
+        tools = await self._sender.list_all("tools/list", "tools", types.ListToolsResult, timeout)
+        self._output_validator.set_tools(tools)
+        return tools
 
     async def call_tool(
         self,
@@ -142,16 +145,31 @@ class Operations:
             InvalidAnswer: The result does not match the tool's output schema.
             TypeError: An argument cannot be encoded as JSON.
         """
-        return await self._executor.call_tool(name, arguments, timeout=timeout, on_progress=on_progress, meta=meta)
+        params = {"name": name, "arguments": to_json(dict(arguments or {}))}
+        options = {"timeout": timeout, "on_progress": on_progress, "meta": meta}
+        try:
+            result = await self._sender.request("tools/call", params, types.CallToolResult, **options)
+        except CallError as error:
+            # The error code is the same as for invalid arguments, so the tool list is checked.
+            is_tool_in_doubt = error.code in (failures.INVALID_PARAMS, failures.METHOD_NOT_FOUND)
+            if is_tool_in_doubt and await self._is_tool_missing(name):
+                raise ToolNotFound(error.code, error.message, error.data) from None
+            raise
+
+        text = next((block.text for block in result.content if isinstance(block, types.TextContent)), "")
+        if result.is_error and _reports_unknown_tool(text, name) and await self._is_tool_missing(name):
+            raise ToolNotFound(message=text)
+        self._output_validator.check(name, result)
+        return result
 
     async def list_resources(self, *, timeout: float | None = None) -> list[types.Resource]:
         """List all resources."""
-        return await self._executor.list_all("resources/list", "resources", types.ListResourcesResult, timeout)
+        return await self._sender.list_all("resources/list", "resources", types.ListResourcesResult, timeout)
 
     async def list_resource_templates(self, *, timeout: float | None = None) -> list[types.ResourceTemplate]:
         """List all resource templates."""
         key, result = "resource_templates", types.ListResourceTemplatesResult
-        return await self._executor.list_all("resources/templates/list", key, result, timeout)
+        return await self._sender.list_all("resources/templates/list", key, result, timeout)
 
     async def read_resource(
         self,
@@ -163,11 +181,11 @@ class Operations:
     ) -> types.ReadResourceResult:
         """Read the resource at a URI."""
         options = {"timeout": timeout, "on_progress": on_progress, "meta": meta}
-        return await self._executor.request("resources/read", {"uri": uri}, types.ReadResourceResult, **options)
+        return await self._sender.request("resources/read", {"uri": uri}, types.ReadResourceResult, **options)
 
     async def list_prompts(self, *, timeout: float | None = None) -> list[types.Prompt]:
         """List all prompts."""
-        return await self._executor.list_all("prompts/list", "prompts", types.ListPromptsResult, timeout)
+        return await self._sender.list_all("prompts/list", "prompts", types.ListPromptsResult, timeout)
 
     async def get_prompt(
         self,
@@ -181,7 +199,7 @@ class Operations:
         """Get a prompt rendered with the arguments."""
         params = {"name": name, "arguments": dict(arguments or {})}
         options = {"timeout": timeout, "on_progress": on_progress, "meta": meta}
-        return await self._executor.request("prompts/get", params, types.GetPromptResult, **options)
+        return await self._sender.request("prompts/get", params, types.GetPromptResult, **options)
 
     async def complete(
         self,
@@ -202,7 +220,7 @@ class Operations:
         }
         if context:
             params["context"] = {"arguments": dict(context)}
-        result = await self._executor.request("completion/complete", params, types.CompleteResult, timeout=timeout)
+        result = await self._sender.request("completion/complete", params, types.CompleteResult, timeout=timeout)
         return result.completion
 
     async def subscribe(self, uri: str) -> None:
@@ -210,32 +228,56 @@ class Operations:
 
         Changes call the handlers of `on_resource_updated`.
         """
-        await self._executor.subscribe(uri)
+        connection = await self._manager.get_connection()
+        was_subscribed = uri in self._manager.subscribed
+        self._manager.subscribed[uri] = None
+        try:
+            if connection.is_stateless:
+                await self._manager.add_subscription(uri)
+            else:
+                await self._sender.send("resources/subscribe", {"uri": uri})
+        except BaseException:
+            if not was_subscribed:
+                self._manager.subscribed.pop(uri, None)
+            raise
 
     async def unsubscribe(self, uri: str) -> None:
         """Cancel a subscription; does nothing without one."""
-        await self._executor.unsubscribe(uri)
+        if uri not in self._manager.subscribed:
+            return
+        del self._manager.subscribed[uri]
+        connection = await self._manager.get_connection()
+        if connection.is_stateless:
+            self._manager.refresh_subscriptions()
+        else:
+            await self._sender.send("resources/unsubscribe", {"uri": uri})
 
     async def set_logging_level(self, level: types.LoggingLevel) -> None:
         """Set the minimum level of log messages to receive, on this and later connections.
 
         In the handshake era a request is sent to the server. In the stateless era the level is part of each later call.
         """
-        await self._executor.set_logging_level(level)
+        connection = await self._manager.get_connection()
+        if not connection.is_stateless:
+            await self._sender.send("logging/setLevel", {"level": level})
+        self._manager.log_level = level
 
     async def ping(self, *, timeout: float | None = None) -> None:
         """Check that the server responds.
 
         The stateless era has no `ping`; `server/discover` is sent instead, at about the same cost.
         """
-        await self._executor.ping(timeout)
+        connection = await self._manager.get_connection()
+        await self._sender.send("server/discover" if connection.is_stateless else "ping", timeout=timeout)
 
     async def notify_roots_changed(self) -> None:
         """Notify the server of changed roots.
 
         In the stateless era it requests them in each call.
         """
-        await self._executor.notify_roots_changed()
+        connection = await self._manager.get_connection()
+        if not connection.is_stateless:
+            await connection.notify(types.RootsListChangedNotification())
 
     async def exchange(
         self,
@@ -253,6 +295,12 @@ class Operations:
         `params`. `meta` is merged into `_meta`.
         """
         return await self._sender.send(method, params, timeout=timeout, on_progress=on_progress, meta=meta)
+
+    async def _is_tool_missing(self, name: str) -> bool:
+        try:
+            return all(tool.name != name for tool in await self.list_tools())
+        except ClientError:
+            return False
 
     # Handlers for notifications, and callbacks for requests of the server
 
@@ -301,3 +349,11 @@ class Operations:
     def loop(self) -> asyncio.AbstractEventLoop | None:
         """The event loop of the connection; None without a connection."""
         return self._manager.loop
+
+
+def _reports_unknown_tool(text: str, name: str) -> bool:
+    """Return True if the text of a failed result reports an unknown tool.
+
+    Some servers do not use an error response for this.
+    """
+    return name in text and ("unknown tool" in text.lower() or "not found" in text.lower())

@@ -1,11 +1,16 @@
-"""Sending of single requests, with timeouts and safe retries."""
+"""Requests of a client: single rounds, complete calls and lists.
+
+A round has a timeout and safe retries. Data from servers is bounded: pages, entries, rounds, and input requests in a
+round.
+"""
 
 import asyncio
 import math
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import mcp_types as types
 from mcp import MCPError
@@ -17,13 +22,16 @@ from mcp_django.client.errors import (
     ClientConnectionError,
     ClientError,
     HandshakeError,
+    InvalidAnswer,
 )
 from mcp_django.client.options import ClientOptions
+from mcp_django.client.session.callbacks import ServerRequestCallbacks
 from mcp_django.client.session.connection_manager import ConnectionManager
 from mcp_django.client.session.handlers import NotificationHandlers, ProgressHandler, ProgressRelay
-from mcp_django.client.session.observer import ClientObserver
 from mcp_django.client.session.session import ClientConnection
 from mcp_django.client.session.timing import Backoff, PausableTimeouts
+
+ResultT = TypeVar("ResultT", bound=types.Result)
 
 RETRYABLE_METHODS = frozenset(
     {
@@ -40,43 +48,29 @@ RETRYABLE_METHODS = frozenset(
 )
 """Methods without side effects, which are safe to repeat when a connection breaks."""
 MAX_LIST_PAGES = 1000
+MAX_ENTRIES = 10_000
+"""Maximum number of entries accepted in a list."""
+MAX_ROUNDS = 32
+"""Maximum number of rounds of input requests in one call."""
+MAX_INPUT_REQUESTS = 64
+"""Maximum number of input requests in one round."""
+FIRST_RETRY_DELAY_SECONDS, MAX_RETRY_DELAY_SECONDS = 0.05, 1.0
+"""First and maximum delay in seconds before an incomplete call is retried.
+
+They apply to an incomplete result without input requests.
+"""
 NAME_PARAMS = ("name", "uri")
 
 
-class _ObservedRequest:
-    """Reports a round to the observer.
-
-    Its duration starts when a connection is available.
-    """
-
-    __slots__ = ("_observer", "started_at")
-
-    def __init__(self, observer: ClientObserver) -> None:
-        self._observer = observer
-        self.started_at = time.perf_counter()
-
-    def __enter__(self) -> "_ObservedRequest":
-        self._observer.on_request_started()
-        return self
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self._observer.on_request_finished(time.perf_counter() - self.started_at, error)
-
-
+@dataclass(slots=True, eq=False)
 class RequestSender:
     """Sends the requests of one client."""
 
-    def __init__(
-        self,
-        manager: ConnectionManager,
-        options: ClientOptions,
-        handlers: NotificationHandlers,
-        timeouts: PausableTimeouts,
-    ) -> None:
-        self._manager = manager
-        self._options = options
-        self._handlers = handlers
-        self._timeouts = timeouts
+    _manager: ConnectionManager
+    _options: ClientOptions
+    _handlers: NotificationHandlers
+    _callbacks: ServerRequestCallbacks
+    _timeouts: PausableTimeouts
 
     async def send(
         self,
@@ -101,12 +95,15 @@ class RequestSender:
         request_params["_meta"].pop("progressToken", None)
         relay = self._create_progress_relay(method, request_params, on_progress)
 
-        with _ObservedRequest(self._manager.observer) as observed:
+        observer, failure = self._manager.observer, None
+        observer.on_request_started()
+        started_at = time.perf_counter()
+        try:
             async with self._limit_time(timeout):
                 backoff = Backoff(self._options.max_retries if method in RETRYABLE_METHODS else 0)
                 while True:
                     connection = await self._manager.get_connection()
-                    observed.started_at = time.perf_counter()
+                    started_at = time.perf_counter()  # The wait for a connection is not part of the request.
                     if connection.is_stateless and self._manager.log_level is not None:
                         request_params["_meta"].setdefault(types.LOG_LEVEL_META_KEY, self._manager.log_level)
                     try:
@@ -117,6 +114,72 @@ class RequestSender:
                             raise
                         if not connection.is_closing:  # otherwise the reconnect has its own delay
                             await asyncio.sleep(delay)
+        except BaseException as error:
+            failure = error
+            raise
+        finally:
+            observer.on_request_finished(time.perf_counter() - started_at, failure)
+
+    async def request(self, method: str, params: Mapping[str, Any], result: type[ResultT], **options: Any) -> ResultT:
+        """Send a request, answering input requests, until the result is complete."""
+        delay, extra_params = FIRST_RETRY_DELAY_SECONDS, dict[str, Any]()
+        for _ in range(MAX_ROUNDS + 1):
+            raw = await self.send(method, {**params, **extra_params}, **options)
+            if raw.get("resultType") != "input_required":
+                return self._parse_result(result, raw)
+            input_required = self._parse_result(types.InputRequiredResult, raw)
+            extra_params = (
+                {} if input_required.request_state is None else {"requestState": input_required.request_state}
+            )
+            if input_required.input_requests:
+                extra_params["inputResponses"] = await self._handle_input_requests(input_required.input_requests)
+                delay = FIRST_RETRY_DELAY_SECONDS
+            else:
+                await asyncio.sleep(delay)
+                delay = min(delay * 2, MAX_RETRY_DELAY_SECONDS)
+        raise InvalidAnswer(f"{self._options.server_label} requested input more than {MAX_ROUNDS} times in one call")
+
+    async def _handle_input_requests(self, input_requests: types.InputRequests) -> dict[str, Any]:
+        """Handle all input requests of a round concurrently and return the responses."""
+        if len(input_requests) > MAX_INPUT_REQUESTS:
+            raise InvalidAnswer(
+                f"{self._options.server_label} sent more than {MAX_INPUT_REQUESTS} input requests at once"
+            )
+        tasks = [
+            asyncio.ensure_future(self._callbacks.handle_input_request(question))
+            for question in input_requests.values()
+        ]
+        try:
+            responses = await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+        wire = [answer.model_dump(by_alias=True, mode="json", exclude_none=True) for answer in responses]
+        return dict(zip(input_requests, wire, strict=True))
+
+    async def list_all(self, method: str, key: str, result: type[ResultT], timeout: float | None) -> list[Any]:
+        """Return all entries of a list, following its pages.
+
+        Raises:
+            InvalidAnswer: The list exceeds the limits of pages or entries, or repeats a cursor.
+        """
+        entries: list[Any] = []
+        cursors: set[str] = set()
+        params: dict[str, str] = {}
+        for _ in range(MAX_LIST_PAGES):
+            page: Any = self._parse_result(result, await self.send(method, params, timeout=timeout))
+            entries.extend(getattr(page, key))
+            if len(entries) > MAX_ENTRIES:
+                raise InvalidAnswer(f"{self._options.server_label} lists more than {MAX_ENTRIES} entries")
+
+            cursor: str | None = page.next_cursor
+            if cursor is None:
+                return entries
+            if cursor in cursors:
+                raise InvalidAnswer(f"{self._options.server_label} repeats a cursor of its list")
+            cursors.add(cursor)
+            params = {"cursor": cursor}
+        raise InvalidAnswer(f"{self._options.server_label} lists more than {MAX_LIST_PAGES} pages")
 
     async def _send_once(
         self, connection: ClientConnection, method: str, params: dict[str, Any], relay: ProgressRelay | None
@@ -155,6 +218,12 @@ class RequestSender:
             if next_cursor is None or any(tool["name"] == name for tool in page["tools"]):
                 return
             cursor = {"cursor": next_cursor}
+
+    def _parse_result(self, result: type[ResultT], raw: dict[str, Any]) -> ResultT:
+        try:
+            return result.model_validate(raw, by_name=False)
+        except ValueError:
+            raise failures.build_invalid_response_error(self._options) from None
 
     def _create_progress_relay(
         self, method: str, params: Mapping[str, Any], on_progress: ProgressHandler | None

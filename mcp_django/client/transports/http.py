@@ -19,9 +19,9 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, JSONRPCError, jsonrpc_message_adapter
 
-from mcp_django.client.error_transport import LOCAL_ERROR_CODE, store_error
 from mcp_django.client.errors import ClientConnectionError, ClientError
-from mcp_django.client.transports.streams import Streams, flatten_error
+from mcp_django.client.failures import CONNECTION_CLOSED_MESSAGE, LOCAL_ERROR_CODE, flatten_error, store_error
+from mcp_django.client.transports.streams import Streams
 from mcp_django.logs.redaction import URL_PATTERNS, RedactionFilter
 
 if TYPE_CHECKING:
@@ -34,8 +34,6 @@ ACCEPTED_ENCODINGS: Final = frozenset({"", "identity", "gzip", "deflate"})
 
 A small response in another encoding can decompress to gigabytes.
 """
-CONNECTION_CLOSED_MESSAGE: Final = "Connection closed"
-"""The SDK's message for a closed connection, by which `failures` recognizes it."""
 UNAVAILABLE_STATUSES: Final = frozenset(
     {HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT}
 )

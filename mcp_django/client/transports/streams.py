@@ -4,7 +4,7 @@ When a connection ends by itself, the read stream returns the ClientConnectionEr
 Waiting calls get the SDK's "Connection closed", which `raise_close_reason` replaces by the reason.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Self
@@ -16,6 +16,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import CONNECTION_CLOSED, jsonrpc_message_adapter
 
 from mcp_django.client.errors import ClientConnectionError
+from mcp_django.client.failures import flatten_error
 
 __all__ = [
     "MessageReader",
@@ -23,7 +24,6 @@ __all__ = [
     "Streams",
     "decode_message",
     "encode_message",
-    "flatten_error",
     "raise_close_reason",
 ]
 
@@ -119,15 +119,3 @@ async def raise_close_reason(
         if closed and (close_reason := await get_close_reason()) is not None:
             raise close_reason from error
         raise
-
-
-def flatten_error(error: BaseException) -> Iterator[BaseException]:
-    """Iterate over the errors in a group at any depth.
-
-    Any other error is the only item.
-    """
-    if isinstance(error, BaseExceptionGroup):
-        for inner in error.exceptions:
-            yield from flatten_error(inner)
-    else:
-        yield error
