@@ -20,7 +20,13 @@ from mcp_types import CONNECTION_CLOSED, JSONRPCNotification, JSONRPCRequest
 
 from mcp_django.client.errors import ClientConnectionError
 from mcp_django.client.transports import stdio
-from mcp_django.client.transports.process_output import MAX_LOGGED_LINES, LineTooLong, OutputLines, StderrTail
+from mcp_django.client.transports.process_output import (
+    MAX_LOGGED_LINES,
+    OUTPUT_BUFFER_BYTES,
+    LineTooLong,
+    StderrTail,
+    read_line,
+)
 from mcp_django.client.transports.stdio import ServerEnded
 from mcp_django.client.transports.targets import Stdio
 from tests.support.clock import Clock
@@ -370,14 +376,14 @@ async def test_a_process_that_writes_more_than_is_read_has_to_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paused = asyncio.Event()
-    flow = stdio.ServerProcess._control_stdout
+    feed = asyncio.StreamReader.feed_data
 
-    def note(child: stdio.ServerProcess, way: Any) -> None:
-        flow(child, way)
-        if way == "pause":
+    def note(output: asyncio.StreamReader, data: bytes) -> None:
+        feed(output, data)
+        if output._paused:  # type: ignore[attr-defined]
             paused.set()
 
-    monkeypatch.setattr(stdio.ServerProcess, "_control_stdout", note)
+    monkeypatch.setattr(asyncio.StreamReader, "feed_data", note)
     code = """
         for number in range(40):
             tell("x" * 100_000)
@@ -403,28 +409,19 @@ def test_processes_run_on_the_loop_of_any_thread() -> None:
         assert pool.submit(asyncio.run, use()).result(WAIT_SECONDS) == "hello"
 
 
-async def test_lines_pause_and_resume_their_source() -> None:
-    told: list[str] = []
-    lines = OutputLines(1 << 20, lambda: told.append("pause"), lambda: told.append("resume"))
-    for _ in range(3):
-        lines.feed(b"x" * 100_000 + b"\n")
-    assert told == ["pause"]
-    assert [len(await lines.read_line() or b"") for _ in range(2)] == [100_000] * 2
-    assert told == ["pause", "resume"]
-    lines.feed(b"\r\n  \nrest")
-    lines.feed_eof()
-    assert [await lines.read_line() for _ in range(3)] == [b"x" * 100_000, b"rest", None]
+async def test_lines_are_read_without_blank_ones_to_the_end() -> None:
+    output = asyncio.StreamReader(OUTPUT_BUFFER_BYTES)
+    output.feed_data(b"x" * 1_000_000 + b"\n" + b"\r\n  \nrest")
+    output.feed_eof()
+    assert [await read_line(output, 1 << 20) for _ in range(3)] == [b"x" * 1_000_000, b"rest", None]
 
 
 async def test_a_line_that_is_too_long_is_not_kept() -> None:
-    lines = OutputLines(10, lambda: None, lambda: None)
-    lines.feed(b"fits\n")
-    for _ in range(1000):
-        lines.feed(b"x" * 1000)
-    lines.feed(b"\nfits\n")
-    assert await lines.read_line() == b"fits"
+    output = asyncio.StreamReader(OUTPUT_BUFFER_BYTES)
+    output.feed_data(b"fits\n" + b"0123456789\n" + b"x" * 11 + b"\nfits\n")
+    assert [await read_line(output, 10) for _ in range(2)] == [b"fits", b"0123456789"]
     with pytest.raises(LineTooLong):
-        await lines.read_line()
+        await read_line(output, 10)
 
 
 def test_the_log_gets_its_lines_again_after_a_while(caplog: pytest.LogCaptureFixture) -> None:

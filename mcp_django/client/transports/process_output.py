@@ -2,14 +2,16 @@
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable
 from typing import Final
 
 from mcp_django.aio.clock import monotonic
 
-MAX_BUFFERED_BYTES: Final = 256 * 1024
-"""Bytes of unread lines after which reading from the process is paused."""
+OUTPUT_BUFFER_BYTES: Final = 128 * 1024
+"""Maximum limit of the reader of stdout, in bytes.
+
+Reading from the process pauses after twice as many unread bytes.
+"""
 MAX_LOGGED_LINE_LENGTH: Final = 1000
 """Maximum length of a logged line, in characters."""
 MAX_LOGGED_LINES: Final = 100
@@ -26,72 +28,29 @@ class LineTooLong(Exception):
     """A line exceeds the maximum size of a message."""
 
 
-class OutputLines:
-    """Queue of stdout lines with backpressure by `pause` and `resume`."""
+async def read_line(output: asyncio.StreamReader, max_bytes: int) -> bytes | None:
+    """Return the next line that is not blank; None at the end.
 
-    def __init__(self, limit: int, pause: Callable[[], None], resume: Callable[[], None]) -> None:
-        self._limit = limit
-        self._pause = pause
-        self._resume = resume
-        self._lines: deque[bytes] = deque()
-        self._partial_line: list[bytes] = []
-        self._partial_size = self._buffered_bytes = 0
-        self._is_paused = self._is_ended = self._is_line_too_long = False
-        self._changed = asyncio.Event()
-
-    def feed(self, data: bytes) -> None:
-        if self._is_line_too_long:
-            return
-        first, *others = data.split(b"\n")
-        self._partial_line.append(first)
-        self._partial_size += len(first)
-        for following in others:
-            self._finish_line()
-            self._partial_line = [following]
-            self._partial_size = len(following)
-        if self._partial_size > self._limit:
-            self._is_line_too_long = True
-            self._partial_line = []
-        if self._buffered_bytes > MAX_BUFFERED_BYTES and not self._is_paused:
-            self._is_paused = True
-            self._pause()
-        self._changed.set()
-
-    def feed_eof(self) -> None:
-        """Mark the end of the output. Text after the last line break is a line."""
-        if not self._is_ended:
-            self._finish_line()
-            self._is_ended = True
-            self._changed.set()
-
-    async def read_line(self) -> bytes | None:
-        """Return the next line; None at the end. Raises LineTooLong."""
-        while not self._lines:
-            if self._is_line_too_long:
-                raise LineTooLong
-            if self._is_ended:
-                return None
-            self._changed.clear()
-            await self._changed.wait()
-        line = self._lines.popleft()
-        self._buffered_bytes -= len(line)
-        if self._is_paused and self._buffered_bytes <= MAX_BUFFERED_BYTES // 2:
-            self._is_paused = False
-            self._resume()
-        return line
-
-    def _finish_line(self) -> None:
-        if self._is_line_too_long:
-            return
-        if self._partial_size > self._limit:
-            self._is_line_too_long = True
-            return
-        line = b"".join(self._partial_line).strip()
-        self._partial_line = []
-        self._partial_size = 0
-        if line:
-            self._lines.append(line)
-            self._buffered_bytes += len(line)
+    Text after the last line break is a line. Raises LineTooLong.
+    """
+    line, is_at_end = bytearray(), False
+    while not is_at_end:
+        try:
+            line += await output.readuntil()
+        except asyncio.LimitOverrunError as overrun:
+            line += await output.readexactly(overrun.consumed)
+        except asyncio.IncompleteReadError as ended:
+            line += ended.partial
+            is_at_end = True
+        is_complete = is_at_end or line.endswith(b"\n")
+        if len(line) > max_bytes + line.endswith(b"\n"):
+            raise LineTooLong
+        if is_complete:
+            text = bytes(line).strip()
+            if text:
+                return text
+            line.clear()
+    return None
 
 
 class StderrTail:

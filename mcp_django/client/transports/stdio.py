@@ -12,16 +12,15 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from functools import partial
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Final, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 import anyio
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 
 from mcp_django.client.errors import ClientConnectionError
-from mcp_django.client.transports.process_output import LineTooLong, OutputLines, StderrTail
+from mcp_django.client.transports.process_output import OUTPUT_BUFFER_BYTES, LineTooLong, StderrTail, read_line
 from mcp_django.client.transports.streams import (
     MessageReader,
     MessageWriter,
@@ -117,9 +116,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self.error: ServerEnded | None = None
         self._name = PurePath(target.command).name
         self._limit = target.max_message_size
-        self._stdout = OutputLines(
-            target.max_message_size, partial(self._control_stdout, "pause"), partial(self._control_stdout, "resume")
-        )
+        self._stdout = asyncio.StreamReader(min(OUTPUT_BUFFER_BYTES, target.max_message_size))
         self._stderr = StderrTail(self._name, target.stderr_tail)
         self._open_pipes = {STDOUT, STDERR}
         self._output_closed = asyncio.Event()
@@ -133,11 +130,13 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.SubprocessTransport", transport)
+        self._stdout.set_transport(cast("asyncio.BaseTransport", self.transport.get_pipe_transport(STDOUT)))
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        if self._is_stopping and fd == STDOUT:
-            return  # drained so that the process can end, and discarded
-        (self._stdout if fd == STDOUT else self._stderr).feed(data)
+        if fd == STDERR:
+            self._stderr.feed(data)
+        elif not self._is_stopping and not self._output_closed.is_set():
+            self._stdout.feed_data(data)  # Otherwise drained so that the process can end, and discarded.
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         self._open_pipes.discard(fd)
@@ -166,18 +165,13 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._output_closed.set()
         self._stdout.feed_eof()
 
-    def _control_stdout(self, action: Literal["pause", "resume"]) -> None:
-        pipe = cast("asyncio.ReadTransport | None", self.transport.get_pipe_transport(STDOUT))
-        if pipe is not None and not pipe.is_closing():
-            pipe.pause_reading() if action == "pause" else pipe.resume_reading()
-
     # Methods for the message streams
 
     async def receive(self) -> SessionMessage:
         """Return the next message, skipping invalid lines. Raises ServerEnded."""
         while True:
             try:
-                line = await self._stdout.read_line()
+                line = await read_line(self._stdout, self._limit)
             except LineTooLong:
                 self.error = ServerEnded(f"{self._name} wrote a message of more than {self._limit} bytes")
                 raise self.error from None
@@ -232,7 +226,9 @@ class ServerProcess(asyncio.SubprocessProtocol):
         They are killed if this is cancelled at the end of the loop.
         """
         self._is_stopping = True
-        self._control_stdout("resume")
+        stdout = cast("asyncio.ReadTransport | None", self.transport.get_pipe_transport(STDOUT))
+        if stdout is not None and not stdout.is_closing():
+            stdout.resume_reading()
         try:
             await self._terminate(timeout)
         except asyncio.CancelledError:
