@@ -58,23 +58,15 @@ __all__ = [
     "get_client",
 ]
 
-_LAZY = {
-    "AuthorizationNeeded": "errors",
+_MODULES = {  # The other names are errors.
     "BlockingBridge": "multi_client",
     "BlockingClient": "blocking",
     "Bridge": "multi_client",
-    "CallError": "errors",
-    "CallTimeout": "errors",
     "Client": "client",
-    "ClientConnectionError": "errors",
-    "ClientError": "errors",
-    "HandshakeError": "errors",
-    "InvalidAnswer": "errors",
     "Progress": "session.handlers",
     "SSE": "transports.targets",
     "Stdio": "transports.targets",
     "StreamableHTTP": "transports.targets",
-    "ToolNotFound": "errors",
     "WebSocket": "transports.targets",
     "aclose_clients": "pool.pool",
     "close_clients": "pool.pool",
@@ -83,10 +75,10 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
+    if name in __all__:
+        return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'errors')}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    return sorted({*globals(), *__all__})

@@ -4,18 +4,13 @@ Each method runs the method of a `Client` on the loop of its connection, and wai
 no connection, the loop of the process's `Portal` is used.
 """
 
-import asyncio
 import functools
 from collections.abc import Callable, Coroutine
-from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-import mcp_types as types
-
 from mcp_django.client import portal
-from mcp_django.client.errors import ClientError
 from mcp_django.client.session.handlers import Unsubscribe
-from mcp_django.client.session.operations import Operations
+from mcp_django.client.session.operations import Operations, ServerInformation
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -56,7 +51,7 @@ def _make_blocking_registration(
     return blocking
 
 
-class BlockingClient:
+class BlockingClient(ServerInformation):
     """A `Client` with blocking methods, created by `client.blocking()`.
 
         with Client(StreamableHTTP(url)).blocking() as client:
@@ -70,6 +65,8 @@ class BlockingClient:
     def __init__(self, client: Operations) -> None:
         self.client = client
         """The wrapped client."""
+        self._options = client._options
+        self._manager = client._manager
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.client!r}>"
@@ -78,9 +75,7 @@ class BlockingClient:
         self.connect()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     connect = _make_blocking(Operations.connect)
@@ -109,53 +104,5 @@ class BlockingClient:
     on_elicitation = _make_blocking_registration(Operations.on_elicitation)
     on_roots = _make_blocking_registration(Operations.on_roots)
 
-    @property
-    def alias(self) -> str | None:
-        """The project's alias of the server."""
-        return self.client.alias
-
-    @property
-    def is_connected(self) -> bool:
-        """Return True if the client has an open connection, as far as it can detect."""
-        return self.client.is_connected
-
-    @property
-    def is_needed(self) -> bool:
-        """Return True if calls wait for it, or handlers for changes are registered."""
-        return self.client.is_needed
-
-    @property
-    def last_error(self) -> ClientError | None:
-        """The error of the last attempt to connect; None after a successful one."""
-        return self.client.last_error
-
-    @property
-    def protocol_version(self) -> str:
-        """The negotiated protocol revision.
-
-        This property and those below raise ClientConnectionError before the first connection.
-        """
-        return self.client.protocol_version
-
-    @property
-    def capabilities(self) -> types.ServerCapabilities:
-        """The server's capabilities."""
-        return self.client.capabilities
-
-    @property
-    def server_info(self) -> types.Implementation | None:
-        """The server's name and version as sent by the server, or None."""
-        return self.client.server_info
-
-    @property
-    def instructions(self) -> str | None:
-        """The server's usage instructions, or None."""
-        return self.client.instructions
-
     def _run(self, coroutine: Coroutine[Any, Any, R]) -> R:
-        loop: asyncio.AbstractEventLoop | None = self.client.loop
-        if loop is None or not loop.is_running():
-            process_portal = portal.get_portal()
-            process_portal.close_at_exit(self.client)
-            loop = process_portal.loop
-        return portal.run_coroutine(coroutine, loop)
+        return portal.run_for_client(coroutine, self.client, self.client.loop)

@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import mcp_types as types
@@ -129,9 +128,7 @@ class Bridge:
         await self.connect_all()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *exception: object) -> None:
         await self.close()
 
     @property
@@ -344,9 +341,7 @@ class BlockingBridge:
         self.connect_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     @property
@@ -393,9 +388,7 @@ class BlockingBridge:
         return self._bridge.on_registry(handler)
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        process_portal = portal.get_portal()
-        process_portal.close_at_exit(self._bridge)
-        return portal.run_coroutine(coroutine, process_portal.loop)
+        return portal.run_for_client(coroutine, self._bridge)
 
 
 def _create_client(server: Client | ClientTarget, alias: str) -> Client:

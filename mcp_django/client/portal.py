@@ -87,8 +87,12 @@ def get_portal() -> Portal:
         return _holder.portal
 
 
-def run_coroutine(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
-    """Run a coroutine on the loop of another thread and wait for its result.
+def run_for_client(
+    coroutine: Coroutine[Any, Any, T], client: ClosableClient, loop: asyncio.AbstractEventLoop | None = None
+) -> T:
+    """Run a coroutine of a client on another thread's loop and wait for it.
+
+    Unless `loop` is running, this is the loop of the process, which closes the client at its end.
 
     Raises:
         RuntimeError: The calling thread has a running event loop, which the wait would block.
@@ -102,6 +106,11 @@ def run_coroutine(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEvent
         raise RuntimeError(
             "A blocking client cannot be used in a thread with a running event loop; await the methods of its Client"
         )
+    if loop is None or not loop.is_running():
+        portal = get_portal()
+        portal.close_at_exit(client)
+        loop = portal.loop
+
     # Copy the caller's context except its thread-sensitive thread, which blocks here. The coroutine would deadlock on
     # it, for example in ORM calls.
     context = copy_context()

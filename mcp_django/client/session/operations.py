@@ -23,48 +23,11 @@ from mcp_django.client.session.validation import OutputValidator
 from mcp_django.schema import to_json
 
 
-class Operations:
-    """The methods shared by `Client` and `BlockingClient`.
-
-    Methods that send requests raise ClientError.
-    """
+class ServerInformation:
+    """State of a connection, for `Client` and `BlockingClient`."""
 
     _options: ClientOptions
     _manager: ConnectionManager
-    _sender: RequestSender
-    _output_validator: OutputValidator
-    _handlers: NotificationHandlers
-    _callbacks: ServerRequestCallbacks
-
-    async def connect(self) -> None:
-        """Connect, unless already connected.
-
-        Raises:
-            HandshakeError: The server refused, or supports none of this client's revisions.
-            AuthorizationNeeded: A person must authorize the server first.
-            ClientConnectionError: The server is unreachable, or did not respond in time.
-        """
-        await self._manager.open()
-
-    async def close(self) -> None:
-        """Close the connection; `connect()` opens another.
-
-        Running calls fail with ClientConnectionError.
-        """
-        await self._manager.close()
-
-    async def disconnect(self) -> None:
-        """Close the connection; the next call opens another.
-
-        Running calls fail with ClientConnectionError.
-        """
-        await self._manager.disconnect()
-
-    def set_observer(self, observer: ClientObserver) -> None:
-        """Set the observer of the client, in place of any previous one."""
-        self._manager.observer = observer
-
-    # Server information
 
     @property
     def alias(self) -> str | None:
@@ -114,6 +77,46 @@ class Operations:
         if self._manager.current is None:
             raise ClientConnectionError(f"{self._options.server_label} is not connected yet; call connect() first")
         return self._manager.current
+
+
+class Operations(ServerInformation):
+    """The methods shared by `Client` and `BlockingClient`.
+
+    Methods that send requests raise ClientError.
+    """
+
+    _sender: RequestSender
+    _output_validator: OutputValidator
+    _handlers: NotificationHandlers
+    _callbacks: ServerRequestCallbacks
+
+    async def connect(self) -> None:
+        """Connect, unless already connected.
+
+        Raises:
+            HandshakeError: The server refused, or supports none of this client's revisions.
+            AuthorizationNeeded: A person must authorize the server first.
+            ClientConnectionError: The server is unreachable, or did not respond in time.
+        """
+        await self._manager.open()
+
+    async def close(self) -> None:
+        """Close the connection; `connect()` opens another.
+
+        Running calls fail with ClientConnectionError.
+        """
+        await self._manager.close()
+
+    async def disconnect(self) -> None:
+        """Close the connection; the next call opens another.
+
+        Running calls fail with ClientConnectionError.
+        """
+        await self._manager.disconnect()
+
+    def set_observer(self, observer: ClientObserver) -> None:
+        """Set the observer of the client, in place of any previous one."""
+        self._manager.observer = observer
 
     # Operations
 

@@ -6,7 +6,6 @@ Waiting calls get the SDK's "Connection closed", which `raise_close_reason` repl
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from types import TracebackType
 from typing import Self
 
 import anyio
@@ -52,9 +51,7 @@ class _ClosableStream:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *exception: object) -> None:
         await self.aclose()
 
 
