@@ -26,8 +26,7 @@ from django.core.cache.backends.dummy import DummyCache
 from django.core.cache.backends.locmem import LocMemCache
 
 from mcp_django import conf
-from mcp_django.auth.client_address import UNKNOWN_ADDRESS, get_client_address
-from mcp_django.auth.requests import AuthRequest
+from mcp_django.auth.requests import UNKNOWN_ADDRESS, AuthRequest, get_client_address
 from mcp_django.logs.records import RateLimitedLogger
 from mcp_django.server.ports import Executor, Overloaded
 from mcp_django.server.rates import Rate

@@ -13,8 +13,8 @@ from django.utils.module_loading import import_string
 from mcp_django import conf
 from mcp_django.auth.authentication import principal_cache
 from mcp_django.auth.authentication.authenticator import Authenticator
+from mcp_django.auth.authentication.principal_cache import SharedPrincipalCache
 from mcp_django.auth.authentication.session import SessionAuthenticator
-from mcp_django.auth.authentication.shared_cache import SharedPrincipalCache
 from mcp_django.auth.authentication.tickets import MAX_TICKET_CHARS, SocketTickets
 from mcp_django.auth.authentication.verifiers import Verifier, build_verifier
 from mcp_django.auth.authorization.rule_cache import RULE_CACHE

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcp_django.auth.client_address import UNKNOWN_ADDRESS, get_client_address
+from mcp_django.auth.requests import UNKNOWN_ADDRESS, get_client_address
 from mcp_django.protocol.headers import Headers
 
 

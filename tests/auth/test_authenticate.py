@@ -15,8 +15,7 @@ from django.utils import timezone
 
 from mcp_django import wiring
 from mcp_django.auth.authentication import principal_cache as memory
-from mcp_django.auth.authentication.authenticator import Authenticator
-from mcp_django.auth.authentication.bearer import MAX_TOKEN_BYTES
+from mcp_django.auth.authentication.authenticator import MAX_TOKEN_BYTES, Authenticator
 from mcp_django.auth.authentication.principal_cache import get_generation
 from mcp_django.auth.authentication.verifiers import AuthError, PersonalTokenVerifier
 from mcp_django.auth.principal import DjangoPrincipal, local_principal

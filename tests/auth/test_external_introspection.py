@@ -9,7 +9,8 @@ import pytest
 from django.contrib.auth.models import User
 
 from mcp_django.auth.authentication.verifiers import AuthError
-from mcp_django.auth.external import http, introspection
+from mcp_django.auth.external import http
+from mcp_django.auth.external import verifier as external_verifier
 from mcp_django.auth.external.verifier import ExternalVerifier
 from tests.auth.external import RESOURCE, introspecting_verifier, is_invalid, linked, refusal, verify
 from tests.auth.identity_provider import Provider, read_issuers, serving
@@ -163,9 +164,9 @@ def test_an_answer_is_not_trusted_beyond_its_end(provider: Provider, ada: User) 
 
 
 async def test_few_questions_are_open_at_once(provider: Provider, ada: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(introspection, "MAX_OPEN_REQUESTS", 2)
+    monkeypatch.setattr(external_verifier, "MAX_OPEN_REQUESTS", 2)
     held = provider.hold("/introspect")
-    look_up = introspection.Introspector(introspecting_verifier(provider)._introspecting[0].issuer).introspect
+    look_up = external_verifier.Introspector(introspecting_verifier(provider)._introspecting[0].issuer).introspect
     first = [asyncio.create_task(look_up(token)) for token in ("one", "two")]
     await asyncio.sleep(0)
     with pytest.raises(http.ProviderUnreachable):

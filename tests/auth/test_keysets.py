@@ -20,9 +20,9 @@ from mcp_django.auth.external.jwks import (
     MIN_FETCH_INTERVAL_SECONDS,
     KeySet,
     KeysUnavailable,
+    PublicKey,
     build_discovery_urls,
 )
-from mcp_django.auth.external.jws import PublicKey
 from tests.auth.identity_provider import Provider, certificate, new_key, public, read_issuers, serving
 from tests.support.clock import Clock
 from tests.support.waiting import WAIT_SECONDS, eventually

@@ -14,13 +14,14 @@ from django.test import override_settings
 from mcp_django import wiring
 from mcp_django.auth.authentication import principal_cache
 from mcp_django.auth.authentication.principal_cache import (
+    CLOCK_SKEW_SECONDS,
     PrincipalCache,
+    SharedPrincipalCache,
     get_generation,
     invalidate,
     match_all,
     match_user,
 )
-from mcp_django.auth.authentication.shared_cache import CLOCK_SKEW_SECONDS, SharedPrincipalCache
 from mcp_django.auth.principal import ALL_SCOPES, DjangoPrincipal
 from mcp_django.auth.requests import AuthRequest
 from mcp_django.models import PersonalAccessToken

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from django.db import DatabaseError
 
-from mcp_django.auth.authorization.rule_cache import MAX_AGE_SECONDS, NO_RULES, RULE_CACHE, RuleCache
-from mcp_django.auth.authorization.tool_policies import NO_REQUIREMENTS
+from mcp_django.auth.authorization.rule_cache import MAX_AGE_SECONDS, NO_REQUIREMENTS, NO_RULES, RULE_CACHE, RuleCache
 from mcp_django.models import ScopeGrant, StoredState, ToolPolicy
 from mcp_django.server.ports import Overloaded
 from mcp_django.server.rates import Rate

@@ -16,7 +16,7 @@ from django.middleware.csrf import CsrfViewMiddleware
 from django.utils.module_loading import import_string
 
 from mcp_django import conf
-from mcp_django.auth.authentication.refusals import build_forbidden
+from mcp_django.auth.authentication.challenges import build_forbidden
 from mcp_django.auth.authentication.verifiers import UNAVAILABLE_MESSAGE, AuthError
 from mcp_django.auth.principal import PROJECT_ISSUER, DjangoPrincipal
 from mcp_django.auth.requests import AuthRequest

@@ -14,9 +14,17 @@ from typing import Any
 
 from asgiref.sync import async_to_sync
 
-from mcp_django.auth.authorization.rule_cache import RULE_CACHE, RuleCache, RuleSnapshot, Run, run_in_thread
+from mcp_django.auth.authorization.rule_cache import (
+    NO_REQUIREMENTS,
+    RULE_CACHE,
+    RuleCache,
+    RuleSnapshot,
+    Run,
+    ToolRequirements,
+    merge_requirements,
+    run_in_thread,
+)
 from mcp_django.auth.authorization.scopes import has_group_grants, is_scope_denied
-from mcp_django.auth.authorization.tool_policies import NO_REQUIREMENTS, ToolRequirements, merge_requirements
 from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.auth.throttling import get_counter
 from mcp_django.server.callables import is_async

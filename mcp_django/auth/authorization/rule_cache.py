@@ -1,27 +1,34 @@
-"""Process-wide cache of the administrator's rules.
+"""Administrator's rules: compiled from their rows, and cached by each process.
 
-It holds an immutable snapshot of the rows of `ToolPolicy` and `ScopeGrant`. A snapshot is at most `MAX_AGE_SECONDS`
-old. Refreshing it reads one version row; the rules are reloaded only if the version changed. Saving a rule publishes an
-event, and processes that follow the event log call `invalidate`. While the rules cannot be read, every request is
-refused.
+A scope with a grant is held only by the users and clients that the grant names, and only if it was delegated to them.
+A scope without one is held by every client that it was delegated to. The requirements of all matching tool policies
+apply.
+
+The cache holds an immutable snapshot of the rows of `ToolPolicy` and `ScopeGrant`. A snapshot is at most
+`MAX_AGE_SECONDS` old. Refreshing it reads one version row; the rules are reloaded only if the version changed. Saving a
+rule publishes an event, and processes that follow the event log call `invalidate`. While the rules cannot be read,
+every request is refused.
 """
 
 import logging
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from types import MappingProxyType
 from typing import Any, Final
 
 from asgiref.sync import sync_to_async
-from django.core.exceptions import ImproperlyConfigured
+from django.core.exceptions import ImproperlyConfigured, ValidationError
 from django.db import DatabaseError, connections, router, transaction
 
 from mcp_django.aio.clock import monotonic
-from mcp_django.auth.authorization.scope_grants import NO_GRANTS, Grants, build_grants
-from mcp_django.auth.authorization.tool_policies import NO_POLICIES, NO_REQUIREMENTS, ToolPolicies, ToolRequirements
 from mcp_django.models import ScopeGrant, StoredState, ToolPolicy
+from mcp_django.models.rules import check_names
 from mcp_django.models.stored.cache_version import RULES_PK
+from mcp_django.models.token import check_scopes
 from mcp_django.server.ports import Overloaded
+from mcp_django.server.rates import Rate
 
 logger = logging.getLogger("mcp_django.auth")
 
@@ -35,6 +42,126 @@ Run = Callable[..., Awaitable[Any]]
 
 async def run_in_thread(fn: Callable[..., Any], /, *args: Any) -> Any:
     return await sync_to_async(fn)(*args)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScopeGrantRule:
+    """The holders of one scope."""
+
+    groups: frozenset[str] = frozenset()
+    """Groups whose users may hold it; empty for all users."""
+    clients: tuple[str, ...] = ()
+    """Patterns of client identifiers, where * matches anything; empty for all clients."""
+    tokens: bool = True
+    """True if personal access tokens may hold it."""
+    denies_all: bool = False
+
+    def allows_user(self, groups: frozenset[str]) -> bool:
+        """Return True if users in these groups may hold it."""
+        return not self.denies_all and (not self.groups or not self.groups.isdisjoint(groups))
+
+    def allows_client(self, client_id: str) -> bool:
+        """Return True if this client may hold it."""
+        return not self.denies_all and (not self.clients or any(fnmatchcase(client_id, one) for one in self.clients))
+
+
+Grants = Mapping[str, ScopeGrantRule]
+"""Grants by scope."""
+NO_GRANTS: Grants = MappingProxyType({})
+
+
+def build_grants(rows: Iterable[ScopeGrant]) -> Grants:
+    """Compile grants by scope. An invalid row denies its scope to all callers."""
+    return MappingProxyType({row.scope: _build_grant(row) for row in rows})
+
+
+def _build_grant(row: Any) -> ScopeGrantRule:
+    try:
+        check_names(row.groups)
+        check_names(row.clients)
+    except ValidationError:
+        logger.error("Invalid grant of the scope %r; the scope is denied to all callers", row.scope)
+        return ScopeGrantRule(denies_all=True)
+    return ScopeGrantRule(groups=frozenset(row.groups), clients=tuple(row.clients), tokens=bool(row.tokens))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolRequirements:
+    """Requirements of policies, in addition to those in code."""
+
+    disabled: bool = False
+    """True if the tool is hidden from all callers."""
+    scopes: frozenset[str] = frozenset()
+    groups: tuple[frozenset[str], ...] = ()
+    """Sets of groups; the caller must be in at least one group of each set."""
+    rates: tuple[Rate, ...] = ()
+    """Rates that apply to each caller separately."""
+
+    def allows_groups(self, groups: frozenset[str]) -> bool:
+        """Return True if a user in these groups satisfies `groups`."""
+        return all(not among.isdisjoint(groups) for among in self.groups)
+
+
+NO_REQUIREMENTS: Final = ToolRequirements()
+"""Requirements of a tool that matches no policy."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolPolicies:
+    """All policies, in no particular order.
+
+    The requirements of every matching policy apply.
+    """
+
+    rows: tuple[tuple[str, str, ToolRequirements], ...] = ()
+    """Server (empty for all), pattern of tool names, and requirements."""
+
+    @classmethod
+    def from_rows(cls, rows: Iterable[ToolPolicy]) -> "ToolPolicies":
+        """Compile the rows. An invalid row disables its tools."""
+        return cls(tuple((row.server, row.tool, _build_requirements(row)) for row in rows))
+
+    def get_requirements(self, server: str, name: str) -> ToolRequirements:
+        """Return the requirements for a tool of a server.
+
+        `NO_REQUIREMENTS` if no policy matches.
+        """
+        matching = [
+            requirements
+            for alias, pattern, requirements in self.rows
+            if alias in ("", server) and fnmatchcase(name, pattern)
+        ]
+        return merge_requirements(matching) if matching else NO_REQUIREMENTS
+
+
+NO_POLICIES: Final = ToolPolicies()
+
+
+def _build_requirements(row: Any) -> ToolRequirements:
+    try:
+        check_scopes(row.scopes)
+        check_names(row.groups)
+        return ToolRequirements(
+            disabled=bool(row.disabled),
+            scopes=frozenset(row.scopes),
+            groups=(frozenset(row.groups),) if row.groups else (),
+            rates=(Rate.parse(row.rate),) if row.rate else (),
+        )
+    except (ValidationError, ValueError):
+        logger.error("Invalid tool policy %r; its tools are disabled", row.pk)
+        return ToolRequirements(disabled=True)
+
+
+def merge_requirements(requirements: Sequence[ToolRequirements]) -> ToolRequirements:
+    """Merge several requirements into one that satisfies all of them."""
+    if len(requirements) == 1:
+        return requirements[0]
+    return ToolRequirements(
+        disabled=any(one.disabled for one in requirements),
+        scopes=frozenset().union(*(one.scopes for one in requirements)),
+        groups=tuple(among for one in requirements for among in one.groups),
+        rates=tuple(dict.fromkeys(rate for one in requirements for rate in one.rates)),
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,8 +15,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from mcp_django import conf
-from mcp_django.auth.authorization.rule_cache import RULE_CACHE, RuleCache, Run, run_in_thread
-from mcp_django.auth.authorization.scope_grants import Grants
+from mcp_django.auth.authorization.rule_cache import RULE_CACHE, Grants, RuleCache, Run, run_in_thread
 from mcp_django.auth.principal import ALL_SCOPES, PROJECT_ISSUER, DjangoPrincipal, get_group_names
 from mcp_django.server.callables import is_async
 

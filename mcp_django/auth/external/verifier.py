@@ -3,21 +3,28 @@
 The shape of a token selects its issuer. A JWT is verified with the keys of the issuer that it names, if that one is
 configured. An opaque token is sent to the one issuer whose prefix it has. No other issuer is tried: a provider never
 receives tokens of another provider or of this project.
+
+Introspection (RFC 7662) has a short-lived cache of active tokens. Without a response from the issuer the token is
+neither accepted nor rejected: verification is unavailable.
 """
 
+import hashlib
 import logging
+import threading
 from collections.abc import Mapping, Sequence
 from time import time
+from types import MappingProxyType
 from typing import Any, Final
+from urllib.parse import quote_plus
 
 from django.db import Error as DatabaseFailure
 
+from mcp_django.aio.clock import monotonic
 from mcp_django.auth.authentication.verifiers import INVALID_MESSAGE, AuthError
 from mcp_django.auth.external import claims as claims_of
 from mcp_django.auth.external.accounts import find_user
 from mcp_django.auth.external.claims import TokenClaims
-from mcp_django.auth.external.http import ProviderUnreachable
-from mcp_django.auth.external.introspection import Introspector
+from mcp_django.auth.external.http import ProviderUnreachable, fetch_json
 from mcp_django.auth.external.jwks import MIN_FETCH_INTERVAL_SECONDS, KeySet, KeysUnavailable
 from mcp_django.auth.external.jwt import ParsedToken, is_jwt_shaped, parse_jwt
 from mcp_django.auth.external.strict_json import MalformedInput
@@ -36,6 +43,14 @@ RETRY_AFTER_SECONDS: Final = 10.0
 """Seconds after which a client should retry while the issuer is unreachable."""
 _UNAVAILABLE_MESSAGE: Final = "Tokens of this issuer cannot be verified at the moment; try again later"
 _REQUIRED_CLAIMS = ("exp", "iat", "aud", "sub")
+MAX_RESPONSE_BYTES: Final = 64 * 1024
+MAX_CACHED_RESPONSES: Final = 4096
+"""Maximum number of cached responses."""
+MAX_OPEN_REQUESTS: Final = 100
+"""Maximum number of concurrent requests.
+
+Further ones fail, so that a flood of tokens does not flood the issuer.
+"""
 
 
 class ExternalVerifier:
@@ -164,3 +179,73 @@ def _build_principal(
         audience=resource.server,
         claims=token_claims.claims,
     )
+
+
+class Introspector:
+    """Introspection at one issuer.
+
+    Only responses for active tokens are cached, by a digest of the token.
+    """
+
+    def __init__(self, issuer: IssuerSettings) -> None:
+        self._issuer = issuer
+        self._cache: dict[bytes, tuple[Mapping[str, Any], float]] = {}
+        self._lock = threading.Lock()
+        self._open_requests = 0
+
+    async def introspect(self, token: str) -> Mapping[str, Any]:
+        """Return the issuer's response for an active token.
+
+        Raises:
+            MalformedInput: the token is inactive, or belongs to another issuer.
+            ProviderUnreachable: no usable response.
+        """
+        digest = hashlib.sha256(token.encode("ascii")).digest()
+        cached = self._cache.get(digest)
+        if cached is not None and monotonic() < cached[1]:
+            return cached[0]
+
+        response = MappingProxyType(await self._request(token))
+        if response.get("active") is not True:
+            raise MalformedInput("it is not active")
+        if "iss" in response and response["iss"] != self._issuer.issuer:
+            raise MalformedInput("it belongs to another issuer")
+        self._add_to_cache(digest, response)
+        return response
+
+    async def _request(self, token: str) -> dict[str, Any]:
+        issuer = self._issuer
+        if issuer.introspection_url is None or issuer.client_id is None or issuer.client_secret is None:
+            raise ProviderUnreachable("it has no INTROSPECTION_URL")
+        form = {"token": token, "token_type_hint": "access_token"}
+        basic = None
+        if issuer.client_auth == "post":
+            form |= {"client_id": issuer.client_id, "client_secret": issuer.client_secret}
+        else:
+            # RFC 6749, section 2.3.1: form-encode both before they become a Basic credential.
+            basic = quote_plus(issuer.client_id), quote_plus(issuer.client_secret)
+
+        if self._open_requests >= MAX_OPEN_REQUESTS:
+            raise ProviderUnreachable(f"{MAX_OPEN_REQUESTS} introspection requests to it are open")
+        with self._lock:
+            self._open_requests += 1
+        try:
+            return await fetch_json(
+                issuer.introspection_url, max_bytes=MAX_RESPONSE_BYTES, ca_file=issuer.ca_file, form=form, basic=basic
+            )
+        finally:
+            with self._lock:
+                self._open_requests -= 1
+
+    def _add_to_cache(self, digest: bytes, response: Mapping[str, Any]) -> None:
+        seconds = self._issuer.introspection_cache
+        expires = response.get("exp")
+        if isinstance(expires, int | float):
+            seconds = min(seconds, expires - time())
+        if seconds <= 0:
+            return
+        with self._lock:
+            self._cache.pop(digest, None)
+            while len(self._cache) >= MAX_CACHED_RESPONSES:
+                del self._cache[next(iter(self._cache))]
+            self._cache[digest] = response, monotonic() + seconds

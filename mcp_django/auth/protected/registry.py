@@ -19,6 +19,13 @@ from mcp_django.protocol.headers import Headers
 WELL_KNOWN_PATH: Final = "/.well-known/oauth-protected-resource"
 """Path between the origin and the path of a resource (RFC 9728, section 3.1)."""
 APP_NAME: Final = "mcp_django"
+_DEFAULT_SETTINGS = ServerSettings()
+_NO_HEADERS = Headers()
+AUTHORIZATION_SERVER_SCOPES: Final = frozenset({"offline_access"})
+"""Scopes between the client and its authorization server.
+
+See MCP, basic/authorization, refresh tokens.
+"""
 
 
 class ResourceRegistry:
@@ -184,10 +191,6 @@ class ResourceRegistry:
         return self._paths.get(alias) or self._servers.get(alias, _DEFAULT_SETTINGS).path
 
 
-_DEFAULT_SETTINGS = ServerSettings()
-_NO_HEADERS = Headers()
-
-
 def _is_in_urlconf(alias: str) -> bool:
     """Return True if the URLconf contains the server, with any parameters.
 
@@ -246,3 +249,27 @@ def _find_converters(pattern: str, name: str) -> list[str]:
     """Return the converter that a pattern gives for a parameter, in a list."""
     head = pattern.partition(f":{name}>")[0]
     return [head.rpartition("<")[2]] if head != pattern else []
+
+
+def build_metadata(
+    resource: ProtectedResource,
+    *,
+    name: str | None = None,
+    extra: Mapping[str, Any] | None = None,
+    trailing_slash: bool = False,
+) -> dict[str, Any]:
+    """Build the metadata of `resource`, which must have a URL (RFC 9728, section 2).
+
+    `name` is for people. `extra` adds or replaces entries, except "resource". With `trailing_slash` the URL ends with a
+    slash, because clients compare it character by character with the URL they were given.
+    """
+    metadata: dict[str, Any] = {
+        "authorization_servers": list(resource.authorization_servers),
+        "scopes_supported": [scope for scope in resource.scopes if scope not in AUTHORIZATION_SERVER_SCOPES],
+        "bearer_methods_supported": ["header"],
+        "resource_name": name,
+        **(extra or {}),
+        "resource": f"{resource.uri}/" if trailing_slash else resource.uri,
+    }
+    # Entries without a value are omitted (section 3.2).
+    return {key: value for key, value in metadata.items() if value not in (None, [])}

@@ -15,8 +15,7 @@ from django.http.response import HttpResponseBase
 from django.views.decorators.csrf import csrf_exempt
 
 from mcp_django import conf
-from mcp_django.auth.protected.metadata import build_metadata
-from mcp_django.auth.protected.registry import WELL_KNOWN_PATH, ResourceRegistry
+from mcp_django.auth.protected.registry import WELL_KNOWN_PATH, ResourceRegistry, build_metadata
 from mcp_django.auth.requests import AuthRequest
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.headers import Headers

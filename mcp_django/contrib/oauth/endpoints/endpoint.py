@@ -19,7 +19,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.debug import sensitive_post_parameters
 
 from mcp_django.auth import throttling
-from mcp_django.auth.client_address import UNKNOWN_ADDRESS, get_client_address
+from mcp_django.auth.requests import UNKNOWN_ADDRESS, get_client_address
 from mcp_django.contrib.oauth.tokens import credentials
 from mcp_django.protocol.headers import Headers
 from mcp_django.server.ports import Overloaded

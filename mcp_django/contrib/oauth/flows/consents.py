@@ -16,7 +16,7 @@ from django.db import IntegrityError, router, transaction
 from django.utils import timezone
 
 from mcp_django import conf
-from mcp_django.auth.authorization.scope_grants import build_grants
+from mcp_django.auth.authorization.rule_cache import build_grants
 from mcp_django.auth.authorization.scopes import ScopeHierarchy
 from mcp_django.auth.principal import get_group_names
 from mcp_django.contrib.oauth import redirects, toolkit_compat

@@ -21,7 +21,7 @@ from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
 from mcp_django.auth.authentication.challenges import build_challenge
-from mcp_django.auth.protected.apis import ProtectedAPI, has_bearer_token
+from mcp_django.auth.protected.decorators import ProtectedAPI, has_bearer_token
 from mcp_django.contrib.rest.access.authentication import Delegation
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import TransportRefusal
