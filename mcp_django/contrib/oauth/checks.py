@@ -3,7 +3,7 @@
 The ids are listed in `mcp_django.checks`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -27,44 +27,50 @@ SETTINGS_HINT: Final = 'OAUTH2_PROVIDER = oauth2_provider_settings(issuer="https
 _FALSE_SETTINGS: Final = ("ALLOW_URI_WILDCARDS", "REFRESH_TOKEN_GRACE_PERIOD_SECONDS", "CIMD_ENABLED", "DCR_ENABLED")
 _TRUE_SETTINGS: Final = ("PKCE_REQUIRED", "ROTATE_REFRESH_TOKEN", "REFRESH_TOKEN_REUSE_PROTECTION")
 
-
-def _is_installed() -> bool:
-    return apps.is_installed("mcp_django.contrib.oauth")
+FindProblems = Callable[[], Iterator[CheckMessage]]
 
 
-@register(Tags.security)
-def check_issuer(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+def _register(tag: str, *, deploy: bool = False) -> Callable[[FindProblems], Callable[..., list[CheckMessage]]]:
+    """Register a check, which runs only if the app is installed."""
+
+    def decorate(find_problems: FindProblems) -> Callable[..., list[CheckMessage]]:
+        def check(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+            return list(find_problems()) if apps.is_installed("mcp_django.contrib.oauth") else []
+
+        return register(check, tag, deploy=deploy)
+
+    return decorate
+
+
+@_register(Tags.security)
+def check_issuer() -> Iterator[CheckMessage]:
     """Check the issuer. Clients send codes and secrets to the issuer's URL."""
-    if not _is_installed():
-        return []
-
     issuer = oauth_provider().get("OIDC_ISS_ENDPOINT")
     try:
         validate_issuer(issuer if isinstance(issuer, str) else "")
     except ValueError as problem:
-        return [Error(f"{problem}.", hint=SETTINGS_HINT, id="mcp_django.E030")]
+        yield Error(f"{problem}.", hint=SETTINGS_HINT, id="mcp_django.E030")
+        return
 
-    if conf.is_usable() and conf.origin() not in (None, _origin(str(issuer))):
-        message = (
+    parts = urlsplit(str(issuer))
+    if conf.is_usable() and conf.origin() not in (None, f"{parts.scheme}://{parts.netloc}"):
+        yield Warning(
             f'The issuer {issuer} is not at MCP["ORIGIN"], {conf.origin()}: its metadata and pages must be served '
-            "at that origin as well."
+            "at that origin as well.",
+            hint="Use the same origin in both settings.",
+            id="mcp_django.W030",
         )
-        return [Warning(message, hint="Use the same origin in both settings.", id="mcp_django.W030")]
-    return []
 
 
-@register(Tags.security)
-def check_settings(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+@_register(Tags.security)
+def check_settings() -> Iterator[CheckMessage]:
     """Check that overridden settings do not weaken the server.
 
     Without an issuer, `oauth2_provider_settings` was not used, and nothing can be overridden.
     """
-    return [
-        Error(f'OAUTH2_PROVIDER["{name}"] {message}.', hint=SETTINGS_HINT, id="mcp_django.E031")
-        for name, message in (
-            _find_weakened_settings() if _is_installed() and oauth_provider().get("OIDC_ISS_ENDPOINT") else ()
-        )
-    ]
+    if oauth_provider().get("OIDC_ISS_ENDPOINT"):
+        for name, message in _find_weakened_settings():
+            yield Error(f'OAUTH2_PROVIDER["{name}"] {message}.', hint=SETTINGS_HINT, id="mcp_django.E031")
 
 
 def _find_weakened_settings() -> Iterator[tuple[str, str]]:
@@ -87,27 +93,24 @@ def _find_weakened_settings() -> Iterator[tuple[str, str]]:
             yield name, f"must be {path}, or a subclass of it"
 
 
-@register(Tags.compatibility)
-def check_toolkit(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+@_register(Tags.compatibility)
+def check_toolkit() -> Iterator[CheckMessage]:
     """Check the toolkit's version. The code uses private names, so each version is tested."""
-    if not _is_installed():
-        return []
     try:
         installed = version(DISTRIBUTION)
     except PackageNotFoundError:
-        return []
+        return
     numbers = tuple(int(part) for part in installed.split(".")[:3] if part.isdecimal())
-    if MIN_VERSION <= numbers < UNSUPPORTED_VERSION:
-        return []
-    hint = f'pip install "{DISTRIBUTION}>=3.4.1,<3.6"'
-    return [Error(f"{DISTRIBUTION} {installed} is not supported by this version.", hint=hint, id="mcp_django.E032")]
+    if not MIN_VERSION <= numbers < UNSUPPORTED_VERSION:
+        hint = f'pip install "{DISTRIBUTION}>=3.4.1,<3.6"'
+        yield Error(f"{DISTRIBUTION} {installed} is not supported by this version.", hint=hint, id="mcp_django.E032")
 
 
-@register(Tags.urls)
-def check_urls(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+@_register(Tags.urls)
+def check_urls() -> Iterator[CheckMessage]:
     """Check that the URL names resolve to the endpoints of this app."""
-    if not _is_installed() or conf.root_urlconf() is None:
-        return []
+    if conf.root_urlconf() is None:
+        return
     problems = []
 
     for name in REQUIRED_URL_NAMES:
@@ -117,93 +120,76 @@ def check_urls(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMe
             problems.append(f"{name} is not served")
             continue
         except Exception:
-            return []  # a broken URLconf, which Django reports
-        if not getattr(match.func, "__module__", "").startswith("mcp_django.contrib.oauth."):
-            problems.append(f"{name} is served by {getattr(match.func, '__module__', '')}")
+            return  # a broken URLconf, which Django reports
+        module = getattr(match.func, "__module__", "")
+        if not module.startswith("mcp_django.contrib.oauth."):
+            problems.append(f"{name} is served by {module}")
 
     if not problems and not _serves_metadata():
         problems.append("the metadata is not below /.well-known/ at the root of the host")
-    if not problems:
-        return []
-    return [
-        Error(
+    if problems:
+        yield Error(
             f"Clients cannot find the authorization server: {', '.join(problems)}.",
             hint='Add path("", include("mcp_django.contrib.oauth.urls")) to ROOT_URLCONF, '
             "and remove oauth2_provider.urls.",
             id="mcp_django.E033",
         )
-    ]
 
 
-@register(Tags.security, deploy=True)
-def check_lifetimes(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+@_register(Tags.security, deploy=True)
+def check_lifetimes() -> Iterator[CheckMessage]:
     """Check the lifetime of access tokens. A leaked token is valid until it expires."""
-    if not _is_installed() or not conf.is_usable():
-        return []
-
+    if not conf.is_usable():
+        return
     seconds = oauth_provider().get("ACCESS_TOKEN_EXPIRE_SECONDS") or get_settings().access_token
-    if not isinstance(seconds, int | float) or seconds <= MAX_ACCESS_TOKEN_SECONDS:
-        return []
-
-    return [
-        Warning(
+    if isinstance(seconds, int | float) and seconds > MAX_ACCESS_TOKEN_SECONDS:
+        yield Warning(
             f"Access tokens are valid for {seconds / MINUTE_SECONDS:.0f} minutes.",
             hint='Set a shorter MCP["OAUTH"]["ACCESS_TOKEN"]: clients refresh tokens without user interaction.',
             id="mcp_django.W031",
         )
-    ]
 
 
-@register(Tags.security)
-def check_openid(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+@_register(Tags.security)
+def check_openid() -> Iterator[CheckMessage]:
     """Check that OpenID Connect is off. The server issues and accepts no ID tokens."""
-    if not _is_installed() or not oauth_provider().get("OIDC_ENABLED"):
-        return []
-    return [
-        Warning(
+    if oauth_provider().get("OIDC_ENABLED"):
+        yield Warning(
             "OIDC_ENABLED is on, but the authorization server of MCP issues no ID tokens.",
             hint="Serve OpenID Connect from a separate issuer.",
             id="mcp_django.W032",
         )
-    ]
 
 
-@register(Tags.security)
-def check_auth_setting(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+@_register(Tags.security)
+def check_auth_setting() -> Iterator[CheckMessage]:
     """Check that the project accepts the tokens it issues."""
-    if not _is_installed() or not conf.is_usable() or "oauth" in conf.auth_names() or conf.issuer() is None:
-        return []
-    return [
-        Warning(
+    if conf.is_usable() and "oauth" not in conf.auth_names() and conf.issuer() is not None:
+        yield Warning(
             'mcp_django.contrib.oauth issues tokens, but MCP["AUTH"] lacks "oauth": the endpoint rejects them.',
             hint='Add "oauth" to MCP["AUTH"], or remove AUTH. Silence this if tokens are for other servers only.',
             id="mcp_django.W033",
         )
-    ]
 
 
-@register(Tags.urls)
-def check_login(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+@_register(Tags.urls)
+def check_login() -> Iterator[CheckMessage]:
     """Check that users can log in when a client sends them to this server."""
-    if not _is_installed() or conf.root_urlconf() is None:
-        return []
+    if conf.root_urlconf() is None:
+        return
     try:
         url = resolve_url(conf.login_url())
         if url.startswith("/"):
             resolve(urlsplit(url).path)
     except (NoReverseMatch, Resolver404):
-        return [
-            Warning(
-                f"LOGIN_URL is {conf.login_url()!r}, which does not resolve: users cannot log in to "
-                "give a client access.",
-                hint='Set it to a login page, or serve one, such as path("accounts/", include("django.contrib.auth.'
-                'urls")) with a template registration/login.html.',
-                id="mcp_django.W034",
-            )
-        ]
+        yield Warning(
+            f"LOGIN_URL is {conf.login_url()!r}, which does not resolve: users cannot log in to give a client access.",
+            hint='Set it to a login page, or serve one, such as path("accounts/", include("django.contrib.auth.urls")) '
+            "with a template registration/login.html.",
+            id="mcp_django.W034",
+        )
     except Exception:
-        return []  # a broken URLconf, which Django reports
-    return []
+        return  # a broken URLconf, which Django reports
 
 
 def _serves_metadata() -> bool:
@@ -220,8 +206,3 @@ def _serves_metadata() -> bool:
             except Resolver404:
                 continue
     return False
-
-
-def _origin(url: str) -> str:
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}"
