@@ -4,12 +4,13 @@ Any client can send `X-Forwarded-For`. Each proxy appends the address of its own
 last N entries are reliable; earlier entries are ignored.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from http.cookies import CookieError
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
+from django.http import HttpRequest
 from django.http.cookie import parse_cookie
 
 from mcp_django import conf
@@ -92,6 +93,12 @@ class AuthRequest(NamedTuple):
             return parse_qsl(text, keep_blank_values=True, max_num_fields=100)
         except ValueError:
             return []
+
+
+def select_headers(request: HttpRequest, names: Iterable[bytes]) -> Headers:
+    """Return the headers of these names of a Django request."""
+    values = ((name, request.META.get(f"HTTP_{name.decode().upper().replace('-', '_')}")) for name in sorted(names))
+    return Headers((name, text.encode("latin-1", "replace")) for name, text in values if isinstance(text, str))
 
 
 def get_client_address(peer: str | None, headers: Headers | None, proxies: int | None = None) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, NamedTuple, TypeVar, cast
 
-from asgiref.sync import async_to_sync, markcoroutinefunction
+from asgiref.sync import async_to_sync
 from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.utils.module_loading import import_string
@@ -24,83 +24,13 @@ from mcp_django.auth.authentication.authenticator import Authenticator
 from mcp_django.auth.authentication.challenges import build_refusal
 from mcp_django.auth.authentication.verifiers import AuthError
 from mcp_django.auth.principal import DjangoPrincipal
-from mcp_django.auth.requests import FORWARDED_HEADERS, AuthRequest
+from mcp_django.auth.requests import FORWARDED_HEADERS, AuthRequest, select_headers
 from mcp_django.auth.resource import ProtectedResource, canonicalize_url
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import TransportRefusal
-from mcp_django.protocol.headers import Headers
 from mcp_django.server.ports import Overloaded
 
 V = TypeVar("V", bound=Callable[..., Any])
-
-
-def bearer_required(
-    *,
-    resource: str | None = None,
-    audience: str = "api",
-    scopes: Sequence[str] = (),
-    metadata_url: str | None = None,
-) -> Callable[[V], V]:
-    """Require an access token for a view, sync or async.
-
-    `request.user` is the user that the token acts for; `request.principal` has scopes and claims. Cookies are ignored,
-    so no CSRF token is needed. Tokens must be issued for the API with the URL `resource`. Without it only personal
-    tokens are accepted: those that name no server, or `audience`. At `metadata_url` clients learn how to get a token
-    (RFC 9728).
-
-    Other requests get 401, 403 or 400 with a challenge, 429 after too many bad tokens from one address, or 503 while
-    tokens cannot be verified. Raises TypeError if `scopes` is a string, ValueError if `resource` is an invalid URL.
-    """
-    if isinstance(scopes, str):
-        raise TypeError(f"scopes must be a list; write scopes=[{scopes!r}]")
-    if resource is not None and canonicalize_url(resource) is None:
-        raise ValueError(f"{resource!r} is not a valid URL for an API")
-    api = ProtectedAPI(audience, resource, tuple(scopes), metadata_url)
-
-    async def admit(request: HttpRequest) -> HttpResponse | None:
-        try:
-            principal = await api.authenticate(request)
-            if principal.user is None:
-                protected = ProtectedResource(server=audience, scopes=api.scopes, metadata_url=metadata_url)
-                raise build_refusal(AuthError("invalid_token", "The token does not belong to a user"), protected)
-        except TransportRefusal as refused:
-            return _build_response(refused)
-        except Overloaded as problem:
-            return JsonResponse(
-                {"detail": str(problem)},
-                status=problem.status,
-                headers={"Retry-After": str(max(1, round(problem.retry_after)))},
-            )
-        request.user = principal.user
-        request.principal = principal  # type: ignore[attr-defined]  # for the view; HttpRequest has no such field
-        return None
-
-    def decorate(view: V) -> V:
-        made: Any
-        if inspect.iscoroutinefunction(view):
-
-            async def around(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-                return await admit(request) or await view(request, *args, **kwargs)
-
-            made = markcoroutinefunction(wraps(view)(around))
-        else:
-            ask = async_to_sync(admit)
-
-            @wraps(view)
-            def made(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-                return ask(request) or view(request, *args, **kwargs)
-
-        made.csrf_exempt = True
-        return cast("V", made)
-
-    return decorate
-
-
-def _build_response(transport_refusal: TransportRefusal) -> HttpResponse:
-    headers = {name.decode(): value.decode("latin-1") for name, value in transport_refusal.headers}
-    headers.pop("content-type", None)
-    message = jsonrpc.loads(transport_refusal.body)["error"]["message"]
-    return JsonResponse({"detail": message}, status=transport_refusal.status, headers=headers)
 
 
 class ProtectedAPI(NamedTuple):
@@ -126,8 +56,29 @@ class ProtectedAPI(NamedTuple):
             Overloaded: tokens cannot be verified at the moment, or too many were invalid.
             ImproperlyConfigured: `resource` is an invalid URL.
         """
-        auth_request = AuthRequest(_select_headers(request), request.META.get("REMOTE_ADDR"), request.method or "GET")
+        # Invalid credentials are counted by client address.
+        headers = select_headers(request, {b"authorization", *FORWARDED_HEADERS})
+        auth_request = AuthRequest(headers, request.META.get("REMOTE_ADDR"), request.method or "GET")
         return await _get_authenticator(self).authenticate_throttled(auth_request)
+
+    async def admit(self, request: HttpRequest) -> HttpResponse | None:
+        """Set `request.user` and `request.principal`, or return the refusal."""
+        try:
+            principal = await self.authenticate(request)
+            if principal.user is None:
+                protected = ProtectedResource(server=self.audience, scopes=self.scopes, metadata_url=self.metadata_url)
+                raise build_refusal(AuthError("invalid_token", "The token does not belong to a user"), protected)
+        except TransportRefusal as refused:
+            headers = {name.decode(): value.decode("latin-1") for name, value in refused.headers}
+            headers.pop("content-type", None)
+            message = jsonrpc.loads(refused.body)["error"]["message"]
+            return JsonResponse({"detail": message}, status=refused.status, headers=headers)
+        except Overloaded as problem:
+            retry_after = str(max(1, round(problem.retry_after)))
+            return JsonResponse({"detail": str(problem)}, status=problem.status, headers={"Retry-After": retry_after})
+        request.user = principal.user
+        request.principal = principal  # type: ignore[attr-defined]  # for the view; HttpRequest has no such field
+        return None
 
 
 def has_bearer_token(request: HttpRequest) -> bool:
@@ -150,11 +101,45 @@ def _get_authenticator(api: ProtectedAPI) -> Authenticator:
     return authenticator
 
 
-def _select_headers(request: HttpRequest) -> Headers:
-    """Return the credential and the proxy headers of a request.
+def bearer_required(
+    *,
+    resource: str | None = None,
+    audience: str = "api",
+    scopes: Sequence[str] = (),
+    metadata_url: str | None = None,
+) -> Callable[[V], V]:
+    """Require an access token for a view, sync or async.
 
-    Invalid credentials are counted by client address.
+    `request.user` is the user that the token acts for; `request.principal` has scopes and claims. Cookies are ignored,
+    so no CSRF token is needed. Tokens must be issued for the API with the URL `resource`. Without it only personal
+    tokens are accepted: those that name no server, or `audience`. At `metadata_url` clients learn how to get a token
+    (RFC 9728).
+
+    Other requests get 401, 403 or 400 with a challenge, 429 after too many bad tokens from one address, or 503 while
+    tokens cannot be verified. Raises TypeError if `scopes` is a string, ValueError if `resource` is an invalid URL.
     """
-    names = (b"authorization", *sorted(FORWARDED_HEADERS))
-    values = ((name, request.META.get(f"HTTP_{name.decode().upper().replace('-', '_')}")) for name in names)
-    return Headers([(name, text.encode("latin-1", "replace")) for name, text in values if isinstance(text, str)])
+    if isinstance(scopes, str):
+        raise TypeError(f"scopes must be a list; write scopes=[{scopes!r}]")
+    if resource is not None and canonicalize_url(resource) is None:
+        raise ValueError(f"{resource!r} is not a valid URL for an API")
+    api = ProtectedAPI(audience, resource, tuple(scopes), metadata_url)
+
+    def decorate(view: V) -> V:
+        guarded: Any
+        if inspect.iscoroutinefunction(view):
+
+            @wraps(view)
+            async def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+                return await api.admit(request) or await view(request, *args, **kwargs)
+
+        else:
+            admit = async_to_sync(api.admit)
+
+            @wraps(view)
+            def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+                return admit(request) or view(request, *args, **kwargs)
+
+        guarded.csrf_exempt = True
+        return cast("V", guarded)
+
+    return decorate

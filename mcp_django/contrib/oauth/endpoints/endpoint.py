@@ -19,9 +19,8 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.debug import sensitive_post_parameters
 
 from mcp_django.auth import throttling
-from mcp_django.auth.requests import UNKNOWN_ADDRESS, get_client_address
+from mcp_django.auth.requests import FORWARDED_HEADERS, UNKNOWN_ADDRESS, get_client_address, select_headers
 from mcp_django.contrib.oauth.tokens import credentials
-from mcp_django.protocol.headers import Headers
 from mcp_django.server.ports import Overloaded
 
 MAX_FORM_BYTES: Final = 64 * 1024
@@ -176,14 +175,7 @@ def _disable_caching(response: HttpResponse) -> HttpResponse:
 
 def get_request_address(request: HttpRequest) -> str:
     """Return the client address for rate limits."""
-    headers = Headers(
-        (name.lower().encode("latin-1"), _encode_latin1(value)) for name, value in request.headers.items()
-    )
-    return get_client_address(request.META.get("REMOTE_ADDR"), headers)
-
-
-def _encode_latin1(value: str) -> bytes:
-    return value.encode("latin-1", "replace")
+    return get_client_address(request.META.get("REMOTE_ADDR"), select_headers(request, FORWARDED_HEADERS))
 
 
 def read_client_credentials(request: HttpRequest) -> credentials.ClientCredentials:
