@@ -25,6 +25,7 @@ from mcp_django.auth.authentication.verifiers import (
     UNAVAILABLE_MESSAGE,
     AuthError,
     Verifier,
+    hold_lease,
 )
 from mcp_django.auth.authorization.scopes import FilterScopes, PrincipalRefused
 from mcp_django.auth.principal import DjangoPrincipal
@@ -86,9 +87,9 @@ class Authenticator:
         self._sessions = sessions
         self._tickets = tickets
         self._cache = PrincipalCache(cache_seconds)
-        self._bearer = BearerAuthenticator(
-            verifiers, executor=executor, filter_scopes=filter_scopes, shared_cache=shared_cache
-        )
+        self._verifiers = tuple(verifiers)
+        self._filter_scopes = filter_scopes
+        self._shared_cache = shared_cache
         self._local = LocalAuthenticator(local_user, cache=self._cache, executor=executor) if local else None
 
     def get_cached(self, request: AuthRequest) -> DjangoPrincipal | None:
@@ -98,7 +99,7 @@ class Authenticator:
         """
         headers = request.headers
         credential = headers.get(b"authorization")
-        if credential is None or not self._bearer.verifiers:
+        if credential is None or not self._verifiers:
             return None if self._local is None else self._local.get_cached(request)
         if headers.repeated and b"authorization" in headers.repeated:
             return None
@@ -119,7 +120,7 @@ class Authenticator:
             Overloaded: too many credentials of the address were invalid; with the status 429.
             TransportRefusal: see `authenticate`.
         """
-        if b"authorization" not in request.headers or not self._bearer.verifiers:
+        if b"authorization" not in request.headers or not self._verifiers:
             return await self.authenticate(request)
 
         await check_failure_rate(request, self._executor)
@@ -141,7 +142,7 @@ class Authenticator:
         try:
             headers = request.headers
             credential = headers.get(b"authorization")
-            if credential is None or not (self._bearer or self._sessions):
+            if credential is None or not (self._verifiers or self._sessions):
                 return await self._authenticate_without_token(request, resource)
             if self._sessions is not None and self._sessions.get_session_key(request) is not None:
                 raise AuthError("invalid_request", "Send a token or a session cookie, not both")
@@ -174,7 +175,7 @@ class Authenticator:
         if token is None:
             raise AuthError("missing")
 
-        if not self._bearer:
+        if not self._verifiers:
             raise AuthError("invalid_token", INVALID_MESSAGE)
         digest = self._digest(credential, resource)
         cached = self._cache.get(digest)
@@ -184,13 +185,25 @@ class Authenticator:
         async with self._follow_invalidations():
             generation = get_generation()
             shared_digest = blake2b(repr((credential, resource.server, resource.uri)).encode(), digest_size=32).digest()
-            principal = self._check_scopes(await self._bearer.authenticate(token, resource, shared_digest), resource)
+            principal = await self._filter(await self._verify_shared(token, resource, shared_digest), resource)
             self._cache.add(digest, principal, generation)
         return principal
 
-    def _check_scopes(self, principal: DjangoPrincipal, resource: ProtectedResource) -> DjangoPrincipal:
-        if not principal.has_scopes(resource.scopes):
-            raise AuthError("insufficient_scope", MISSING_SCOPE_MESSAGE, scopes=resource.scopes)
+    async def _verify_shared(self, token: str, resource: ProtectedResource, digest: bytes) -> DjangoPrincipal:
+        """Return the principal of a token that this process or another one verified.
+
+        `digest` is its key in the shared cache. Raises AuthError.
+        """
+        shared_cache = self._shared_cache
+        if shared_cache is None:
+            return await self._verify(token, resource)
+
+        with hold_lease(self._executor):
+            principal = await self._executor.run(shared_cache.find, digest)
+            if principal is None:
+                started_at = time()
+                principal = await self._verify(token, resource)
+                await self._executor.run(shared_cache.add, digest, principal, started_at)
         return principal
 
     def issue_ticket(self, request: AuthRequest) -> str:
@@ -223,10 +236,10 @@ class Authenticator:
         if self._sessions is not None and not request.is_socket and self._sessions.get_session_key(request) is not None:
             principal = await self._sessions.authenticate(request)
             if principal is not None:
-                return self._check_scopes(await self._bearer.apply_scope_filter(principal, resource), resource)
+                return await self._filter(principal, resource)
 
         if self._local is None:
-            if self._bearer or self._sessions is not None:
+            if self._verifiers or self._sessions is not None:
                 raise AuthError("missing")
             raise build_forbidden("Authentication is not configured, so every request is refused")
         if not is_local(request.headers, request.peer):
@@ -239,57 +252,6 @@ class Authenticator:
             return blake2b(credential).digest()
         return blake2b(repr((credential, resource)).encode()).digest()
 
-
-class BearerAuthenticator:
-    """Bearer token authenticator of one server.
-
-    `shared_cache` holds principals that other processes verified.
-    """
-
-    def __init__(
-        self,
-        verifiers: Sequence[Verifier],
-        *,
-        executor: Executor,
-        filter_scopes: FilterScopes | None = None,
-        shared_cache: SharedPrincipalCache | None = None,
-    ) -> None:
-        """`filter_scopes` returns a verified principal with its effective scopes."""
-        self.verifiers = tuple(verifiers)
-        self._executor = executor
-        self._filter_scopes = filter_scopes
-        self._shared_cache = shared_cache
-
-    def __bool__(self) -> bool:
-        """Return True if tokens are accepted at all."""
-        return bool(self.verifiers)
-
-    async def authenticate(self, token: str, resource: ProtectedResource, digest: bytes) -> DjangoPrincipal:
-        """Return the principal of `token` at `resource`.
-
-        `digest` is its key in the shared cache.
-
-        Raises:
-            AuthError: the token is invalid, or cannot be verified at the moment.
-            TransportRefusal: the project refuses the principal.
-        """
-        shared_cache = self._shared_cache
-        if shared_cache is None:
-            return await self.apply_scope_filter(await self._verify(token, resource), resource)
-
-        lease = self._executor.acquire_lease()
-        try:
-            principal = await self._executor.run(shared_cache.find, digest)
-            if principal is None:
-                started_at = time()
-                principal = await self._verify(token, resource)
-                await self._executor.run(shared_cache.add, digest, principal, started_at)
-        except Overloaded as problem:
-            raise AuthError("unavailable", str(problem), retry_after=problem.retry_after) from None
-        finally:
-            lease.close()
-        return await self.apply_scope_filter(principal, resource)
-
     async def _verify(self, token: str, resource: ProtectedResource) -> DjangoPrincipal:
         principal = await self._call_verifier(token, resource)
         if principal.expires_at is not None and principal.expires_at <= time():
@@ -300,45 +262,39 @@ class BearerAuthenticator:
 
     async def _call_verifier(self, token: str, resource: ProtectedResource) -> DjangoPrincipal:
         """Call the verifier that accepts tokens of this shape."""
-        lease = self._executor.acquire_lease()
         verifier: Verifier | None = None
-        try:
-            verifier = next((one for one in self.verifiers if one.accepts(token)), None)
-            if verifier is None:
-                raise AuthError("invalid_token", INVALID_MESSAGE)
-            principal: Any = await verifier.verify(token, resource=resource)
-            if not isinstance(principal, DjangoPrincipal) or principal.is_local:
-                raise TypeError(f"verify() must return a Principal that is not local, not {type(principal).__name__}")
-        except AuthError:
-            raise
-        except Overloaded as problem:
-            raise AuthError("unavailable", str(problem), retry_after=problem.retry_after) from None
-        except Exception as problem:
-            # A project's verifier failed. The request gets a temporary error, so that clients keep their tokens.
-            text = "".join(traceback.format_exception(problem)).replace(token, "[token]")
-            logger.error("Unhandled exception in the verifier %s\n%s", type(verifier).__name__, text)
-            raise AuthError("unavailable", UNAVAILABLE_MESSAGE) from None
-        finally:
-            lease.close()
-
+        with hold_lease(self._executor):
+            try:
+                verifier = next((one for one in self._verifiers if one.accepts(token)), None)
+                if verifier is None:
+                    raise AuthError("invalid_token", INVALID_MESSAGE)
+                principal: Any = await verifier.verify(token, resource=resource)
+                if not isinstance(principal, DjangoPrincipal) or principal.is_local:
+                    name = type(principal).__name__
+                    raise TypeError(f"verify() must return a Principal that is not local, not {name}")
+            except (AuthError, Overloaded):
+                raise
+            except Exception as problem:
+                # A project's verifier failed. The request gets a temporary error, so that clients keep their tokens.
+                text = "".join(traceback.format_exception(problem)).replace(token, "[token]")
+                logger.error("Unhandled exception in the verifier %s\n%s", type(verifier).__name__, text)
+                raise AuthError("unavailable", UNAVAILABLE_MESSAGE) from None
         return principal
 
-    async def apply_scope_filter(self, principal: DjangoPrincipal, resource: ProtectedResource) -> DjangoPrincipal:
-        """Return the principal with its effective scopes.
+    async def _filter(self, principal: DjangoPrincipal, resource: ProtectedResource) -> DjangoPrincipal:
+        """Return the principal with its effective scopes, which include those of every request.
 
         Raises AuthError and TransportRefusal.
         """
-        if self._filter_scopes is None:
-            return principal
-        lease = self._executor.acquire_lease()
-        try:
-            return await self._filter_scopes(principal, resource=resource)
-        except PrincipalRefused:
-            raise build_forbidden("Access to this server is denied for this caller") from None
-        except Overloaded as problem:
-            raise AuthError("unavailable", str(problem), retry_after=problem.retry_after) from None
-        finally:
-            lease.close()
+        if self._filter_scopes is not None:
+            with hold_lease(self._executor):
+                try:
+                    principal = await self._filter_scopes(principal, resource=resource)
+                except PrincipalRefused:
+                    raise build_forbidden("Access to this server is denied for this caller") from None
+        if not principal.has_scopes(resource.scopes):
+            raise AuthError("insufficient_scope", MISSING_SCOPE_MESSAGE, scopes=resource.scopes)
+        return principal
 
 
 def parse_bearer_token(credential: bytes) -> str | None:

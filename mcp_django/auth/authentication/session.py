@@ -17,10 +17,10 @@ from django.utils.module_loading import import_string
 
 from mcp_django import conf
 from mcp_django.auth.authentication.challenges import build_forbidden
-from mcp_django.auth.authentication.verifiers import UNAVAILABLE_MESSAGE, AuthError
+from mcp_django.auth.authentication.verifiers import UNAVAILABLE_MESSAGE, AuthError, hold_lease
 from mcp_django.auth.principal import PROJECT_ISSUER, DjangoPrincipal
 from mcp_django.auth.requests import AuthRequest
-from mcp_django.server.ports import Executor, Overloaded
+from mcp_django.server.ports import Executor
 
 logger = logging.getLogger("mcp_django.auth")
 
@@ -47,14 +47,12 @@ class SessionAuthenticator:
             TransportRefusal: 403, the request was not made by a page of this site.
             AuthError: the session cannot be read.
         """
-        with self._executor.context():
+        with hold_lease(self._executor):
             try:
                 user, reason = await self._executor.run(self._load_user, request)
             except DatabaseFailure as problem:
                 logger.error("Sessions cannot be read: %s", problem)
                 raise AuthError("unavailable", UNAVAILABLE_MESSAGE) from None
-            except Overloaded as problem:
-                raise AuthError("unavailable", str(problem), retry_after=problem.retry_after) from None
 
         if user is None:
             return None

@@ -6,8 +6,9 @@ to a verifier that it was not meant for.
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable
-from datetime import datetime, timedelta
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any, Literal, Protocol, cast
 
 from django.core.exceptions import ImproperlyConfigured
@@ -19,6 +20,7 @@ from mcp_django.auth.principal import PROJECT_ISSUER, DjangoPrincipal
 from mcp_django.auth.resource import ProtectedResource
 from mcp_django.models import PersonalAccessToken
 from mcp_django.server.callables import is_async
+from mcp_django.server.ports import Executor, Overloaded
 
 logger = logging.getLogger("mcp_django.auth")
 
@@ -60,6 +62,16 @@ class AuthError(Exception):
         return STATUS_BY_KIND[self.kind]
 
 
+@contextmanager
+def hold_lease(executor: Executor) -> Iterator[None]:
+    """Hold a lease of the executor. Its overload becomes a temporary AuthError."""
+    try:
+        with executor.context():
+            yield
+    except Overloaded as problem:
+        raise AuthError("unavailable", str(problem), retry_after=problem.retry_after) from None
+
+
 class Verifier(Protocol):
     """Interface of a verifier for one kind of token."""
 
@@ -91,11 +103,10 @@ def build_verifier(candidate: Any) -> Verifier:
     """
     verifier = candidate() if isinstance(candidate, type) else candidate
     verify = getattr(verifier, "verify", verifier)
+    name = getattr(candidate, "__qualname__", repr(candidate))
     if not is_async(verify):
-        name = getattr(candidate, "__qualname__", repr(candidate))
         raise ImproperlyConfigured(f"{name} is not a verifier; define `async def verify(self, token, *, resource)`")
     if not _accepts_resource(verify):
-        name = getattr(candidate, "__qualname__", repr(candidate))
         raise ImproperlyConfigured(
             f"{name} does not accept the resource that a token was issued for; write "
             "`async def verify(self, token, *, resource)`, where resource.server is the alias"
@@ -155,7 +166,7 @@ class PersonalTokenVerifier:
 
     async def _update_last_used(self, row: PersonalAccessToken) -> None:
         now = timezone.now()
-        if not _is_update_due(row.last_used_at, now):
+        if row.last_used_at is not None and now - row.last_used_at < LAST_USED_INTERVAL:
             return
         # The condition is repeated in the statement, for concurrent workers. update() sends no signal, so caches stay
         # valid.
@@ -167,10 +178,6 @@ class PersonalTokenVerifier:
         except DatabaseFailure as problem:
             # On a read-only database tokens are still valid.
             logger.warning("Last use of a personal access token could not be saved: %s", problem)
-
-
-def _is_update_due(last: datetime | None, now: datetime) -> bool:
-    return last is None or now - last >= LAST_USED_INTERVAL
 
 
 def _build_principal(row: PersonalAccessToken) -> DjangoPrincipal:
