@@ -8,7 +8,13 @@ from typing import Any, Final
 
 from django.db import router
 from django.db.models import QuerySet
-from oauth2_provider import models as _models
+from oauth2_provider.models import (
+    get_access_token_model,
+    get_application_model,
+    get_grant_model,
+    get_refresh_token_model,
+)
+from oauth2_provider.models import set_token_value as set_token
 from oauth2_provider.oauth2_backends import get_oauthlib_core
 from oauth2_provider.oauth2_validators import OAuth2Validator
 from oauth2_provider.settings import oauth2_settings
@@ -53,26 +59,6 @@ def restrict_to_s256(grant: Any) -> None:
     grant._code_challenge_methods = {"S256": code_challenge_method_s256}
 
 
-def get_application_model() -> Any:
-    """Return the model of clients."""
-    return _models.get_application_model()
-
-
-def get_grant_model() -> Any:
-    """Return the model of authorization codes."""
-    return _models.get_grant_model()
-
-
-def get_access_token_model() -> Any:
-    """Return the model of access tokens."""
-    return _models.get_access_token_model()
-
-
-def get_refresh_token_model() -> Any:
-    """Return the model of refresh tokens."""
-    return _models.get_refresh_token_model()
-
-
 def get_primary_queryset(model: Any) -> "QuerySet[Any]":
     """Return a query set on the database that the model is written to.
 
@@ -80,11 +66,6 @@ def get_primary_queryset(model: Any) -> "QuerySet[Any]":
     """
     queryset: QuerySet[Any] = model._default_manager.using(router.db_for_write(model))
     return queryset
-
-
-def set_token(row: Any, token: str) -> None:
-    """Set the token of a row, as a hash only if the settings require it."""
-    _models.set_token_value(row, token)
 
 
 @conf.on_change()

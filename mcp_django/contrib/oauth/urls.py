@@ -14,7 +14,7 @@ from django.views.generic import RedirectView
 from mcp_django.contrib.oauth.endpoints.authorize import Authorize
 from mcp_django.contrib.oauth.endpoints.metadata import metadata
 from mcp_django.contrib.oauth.endpoints.pages import Connections, SwitchAccount, Tokens
-from mcp_django.contrib.oauth.endpoints.registration import Register
+from mcp_django.contrib.oauth.endpoints.registration import register
 from mcp_django.contrib.oauth.endpoints.token import introspect, revoke, token
 
 app_name = "oauth2_provider"
@@ -29,7 +29,7 @@ well_known = [
 
 endpoints = [
     path("o/token/", token, name="token"),
-    path("o/register/", Register.as_view(), name="dcr-register"),
+    path("o/register/", register, name="dcr-register"),
     path("o/revoke_token/", revoke, name="revoke-token"),
     path("o/introspect/", introspect, name="introspect"),
 ]
@@ -47,8 +47,8 @@ aliases = [
     # Each with and without a slash: a redirect would turn a POST into a GET.
     re_path(r"^token/?$", token),
     re_path(r"^o/(?:token)$", token),
-    re_path(r"^register/?$", Register.as_view()),
-    re_path(r"^o/register$", Register.as_view()),
+    re_path(r"^register/?$", register),
+    re_path(r"^o/register$", register),
     re_path(r"^o/(?:revoke_token|revoke)/?$", revoke),
     re_path(r"^o/introspect$", introspect),
 ]

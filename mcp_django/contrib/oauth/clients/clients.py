@@ -68,17 +68,13 @@ def register_client(metadata: ClientMetadata, *, address: str | None) -> tuple[A
     """
     ensure_capacity()
 
-    model = get_application_model()
-    with transaction.atomic(using=router.db_for_write(model)):
-        application, secret = _build_application(metadata, model.RegistrationSource.DCR)
-        _validate(application)
-        application.save()
-        ClientProfile.objects.create(
-            application=application,
-            source=ClientProfile.Source.REGISTERED,
-            created_ip=_parse_address(address),
-            **_build_profile_fields(metadata),
-        )
+    application, secret = _build_application(metadata, get_application_model().RegistrationSource.DCR)
+    _insert(
+        application,
+        source=ClientProfile.Source.REGISTERED,
+        created_ip=_parse_address(address),
+        **_build_profile_fields(metadata),
+    )
     return application, secret
 
 
@@ -150,22 +146,26 @@ def create_client(
         auth_method="client_secret_basic" if confidential or not redirect_uris else "none",
     )
 
-    with transaction.atomic(using=router.db_for_write(model)):
-        application, secret = _build_application(metadata, model.RegistrationSource.MANUAL)
-        if not redirect_uris:
-            application.authorization_grant_type = model.GRANT_CLIENT_CREDENTIALS
-        _validate(application)
-        application.save()
-        ClientProfile.objects.create(
-            application=application,
-            source=ClientProfile.Source.MANUAL,
-            approved=True,
-            trusted=service_user is not None,
-            service_user=service_user,
-            allowed_scopes=None if scopes is None else sorted(set(scopes)),
-            allowed_resources=None if resources is None else sorted(set(resources)),
-        )
+    application, secret = _build_application(metadata, model.RegistrationSource.MANUAL)
+    if not redirect_uris:
+        application.authorization_grant_type = model.GRANT_CLIENT_CREDENTIALS
+    _insert(
+        application,
+        source=ClientProfile.Source.MANUAL,
+        approved=True,
+        trusted=service_user is not None,
+        service_user=service_user,
+        allowed_scopes=None if scopes is None else sorted(set(scopes)),
+        allowed_resources=None if resources is None else sorted(set(resources)),
+    )
     return application, secret
+
+
+def _insert(application: Any, **profile_fields: Any) -> None:
+    _validate(application)
+    with transaction.atomic(using=router.db_for_write(get_application_model())):
+        application.save()
+        ClientProfile.objects.create(application=application, **profile_fields)
 
 
 def _build_application(metadata: ClientMetadata, source: str) -> tuple[Any, str]:
@@ -186,14 +186,8 @@ def _build_application(metadata: ClientMetadata, source: str) -> tuple[Any, str]
 
 
 def _build_profile_fields(metadata: ClientMetadata) -> dict[str, Any]:
-    return {
-        "application_type": metadata.application_type,
-        "client_uri": metadata.client_uri,
-        "logo_uri": metadata.logo_uri,
-        "policy_uri": metadata.policy_uri,
-        "tos_uri": metadata.tos_uri,
-        "requested_grants": list(metadata.requested_grants),
-    }
+    names = ("application_type", "client_uri", "logo_uri", "policy_uri", "tos_uri")
+    return {name: getattr(metadata, name) for name in names} | {"requested_grants": list(metadata.requested_grants)}
 
 
 def _validate(application: Any) -> None:

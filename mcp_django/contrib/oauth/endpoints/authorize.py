@@ -6,7 +6,7 @@ from typing import Any
 from django.contrib.auth.decorators import login_not_required
 from django.core.exceptions import DisallowedRedirect
 from django.db import transaction
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.utils.decorators import method_decorator
 from django.utils.translation import gettext as _
@@ -16,13 +16,12 @@ from oauth2_provider.http import OAuth2ResponseRedirect
 
 from mcp_django.contrib.oauth.clients import documents
 from mcp_django.contrib.oauth.clients.display import (
-    RedirectTarget,
     build_client_display,
     get_redirect_target,
     get_resource_name,
     join_names,
 )
-from mcp_django.contrib.oauth.endpoints.pages import get_page_url, render_page
+from mcp_django.contrib.oauth.endpoints.pages import get_page_url, redirect_to_login, render_page
 from mcp_django.contrib.oauth.flows import authorization, consents
 from mcp_django.contrib.oauth.flows.authorization import (
     AuthorizationDenied,
@@ -31,7 +30,7 @@ from mcp_django.contrib.oauth.flows.authorization import (
 )
 from mcp_django.contrib.oauth.options import get_settings
 from mcp_django.contrib.oauth.toolkit_compat import oauth2_settings
-from mcp_django.html_pages import add_security_headers, build_login_url
+from mcp_django.html_pages import add_security_headers
 
 PROMPTS = frozenset({"none", "login", "consent", "select_account"})
 """Supported values of `prompt` (OpenID Connect Core 1.0, section 3.1.2.1).
@@ -62,11 +61,15 @@ class Authorize(View):
         """Show the consent page, or redirect if no decision is needed."""
         prompt = PROMPTS & set(request.GET.get("prompt", "").split())
         if not request.user.is_authenticated:
-            return self._redirect_to_login(request, prompt)
-        if prompt == {"login"}:
-            return self._redirect_to_new_login(request)
+            if "none" in prompt:
+                # Known clients only: nothing is fetched for an anonymous user.
+                auth_request = authorization.read_authorization_request(request)
+                raise auth_request.build_denial("login_required", "The user is not logged in")
+            return redirect_to_login(request, _remove_login_prompt(request))
 
         auth_request, scopes = _read_request(request)
+        if prompt == {"login"}:
+            return redirect_to_login(request, _remove_login_prompt(request))
         silent = not prompt & {"consent", "select_account", "login"} and _is_preapproved(request, auth_request, scopes)
         if silent:
             return _redirect_to_client(request, authorization.issue_code(request, auth_request, scopes))
@@ -77,7 +80,7 @@ class Authorize(View):
     def post(self, request: HttpRequest) -> HttpResponse:
         """Process the user's decision."""
         if not request.user.is_authenticated:
-            return add_security_headers(HttpResponseRedirect(build_login_url(request, request.get_full_path())))
+            return redirect_to_login(request, request.get_full_path())
 
         auth_request, scopes = _read_request(request)
         if not request.POST.get("allow"):
@@ -92,22 +95,6 @@ class Authorize(View):
         # The consent is saved first, so that the user sees the client even if issuing the code fails.
         consents.record_consent(request.user, auth_request.application, auth_request.resources, granted)
         return _redirect_to_client(request, authorization.issue_code(request, auth_request, granted))
-
-    def _redirect_to_login(self, request: HttpRequest, prompt: frozenset[str]) -> HttpResponse:
-        if "none" in prompt:
-            auth_request = authorization.read_authorization_request(
-                request
-            )  # known clients only: nothing is fetched for an anonymous user
-            raise auth_request.build_denial("login_required", "The user is not logged in")
-        return add_security_headers(HttpResponseRedirect(build_login_url(request, _remove_login_prompt(request))))
-
-    def _redirect_to_new_login(self, request: HttpRequest) -> HttpResponse:
-        """Redirect to a new login, which the client requested.
-
-        The request is validated first, so that users do not log in for an invalid one.
-        """
-        _read_request(request)
-        return add_security_headers(HttpResponseRedirect(build_login_url(request, _remove_login_prompt(request))))
 
 
 def _read_request(request: HttpRequest) -> tuple[AuthorizationRequest, list[str]]:
@@ -140,6 +127,10 @@ def _render_consent_page(
     request: HttpRequest, auth_request: AuthorizationRequest, scopes: Sequence[str], *, problem: str = ""
 ) -> HttpResponse:
     target = get_redirect_target(auth_request.redirect_uri)
+    # Browsers apply the policy to all redirects after a form, and pages of clients redirect to other pages of theirs. A
+    # blocked redirect would leave the user on this page although the code was issued.
+    later_sources = ["https:", *(f"{scheme}:" for scheme in get_settings().native_schemes)]
+    form_sources = [target.source, *([] if target.kind == "app" else later_sources)]
     context = {
         "client": build_client_display(auth_request.application),
         "target": target,
@@ -149,19 +140,7 @@ def _render_consent_page(
         "switch_url": get_page_url("switch"),
         "problem": problem,
     }
-    return render_page(request, "authorize.html", context, form_sources=_get_form_sources(target))
-
-
-def _get_form_sources(target: RedirectTarget) -> list[str]:
-    """Return the sources that the consent form may lead to.
-
-    Browsers apply the policy to all redirects after a form, and pages of clients redirect to other pages of theirs. A
-    blocked redirect would leave the user on this page although the code was issued.
-    """
-    later_sources = (
-        [] if target.kind == "app" else ["https:", *(f"{scheme}:" for scheme in get_settings().native_schemes)]
-    )
-    return [target.source, *later_sources]
+    return render_page(request, "authorize.html", context, form_sources=form_sources)
 
 
 def _redirect_to_client(request: HttpRequest, location: str) -> HttpResponse:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from math import ceil
 from typing import Any, Final
 
+from django.contrib.auth.decorators import login_not_required
 from django.core.exceptions import BadRequest, SuspiciousOperation
 from django.db import Error as DatabaseFailure
 from django.db import transaction
@@ -33,7 +34,9 @@ FAILURE_RATE_NAME: Final = "TOKEN_FAILURES"
 """Name of the rate in `MCP["RATES"]` that limits rejected credentials."""
 SECRET_PARAMETERS: Final = ("client_secret", "code", "code_verifier", "refresh_token", "token", "password", "assertion")
 
-View = Callable[..., HttpResponse]
+METHODS: Final = "POST, OPTIONS"
+
+View = Callable[[HttpRequest], HttpResponse]
 
 
 class EndpointError(Exception):
@@ -49,33 +52,29 @@ class EndpointError(Exception):
         self.status = status
 
 
-def endpoint(*, secret: bool = True) -> Callable[[View], View]:
+def endpoint(view: View) -> View:
     """Decorate a view function that accepts a form by POST.
 
-    With `secret`, guessing of credentials is rate-limited.
+    Guessing of credentials is rate-limited.
     """
 
-    def make(view: View) -> View:
-        @functools.wraps(view)
-        def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-            if request.method == "OPTIONS":
-                return add_cors_headers(HttpResponse(status=204), "POST, OPTIONS")
-            return add_cors_headers(_disable_caching(_handle(view, request, secret, *args, **kwargs)), "POST, OPTIONS")
+    @functools.wraps(view)
+    def guarded(request: HttpRequest) -> HttpResponse:
+        if request.method == "OPTIONS":
+            return add_cors_headers(HttpResponse(status=204), METHODS)
+        return add_cors_headers(disable_caching(_handle(view, request)), METHODS)
 
-        # The endpoints manage transactions themselves: each transaction starts with its write, and revocations after a
-        # failure must persist.
-        ready = transaction.non_atomic_requests(csrf_exempt(sensitive_post_parameters(*SECRET_PARAMETERS)(guarded)))
-        ready.login_required = False  # type: ignore[attr-defined]
-        return ready
-
-    return make
+    # The endpoints manage transactions themselves: each transaction starts with its write, and revocations after a
+    # failure must persist.
+    ready = transaction.non_atomic_requests(csrf_exempt(sensitive_post_parameters(*SECRET_PARAMETERS)(guarded)))
+    return login_not_required(ready)
 
 
-def _handle(view: View, request: HttpRequest, secret: bool, *args: Any, **kwargs: Any) -> HttpResponse:
+def _handle(view: View, request: HttpRequest) -> HttpResponse:
     address = get_request_address(request)
     # Behind proxies that are missing in the settings, all clients have one address. One client must not use up their
     # rate.
-    is_counted = secret and address != UNKNOWN_ADDRESS
+    is_counted = address != UNKNOWN_ADDRESS
 
     try:
         if is_counted and (wait := throttling.count(FAILURE_RATE_NAME, address, dry_run=True)) is not None:
@@ -83,15 +82,14 @@ def _handle(view: View, request: HttpRequest, secret: bool, *args: Any, **kwargs
         if request.method != "POST":
             raise EndpointError("invalid_request", "Use POST", status=405)
         check_form(request)
-        response = view(request, *args, **kwargs)
+        response = view(request)
     except EndpointError as problem:
         response = json_response(problem.status, error=problem.error, error_description=problem.description)
     except (DatabaseFailure, Overloaded) as problem:
-        response = retry_later_response(5, 503)
-        log_response("Database access failed: %s", problem, response=response, request=request, exception=problem)
+        response = database_failure_response(request, problem)
 
     if response.status_code == 405:
-        response["Allow"] = "POST, OPTIONS"
+        response["Allow"] = METHODS
     if response.status_code == 401:
         response.setdefault("WWW-Authenticate", 'Basic realm="mcp"')
     if is_counted and is_failure(response):
@@ -158,6 +156,13 @@ def retry_later_response(wait: float, status: int) -> HttpResponse:
     )
 
 
+def database_failure_response(request: HttpRequest, problem: Exception) -> HttpResponse:
+    """Log a failure of the database and return a temporary error."""
+    response = retry_later_response(5, 503)
+    log_response("Database access failed: %s", problem, response=response, request=request, exception=problem)
+    return response
+
+
 def add_cors_headers(response: HttpResponse, methods: str) -> HttpResponse:
     """Allow pages of any origin to read the response without cookies (CORS)."""
     response["Access-Control-Allow-Origin"] = "*"
@@ -168,7 +173,8 @@ def add_cors_headers(response: HttpResponse, methods: str) -> HttpResponse:
     return response
 
 
-def _disable_caching(response: HttpResponse) -> HttpResponse:
+def disable_caching(response: HttpResponse) -> HttpResponse:
+    """Forbid caches to store the response."""
     response["Cache-Control"], response["Pragma"] = "no-store", "no-cache"
     return response
 
@@ -203,3 +209,11 @@ def authenticate_client(request: HttpRequest) -> Any:
     if application is None:
         raise EndpointError("invalid_client", "The client is unknown, or its credentials are wrong", status=401)
     return application
+
+
+def get_parameter(request: HttpRequest, name: str) -> str:
+    """Return a parameter of the form. Raises EndpointError if it is missing."""
+    value = request.POST.get(name)
+    if not value:
+        raise EndpointError("invalid_request", f"The parameter {name} is missing")
+    return value

@@ -66,6 +66,11 @@ def render_page(
     )
 
 
+def redirect_to_login(request: HttpRequest, return_url: str) -> HttpResponse:
+    """Redirect to the login page, which returns to `return_url`."""
+    return add_security_headers(HttpResponseRedirect(build_login_url(request, return_url)))
+
+
 def get_page_url(name: str) -> str:
     """Return the path of a page."""
     return reverse(f"{NAMESPACE}:{name}")
@@ -84,7 +89,7 @@ class AccountPage(View):
         if not self.is_served():
             raise Http404
         if not request.user.is_authenticated:
-            return add_security_headers(HttpResponseRedirect(build_login_url(request, request.path)))
+            return redirect_to_login(request, request.path)
         return super().dispatch(request, *args, **kwargs)
 
     def is_served(self) -> bool:

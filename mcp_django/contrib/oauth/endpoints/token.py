@@ -13,27 +13,25 @@ from django.http import HttpRequest, HttpResponse
 from oauth2_provider.signals import app_authorized
 
 from mcp_django import conf
-from mcp_django.auth.resource import canonicalize_url
 from mcp_django.contrib.oauth.endpoints.endpoint import (
     EndpointError,
     authenticate_client,
     endpoint,
+    get_parameter,
     json_response,
     read_client_credentials,
 )
 from mcp_django.contrib.oauth.flows import revocation
 from mcp_django.contrib.oauth.flows.server import BEARER
-from mcp_django.contrib.oauth.tokens import access_tokens, credentials
+from mcp_django.contrib.oauth.tokens import access_tokens, credentials, resource_indicators
 from mcp_django.contrib.oauth.tokens.scopes import filter_offered_scopes
 from mcp_django.contrib.oauth.toolkit_compat import get_oauthlib_core
 
 
-@endpoint()
+@endpoint
 def token(request: HttpRequest) -> HttpResponse:
     """Issue a token and send the toolkit's signal `app_authorized`."""
-    if not request.POST.get("grant_type"):
-        raise EndpointError("invalid_request", "The parameter grant_type is missing")
-
+    get_parameter(request, "grant_type")
     read_client_credentials(request)
     _location, headers, body, status = get_oauthlib_core().create_token_response(request)
     members = json.loads(body) if body else {}
@@ -47,18 +45,15 @@ def token(request: HttpRequest) -> HttpResponse:
     return json_response(status, kept, **members)
 
 
-@endpoint()
+@endpoint
 def revoke(request: HttpRequest) -> HttpResponse:
     """Revoke a token. Unknown tokens get status 200 too (section 2.2)."""
     application = authenticate_client(request)
-    token = request.POST.get("token")
-    if not token:
-        raise EndpointError("invalid_request", "The parameter token is missing")
-    revocation.revoke_token(token, application)
+    revocation.revoke_token(get_parameter(request, "token"), application)
     return HttpResponse(status=200)
 
 
-@endpoint()
+@endpoint
 def introspect(request: HttpRequest) -> HttpResponse:
     """Return the state of a token. POST only, because a token in a URL would be logged."""
     caller = authenticate_client(request)
@@ -67,17 +62,12 @@ def introspect(request: HttpRequest) -> HttpResponse:
             "invalid_client", "Only resource servers created by an operator may introspect tokens", status=401
         )
 
-    token = request.POST.get("token")
-    if not token:
-        raise EndpointError("invalid_request", "The parameter token is missing")
-
-    row = access_tokens.find_rows(token).first()
-    audiences = (
-        []
-        if row is None or not access_tokens.is_usable(row)
-        else _filter_audiences(caller, access_tokens.get_resources(row))
-    )
-    if row is None or not audiences:
+    row = access_tokens.find_rows(get_parameter(request, "token")).first()
+    if row is None or not access_tokens.is_usable(row):
+        return json_response(active=False)
+    # With `allowed_resources` the resource server sees its own resources only.
+    audiences = resource_indicators.filter_allowed(caller, access_tokens.get_resources(row))
+    if not audiences:
         return json_response(active=False)
 
     return json_response(
@@ -105,15 +95,3 @@ def can_introspect(application: Any) -> bool:
         return False
     by_operator = application.user is None or application.user.is_staff
     return manual and by_operator and credentials.is_confidential(application)
-
-
-def _filter_audiences(application: Any, resources: list[str]) -> list[str]:
-    """Return the resources of a token that the resource server may see.
-
-    With `allowed_resources` these are its own.
-    """
-    profile = getattr(application, "mcp_profile", None)
-    if profile is None or profile.allowed_resources is None:
-        return resources
-    own = {canonicalize_url(one) for one in profile.allowed_resources}
-    return [one for one in resources if one in own]

@@ -9,7 +9,8 @@ from django.utils import timezone
 
 from mcp_django.auth.authentication.verifiers import INVALID_MESSAGE, UNAVAILABLE_MESSAGE, AuthError, Verifier
 from mcp_django.auth.principal import PROJECT_ISSUER, DjangoPrincipal
-from mcp_django.auth.resource import ProtectedResource, canonicalize_url
+from mcp_django.auth.resource import ProtectedResource
+from mcp_django.contrib.oauth.tokens.resource_indicators import filter_allowed
 from mcp_django.contrib.oauth.tokens.token_format import digest, is_access_token
 from mcp_django.contrib.oauth.toolkit_compat import (
     get_access_token_model,
@@ -53,22 +54,13 @@ def is_usable(row: Any) -> bool:
 
 def get_scopes(row: Any) -> list[str]:
     """Return the consented scopes that an operator still allows the client."""
-    allowed = _get_limit(row, "allowed_scopes")
+    allowed = getattr(getattr(row.application, "mcp_profile", None), "allowed_scopes", None)
     return [scope for scope in row.scope.split() if allowed is None or scope in allowed]
 
 
 def get_resources(row: Any) -> list[str]:
     """Return the canonical URLs of the token that an operator still allows the client."""
-    allowed = _get_limit(row, "allowed_resources")
-    if allowed is None:
-        return list(row.resource)
-    allowed_uris = {canonicalize_url(one) for one in allowed}
-    return [one for one in row.resource if one in allowed_uris]
-
-
-def _get_limit(row: Any, name: str) -> list[str] | None:
-    limit: list[str] | None = getattr(getattr(row.application, "mcp_profile", None), name, None)
-    return limit
+    return filter_allowed(row.application, row.resource)
 
 
 class AccessTokenVerifier:

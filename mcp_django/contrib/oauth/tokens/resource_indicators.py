@@ -13,7 +13,7 @@ from mcp_django.auth.resource import ProtectedResource, canonicalize_url
 from mcp_django.protocol.headers import Headers
 from mcp_django.wiring.authentication import get_resource_registry
 
-__all__ = ["UnknownTarget", "canonicalize_url", "find_resource", "resolve_resources"]
+__all__ = ["UnknownTarget", "canonicalize_url", "filter_allowed", "find_resource", "resolve_resources"]
 
 MAX_RESOURCES = 10
 """Maximum number of resources of one token."""
@@ -39,7 +39,7 @@ def resolve_resources(requested: Iterable[object], application: Any) -> list[str
     urls = list(requested)
 
     if not urls:
-        defaults = [uri for uri in _get_static_uris() if allowed is None or uri in allowed]
+        defaults = filter_allowed(application, _get_static_uris())
         if len(defaults) != 1:
             raise UnknownTarget("The parameter `resource` is missing; it names the server that the token is for")
         return defaults
@@ -67,6 +67,12 @@ def find_resource(url: object) -> ProtectedResource | None:
             if resource.uri == uri:
                 return resource
     return _find_by_path(uri)
+
+
+def filter_allowed(application: Any, resources: Iterable[str]) -> list[str]:
+    """Return those of the canonical URLs that an operator allows the client."""
+    allowed = _get_allowed_uris(application)
+    return [uri for uri in resources if allowed is None or uri in allowed]
 
 
 def _get_static_uris() -> list[str]:
