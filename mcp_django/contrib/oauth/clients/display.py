@@ -110,7 +110,7 @@ def build_client_display(application: Any) -> ClientDisplay:
 
 def clean_name(name: str) -> str:
     """Return a name in one line without invisible or direction-changing characters."""
-    visible = "".join(" " if char.isspace() else char for char in name if _is_visible(char))
+    visible = "".join(char for char in name if char.isspace() or unicodedata.category(char)[0] != "C")
     visible = " ".join(visible.split())
     return visible if len(visible) <= MAX_DISPLAY_NAME_CHARS else visible[: MAX_DISPLAY_NAME_CHARS - 1].rstrip() + "…"
 
@@ -124,10 +124,6 @@ def get_ascii_host(url: str) -> str:
         return (urlsplit(url).hostname or "").encode("idna").decode("ascii")
     except ValueError:
         return ""
-
-
-def _is_visible(char: str) -> bool:
-    return char.isspace() or unicodedata.category(char)[0] != "C"
 
 
 def _is_vouched(application: Any, profile: ClientProfile | None) -> bool:

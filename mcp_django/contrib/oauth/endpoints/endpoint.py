@@ -5,6 +5,7 @@ cookie is used.
 """
 
 import functools
+import re
 from collections.abc import Callable, Mapping
 from math import ceil
 from typing import Any, Final
@@ -34,6 +35,8 @@ FAILURE_RATE_NAME: Final = "TOKEN_FAILURES"
 """Name of the rate in `MCP["RATES"]` that limits rejected credentials."""
 SECRET_PARAMETERS: Final = ("client_secret", "code", "code_verifier", "refresh_token", "token", "password", "assertion")
 
+_MALFORMED: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffd]")
+"""Control characters, and invalid UTF-8 (U+FFFD in Django)."""
 METHODS: Final = "POST, OPTIONS"
 
 View = Callable[[HttpRequest], HttpResponse]
@@ -129,15 +132,8 @@ def check_form(request: HttpRequest) -> None:
     for name, values in form.lists():
         if len(values) > (MAX_RESOURCE_PARAMETERS if name == "resource" else 1):
             raise EndpointError("invalid_request", "A parameter is repeated")
-        if any(len(text) > MAX_PARAMETER_CHARS or not _is_plain(text) for text in (name, *map(str, values))):
+        if any(len(text) > MAX_PARAMETER_CHARS or _MALFORMED.search(text) for text in (name, *map(str, values))):
             raise EndpointError("invalid_request", "A parameter is malformed")
-
-
-def _is_plain(text: str) -> bool:
-    """Return True without control characters and invalid UTF-8 (U+FFFD in Django)."""
-    return not any(
-        char < " " or "\x7f" <= char < "\xa0" or "\ud800" <= char <= "\udfff" or char == "\ufffd" for char in text
-    )
 
 
 def json_response(status: int = 200, headers: Mapping[str, str] | None = None, **members: Any) -> HttpResponse:

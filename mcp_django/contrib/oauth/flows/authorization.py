@@ -5,8 +5,9 @@ again, and the form contains nothing that could be altered. `AuthorizationDenied
 client or its redirect URI is in doubt, `UntrustedAuthorizationRequest` is raised and the user is not redirected.
 """
 
+import functools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, unquote_plus, urlencode, urlsplit, urlunsplit
@@ -99,34 +100,32 @@ def read_authorization_request(request: HttpRequest) -> AuthorizationRequest:
         AuthorizationDenied: another error, which is sent to the client.
     """
     query = _read_parameters(request.GET)
+    state = query.get("state")
     try:
         scopes, credentials = get_oauthlib_core().server.validate_authorization_request(
             _build_uri(request, query), http_method="GET", body=None, headers=_get_headers(request)
         )
-    except FatalClientError as problem:
-        raise UntrustedAuthorizationRequest(problem.error, problem.description or "") from None
     except OAuth2Error as problem:
-        redirect_uri = problem.redirect_uri
-        if not redirect_uri:
-            raise UntrustedAuthorizationRequest(problem.error, problem.description or "") from None
-        state = query.get("state")
-        raise AuthorizationDenied(
-            problem.error, problem.description or "", redirect_uri=redirect_uri, state=state
-        ) from None
+        text = problem.description or ""
+        if isinstance(problem, FatalClientError) or not problem.redirect_uri:
+            raise UntrustedAuthorizationRequest(problem.error, text) from None
+        raise AuthorizationDenied(problem.error, text, redirect_uri=problem.redirect_uri, state=state) from None
 
-    redirect_uri, state = credentials["redirect_uri"], query.get("state")
-    for error, description in _find_problems(query):
-        raise AuthorizationDenied(error, description, redirect_uri=redirect_uri, state=state)
+    deny = functools.partial(AuthorizationDenied, redirect_uri=credentials["redirect_uri"], state=state)
+    if query.get("response_type") != "code":
+        raise deny("unsupported_response_type", "The response type must be code")
+    if query.get("code_challenge_method") != "S256" or not _CHALLENGE.fullmatch(query.get("code_challenge", "")):
+        raise deny("invalid_request", "A code challenge with the method S256 is required")
 
     application = credentials["request"].client
     try:
         resources = resource_indicators.resolve_resources(query.getlist("resource"), application)
     except resource_indicators.UnknownTarget as problem:
-        raise AuthorizationDenied("invalid_target", str(problem), redirect_uri=redirect_uri, state=state) from None
+        raise deny("invalid_target", str(problem)) from None
 
     return AuthorizationRequest(
         application=application,
-        redirect_uri=redirect_uri,
+        redirect_uri=credentials["redirect_uri"],
         state=state,
         scopes=tuple(dict.fromkeys(scopes)),
         resources=tuple(resources),
@@ -166,12 +165,10 @@ def issue_code(request: HttpRequest, auth_request: AuthorizationRequest, scopes:
 def build_redirect(uri: str, parameters: Mapping[str, str | None]) -> str:
     """Add `parameters` and `iss` (RFC 9207) to a redirect URI, and keep its other parameters."""
     parts = urlsplit(uri)
-    reserved = {name for name, value in parameters.items() if value is not None} | {"iss"}
-    other_pairs = [
-        pair for pair in parts.query.split("&") if pair and unquote_plus(pair.partition("=")[0]) not in reserved
-    ]
-    own_parameters = {name: value for name, value in parameters.items() if value is not None}
-    query = "&".join([*other_pairs, urlencode({**own_parameters, "iss": oauth2_settings.OIDC_ISS_ENDPOINT})])
+    own = {name: value for name, value in parameters.items() if value is not None}
+    own["iss"] = oauth2_settings.OIDC_ISS_ENDPOINT
+    others = [pair for pair in parts.query.split("&") if pair and unquote_plus(pair.partition("=")[0]) not in own]
+    query = "&".join([*others, urlencode(own)])
     return urlunsplit(parts._replace(query=query))
 
 
@@ -192,13 +189,6 @@ def _read_parameters(raw_query: QueryDict) -> QueryDict:
         if non_empty:
             query.setlist(name, non_empty)
     return query
-
-
-def _find_problems(query: QueryDict) -> Iterator[tuple[str, str]]:
-    if query.get("response_type") != "code":
-        yield "unsupported_response_type", "The response type must be code"
-    if query.get("code_challenge_method") != "S256" or not _CHALLENGE.fullmatch(query.get("code_challenge", "")):
-        yield "invalid_request", "A code challenge with the method S256 is required"
 
 
 def _build_uri(request: HttpRequest, query: QueryDict) -> str:

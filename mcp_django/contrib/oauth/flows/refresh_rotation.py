@@ -9,7 +9,6 @@ An access token stays valid until it expires when its refresh token is supersede
 may be using it.
 """
 
-import uuid
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -41,11 +40,6 @@ def is_replayed(row: Any) -> bool:
         return row.access_token_id is None
     state = Rotation.objects.filter(pk=row.pk).first()
     return state is None or not _can_have_sibling(state)
-
-
-def create_family(user: Any, application: Any) -> UUID:
-    """Create a token family in the transaction of its first tokens."""
-    return TokenFamily.objects.create(id=uuid.uuid4(), user=user, application=application).pk
 
 
 def claim_rotation(row: Any) -> int | None:

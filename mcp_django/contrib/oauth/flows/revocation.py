@@ -38,14 +38,6 @@ def revoke_family(family: UUID | None) -> None:
         _revoke_families(TokenFamily.objects.filter(pk=family), token_family=family)
 
 
-def revoke_code_tokens(family: UUID | None, access_token_hash: str) -> None:
-    """Revoke the tokens that a code gave."""
-    with _atomic():
-        if family is not None:
-            _revoke_families(TokenFamily.objects.filter(pk=family), token_family=family)
-        get_primary_queryset(get_access_token_model()).filter(token_checksum=access_token_hash).delete()
-
-
 def revoke_token(token: str, application: Any) -> None:
     """Revoke a token at the request of its client (RFC 7009, section 2.1).
 
@@ -148,7 +140,9 @@ def revoke_if_used(code: str, application: Any) -> bool:
     used = UsedCode.objects.filter(code_hash=digest(code), application=application).first()
     if used is None:
         return False
-    revoke_code_tokens(used.family, used.access_token_hash)
+    with _atomic():
+        revoke_family(used.family)
+        get_primary_queryset(get_access_token_model()).filter(token_checksum=used.access_token_hash).delete()
     return True
 
 

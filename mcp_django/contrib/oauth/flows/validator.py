@@ -15,7 +15,7 @@ from oauthlib.oauth2.rfc6749 import errors
 
 from mcp_django.contrib.oauth import redirects
 from mcp_django.contrib.oauth.flows import refresh_rotation, revocation
-from mcp_django.contrib.oauth.models import ClientProfile, Consent
+from mcp_django.contrib.oauth.models import ClientProfile, Consent, TokenFamily
 from mcp_django.contrib.oauth.options import get_settings
 from mcp_django.contrib.oauth.tokens import access_tokens, credentials, resource_indicators, scopes
 from mcp_django.contrib.oauth.tokens.token_format import digest
@@ -224,7 +224,7 @@ class Validator(BaseValidator):
         used = revocation.claim_code(request.code, request.client)
         if used is None or not get_primary_queryset(get_grant_model()).filter(pk=grant.pk).delete()[0]:
             return None
-        family = refresh_rotation.create_family(request.user, request.client)
+        family = TokenFamily.objects.create(user=request.user, application=request.client).pk
         access = _save_access_token(token, request, resources)
         refresh_rotation.save_refresh_token(token["refresh_token"], access_token=access, family=family, generation=0)
         revocation.record_tokens(used, family=family, access_token=token["access_token"])
@@ -338,29 +338,23 @@ def _get_requested_resources(request: Any) -> list[Any]:
 
 
 def _save_access_token(token: dict[str, Any], request: Any, resources: list[str]) -> Any:
+    """Save a token, and record the use of its client."""
+    now = timezone.now()
     row = get_access_token_model()(
         user=request.user,
         application=request.client,
         scope=" ".join(request.scopes),
-        expires=timezone.now() + timedelta(seconds=token["expires_in"]),
+        expires=now + timedelta(seconds=token["expires_in"]),
         resource=resources,
     )
 
     set_token(row, token["access_token"])
     row.save()
     token["scope"] = row.scope
-    _record_use(request.client)
-    return row
-
-
-def _record_use(client: Any) -> None:
-    """Record the last use of a client, at a limited rate.
-
-    The rate is high enough to find unused clients, and low enough for a client with many users.
-    """
-    now = timezone.now()
+    # Limited: often enough to find unused clients, and rare enough for a client with many users.
     stale = Q(last_used=None) | Q(last_used__lt=now - LAST_USED_INTERVAL)
-    ClientProfile.objects.filter(stale, application=client).update(last_used=now)
+    ClientProfile.objects.filter(stale, application=request.client).update(last_used=now)
+    return row
 
 
 def _invalid_target(description: str, request: Any) -> errors.OAuth2Error:
