@@ -5,11 +5,12 @@ dialects, a root that is not an object, references outside the document, and siz
 """
 
 import re
+from dataclasses import dataclass
 from typing import Any
 
 from mcp_django.protocol.headers import PARAM_PREFIX, TOKEN_PATTERN, HeaderParam
 from mcp_django.schema.validation.complexity import SchemaGraph, iter_subschemas
-from mcp_django.schema.validation.validation import DeclarationError, SchemaChecker
+from mcp_django.schema.validation.validation import ArgumentError, DeclarationError, SchemaChecker
 
 MAX_SCHEMA_DEPTH = 32
 """Maximum nesting of schemas."""
@@ -26,6 +27,29 @@ See 2026-07-28, basic/transports, custom headers.
 _MAX_NESTING = 128
 _DIALECTS = re.compile(r"https?://json-schema\.org/(draft-0[467]|draft/20(19-09|20-12))/schema#?")
 _HEADER_TYPES = ("integer", "string", "boolean")
+
+
+@dataclass(frozen=True, slots=True)
+class CustomParameters:
+    """Parameters of a tool with a custom schema (`server.primitives.ToolParameters`).
+
+    The handler receives all arguments as one argument, `arguments`.
+    """
+
+    schema: dict[str, Any]
+    """Schema for clients."""
+    _checker: SchemaChecker
+    """Schema that is checked."""
+    header_params: tuple[HeaderParam, ...] = ()
+
+    def check(self, arguments: dict[str, Any]) -> None:
+        """Raise ArgumentError for arguments that the checker rejects."""
+        if not self._checker.is_valid(arguments):
+            raise ArgumentError(self._checker.describe_problems(arguments))
+
+    def convert(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Wrap the arguments into one argument of the handler."""
+        return {"arguments": arguments}
 
 
 def check_schema(schema: Any, where: str) -> SchemaChecker:

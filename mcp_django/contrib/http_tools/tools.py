@@ -5,9 +5,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from mcp_django.contrib.http_tools.schemas import Schema
-from mcp_django.protocol.headers import HeaderParam
 from mcp_django.protocol.types import ToolAnnotations
-from mcp_django.schema import ArgumentError
 from mcp_django.schema.validation.validation import SchemaChecker
 from mcp_django.server.context.context import Context
 from mcp_django.server.injection.handler import AtomicDatabases, Handler
@@ -16,25 +14,6 @@ from mcp_django.server.primitives.decorators import build_tool
 
 HTTP_METHODS = ("get", "post", "put", "patch", "delete")
 """HTTP methods that become tools. HEAD, OPTIONS and TRACE would add nothing to a list of tools."""
-
-
-class OperationParameters:
-    """The parameters of a tool (`server.primitives.ToolParameters`)."""
-
-    header_params: tuple[HeaderParam, ...] = ()
-
-    def __init__(self, schema: Schema, checker: SchemaChecker) -> None:
-        self.schema = schema
-        self._checker = checker
-
-    def check(self, arguments: dict[str, Any]) -> None:
-        """Raise ArgumentError for arguments that the checker rejects."""
-        if not self._checker.is_valid(arguments):
-            raise ArgumentError(self._checker.describe_problems(arguments))
-
-    def convert(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Wrap the arguments into one argument of the handler."""
-        return {"arguments": arguments}
 
 
 class OperationOutput:

@@ -6,7 +6,7 @@ from typing import Any
 
 from mcp_django.contrib.http_tools.parameters import Pairs
 from mcp_django.contrib.http_tools.replies import OperationReply
-from mcp_django.contrib.http_tools.tools import OperationParameters, build_method_annotations, build_operation_tool
+from mcp_django.contrib.http_tools.tools import build_method_annotations, build_operation_tool
 from mcp_django.contrib.openapi.document.operations import OpenAPIOperation
 from mcp_django.contrib.openapi.document.references import References
 from mcp_django.contrib.openapi.document.routes import Route
@@ -18,6 +18,7 @@ from mcp_django.protocol.errors import ToolError
 from mcp_django.protocol.types import ToolAnnotations
 from mcp_django.protocol.uri import UriTemplate
 from mcp_django.schema import DeclarationError
+from mcp_django.schema.custom_schema import CustomParameters
 from mcp_django.server.callables import run_callable
 from mcp_django.server.context.context import Context
 from mcp_django.server.injection.handler import Handler
@@ -104,7 +105,7 @@ class OperationBuilder:
             call,
             name,
             source=self.source,
-            parameters=OperationParameters(schema, checker),
+            parameters=CustomParameters(schema, checker),
             output=output,
             atomic=NO_TRANSACTION,
             description=self.description,

@@ -1,11 +1,10 @@
 """`OpenAPIToolset`: the operations of an OpenAPI document as tools and resources."""
 
 import contextlib
-import difflib
 import functools
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any, TypedDict, Unpack, get_type_hints
+from typing import Any, TypedDict, Unpack
 from urllib.parse import urlsplit
 
 from mcp_django.contrib.openapi.document.document import DocumentSource, OpenAPIDocument, load_document
@@ -28,7 +27,7 @@ from mcp_django.contrib.openapi.requests.operation_plan import build_plan
 from mcp_django.contrib.openapi.tools import ExtraHeaders, OperationBuilder, OperationSender
 from mcp_django.schema import DeclarationError
 from mcp_django.server.primitives.base import Completer, Permission, Primitive
-from mcp_django.server.primitives.decorators import parse_timeout
+from mcp_django.server.primitives.decorators import check_option_names, parse_timeout
 from mcp_django.server.primitives.registry import Registry
 from mcp_django.server.primitives.toolset import Toolset
 
@@ -161,12 +160,7 @@ class OpenAPIToolset(Toolset):
         self.timeout = self._timeout_seconds
 
     def _set_options(self, options: OpenAPIToolsetOptions) -> None:
-        known = get_type_hints(OpenAPIToolsetOptions)
-        # A misspelt `permission` must not open tools to all callers.
-        for name in sorted(options.keys() - known.keys()):
-            matches = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {matches[0]!r}?" if matches else ""
-            raise DeclarationError(f"{self._label}: unknown option {name!r}{hint}")
+        check_option_names(self._label, options, OpenAPIToolsetOptions)
         for name, value in options.items():
             if name in ("scopes", "tags") and isinstance(value, str):
                 raise DeclarationError(f"{self._label}: {name} is a list; write {name}=[{value!r}]")
@@ -206,7 +200,8 @@ class OpenAPIToolset(Toolset):
                 await self._transport.close()
 
     def _build_declarations(self) -> list[Declaration]:
-        document = self._load_document()
+        source: Any = self._source
+        document = load_document(source() if callable(source) else source, self._label)
         label = f"{self._label} of {document.title or document.name}"
         references = References(document.root)
         operations = list(iter_operations(document, references, label))
@@ -238,10 +233,6 @@ class OpenAPIToolset(Toolset):
             )
             declarations.append((functools.partial(self._build, make, None), source))
         return declarations
-
-    def _load_document(self) -> OpenAPIDocument:
-        source: Any = self._source
-        return load_document(source() if callable(source) else source, self._label)
 
     def _create_sender(
         self, document: OpenAPIDocument, references: References, picked: Sequence[OpenAPIOperation], where: str
@@ -290,9 +281,7 @@ class OpenAPIToolset(Toolset):
 
     def _build_uri_scheme(self) -> str:
         """Return the scheme of the resources' URIs, made of the prefix or the host."""
-        plain = re.sub(r"[^a-z0-9+.\-]+", "-", (self.prefix or self._get_host()).lower()).strip("-.+")
+        inside, host = self._view_options or {}, urlsplit(self._base_url or "").hostname
+        origin = self.prefix or str(host or inside.get("namespace") or inside.get("root") or "api")
+        plain = re.sub(r"[^a-z0-9+.\-]+", "-", origin.lower()).strip("-.+")
         return plain if plain[:1].isalpha() else f"api-{plain}".rstrip("-")
-
-    def _get_host(self) -> str:
-        inside = self._view_options or {}
-        return str(urlsplit(self._base_url or "").hostname or inside.get("namespace") or inside.get("root") or "api")

@@ -1,10 +1,9 @@
 """`expose`: make tools of views of Django REST framework."""
 
-import difflib
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from typing import Any, Literal, TypedDict, TypeVar, Unpack, get_type_hints, overload
+from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 from mcp_django.contrib.http_tools.tools import build_method_annotations, build_operation_tool
 from mcp_django.contrib.rest.actions import (
@@ -21,6 +20,7 @@ from mcp_django.protocol.types import Icon
 from mcp_django.schema import DeclarationError
 from mcp_django.server.context.context import Context
 from mcp_django.server.primitives.base import Permission, Tool, combine_permissions
+from mcp_django.server.primitives.decorators import check_option_names
 from mcp_django.server.primitives.registry import Registry, get_registry
 from mcp_django.server.server import Server
 
@@ -125,12 +125,7 @@ def _register_tools(registry: Registry, view: Any, options: ExposeOptions) -> No
 
 
 def _check_options(subject: ExposedView, options: ExposeOptions) -> None:
-    known = get_type_hints(ExposeOptions)
-    # A misspelled `permission` would otherwise expose the tools without a permission.
-    for name in sorted(options.keys() - known.keys()):
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise DeclarationError(f"{subject.name}: unknown option {name!r}{hint}")
+    check_option_names(subject.name, options, ExposeOptions)
     size: Any = options.get("page_size", 1)
     if not isinstance(size, int) or isinstance(size, bool) or size < 1:
         raise DeclarationError(f"{subject.name}: page_size={size!r} is invalid; give an integer above 0")

@@ -80,26 +80,24 @@ def describe_operation(view: Any, function: Any, path: str, method: str) -> Spec
         return None
 
     entries = [entry for entry in operation.get("parameters", ()) if entry.get("in") == "query"]
-    translate = _SchemaTranslator(components)
+    inputs, outputs = _SchemaTranslator(components, is_input=True), _SchemaTranslator(components, is_input=False)
+    query = [
+        parse_openapi_parameter({**entry, "schema": inputs.translate(entry.get("schema", {}))}) for entry in entries
+    ]
     return SpectacularOperation(
-        {
-            entry["name"]: parse_openapi_parameter(
-                {**entry, "schema": translate.translate_input(entry.get("schema", {}))}
-            )
-            for entry in entries
-        },
-        _replace_file_fields(_translate_body(operation.get("requestBody"), translate), files),
-        _translate_response(operation.get("responses", {}), translate),
+        {parameter.name: parameter for parameter in query},
+        _replace_file_fields(_translate_body(operation.get("requestBody"), inputs), files),
+        _translate_response(operation.get("responses", {}), outputs),
         str(operation.get("description") or operation.get("summary") or ""),
     )
 
 
-def _translate_body(body: Mapping[str, Any] | None, translate: "_SchemaTranslator") -> Schema | None:
+def _translate_body(body: Mapping[str, Any] | None, translator: "_SchemaTranslator") -> Schema | None:
     contents = (body or {}).get("content", {})
     # Prefer multipart: a form describes files, JSON does not.
     chosen = next((c for m, c in contents.items() if m.startswith("multipart/")), None)
     chosen = chosen or next(iter(contents.values()), None)
-    return None if chosen is None else translate.translate_input(chosen.get("schema", {}))
+    return None if chosen is None else dict(translator.translate(chosen.get("schema", {})))
 
 
 def _find_file_fields(declared: Any) -> dict[str, Schema]:
@@ -125,65 +123,61 @@ def _replace_file_fields(body: Schema | None, files: Mapping[str, Schema]) -> Sc
     return {**body, "properties": {**body["properties"], **known}}
 
 
-def _translate_response(responses: Mapping[str, Any], translate: "_SchemaTranslator") -> Schema | None:
+def _translate_response(responses: Mapping[str, Any], translator: "_SchemaTranslator") -> Schema | None:
     for status, response in sorted(responses.items(), key=lambda item: str(item[0])):
         if str(status).startswith("2"):
             for media_type, content in response.get("content", {}).items():
                 if is_json(media_type):
-                    return translate.translate_output(content.get("schema", {}))
+                    return dict(translator.translate(content.get("schema", {})))
     return None
 
 
+@dataclass(frozen=True, slots=True)
 class _SchemaTranslator:
-    def __init__(self, components: Mapping[str, Any]) -> None:
-        self._components = components
+    """Converter of OpenAPI schemas to JSON Schema. No property of an output is required."""
 
-    def translate_input(self, schema: Mapping[str, Any]) -> Schema:
-        """Convert the schema of an input."""
-        return self._translate(schema, is_input=True, depth=0)
+    components: Mapping[str, Any]
+    is_input: bool
 
-    def translate_output(self, schema: Mapping[str, Any]) -> Schema:
-        """Convert the schema of an output, in which no property is required."""
-        return self._translate(schema, is_input=False, depth=0)
-
-    def _translate(self, schema: Mapping[str, Any], *, is_input: bool, depth: int) -> Schema:
+    def translate(self, schema: Any, depth: int = 0) -> Any:
+        """Convert a schema; other values stay."""
+        if not isinstance(schema, Mapping):
+            return schema
         if depth > MAX_SCHEMA_DEPTH:
             return {}
 
         if "$ref" in schema:
             name = str(schema["$ref"]).removeprefix("#/components/schemas/")
             rest = {key: value for key, value in schema.items() if key != "$ref"}
-            schema = {**self._components.get(name, {}), **rest}
-        if is_input and schema.get("format") == "binary":
+            schema = {**self.components.get(name, {}), **rest}
+        if self.is_input and schema.get("format") == "binary":
             return {**FILE_SCHEMA, **{key: schema[key] for key in ("description",) if key in schema}}
 
         translated: Schema = {key: value for key, value in schema.items() if key in _COPIED_KEYWORDS}
-        if not is_input:
+        if not self.is_input:
             translated.pop("required", None)
         elif "required" in translated:
-            translated["required"] = [
-                n for n in translated["required"] if self._is_included(schema["properties"].get(n, {}), is_input)
-            ]
+            names = translated["required"]
+            translated["required"] = [n for n in names if self._is_included(schema["properties"].get(n, {}))]
         move_exclusive_limits(schema, translated)
-        translated |= self._translate_inner(schema, is_input=is_input, depth=depth)
+        translated |= self._translate_inner(schema, depth + 1)
         return make_nullable(translated) if schema.get("nullable") else translated
 
-    def _translate_inner(self, schema: Mapping[str, Any], *, is_input: bool, depth: int) -> Schema:
-        def translate(inner: Any) -> Any:
-            return self._translate(inner, is_input=is_input, depth=depth + 1) if isinstance(inner, Mapping) else inner
-
+    def _translate_inner(self, schema: Mapping[str, Any], depth: int) -> Schema:
         translated: Schema = {}
         if "properties" in schema:
-            shown = {n: inner for n, inner in schema["properties"].items() if self._is_included(inner, is_input)}
-            translated["properties"] = {name: translate(inner) for name, inner in shown.items()}
+            shown = {name: inner for name, inner in schema["properties"].items() if self._is_included(inner)}
+            translated["properties"] = {name: self.translate(inner, depth) for name, inner in shown.items()}
         for key in ("items", "additionalProperties"):
             if key in schema:
-                translated[key] = translate(schema[key])
+                translated[key] = self.translate(schema[key], depth)
         for key in ("oneOf", "anyOf", "allOf"):
             if key in schema:
                 # Alternatives of OpenAPI may overlap: a blank text can be part of two enumerations.
-                translated["allOf" if key == "allOf" else "anyOf"] = [translate(inner) for inner in schema[key]]
+                translated["allOf" if key == "allOf" else "anyOf"] = [
+                    self.translate(inner, depth) for inner in schema[key]
+                ]
         return translated
 
-    def _is_included(self, schema: Mapping[str, Any], is_input: bool) -> bool:
-        return not schema.get("readOnly" if is_input else "writeOnly")
+    def _is_included(self, schema: Mapping[str, Any]) -> bool:
+        return not schema.get("readOnly" if self.is_input else "writeOnly")

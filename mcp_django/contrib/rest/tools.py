@@ -26,7 +26,7 @@ from rest_framework.views import set_rollback
 from mcp_django import conf
 from mcp_django.contrib.http_tools.replies import build_exception_reply
 from mcp_django.contrib.http_tools.schemas import Schema, wrap_schema
-from mcp_django.contrib.http_tools.tools import OperationOutput, OperationParameters
+from mcp_django.contrib.http_tools.tools import OperationOutput
 from mcp_django.contrib.rest.actions import ViewAction
 from mcp_django.contrib.rest.plan import RequestPlan
 from mcp_django.contrib.rest.plan_builder import PlanBuilder, ViewOptions, resolve_route
@@ -35,7 +35,7 @@ from mcp_django.contrib.rest.views import build_fake_view
 from mcp_django.internal_request import build_request
 from mcp_django.protocol.headers import HeaderParam
 from mcp_django.schema import DeclarationError, call_in_default_language
-from mcp_django.schema.custom_schema import check_schema
+from mcp_django.schema.custom_schema import CustomParameters, check_schema
 from mcp_django.schema.validation.validation import SchemaChecker
 from mcp_django.server.context.context import Context
 from mcp_django.server.injection.handler import AtomicDatabases
@@ -75,7 +75,7 @@ class CompiledPlan:
             schema = gate
 
         self.plan = plan
-        self.parameters = OperationParameters(schema, SchemaChecker(gate))
+        self.parameters = CustomParameters(schema, SchemaChecker(gate))
         self.output = _build_output(plan.response_schema, name)
 
     @property

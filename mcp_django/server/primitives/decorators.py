@@ -364,15 +364,21 @@ def _get_description(options: PrimitiveOptions, summary: str, name: str) -> str:
     return str(options.get("description") or summary or name.replace("_", " ").capitalize())
 
 
-def _build_common(fn: Callable[..., Any], options: PrimitiveOptions, kind: type[PrimitiveOptions]) -> dict[str, Any]:
-    given: dict[str, Any] = dict(options)
+def check_option_names(label: str, options: Mapping[str, Any], kind: type[Any]) -> None:
+    """Check that a TypedDict has all options.
+
+    Raises DeclarationError: a misspelt `permission` must not create a tool that is open to all callers.
+    """
     known = get_type_hints(kind)
-    # A misspelt `permission` must not create a tool that is open to all callers.
-    for name in sorted(given.keys() - known.keys()):
+    for name in sorted(options.keys() - known.keys()):
         matches = difflib.get_close_matches(name, known, n=1)
         hint = f"; did you mean {matches[0]!r}?" if matches else ""
-        raise DeclarationError(f"{describe_source(fn)}: unknown option {name!r}{hint}")
+        raise DeclarationError(f"{label}: unknown option {name!r}{hint}")
 
+
+def _build_common(fn: Callable[..., Any], options: PrimitiveOptions, kind: type[PrimitiveOptions]) -> dict[str, Any]:
+    given: dict[str, Any] = dict(options)
+    check_option_names(describe_source(fn), given, kind)
     for name in ("icons", "tags", "scopes"):
         # A string is also a sequence, of its letters.
         if isinstance(given.get(name), str):

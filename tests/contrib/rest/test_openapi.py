@@ -132,5 +132,5 @@ def test_schemas_of_openapi_become_json_schema(subtests: pytest.Subtests) -> Non
                 },
                 "Y": {"type": "object", "properties": {"again": {"$ref": "#/components/schemas/Y"}}},
             }
-            found = _SchemaTranslator(components).translate_input(openapi)
+            found = _SchemaTranslator(components, is_input=True).translate(openapi)
             assert found == schema or (schema is None and str(found).count("again") == 13)

@@ -59,26 +59,18 @@ def load_document(source: DocumentSource, label: str) -> OpenAPIDocument:
         raise DeclarationError(
             f"{label}: a document is not fetched; download {untyped_source.strip()[:200]} and give its path"
         )
-    if isinstance(untyped_source, Path) or (isinstance(untyped_source, str) and _is_file_path(untyped_source)):
-        path = Path(untyped_source)
-        return _check_document(_parse(_read_file(path, label), label, path.name), path.name, label)
-    if not isinstance(untyped_source, str):
+    if not isinstance(untyped_source, str | Path):
         raise DeclarationError(f"{label}: a document is a dict, a text or a path, not {type(untyped_source).__name__}")
-    return _check_document(_parse(untyped_source.encode(), label, "the document"), "the document", label)
+    if isinstance(untyped_source, str) and ("\n" in untyped_source.strip() or untyped_source.lstrip().startswith("{")):
+        return _check_document(_parse(untyped_source.encode(), label, "the document"), "the document", label)
 
-
-def _is_file_path(text: str) -> bool:
-    """Return True for a text of one line that does not begin like JSON."""
-    return "\n" not in text.strip() and not text.lstrip().startswith("{")
-
-
-def _read_file(path: Path, label: str) -> bytes:
+    path = Path(untyped_source)
     try:
         with path.open("rb") as file:
             content = file.read(MAX_DOCUMENT_BYTES + 1)
     except OSError as problem:
         raise DeclarationError(f"{label}: {path} cannot be read: {problem.strerror or problem}") from None
-    return content
+    return _check_document(_parse(content, label, path.name), path.name, label)
 
 
 def _parse(text: bytes, label: str, name: str) -> Any:

@@ -104,7 +104,9 @@ class OperationCredentials:
             return AuthenticatedRequest(request)
 
         cached_secrets: dict[str, Any] = {}
-        all_secrets = await self._get_all_secrets(ctx)
+        all_secrets = self._option
+        if self._parameter_count == 1:
+            all_secrets = await run_callable(self._option, ctx.server.executor, ctx)
         for names in alternatives:
             secrets_by_scheme = {name: await self._get_secret(name, all_secrets, cached_secrets, ctx) for name in names}
             if all(secret is not None for secret in secrets_by_scheme.values()):
@@ -116,11 +118,6 @@ class OperationCredentials:
             return AuthenticatedRequest(request)
         wanted = " or ".join(" and ".join(names) for names in alternatives)
         raise ToolError(f"Missing credentials: this operation needs {wanted}")
-
-    async def _get_all_secrets(self, ctx: Context) -> Any:
-        if self._parameter_count == 1:
-            return await run_callable(self._option, ctx.server.executor, ctx)
-        return self._option
 
     async def _get_secret(self, name: str, all_secrets: Any, cached_secrets: dict[str, Any], ctx: Context) -> Any:
         if name not in self.schemes or not self.schemes[name].kind:

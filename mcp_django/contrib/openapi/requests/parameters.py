@@ -19,21 +19,10 @@ _STYLES = {
 _PATH_CHARACTERS = "/:@!$&'()*+,;=~%"
 _EXPRESSION = re.compile(r"\{([^{}]+)\}")
 _FORBIDDEN_HEADERS = frozenset(
-    {
-        "accept",
-        "accept-encoding",
-        "authorization",
-        "connection",
-        "content-length",
-        "content-type",
-        "cookie",
-        "expect",
-        "forwarded",
-        "host",
-    }
-    | {"keep-alive", "proxy-authorization", "proxy-connection", "set-cookie", "te", "trailer", "transfer-encoding"}
-    | {"upgrade", "via", "x-real-ip", "x-client-ip", "client-ip", "true-client-ip", "cf-connecting-ip"}
-    | {"x-cluster-client-ip", "remote-user", "x-remote-user", "x-host", "x-original-host"}
+    {"accept", "accept-encoding", "authorization", "connection", "content-length", "content-type", "cookie", "expect"}
+    | {"forwarded", "host", "keep-alive", "proxy-authorization", "proxy-connection", "set-cookie", "te", "trailer"}
+    | {"transfer-encoding", "upgrade", "via", "x-real-ip", "x-client-ip", "client-ip", "true-client-ip"}
+    | {"cf-connecting-ip", "x-cluster-client-ip", "remote-user", "x-remote-user", "x-host", "x-original-host"}
     | {"x-http-method", "x-http-method-override", "x-method-override", "x-original-url", "x-rewrite-url"}
 )
 _FORBIDDEN_HEADER_PREFIXES = ("x-forwarded", "x-auth-request-", "x-remote-", "x-authenticated-")
