@@ -3,18 +3,17 @@
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Unpack
-from urllib.parse import quote
 
 from mcp_django.protocol.errors import InternalError
 from mcp_django.providers.files.patterns import MAX_PATH_DEPTH, ContentTooLarge, is_safe_name
-from mcp_django.providers.media_types import build_contents, guess_media_type
+from mcp_django.providers.media_types import build_contents
 from mcp_django.providers.metadata import (
     DEFAULT_MAX_BYTES,
+    PathProvider,
     ProvidedResourceOptions,
-    build_path_template,
-    build_read_handler,
     build_static_resource,
     check_options,
+    quote_path,
 )
 from mcp_django.providers.safe_fetch import Fetcher, FetchFailed, FetchRefused
 from mcp_django.schema import DeclarationError
@@ -24,7 +23,6 @@ from mcp_django.server.primitives.base import Resource, ResourceTemplate
 
 logger = logging.getLogger("mcp_django.providers")
 ABSENT_STATUSES = frozenset({404, 410})
-_PLAIN = "/!$&'()*+,;=:@~"
 
 
 class HTTPResource(Provider):
@@ -79,7 +77,7 @@ class HTTPResource(Provider):
         return await self._source.read(self._url, self._mime_type)
 
 
-class HTTPProvider(Provider):
+class HTTPProvider(PathProvider):
     """The pages below one URL: `uri_prefix` + path maps to `base_url` + path.
 
     `paths` are listed. With `only_listed` no other paths are served. Otherwise callers with permission can read every
@@ -122,49 +120,25 @@ class HTTPProvider(Provider):
             max_size=max_size,
         )
         self._base_url = base_url
-        self.uri_prefix = uri_prefix
-        common = check_options(type(self), options)
-        self._template = ResourceTemplate(
-            **{"description": "A page, by its path.", **common},
-            name=uri_prefix,
-            template=build_path_template(type(self), uri_prefix),
-            convert=lambda variables: variables,
-            handler=build_read_handler(self._read),
-            source=type(self).__name__,
-        )
-        self._common = {name: value for name, value in common.items() if name not in ("title", "description")}
-        self._listed = {path: self._build_resource(path) for path in paths}
+        super().__init__(uri_prefix, self._read, options, description="A page, by its path.")
+        self._listed = {path: self._build_path_resource(path) for path in paths}
         self._only_listed = only_listed
 
     async def resources(self, ctx: Context) -> Iterable[Resource]:
         return list(self._listed.values())
 
     async def templates(self, ctx: Context) -> Iterable[ResourceTemplate]:
-        return () if self._only_listed else [self._template]
+        return () if self._only_listed else await super().templates(ctx)
 
     async def resource(self, uri: str, ctx: Context) -> Resource | None:
-        variables = self._template.template.match(uri)
-        path = "" if variables is None else str(variables["path"])
+        path = self._match_path(uri) or ""
         listed = self._listed.get(path)
         if listed is not None or self._only_listed or not _is_relative_path(path):
             return listed
-        return self._build_resource(path)
-
-    def _build_resource(self, path: str) -> Resource:
-        async def read() -> Any:
-            return await self._read(path)
-
-        return Resource(
-            **self._common,
-            uri=self.uri_prefix + quote(path, safe=_PLAIN),
-            name=path,
-            mime_type=guess_media_type(path),
-            handler=build_read_handler(read),
-            source=type(self).__name__,
-        )
+        return self._build_path_resource(path)
 
     async def _read(self, path: str) -> Any:
-        return await self._source.read(self._base_url + quote(path, safe=_PLAIN), None)
+        return await self._source.read(self._base_url + quote_path(path), None)
 
 
 class _HTTPSource:

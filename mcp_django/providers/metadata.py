@@ -1,15 +1,19 @@
-"""Options of provided resources, such as title and permission; resource builders."""
+"""Options of provided resources, such as title and permission; resources by path."""
 
-import difflib
-from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict, get_type_hints
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypedDict
+from urllib.parse import quote
 
 from mcp_django.protocol.types import Annotations, Icon
 from mcp_django.protocol.uri import UriTemplate
+from mcp_django.providers.media_types import guess_media_type
 from mcp_django.schema import DeclarationError
+from mcp_django.server.composition.provider import Provider
+from mcp_django.server.context.context import Context
 from mcp_django.server.injection.handler import Handler
-from mcp_django.server.primitives.base import Permission, Resource
-from mcp_django.server.primitives.decorators import parse_timeout
+from mcp_django.server.primitives.base import Permission, Resource, ResourceTemplate
+from mcp_django.server.primitives.decorators import check_option_names, parse_timeout
 
 DEFAULT_MAX_BYTES = 1024 * 1024
 """Default maximum bytes of one resource."""
@@ -40,11 +44,7 @@ def check_options(owner: type, options: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises DeclarationError for unknown names: a misspelt `permission` must not open a guarded resource.
     """
-    known = get_type_hints(ProvidedFileOptions)
-    for name in sorted(options.keys() - known.keys()):
-        matches = difflib.get_close_matches(name, known, n=1)
-        hint = f"; did you mean {matches[0]!r}?" if matches else ""
-        raise DeclarationError(f"{owner.__name__}: unknown option {name!r}{hint}")
+    check_option_names(owner.__name__, options, ProvidedFileOptions)
     for name in ("icons", "tags", "scopes"):
         if isinstance(options.get(name), str):
             raise DeclarationError(f"{owner.__name__}: {name} is a list; write {name}=[{options[name]!r}]")
@@ -80,3 +80,53 @@ def build_static_resource(owner: type, uri: str, read: Any, **options: Any) -> R
 def build_read_handler(read: Any) -> Handler:
     """Build the handler of a resource, which runs without a transaction."""
     return Handler(read, atomic=())
+
+
+class PathProvider(Provider):
+    """Provider of resources by their path below a URI prefix.
+
+    Subclasses have a method that reads a path, on the event loop or blocking.
+    """
+
+    def __init__(
+        self, uri_prefix: str, read: Callable[[str], Any], options: Mapping[str, Any], *, description: str
+    ) -> None:
+        """Build the template of all paths. Raises DeclarationError for invalid options."""
+        common = check_options(type(self), options)
+        self.uri_prefix = uri_prefix
+        self._read_path = read
+        self._template = ResourceTemplate(
+            **{"description": description, **common},
+            name=uri_prefix,
+            template=build_path_template(type(self), uri_prefix),
+            convert=lambda variables: variables,
+            handler=build_read_handler(read),
+            source=type(self).__name__,
+        )
+        # Title and description of the whole would be wrong for a single path.
+        self._common = {name: value for name, value in common.items() if name not in ("title", "description")}
+
+    async def templates(self, ctx: Context) -> Iterable[ResourceTemplate]:
+        return [self._template]
+
+    def _match_path(self, uri: str) -> str | None:
+        """Return the path of a URI; None for other URIs."""
+        variables = self._template.template.match(uri)
+        return None if variables is None else str(variables["path"])
+
+    def _build_path_resource(self, path: str, size: int | None = None) -> Resource:
+        """Build the resource of a path."""
+        return Resource(
+            **self._common,
+            uri=self.uri_prefix + quote_path(path),
+            name=path,
+            mime_type=guess_media_type(path),
+            size=size,
+            handler=build_read_handler(functools.partial(self._read_path, path)),
+            source=type(self).__name__,
+        )
+
+
+def quote_path(path: str) -> str:
+    """Encode a path; characters that are allowed in paths stay (RFC 3986, section 3.3)."""
+    return quote(path, safe="/!$&'()*+,;=:@~")

@@ -34,7 +34,7 @@ from mcp_django.server.composition.provider import Provider
 from mcp_django.server.context.context import Context
 from mcp_django.server.injection.handler import Handler
 from mcp_django.server.methods.resources import read_contents
-from mcp_django.server.primitives.base import Completion, Permission, Primitive, Prompt, Resource, ResourceTemplate
+from mcp_django.server.primitives.base import Completion, Primitive, Prompt, Resource, ResourceTemplate
 
 logger = logging.getLogger("mcp_django.server")
 
@@ -152,12 +152,9 @@ def build_prompt(row: StoredPrompt) -> Prompt:
         ]
 
     return Prompt(
+        **_build_common(row),
         name=row.name,
-        title=row.title or None,
         description=row.description or row.title or row.name.replace("_", " ").capitalize(),
-        tags=tuple(row.tags),
-        permission=_parse_permission(row),
-        scopes=tuple(row.scopes),
         metadata={_CHOICES_METADATA_KEY: {name: found for name, found in arguments.choices.items() if found}},
         handler=Handler(get, {"ctx": Context}, atomic=()),
         source=f"stored prompt {row}",
@@ -177,23 +174,25 @@ def build_resource(row: StoredResource) -> Resource:
         audience=row.audience.split() or None, priority=row.priority, last_modified=row.updated.isoformat()
     )
     return Resource(
+        **_build_common(row),
         uri=row.uri,
         name=row.name,
-        title=row.title or None,
         description=row.description or None,
         mime_type=row.mime_type or None,
         size=row.size,
         annotations=annotations,
-        tags=tuple(row.tags),
-        permission=_parse_permission(row),
-        scopes=tuple(row.scopes),
         handler=Handler(read, atomic=()),
         source=f"stored resource {row}",
     )
 
 
-def _parse_permission(row: StoredPrompt | StoredResource) -> Permission | None:
-    return row.permission.split() or None
+def _build_common(row: StoredPrompt | StoredResource) -> dict[str, Any]:
+    return {
+        "title": row.title or None,
+        "tags": tuple(row.tags),
+        "permission": row.permission.split() or None,
+        "scopes": tuple(row.scopes),
+    }
 
 
 def _load_messages(prompt: int) -> list[StoredMessage]:
@@ -223,7 +222,8 @@ class _StoredArguments:
     def convert(self, values: dict[str, Any]) -> dict[str, Any]:
         """Return the value or default of every argument. Raises ArgumentError."""
         problems = [describe_unknown(name, self.defaults, "argument") for name in values if name not in self.defaults]
-        problems += [describe_missing(one["name"], "argument") for one in self.arguments if _is_missing(one, values)]
+        required = [one["name"] for one in self.arguments if one["required"]]
+        problems += [describe_missing(name, "argument") for name in required if name not in values]
         for name, value in values.items():
             allowed = self.choices.get(name)
             if allowed and value not in allowed:
@@ -231,10 +231,6 @@ class _StoredArguments:
         if problems:
             raise ArgumentError("; ".join(problems[:_MAX_REPORTED_PROBLEMS]))
         return {"values": {**self.defaults, **values}}
-
-
-def _is_missing(argument: dict[str, Any], values: dict[str, Any]) -> bool:
-    return argument["required"] and argument["name"] not in values
 
 
 def _describe_argument(row: StoredArgument) -> dict[str, Any]:

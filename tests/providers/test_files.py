@@ -379,11 +379,11 @@ def test_a_list_that_is_made_on_another_thread_meanwhile_takes_nothing_from_this
 ) -> None:
     """Under WSGI each request has a loop of its own."""
     provider = DirectoryProvider(docs, "**/*.md", uri_prefix="docs://")
-    make, made = provider._build_resource, 0
+    make, made = provider._build_path_resource, 0
     other_began, this_ended = threading.Event(), threading.Event()
     other = threading.Thread(target=lambda: asyncio.run(listed(peer(provider))))
 
-    def made_slowly(entry: Any) -> Any:
+    def made_slowly(*entry: Any) -> Any:
         nonlocal made
         if threading.current_thread() is other:
             other_began.set()
@@ -392,9 +392,9 @@ def test_a_list_that_is_made_on_another_thread_meanwhile_takes_nothing_from_this
             (docs / "readme.md").write_text("# Hello again\n")
             other.start()
             assert other_began.wait(10)
-        return make(entry)
+        return make(*entry)
 
-    monkeypatch.setattr(provider, "_build_resource", made_slowly)
+    monkeypatch.setattr(provider, "_build_path_resource", made_slowly)
     names = asyncio.run(listed(peer(provider)))
     this_ended.set()
     other.join(10)

@@ -11,6 +11,7 @@ import logging
 import os
 import stat
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
@@ -107,14 +108,14 @@ class DirectorySandbox:
         return fd
 
 
+@dataclass(slots=True)
 class _DirectoryScan:
-    """A scan of directories for at most `max_files` files."""
+    """A scan of directories for at most `_max_files` files."""
 
-    def __init__(self, selection: FileSelection, max_files: int) -> None:
-        self._selection = selection
-        self._max_files = max_files
-        self._remaining_names = MAX_VISITED_NAMES
-        self.entries: list[FileEntry] = []
+    _selection: FileSelection
+    _max_files: int
+    _remaining_names: int = MAX_VISITED_NAMES
+    entries: list[FileEntry] = field(default_factory=list)
 
     @property
     def _is_complete(self) -> bool:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Unpack
 
 from django.core.exceptions import SuspiciousOperation
@@ -56,15 +57,15 @@ class StorageProvider(FileTree):
         )
 
 
+@dataclass(frozen=True, slots=True)
 class _StorageFiles:
     """The files of a storage, resolved at each use.
 
     Tests replace storages, and some storages are not ready at import.
     """
 
-    def __init__(self, storage: str | Storage, subdirectories: Sequence[str]) -> None:
-        self._storage = storage
-        self._subdirectories = tuple(subdirectories)
+    _storage: str | Storage
+    _subdirectories: Sequence[str]
 
     def read(self, parts: Sequence[str], max_bytes: int) -> bytes | None:
         return self._get_files().read(parts, max_bytes)
@@ -80,12 +81,12 @@ class _StorageFiles:
         return _StorageAPIFiles(storage, self._subdirectories)
 
 
+@dataclass(frozen=True, slots=True)
 class _StorageAPIFiles:
     """The files of any storage, accessed by its API."""
 
-    def __init__(self, storage: Storage, subdirectories: Sequence[str]) -> None:
-        self._storage = storage
-        self._subdirectories = subdirectories
+    _storage: Storage
+    _subdirectories: Sequence[str]
 
     def read(self, parts: Sequence[str], max_bytes: int) -> bytes | None:
         try:

@@ -1,26 +1,22 @@
 """File tree as resources: a list, a template for all paths, and path completions."""
 
-import functools
 import hashlib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, Unpack
-from urllib.parse import quote
 
 from mcp_django.protocol.errors import InternalError
 from mcp_django.providers.files.patterns import ContentTooLarge, FileEntry, FileSelection
 from mcp_django.providers.media_types import build_contents, guess_media_type
-from mcp_django.providers.metadata import ProvidedFileOptions, build_path_template, build_read_handler, check_options
+from mcp_django.providers.metadata import PathProvider, ProvidedFileOptions
 from mcp_django.schema import DeclarationError
-from mcp_django.server.composition.provider import Provider
 from mcp_django.server.context.context import Context
-from mcp_django.server.primitives.base import Completion, Resource, ResourceTemplate
+from mcp_django.server.primitives.base import Completion, Resource
 
 logger = logging.getLogger("mcp_django.providers")
 
 MAX_COMPLETIONS = 100
 """Maximum values of one completion (server/utilities/completion)."""
-_PLAIN = "/!$&'()*+,;=:@~"
 UNREADABLE_MESSAGE = "The resource could not be read"
 
 
@@ -34,7 +30,7 @@ class FileSource(Protocol):
         """List the first `max_files` served files."""
 
 
-class FileTree(Provider):
+class FileTree(PathProvider):
     """Serves the files of a tree below a URI. Subclasses provide the source."""
 
     offers = frozenset({"resources", "completions"})
@@ -59,19 +55,7 @@ class FileTree(Provider):
             if type(value) is not int or value < (0 if name == "list_limit" else 1):
                 raise DeclarationError(f"{type(self).__name__}: {name}={value!r} is too small or not an integer")
 
-        common = check_options(type(self), options)
-        uri = build_path_template(type(self), uri_prefix)
-        self.uri_prefix = uri_prefix
-        self._template = ResourceTemplate(
-            **{"title": None, "description": "A file, by its path.", **common},
-            name=uri_prefix,
-            template=uri,
-            convert=lambda variables: variables,
-            handler=build_read_handler(self._read),
-            source=type(self).__name__,
-        )
-        # Title and description of the whole would be wrong for a single file.
-        self._common = {name: value for name, value in common.items() if name not in ("title", "description")}
+        super().__init__(uri_prefix, self._read, options, description="A file, by its path.")
         self._resource_cache: dict[str, tuple[FileEntry, Resource]] = {}
 
     @property
@@ -89,22 +73,16 @@ class FileTree(Provider):
             updated[entry.path] = (
                 entry_and_resource
                 if entry_and_resource and entry_and_resource[0] == entry
-                else (entry, self._build_resource(entry))
+                else (entry, self._build_path_resource(entry.path, entry.size))
             )
         # Replace at once: under WSGI other threads have their own loops.
         self._resource_cache = updated
         return [resource for _, resource in updated.values()]
 
-    async def templates(self, ctx: Context) -> Iterable[ResourceTemplate]:
-        return [self._template]
-
     async def resource(self, uri: str, ctx: Context) -> Resource | None:
         # Reading finds out if the file exists, and only callers with permission get there.
-        variables = self._template.template.match(uri)
-        if variables is None:
-            return None
-        path = str(variables["path"])
-        return None if self._selection.split_path(path) is None else self._build_resource(FileEntry(path))
+        path = self._match_path(uri)
+        return None if path is None or self._selection.split_path(path) is None else self._build_path_resource(path)
 
     async def complete(
         self, target: str, argument: str, value: str, arguments: Mapping[str, str], ctx: Context
@@ -118,17 +96,6 @@ class FileTree(Provider):
 
     def _scan(self) -> list[FileEntry]:
         return self._files.scan(self._selection, self._list_limit) if self._list_limit else []
-
-    def _build_resource(self, entry: FileEntry) -> Resource:
-        return Resource(
-            **self._common,
-            uri=self.uri_prefix + quote(entry.path, safe=_PLAIN),
-            name=entry.path,
-            mime_type=guess_media_type(entry.path),
-            size=entry.size,
-            handler=build_read_handler(functools.partial(self._read, entry.path)),
-            source=type(self).__name__,
-        )
 
     def _read(self, path: str) -> Any:
         parts = self._selection.split_path(path)
