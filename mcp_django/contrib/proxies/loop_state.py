@@ -59,14 +59,9 @@ class LoopState:
         """
         upstream = self._upstreams.get(credential.list_key)
         if upstream is None and len(self._upstreams) < MAX_UPSTREAMS:
-            upstream = RemoteSubscriptions(
-                self._source.name, client, partial(self._remove_upstream, credential.list_key)
-            )
-            self._upstreams[credential.list_key] = upstream
+            forget = partial(self._upstreams.pop, credential.list_key)
+            upstream = self._upstreams[credential.list_key] = RemoteSubscriptions(self._source.name, client, forget)
         return upstream
-
-    def _remove_upstream(self, key: tuple[str, str]) -> None:
-        del self._upstreams[key]
 
     def _evict_clients(self) -> None:
         oldest_use = monotonic() - CLIENT_IDLE_SECONDS

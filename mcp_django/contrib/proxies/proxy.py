@@ -77,7 +77,6 @@ class Proxy(Provider):
             permission=self.options.effective_permission,
             scopes=tuple(self.options.scopes),
             rate=self.options.parsed_rate,
-            timeout=None,
         )
         handlers: Mapping[str, Any] = {"tool": self._call, "resource": self._read, "prompt": self._get}
         self._components = ComponentFactory(self.name, self.naming, terms, handlers, follow=self._subscribe_resource)
@@ -284,7 +283,7 @@ class Proxy(Provider):
         self._watch_lists(state, credential, client)
         timeout = self.options.list_timeout * 2
         session = (
-            await self._acquire_spare_session(state, SessionKey(credential.session_key, *capabilities), credential)
+            await self._acquire_spare_session(state, SessionKey(credential.session_key, capabilities), credential)
             if capabilities.requests
             else None
         )
@@ -338,30 +337,27 @@ class Proxy(Provider):
         tool = ctx.tool
         assert isinstance(tool, RemoteTool)
         params = {"name": tool.metadata[REMOTE_NAME_KEY], "arguments": arguments}
-        raw = await self._send(ctx, ForwardedRequest("tools/call", params, tool.is_repeatable), tool.name)
-        try:
-            return results.parse_tool_result(raw, tool.output, self._rename)
-        except results.MalformedResult as problem:
-            raise self._build_malformed_error(problem) from None
+        request = ForwardedRequest("tools/call", params, tool.is_repeatable)
+        return await self._relay(ctx, request, tool.name, partial(results.parse_tool_result, output=tool.output))
 
     async def _get(self, ctx: Context, arguments: dict[str, str]) -> RelayedResult:
         params = {"name": ctx.metadata[REMOTE_NAME_KEY], "arguments": arguments}
-        raw = await self._send(ctx, ForwardedRequest("prompts/get", params, True), ctx.name or "")
-        try:
-            return results.parse_prompt_result(raw, self._rename)
-        except results.MalformedResult as problem:
-            raise self._build_malformed_error(problem) from None
+        request = ForwardedRequest("prompts/get", params, True)
+        return await self._relay(ctx, request, ctx.name or "", results.parse_prompt_result)
 
     async def _read(self, ctx: Context) -> RelayedResult:
         own = ctx.metadata[REMOTE_NAME_KEY]
-        raw = await self._send(ctx, ForwardedRequest("resources/read", {"uri": own}, True), self.naming.uri(own))
-        try:
-            return results.parse_read_result(raw, self._rename)
-        except results.MalformedResult as problem:
-            raise self._build_malformed_error(problem) from None
+        request = ForwardedRequest("resources/read", {"uri": own}, True)
+        return await self._relay(ctx, request, self.naming.uri(own), results.parse_read_result)
 
-    def _build_malformed_error(self, problem: results.MalformedResult) -> ToolError:
-        return ToolError(f"The server {self.name!r} sent an invalid response: {problem}")
+    async def _relay(
+        self, ctx: Context, request: ForwardedRequest, local_name: str, parse: Callable[..., RelayedResult]
+    ) -> RelayedResult:
+        raw = await self._send(ctx, request, local_name)
+        try:
+            return parse(raw, rename=self._rename)
+        except results.MalformedResult as problem:
+            raise ToolError(f"The server {self.name!r} sent an invalid response: {problem}") from None
 
     async def _send(self, ctx: Context, request: ForwardedRequest, local_name: str) -> dict[str, Any]:
         """Send one request to the remote server; translate its errors for the client."""
@@ -394,7 +390,7 @@ class Proxy(Provider):
         if not capabilities.requests and (level is None or state.sessions.is_exhausted):
             # The caller supports no requests, and a log alone does not justify waiting for a session.
             return await state.forwarder.exchange(client, request, ctx)
-        kind = SessionKey(credential.session_key, *capabilities)
+        kind = SessionKey(credential.session_key, capabilities)
         options = ForwardingOptions(
             credential.owner, level, partial(self._acquire_session, state, credential, kind), attempt
         )
@@ -420,22 +416,20 @@ class Proxy(Provider):
     async def _check_connected(self, ctx: Context) -> str:
         """Handle the tool that is listed while the caller has not authorized the server."""
         try:
-            credential = await self._get_credential(ctx)
-            await self._get_client(self._states.get(), credential).connect()
-        except AuthorizationNeeded as problem:
-            await request_authorization(ctx, self.name, problem)
-            credential = await self._get_connected_credential(ctx)
+            try:
+                credential = await self._connect(ctx)
+            except AuthorizationNeeded as problem:
+                await request_authorization(ctx, self.name, problem)
+                credential = await self._connect(ctx)
         except ClientError as problem:
             raise translate_error(problem, self.name, "tools/call", self.name, ctx) from None
         self._invalidate(self._states.get(), credential, self._collections)
         return f"{self.name} is connected. List the tools again"
 
-    async def _get_connected_credential(self, ctx: Context) -> RemoteCredential:
-        try:
-            credential = await self._get_credential(ctx)
-            await self._get_client(self._states.get(), credential).connect()
-        except ClientError as problem:
-            raise translate_error(problem, self.name, "tools/call", self.name, ctx) from None
+    async def _connect(self, ctx: Context) -> RemoteCredential:
+        """Connect with the caller's credential, and return it. Raises ClientError."""
+        credential = await self._get_credential(ctx)
+        await self._get_client(self._states.get(), credential).connect()
         return credential
 
 

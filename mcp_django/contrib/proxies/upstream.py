@@ -43,7 +43,7 @@ _SUBSCRIPTION_COUNTS: weakref.WeakKeyDictionary[Client, Counter[str]] = weakref.
 class RemoteSubscriptions:
     """Subscriptions to one remote server with one credential, on one event loop."""
 
-    def __init__(self, name: str, client: Callable[[], Client], on_end: Callable[[], None]) -> None:
+    def __init__(self, name: str, client: Callable[[], Client], on_end: Callable[[], object]) -> None:
         """Create an empty set of subscriptions.
 
         `client` returns the current connection, which can change. `on_end` is called after the last subscription was

@@ -10,6 +10,7 @@ time, then an empty one. Callers do not wait twice for the same slow fetch.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -47,38 +48,24 @@ FetchList = Callable[[str], Awaitable[FetchedList]]
 BuildComponent = Callable[[str, Any], Primitive | None]
 
 
+@dataclass(slots=True, eq=False)
 class _CachedList:
     """Cached state of one list: tools, resources, templates or prompts."""
 
-    __slots__ = (
-        *(
-            "refresh_started_at",
-            "by_key",
-            "digest",
-            "rapid_refreshes",
-            "fresh_until",
-            "items",
-            "fetched_at",
-            "is_outdated",
-            "retry_at",
-            "task",
-        ),
-        "has_timed_out",
-    )
-
-    def __init__(self) -> None:
-        self.items: tuple[Any, ...] = ()
-        self.by_key: dict[str, Any] = {}
-        self.digest: str | None = None
-        self.fetched_at: float | None = None
-        self.fresh_until = self.retry_at = self.refresh_started_at = 0.0
-        self.rapid_refreshes = 0
-        """Number of refreshes in a row that followed shortly after the previous one."""
-        self.task: asyncio.Task[None] | None = None
-        self.has_timed_out = False
-        """True if a caller has waited for the running fetch until its timeout."""
-        self.is_outdated = False
-        """True if the list changed during the running fetch."""
+    items: tuple[Any, ...] = ()
+    by_key: dict[str, Any] = field(default_factory=dict)
+    digest: str | None = None
+    fetched_at: float | None = None
+    fresh_until: float = 0.0
+    retry_at: float = 0.0
+    refresh_started_at: float = 0.0
+    rapid_refreshes: int = 0
+    """Number of refreshes in a row that followed shortly after the previous one."""
+    task: asyncio.Task[None] | None = None
+    has_timed_out: bool = False
+    """True if a caller has waited for the running fetch until its timeout."""
+    is_outdated: bool = False
+    """True if the list changed during the running fetch."""
 
 
 class EmptyCatalog:
@@ -95,9 +82,6 @@ class EmptyCatalog:
 
     def is_known(self, kind: str) -> bool:
         return False
-
-    def invalidate(self, kinds: Iterable[str]) -> None:
-        return None
 
 
 class CatalogCache:
@@ -177,9 +161,7 @@ class CatalogCache:
                 cached.task.cancel()
 
     async def _get_list(self, kind: str) -> _CachedList:
-        cached = self._lists.get(kind)
-        if cached is None:
-            cached = self._lists[kind] = _CachedList()
+        cached = self._lists.setdefault(kind, _CachedList())
         now = self.used_at = monotonic()
         if now < cached.fresh_until:
             return cached

@@ -13,17 +13,16 @@ from typing import Any
 
 from mcp_django.contrib.proxies.forwarding.results import extract_meta
 from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.headers import HeaderParam
 from mcp_django.protocol.uri import UriTemplate
 from mcp_django.providers.prefixes import NamePrefixes
 from mcp_django.schema import (
-    ArgumentError,
     DeclarationError,
     OutputError,
     SchemaChecker,
     check_schema,
     find_header_params,
 )
+from mcp_django.schema.custom_schema import CustomParameters
 from mcp_django.server.calls.log_sanitizer import sanitize_label
 from mcp_django.server.composition.lowlevel import ListedArguments
 from mcp_django.server.context.context import Context
@@ -50,22 +49,6 @@ _ANNOTATION_TYPES = {
     "idempotentHint": bool,
     "openWorldHint": bool,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class RemoteParameters:
-    """Arguments of a remote tool, which are forwarded unchanged."""
-
-    schema: Wire
-    header_params: tuple[HeaderParam, ...]
-    _checker: SchemaChecker
-
-    def check(self, arguments: Wire) -> None:
-        if not self._checker.is_valid(arguments):
-            raise ArgumentError(self._checker.describe_problems(arguments))
-
-    def convert(self, arguments: Wire) -> Wire:
-        return {"arguments": arguments}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +118,6 @@ class ComponentOptions:
     permission: Permission | None
     scopes: tuple[str, ...]
     rate: Rate | None
-    timeout: float | None
 
 
 class ComponentFactory:
@@ -156,8 +138,11 @@ class ComponentFactory:
         of all resources.
         """
         self._naming = naming
-        self._common: dict[str, Any] = {"permission": options.permission, "scopes": options.scopes}
-        self._common |= {"timeout": options.timeout, "source": f"the server {alias!r}"}
+        self._common: dict[str, Any] = {
+            "permission": options.permission,
+            "scopes": options.scopes,
+            "source": f"the server {alias!r}",
+        }
         self._rate = options.rate
         self._alias = alias
         self._follow = follow
@@ -220,7 +205,7 @@ class ComponentFactory:
             name=name,
             **self._get_options(members, entry["name"]),
             handler=self._handlers["tool"],
-            parameters=RemoteParameters(schema, find_header_params(schema, "inputSchema"), checker),
+            parameters=CustomParameters(schema, checker, find_header_params(schema, "inputSchema")),
             output=remote_output,
             rate=self._rate,
         )

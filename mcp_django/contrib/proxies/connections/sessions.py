@@ -51,10 +51,7 @@ class SessionKey(NamedTuple):
     """Key of interchangeable sessions."""
 
     credential: tuple[str, str]
-    requests: frozenset[str]
-    """Capabilities that are declared to the remote server."""
-    sampling_tools: bool
-    """True if sampling requests may contain tools."""
+    capabilities: CallerCapabilities
 
 
 CreateClient = Callable[[CallbackOptions, bool], Client]
@@ -82,7 +79,8 @@ class RemoteSession:
         self.call: RunningCall | None = None
         self.log_level: str | None = None
         """Log level that was sent to the remote server."""
-        self.client = create_client(create_callbacks(self._on_request, key.requests), key.sampling_tools)
+        requests, sampling_tools = key.capabilities
+        self.client = create_client(create_callbacks(self._on_request, requests), sampling_tools)
         self.client.on_log(lambda message: None if self.call is None else on_log(self.call, message))
 
     async def _on_request(self, method: str, params: dict[str, Any] | None) -> dict[str, Any]:

@@ -10,7 +10,9 @@ A remote server of the handshake era sends requests while its call runs. It rece
 suspended until the client returns with them.
 """
 
+import secrets
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from mcp_django.client import Client
@@ -34,7 +36,7 @@ from mcp_django.protocol.revisions import REVISIONS, Era
 from mcp_django.protocol.types import LOG_LEVELS
 from mcp_django.server.calls.log_sanitizer import sanitize_label
 from mcp_django.server.context.context import Context
-from mcp_django.server.context.conversation import CallSuspended, InputRefused
+from mcp_django.server.context.conversation import CallSuspended, InputRefused, InputRequest
 from mcp_django.server.context.forwarding import forward_request, has_conversation, supports_capability, wants_progress
 
 Wire = dict[str, Any]
@@ -59,25 +61,23 @@ class ForwardedRequest(NamedTuple):
     """True if a request with unknown outcome may be repeated."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class RequestForwarder:
     """Forwarder of the requests of one proxy on one event loop."""
 
-    def __init__(
-        self, name: str, sessions: RemoteSessionPool, suspended_calls: SuspendedCalls, timeout: float | None
-    ) -> None:
-        self._name = name
-        self._sessions = sessions
-        self._suspended_calls = suspended_calls
-        self._timeout = timeout
+    name: str
+    sessions: RemoteSessionPool
+    suspended_calls: SuspendedCalls
+    timeout: float | None
 
     async def exchange(self, client: Client, request: ForwardedRequest, ctx: Context | None) -> Wire:
         """Run one round that must not contain requests to the client."""
         progress = ctx.report_progress if ctx is not None and wants_progress(ctx) else None
         answer = await client.exchange(
-            request.method, request.params, timeout=self._timeout, on_progress=progress and _truncate_progress(progress)
+            request.method, request.params, timeout=self.timeout, on_progress=progress and _truncate_progress(progress)
         )
         if _requires_input(answer):
-            raise ToolError(f"The server {self._name!r} sent a request to the client that the client does not support")
+            raise ToolError(f"The server {self.name!r} sent a request to the client that the client does not support")
         return answer
 
     async def converse(self, ctx: Context, request: ForwardedRequest, options: "ForwardingOptions") -> Wire:
@@ -139,7 +139,7 @@ class _ForwardedConversation:
                 result: Wire = step["result"]
                 return result
             reply_params = await self._collect_replies(number, step["asks"])
-        raise ToolError(f"The server {self._forwarder._name!r} sent no result in {MAX_ROUNDS} rounds")
+        raise ToolError(f"The server {self._forwarder.name!r} sent no result in {MAX_ROUNDS} rounds")
 
     async def _run_step(self, number: int, reply_params: Wire) -> Wire:
         """Run a round, or return its recorded outcome from an earlier local round."""
@@ -147,7 +147,7 @@ class _ForwardedConversation:
         if number or has_conversation(self._ctx):
             step: Wire = await self._ctx.run_once(key, lambda: self._run_round_or_note_authorization(reply_params))
             if "needs" in step:
-                raise AuthorizationNeeded(alias=self._forwarder._name, url=step["needs"])
+                raise AuthorizationNeeded(alias=self._forwarder.name, url=step["needs"])
             return step
         step = await self._run_round(reply_params)
         return step if "result" in step else await self._ctx.run_once(key, lambda: step)
@@ -169,7 +169,7 @@ class _ForwardedConversation:
             call.listener = self._ctx
             if await call.wait_for_requests(0) is None:
                 return {"result": await call.wait_for_result()}
-            return {"parked": self._forwarder._suspended_calls.new_id()}
+            return {"parked": secrets.token_urlsafe(16)}
         answer = await self._exchange_in_session(session, _StatelessCall(self._ctx), reply_params)
         return {"asks": _extract_state(answer)} if _requires_input(answer) else {"result": answer}
 
@@ -187,7 +187,7 @@ class _ForwardedConversation:
             broken = False
             raise
         finally:
-            self._forwarder._sessions.release(session, broken=broken)
+            self._forwarder.sessions.release(session, broken=broken)
 
     async def _exchange(self, session: RemoteSession, running: RunningCall, reply_params: Wire) -> Wire:
         client, request, level = session.client, self._request, self._options.log_level
@@ -206,7 +206,7 @@ class _ForwardedConversation:
         return await client.exchange(
             request.method,
             {**request.params, **reply_params},
-            timeout=self._forwarder._timeout,
+            timeout=self._forwarder.timeout,
             on_progress=progress if wants_progress(self._ctx) else None,
             meta=meta or None,
         )
@@ -230,23 +230,24 @@ class _ForwardedConversation:
             reply_params["requestState"] = pending["requestState"]
         return reply_params
 
+    def _build_input_request(self, remote_request: RemoteInputRequest, suffix: str) -> InputRequest:
+        """Convert a request for the client. Raises UnsupportedInputRequest."""
+        kind = CAPABILITIES_BY_METHOD.get(remote_request.method, "proxy")
+        return build_input_request(remote_request, self._ctx.revision, f"{kind}-{suffix}")
+
     async def _forward_request(self, remote_request: RemoteInputRequest, key: str) -> Wire:
         try:
-            request = build_input_request(
-                remote_request,
-                self._ctx.revision,
-                f"{CAPABILITIES_BY_METHOD.get(remote_request.method, 'proxy')}-{key}",
-            )
+            request = self._build_input_request(remote_request, key)
         except UnsupportedInputRequest as problem:
             raise ToolError(
-                f"The server {self._forwarder._name!r} sent a request that cannot be forwarded: {problem}"
+                f"The server {self._forwarder.name!r} sent a request that cannot be forwarded: {problem}"
             ) from None
         answer: Wire = await forward_request(self._ctx, request)
         return answer
 
     async def _continue_call(self, id: str) -> Wire:
         """Continue a running remote call: new, suspended or lost."""
-        call = self._suspended_call or self._forwarder._suspended_calls.take(id, self._options.owner)
+        call = self._suspended_call or self._forwarder.suspended_calls.take(id, self._options.owner)
         if call is None:
             if not self._request.is_repeatable:
                 raise ToolError(LOST_CALL_MESSAGE)
@@ -265,18 +266,13 @@ class _ForwardedConversation:
             return result
         except CallSuspended:
             self._is_suspended = True
-            self._forwarder._suspended_calls.add(id, call)
+            self._forwarder.suspended_calls.add(id, call)
             raise
 
     async def _resolve_pending(self, pending: PendingInputRequest, number: int) -> None:
         """Forward a request to the client and send its response to the remote server."""
-        remote_request = pending.request
         try:
-            request = build_input_request(
-                remote_request,
-                self._ctx.revision,
-                f"{CAPABILITIES_BY_METHOD.get(remote_request.method, 'proxy')}-{number}",
-            )
+            request = self._build_input_request(pending.request, str(number))
         except UnsupportedInputRequest as problem:
             pending.reject(f"The request cannot be forwarded to the client: {problem}")
             return

@@ -37,7 +37,7 @@ class MalformedResult(ValueError):
     """Malformed result of the remote server. The text quotes no content."""
 
 
-def parse_tool_result(raw: Wire, output: ToolOutput | None, rename: RenameURI) -> RelayedResult:
+def parse_tool_result(raw: Wire, *, output: ToolOutput | None, rename: RenameURI) -> RelayedResult:
     """Validate the result of a tool against its schema. Raises MalformedResult."""
     is_error = raw.get("isError", False)
     if type(is_error) is not bool:
@@ -57,7 +57,7 @@ def parse_tool_result(raw: Wire, output: ToolOutput | None, rename: RenameURI) -
     return _add_meta(body, raw)
 
 
-def parse_prompt_result(raw: Wire, rename: RenameURI) -> RelayedResult:
+def parse_prompt_result(raw: Wire, *, rename: RenameURI) -> RelayedResult:
     """Validate the messages of a prompt. Raises MalformedResult."""
     given = raw.get("messages")
     if type(given) is not list or len(given) > MAX_BLOCKS:
@@ -74,7 +74,7 @@ def parse_prompt_result(raw: Wire, rename: RenameURI) -> RelayedResult:
     return _add_meta(body, raw)
 
 
-def parse_read_result(raw: Wire, rename: RenameURI) -> RelayedResult:
+def parse_read_result(raw: Wire, *, rename: RenameURI) -> RelayedResult:
     """Validate the contents of a resource. Raises MalformedResult."""
     given = raw.get("contents")
     if type(given) is not list or len(given) > MAX_BLOCKS:

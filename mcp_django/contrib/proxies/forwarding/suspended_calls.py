@@ -6,7 +6,6 @@ sealed state of the client. It is kept for a limited time, in limited number, an
 """
 
 import asyncio
-import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
@@ -88,10 +87,6 @@ class SuspendedCall:
         if not self._task.cancelled():
             self._task.exception()
 
-    @property
-    def is_finished(self) -> bool:
-        return self._task.done()
-
 
 class SuspendedCalls:
     """Suspended calls of one proxy on one event loop."""
@@ -104,9 +99,6 @@ class SuspendedCalls:
 
     def __len__(self) -> int:
         return len(self._calls)
-
-    def new_id(self) -> str:
-        return secrets.token_urlsafe(16)
 
     def add(self, id: str, call: SuspendedCall) -> None:
         """Keep a call until it is taken or its time expires; evict another at the limit."""
