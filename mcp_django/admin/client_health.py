@@ -4,18 +4,18 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-import django
 from asgiref.sync import async_to_sync
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.template.response import TemplateResponse
-from django.urls import URLPattern, path, reverse
+from django.urls import URLPattern, path
 from django.utils import timezone
 from django.utils.text import capfirst
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
+from mcp_django.admin.base import BaseAdmin
 from mcp_django.client.pool.health import HEALTH_REGISTRY, HEARTBEAT_TIMEOUT_SECONDS, get_process_name
 from mcp_django.client.pool.health_check import HealthCheckResult, check_client
 from mcp_django.conf import get_settings, is_usable
@@ -86,14 +86,11 @@ class ServerOverview:
 
 
 @admin.register(ClientHealth)
-class ClientHealthAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at run time
+class ClientHealthAdmin(BaseAdmin):
     """Single page of all used servers. A check of a server requires the change permission."""
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
+    can_add = False
+    can_delete = False
 
     def get_urls(self) -> list[URLPattern]:
         """Return the URLs of the page and of the check. Rows have no pages of their own."""
@@ -108,19 +105,16 @@ class ClientHealthAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not gene
         if not self.has_view_or_change_permission(request):
             raise PermissionDenied
 
-        request.current_app = self.admin_site.name
-        context = {
-            **self.admin_site.each_context(request),
-            "title": capfirst(str(self.opts.verbose_name_plural)),
-            "opts": self.opts,
-            "is_usable": is_usable(),
-            "servers": self._build_overviews() if is_usable() else [],
-            "may_check": self.has_change_permission(request),
-            "this_process": get_process_name(),
-            "believed": timezone.now() - timedelta(seconds=HEARTBEAT_TIMEOUT_SECONDS),
-            "crumbs_are_a_list": django.VERSION >= (6,),
-            **(extra_context or {}),
-        }
+        context = self.build_context(
+            request,
+            title=capfirst(str(self.opts.verbose_name_plural)),
+            is_usable=is_usable(),
+            servers=self._build_overviews() if is_usable() else [],
+            may_check=self.has_change_permission(request),
+            this_process=get_process_name(),
+            believed=timezone.now() - timedelta(seconds=HEARTBEAT_TIMEOUT_SECONDS),
+        )
+        context |= extra_context or {}
         return TemplateResponse(request, "mcp_django/admin/clients.html", context)
 
     def check_view(self, request: HttpRequest, alias: str) -> HttpResponse:
@@ -134,7 +128,7 @@ class ClientHealthAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not gene
         result = async_to_sync(check_client)(alias, user=request.user, timeout=CHECK_TIMEOUT_SECONDS)
         ClientHealth.objects.report(get_process_name(), alias, HEALTH_REGISTRY.get(alias).to_row())
         self._show_result(request, result)
-        return HttpResponseRedirect(f"{self._url('changelist')}#{alias}")
+        return HttpResponseRedirect(f"{self.get_url('changelist')}#{alias}")
 
     def _show_result(self, request: HttpRequest, result: HealthCheckResult) -> None:
         if result.reached:
@@ -162,9 +156,6 @@ class ClientHealthAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not gene
                 )
                 rows.setdefault(health.alias, []).insert(0, own_row)
         return [
-            ServerOverview(settings, rows.get(alias, []), self._url("check", alias))
+            ServerOverview(settings, rows.get(alias, []), self.get_url("check", alias))
             for alias, settings in get_settings().clients.items()
         ]
-
-    def _url(self, name: str, *args: Any) -> str:
-        return reverse(f"{self.admin_site.name}:mcp_django_clienthealth_{name}", args=args)

@@ -6,12 +6,12 @@ from typing import Any
 
 from asgiref.sync import async_to_sync
 from django.contrib import admin, messages
-from django.contrib.auth import get_user_model
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
+from mcp_django.admin.base import BaseAdmin
 from mcp_django.conf import get_settings
 from mcp_django.models import ClientToken
 
@@ -21,7 +21,7 @@ if find_spec("mcp") is not None:  # the extra `client`
 
 
 @admin.register(ClientToken)
-class ClientTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at run time
+class ClientTokenAdmin(BaseAdmin):
     """List and end connections to other servers. Only users create them.
 
     Deletion removes the tokens, on all workers within TOKEN_CACHE_SECONDS. It also revokes them at the authorization
@@ -31,17 +31,11 @@ class ClientTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not gener
     list_display = ["alias", "owner", "server", "issuer", "scopes", "state", "expires_at", "updated"]
     list_filter = ["alias"]
     list_select_related = ["user"]
+    search_fields = ["alias", "server", "user"]
+    can_add = False
+    can_change = False
     readonly_fields = ["owner", "state"]
     fields = ["alias", "owner", "server", "issuer", "scopes", "state", "created", "updated", "expires_at"]
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: ClientToken | None = None) -> bool:
-        return False
-
-    def get_search_fields(self, request: HttpRequest) -> list[str]:
-        return ["alias", "server", f"user__{get_user_model().USERNAME_FIELD}"]
 
     def delete_model(self, request: HttpRequest, obj: ClientToken) -> None:
         self._disconnect(request, [obj])

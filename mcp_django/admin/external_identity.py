@@ -4,11 +4,11 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin
-from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
+from mcp_django.admin.base import OwnedAdmin
 from mcp_django.conf import get_settings
 from mcp_django.models import ExternalIdentity
 
@@ -38,7 +38,7 @@ class ExternalIdentityForm(forms.ModelForm):  # type: ignore[type-arg]  # not ge
 
 
 @admin.register(ExternalIdentity)
-class ExternalIdentityAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at run time
+class ExternalIdentityAdmin(OwnedAdmin):
     """Create and delete links.
 
     Only superusers may link subjects to other users, because a linked subject has the user's rights.
@@ -47,20 +47,7 @@ class ExternalIdentityAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not 
     form = ExternalIdentityForm
     list_display = ["subject", "issuer", "user", "origin", "created"]
     list_filter = ["issuer", "origin"]
-    list_select_related = ["user"]
-    raw_id_fields = ["user"]
-
-    def has_change_permission(self, request: HttpRequest, obj: ExternalIdentity | None = None) -> bool:
-        return False
+    search_fields = ["subject", "user"]
 
     def get_fields(self, request: HttpRequest, obj: ExternalIdentity | None = None) -> Any:
         return ["issuer", "subject", "user", *([] if obj is None else ["origin", "created"])]
-
-    def get_search_fields(self, request: HttpRequest) -> list[str]:
-        return ["subject", f"user__{get_user_model().USERNAME_FIELD}"]
-
-    def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
-        maker: Any = request.user
-        if db_field.name == "user" and not maker.is_superuser:
-            kwargs["queryset"] = get_user_model()._default_manager.filter(pk=maker.pk)
-        return super().formfield_for_foreignkey(db_field, request, **kwargs)

@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from django import forms
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.contrib.admin.widgets import FilteredSelectMultiple
 from django.contrib.auth.models import Group
 from django.http import HttpRequest
@@ -14,6 +14,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from mcp_django import wiring
+from mcp_django.admin.base import BaseAdmin, build_server_choices
 from mcp_django.admin.widgets import LinesField, SuggestingInput
 from mcp_django.conf import get_settings
 from mcp_django.models import ScopeGrant, ToolPolicy
@@ -63,7 +64,7 @@ class RuleForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic at run
         if "groups" in self.fields:
             self._set_choices("groups", _get_group_choices(self.instance.groups), GroupsInput(_("groups"), False))
 
-    def _set_choices(self, name: str, choices: list[tuple[str, str]], widget: Any = None) -> None:
+    def _set_choices(self, name: str, choices: list[tuple[str, Any]], widget: Any = None) -> None:
         field: Any = self.fields[name]
         if widget is not None:
             widget.is_required = field.required
@@ -85,10 +86,7 @@ class ToolPolicyForm(RuleForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if "server" in self.fields:
-            current = self.instance.server
-            unknown = [current] if current and current not in get_settings().servers else []
-            names = [*wiring.list_aliases(), *unknown]
-            self._set_choices("server", [("", str(_("All servers"))), *((name, name) for name in names)])
+            self._set_choices("server", build_server_choices(self.instance.server))
         if "scopes" in self.fields:
             self._set_choices("scopes", _get_scope_choices(self.instance.scopes))
             if not get_settings().scopes:
@@ -115,16 +113,14 @@ class ScopeGrantForm(RuleForm):
             )
 
 
-class RuleAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at run time
+class RuleAdmin(BaseAdmin):
     """Admin that shows warnings after each save."""
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         super().save_model(request, obj, form, change)
-        for warning in self.get_warnings(obj):
-            self.message_user(request, warning, messages.WARNING)
+        self.show_warnings(request, obj)
 
     def get_warnings(self, row: Any) -> Iterator[str]:
-        """Yield warnings about probable mistakes."""
         missing = self._find_missing_groups(row)
         if missing:
             yield str(_("Unknown group %s: no user is a member.") % ", ".join(missing))

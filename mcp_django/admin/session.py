@@ -4,13 +4,13 @@ from typing import Any
 
 from django.contrib import admin, messages
 from django.contrib.admin.views.main import ChangeList
-from django.contrib.auth import get_user_model
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils.timesince import timesince
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
+from mcp_django.admin.base import BaseAdmin
 from mcp_django.conf import get_settings
 from mcp_django.models import EndReason, ResourceSubscription, Session, StreamEvent
 from mcp_django.runtime.sessions.activity import SessionActivity, get_reported_activity
@@ -65,12 +65,15 @@ class SessionChangeList(ChangeList):
 
 
 @admin.register(Session)
-class SessionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at run time
+class SessionAdmin(BaseAdmin):
     """List of sessions with actions to end them, which require the change permission."""
 
     list_display = ["client", "revision", "user", "server", "age", "seen", "calls", "streams", "state"]
     list_filter = [StateFilter, ActivityFilter, "server", "revision", "end_reason", "created"]
     list_select_related = ["user"]
+    search_fields = ["=key_prefix", "owner", "client_info__name", "user"]
+    can_add = False
+    can_change = False
     actions = ["end_sessions", "end_sessions_of_users"]
     readonly_fields = (
         "client",
@@ -96,21 +99,8 @@ class SessionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic a
     )
     fields = readonly_fields
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Session | None = None) -> bool:
-        return False
-
-    def has_end_permission(self, request: HttpRequest) -> bool:
-        """Return True if the user may end sessions. Called by the actions."""
-        return super().has_change_permission(request)
-
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return SessionChangeList
-
-    def get_search_fields(self, request: HttpRequest) -> list[str]:
-        return ["=key_prefix", "owner", "client_info__name", f"user__{get_user_model().USERNAME_FIELD}"]
 
     @admin.display(description=_("client"))
     def client(self, session: Session) -> str:
@@ -161,12 +151,12 @@ class SessionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic a
             return str(known.get(session.end_reason, session.end_reason))
         return str(_("live") if session.is_live(idle=get_settings().limits.session_idle) else _("expired"))
 
-    @admin.action(description=_("End selected sessions"), permissions=["end"])
+    @admin.action(description=_("End selected sessions"), permissions=["manage"])
     def end_sessions(self, request: HttpRequest, queryset: QuerySet[Session]) -> None:
         """End the sessions; their clients have to initialize again."""
         self._end_and_report(request, Session.objects.filter(pk__in=queryset.values("pk")))
 
-    @admin.action(description=_("End all sessions of these users"), permissions=["end"])
+    @admin.action(description=_("End all sessions of these users"), permissions=["manage"])
     def end_sessions_of_users(self, request: HttpRequest, queryset: QuerySet[Session]) -> None:
         """End all sessions of the users of the selected sessions."""
         users = list(queryset.exclude(user=None).order_by().values_list("user", flat=True).distinct())
@@ -177,8 +167,7 @@ class SessionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic a
 
     def _end_and_report(self, request: HttpRequest, sessions: Any) -> None:
         ended = sessions.end(EndReason.ADMIN)
-        text = ngettext("%d session was ended.", "%d sessions were ended.", ended) % ended
-        self.message_user(request, text, messages.SUCCESS if ended else messages.WARNING)
+        self.report_count(request, ngettext("%d session was ended.", "%d sessions were ended.", ended), ended)
 
 
 def _get_activity(session: Session) -> SessionActivity:

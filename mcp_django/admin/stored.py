@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import django
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.utils import unquote
@@ -19,6 +18,7 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
 from mcp_django import wiring
+from mcp_django.admin.base import BaseAdmin, build_server_choices
 from mcp_django.admin.preview import Preview
 from mcp_django.admin.versions import compare_snapshots
 from mcp_django.admin.widgets import SuggestingInput, WordsField
@@ -56,14 +56,12 @@ class StoredForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic at r
         super().__init__(*args, **kwargs)
         server = self.fields.get("server")
         if isinstance(server, forms.ChoiceField):
-            now = self.instance.server
-            aliases = [*wiring.list_aliases(), *([now] if now and now not in get_settings().servers else [])]
-            server.choices = [("", _("All servers")), *((alias, alias) for alias in aliases)]
+            server.choices = build_server_choices(self.instance.server)
         if "permission" in self.fields:
             self.fields["permission"].help_text = self._meta.model._meta.get_field("permission").help_text
 
 
-class StoredAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at run time
+class StoredAdmin(BaseAdmin):
     """Admin that saves rows with their versions, and previews them.
 
     Each change is a version with its author.
@@ -108,14 +106,12 @@ class StoredAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at
         super().save_related(request, form, formsets, change)
         self.normalize(form.instance)
         form.instance.record(request.user)
-        for warning in self.get_warnings(form.instance):
-            self.message_user(request, warning, messages.WARNING)
+        self.show_warnings(request, form.instance)
 
     def normalize(self, row: Any) -> None:
         """Normalize a saved row before it is recorded as a version."""
 
     def get_warnings(self, row: Any) -> Iterator[str]:
-        """Yield warnings for the user who saved the row."""
         unknown = set(row.permission.split()).difference(_get_permission_names())
         if unknown:
             text = _("Unknown permission %s: only superusers can use this.")
@@ -150,8 +146,8 @@ class StoredAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at
                 row.save()
                 row.record(request.user)
                 self.log_change(request, row, [{"changed": {"fields": [str(_("enabled"))]}}])
-        text = ngettext("%d entry was changed.", "%d entries were changed.", len(rows)) % len(rows)
-        self.message_user(request, text, messages.SUCCESS if rows else messages.WARNING)
+        text = ngettext("%d entry was changed.", "%d entries were changed.", len(rows))
+        self.report_count(request, text, len(rows))
 
     # Pages
 
@@ -168,7 +164,7 @@ class StoredAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at
     def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
         row = kwargs.get("obj")
         if row is not None:
-            context |= {name: self._url(name, row.pk) for name in ("preview", "versions")}
+            context |= {name: self.get_url(name, row.pk) for name in ("preview", "versions")}
         return super().render_change_form(request, context, *args, **kwargs)
 
     def preview_view(self, request: HttpRequest, object_id: str) -> HttpResponseBase:
@@ -185,7 +181,7 @@ class StoredAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at
         """List all versions."""
         row = self._get_viewable(request, object_id)
         versions = row.versions.select_related("user").defer("data")
-        listed = [(version, self._url("version", row.pk, version.number)) for version in versions]
+        listed = [(version, self.get_url("version", row.pk, version.number)) for version in versions]
         return self._render_page(request, "versions", row, _("Versions"), versions=listed)
 
     def version_view(self, request: HttpRequest, object_id: str, number: int) -> HttpResponseBase:
@@ -210,13 +206,13 @@ class StoredAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at
             is_now=current == version.data,
             undone=compare_snapshots(current, version.data),
             may_restore=self.has_change_permission(request, row),
-            versions_url=self._url("versions", row.pk),
+            versions_url=self.get_url("versions", row.pk),
         )
 
     def _restore(self, request: HttpRequest, row: Any, version: Any) -> HttpResponse:
         if not self.has_change_permission(request, row):
             raise PermissionDenied
-        redirect = HttpResponseRedirect(self._url("change", row.pk))
+        redirect = HttpResponseRedirect(self.get_url("change", row.pk))
 
         try:
             with transaction.atomic(using=router.db_for_write(self.model)):
@@ -226,14 +222,13 @@ class StoredAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at
         except ValidationError as problem:
             text = _("Restoring failed: %s") % " ".join(problem.messages)
             self.message_user(request, text, messages.ERROR)
-            return HttpResponseRedirect(self._url("version", row.pk, version.number))
+            return HttpResponseRedirect(self.get_url("version", row.pk, version.number))
 
         if restored is None:
             self.message_user(request, _("Nothing to restore: the current state is the same."), messages.WARNING)
             return redirect
         self.message_user(request, _("Version %d is restored.") % version.number, messages.SUCCESS)
-        for warning in self.get_warnings(row):
-            self.message_user(request, warning, messages.WARNING)
+        self.show_warnings(request, row)
         return redirect
 
     def _get_viewable(self, request: HttpRequest, object_id: str) -> Any:
@@ -250,33 +245,18 @@ class StoredAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at
             raise Http404
         return row
 
-    def _url(self, name: str, *args: Any) -> str:
-        view = f"{self.admin_site.name}:{self.opts.app_label}_{self.opts.model_name}_{name}"
-        return reverse(view, args=args)
-
     def _render_page(
         self, request: HttpRequest, name: str, row: Any, title: Any, **extra_context: Any
     ) -> TemplateResponse:
-        site = request.current_app = self.admin_site.name
+        site = self.admin_site.name
         crumbs: Iterable[tuple[str, Any]] = [
             (reverse(f"{site}:index"), _("Home")),
-            (
-                reverse(f"{self.admin_site.name}:app_list", args=[self.opts.app_label]),
-                self.opts.app_config.verbose_name,
-            ),
-            (self._url("changelist"), capfirst(self.opts.verbose_name_plural)),
-            (self._url("change", row.pk), row),
+            (reverse(f"{site}:app_list", args=[self.opts.app_label]), self.opts.app_config.verbose_name),
+            (self.get_url("changelist"), capfirst(self.opts.verbose_name_plural)),
+            (self.get_url("change", row.pk), row),
             *([(extra_context["versions_url"], _("Versions"))] if "versions_url" in extra_context else []),
         ]
-
-        context = {
-            **self.admin_site.each_context(request),
-            "title": title,
-            "subtitle": str(row),
-            "opts": self.opts,
-            "original": row,
-            "crumbs": crumbs,
-            "crumbs_are_a_list": django.VERSION >= (6,),
-            **extra_context,
-        }
+        context = self.build_context(
+            request, title=title, subtitle=str(row), original=row, crumbs=crumbs, **extra_context
+        )
         return TemplateResponse(request, f"mcp_django/admin/{name}.html", context)

@@ -8,18 +8,17 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
-from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
-from django.urls import reverse
 from django.utils import timezone
 from django.utils.cache import add_never_cache_headers
 from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
+from mcp_django.admin.base import OwnedAdmin
 from mcp_django.admin.widgets import WordsField
 from mcp_django.conf import get_settings
 from mcp_django.models import PersonalAccessToken
@@ -55,7 +54,7 @@ class PersonalAccessTokenForm(forms.ModelForm):  # type: ignore[type-arg]  # not
 
 
 @admin.register(PersonalAccessToken)
-class PersonalAccessTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at run time
+class PersonalAccessTokenAdmin(OwnedAdmin):
     """Create and revoke tokens.
 
     Only superusers may create tokens for other users, because a token acts for its user.
@@ -64,35 +63,18 @@ class PersonalAccessTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # n
     form = PersonalAccessTokenForm
     list_display = ["name", "user", "prefix", "scope_words", "server", "expires_at", "last_used_at", "state"]
     list_filter = ["audience"]
-    list_select_related = ["user"]
-    raw_id_fields = ["user"]
+    search_fields = ["name", "prefix", "user"]
     actions = ["revoke"]
-
-    def has_change_permission(self, request: HttpRequest, obj: PersonalAccessToken | None = None) -> bool:
-        return False
-
-    def has_revoke_permission(self, request: HttpRequest) -> bool:
-        """Return True if the user may revoke tokens. Called by the action."""
-        return super().has_change_permission(request)
 
     def get_fields(self, request: HttpRequest, obj: PersonalAccessToken | None = None) -> Any:
         if obj is None:
             return ["user", "name", "scopes", "audience", "expires_at"]
         return ["user", "name", "prefix", "scope_words", "server", "created", "expires_at", "last_used_at", "state"]
 
-    def get_search_fields(self, request: HttpRequest) -> list[str]:
-        return ["name", "prefix", f"user__{get_user_model().USERNAME_FIELD}"]
-
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
         expires = timezone.now().replace(microsecond=0) + timedelta(days=DEFAULT_LIFETIME_DAYS)
         initial: dict[str, Any] = {"user": request.user.pk, "expires_at": expires}
         return initial | super().get_changeform_initial_data(request)
-
-    def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
-        maker: Any = request.user
-        if db_field.name == "user" and not maker.is_superuser:
-            kwargs["queryset"] = get_user_model()._default_manager.filter(pk=maker.pk)
-        return super().formfield_for_foreignkey(db_field, request, **kwargs)
 
     def save_model(self, request: HttpRequest, obj: PersonalAccessToken, form: Any, change: bool) -> None:
         token = obj.generate_token()
@@ -105,11 +87,10 @@ class PersonalAccessTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # n
 
         A redirect would write the message, and with it the token, to storage.
         """
-        list_url = reverse(f"{self.admin_site.name}:{self.opts.app_label}_{self.opts.model_name}_changelist")
         context = {
             **self.admin_site.each_context(request),
             "title": str(obj),
-            "content": format_html('<a href="{}">{}</a>', list_url, _("Back to the list")),
+            "content": format_html('<a href="{}">{}</a>', self.get_url("changelist"), _("Back to the list")),
         }
         response = TemplateResponse(request, "admin/base_site.html", context)
         add_never_cache_headers(response)
@@ -132,9 +113,8 @@ class PersonalAccessTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # n
             return str(_("revoked"))
         return str(_("usable") if token.is_usable else _("expired"))
 
-    @admin.action(description=_("Revoke selected tokens"), permissions=["revoke"])
+    @admin.action(description=_("Revoke selected tokens"), permissions=["manage"])
     def revoke(self, request: HttpRequest, queryset: QuerySet[PersonalAccessToken]) -> None:
         """Revoke the tokens. Workers that cache one discard it within TOKEN_CACHE_SECONDS."""
         revoked = sum(token.revoke() for token in queryset)
-        text = ngettext("%d token was revoked.", "%d tokens were revoked.", revoked) % revoked
-        self.message_user(request, text, messages.SUCCESS if revoked else messages.WARNING)
+        self.report_count(request, ngettext("%d token was revoked.", "%d tokens were revoked.", revoked), revoked)
