@@ -21,6 +21,16 @@ MAX_CHOICES = 1000
 """Maximum number of choices of a field."""
 
 
+class ValueWidget(forms.Widget):
+    """Widget that returns a converted value instead of parsing browser input."""
+
+    def value_from_datadict(self, data: Any, files: Any, name: str) -> Any:
+        return data.get(name)
+
+    def value_omitted_from_data(self, data: Any, files: Any, name: str) -> bool:
+        return name not in data
+
+
 class FormProperty(NamedTuple):
     """Form field as the client sees it."""
 
@@ -50,13 +60,8 @@ def build_property(field: forms.Field, label: str, where: str) -> FormProperty |
 
     if isinstance(field, forms.ChoiceField):
         return _build_choice_property(field, texts, where)
-    for kind, describe in _PROPERTY_BUILDERS:
-        if isinstance(field, kind):
-            form_property = None if describe is None else describe(field)
-            break
-    else:
-        form_property = None
-
+    found = next((found for kind, found in _PROPERTIES if isinstance(field, kind)), None)
+    form_property = found if found is None or isinstance(found, FormProperty) else found(field)
     if form_property is None:
         raise DeclarationError(
             f"{where} ({type(field).__name__}) does not fit a question, which holds strings, numbers, booleans, dates "
@@ -186,10 +191,6 @@ def _to_number(value: Any, kind: str) -> int | float | None:
         return None
 
 
-def _build_boolean_property(field: forms.BooleanField) -> FormProperty:
-    return FormProperty({"type": "boolean"}, _identity)
-
-
 def _build_parsed_property(parse: Callable[[str], Any], schema: dict[str, Any]) -> FormProperty:
     def to_python(value: str) -> Any:
         try:
@@ -201,31 +202,12 @@ def _build_parsed_property(parse: Callable[[str], Any], schema: dict[str, Any]) 
     return FormProperty({"type": "string", **schema}, to_python)
 
 
-def _build_date_property(field: forms.DateField) -> FormProperty:
-    return _build_parsed_property(parse_date, {"format": "date"})
-
-
-def _build_datetime_property(field: forms.DateTimeField) -> FormProperty:
-    return _build_parsed_property(_parse_form_datetime, {"format": "date-time"})
-
-
-def _build_split_datetime_property(field: forms.SplitDateTimeField) -> FormProperty:
-    def parts(value: str) -> list[Any] | None:
-        moment = _parse_form_datetime(value)
-        if moment is None:
-            return None
-        local = to_current_timezone(moment)
-        return [local.date(), local.time()]
-
-    return _build_parsed_property(parts, {"format": "date-time"})
-
-
-def _build_time_property(field: forms.TimeField) -> FormProperty:
-    return _build_parsed_property(parse_time, {"description": "A time of day, such as 14:30"})
-
-
-def _build_duration_property(field: forms.DurationField) -> FormProperty:
-    return _build_parsed_property(parse_duration, {"description": "A duration, such as 01:30:00 or P1DT2H"})
+def _parse_split_datetime(value: str) -> list[Any] | None:
+    moment = _parse_form_datetime(value)
+    if moment is None:
+        return None
+    local = to_current_timezone(moment)
+    return [local.date(), local.time()]
 
 
 def _parse_form_datetime(value: str) -> dt.datetime | None:
@@ -249,20 +231,23 @@ def _format_initial_value(value: Any) -> str:
     return str(value)
 
 
-_PROPERTY_BUILDERS: tuple[tuple[type[forms.Field], Callable[[Any], FormProperty] | None], ...] = (
+_PROPERTIES: tuple[tuple[type[forms.Field], FormProperty | Callable[[Any], FormProperty] | None], ...] = (
     (forms.FileField, None),
     (forms.JSONField, None),
-    (forms.SplitDateTimeField, _build_split_datetime_property),
+    (forms.SplitDateTimeField, _build_parsed_property(_parse_split_datetime, {"format": "date-time"})),
     (forms.MultiValueField, None),
-    (forms.BooleanField, _build_boolean_property),
+    (forms.BooleanField, FormProperty({"type": "boolean"}, _identity)),
     (forms.IntegerField, _build_number_property),
-    (forms.DateTimeField, _build_datetime_property),
-    (forms.DateField, _build_date_property),
-    (forms.TimeField, _build_time_property),
-    (forms.DurationField, _build_duration_property),
+    (forms.DateTimeField, _build_parsed_property(_parse_form_datetime, {"format": "date-time"})),
+    (forms.DateField, _build_parsed_property(parse_date, {"format": "date"})),
+    (forms.TimeField, _build_parsed_property(parse_time, {"description": "A time of day, such as 14:30"})),
+    (
+        forms.DurationField,
+        _build_parsed_property(parse_duration, {"description": "A duration, such as 01:30:00 or P1DT2H"}),
+    ),
     (forms.CharField, _build_string_property),
 )
-"""Property builders by field class; subclasses come before their base classes.
+"""Properties, or their builders, by field class; subclasses come before their base classes.
 
 None marks fields that clients cannot show.
 """

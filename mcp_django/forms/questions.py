@@ -13,7 +13,7 @@ from django.core.exceptions import NON_FIELD_ERRORS
 from django.forms import BaseForm, BaseFormSet
 from django.forms.models import BaseModelForm
 
-from mcp_django.forms.fields import FormProperty, build_default, build_property, has_property_type
+from mcp_django.forms.fields import FormProperty, ValueWidget, build_default, build_property, has_property_type
 from mcp_django.schema import ArgumentError, DeclarationError
 
 
@@ -133,19 +133,9 @@ class DjangoFormQuestion:
         return bound
 
 
-class _AnswerWidget(forms.Widget):
-    """Widget that returns a converted value instead of parsing browser input."""
-
-    def value_from_datadict(self, data: Any, files: Any, name: str) -> Any:
-        return data.get(name)
-
-    def value_omitted_from_data(self, data: Any, files: Any, name: str) -> bool:
-        return name not in data
-
-
 def _copy_with_answer_widget(field: forms.Field) -> forms.Field:
     copied = copy.copy(field)
-    copied.widget = _AnswerWidget()
+    copied.widget = ValueWidget()
     return copied
 
 

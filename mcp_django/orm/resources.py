@@ -77,7 +77,7 @@ def build_declarations(toolset: BaseModelToolset) -> list[Declaration]:
         if "list" in toolset.tools:
             declarations.append(
                 (
-                    partial(_build_completer, _build_row_uri(toolset).text, "pk", partial(complete_keys, toolset)),
+                    partial(_build_completer, RowUri(toolset.uri_scheme).text, "pk", partial(complete_keys, toolset)),
                     toolset.source,
                 )
             )
@@ -93,13 +93,8 @@ def build_declarations(toolset: BaseModelToolset) -> list[Declaration]:
     return declarations
 
 
-def _build_row_uri(toolset: BaseModelToolset) -> RowUri:
-    return RowUri(toolset.uri_scheme)
-
-
 def _build_row_template(toolset: BaseModelToolset) -> ResourceTemplate:
-    get = toolset.get_tool("get")
-    meta = toolset.model._meta
+    get, meta = toolset.get_tool("get"), toolset.model._meta
 
     async def read(pk: str, ctx: Context) -> Any:
         value = parse_uri_value(toolset.exposure.pk.codec, pk)
@@ -109,19 +104,42 @@ def _build_row_template(toolset: BaseModelToolset) -> ResourceTemplate:
         # Each row has exactly one URI: subscribers are notified only under that URI.
         return row if row is not None and str(row["pk"]) == pk else None
 
-    return ResourceTemplate(
+    text = f"One of the {meta.verbose_name_plural}, by primary key: what {get.name} returns."
+    return _build_template(
+        toolset,
+        get,
+        read,
+        RowUri(toolset.uri_scheme),
         name=str(meta.model_name),
-        title=str(meta.verbose_name).capitalize(),
-        description=f"One of the {meta.verbose_name_plural}, by primary key: what {get.name} returns.",
-        permission=get.permission,
-        scopes=get.scopes,
-        stands_for=get,
-        tags=get.tags,
-        metadata=get.metadata,
-        timeout=get.timeout,
+        title=meta.verbose_name,
+        description=text,
+    )
+
+
+def _build_template(
+    toolset: BaseModelToolset,
+    tool: Tool,
+    read: Callable[..., Any],
+    template: UriTemplate,
+    *,
+    name: str,
+    title: Any,
+    description: str,
+) -> ResourceTemplate:
+    """Build a template that reads the results of a tool, with the tool's permission and options."""
+    return ResourceTemplate(
+        name=name,
+        title=str(title).capitalize(),
+        description=description,
+        permission=tool.permission,
+        scopes=tool.scopes,
+        stands_for=tool,
+        tags=tool.tags,
+        metadata=tool.metadata,
+        timeout=tool.timeout,
         handler=Handler(read, {"ctx": Context}, atomic=()),
         source=toolset.source,
-        template=_build_row_uri(toolset),
+        template=template,
         convert=dict,
         mime_type=JSON_MEDIA_TYPE,
         check_exists=True,
@@ -142,8 +160,7 @@ def _list_filter_variables(toolset: BaseModelToolset) -> tuple[str, ...]:
 
 
 def _build_page_template(toolset: BaseModelToolset) -> ResourceTemplate:
-    rows = toolset.get_tool("list")
-    meta = toolset.model._meta
+    rows, meta = toolset.get_tool("list"), toolset.model._meta
     variables = _list_filter_variables(toolset)
 
     async def read(ctx: Context, **values: str) -> Any:
@@ -156,23 +173,10 @@ def _build_page_template(toolset: BaseModelToolset) -> ResourceTemplate:
         given = {name: values[name] for name in _RESERVED_VARIABLES if name in values}
         return await _call_tool(ctx, rows, {**given, **({"filters": filters} if filters else {})})
 
-    return ResourceTemplate(
-        name=str(meta.verbose_name_plural).replace(" ", "_"),
-        title=str(meta.verbose_name_plural).capitalize(),
-        description=f"A page of {meta.verbose_name_plural}: what {rows.name} returns.",
-        permission=rows.permission,
-        scopes=rows.scopes,
-        stands_for=rows,
-        tags=rows.tags,
-        metadata=rows.metadata,
-        timeout=rows.timeout,
-        handler=Handler(read, {"ctx": Context}, atomic=()),
-        source=toolset.source,
-        template=UriTemplate(_build_page_uri(toolset)),
-        convert=dict,
-        mime_type=JSON_MEDIA_TYPE,
-        check_exists=True,
-    )
+    text = f"A page of {meta.verbose_name_plural}: what {rows.name} returns."
+    name = str(meta.verbose_name_plural).replace(" ", "_")
+    template = UriTemplate(_build_page_uri(toolset))
+    return _build_template(toolset, rows, read, template, name=name, title=meta.verbose_name_plural, description=text)
 
 
 def _build_completer(target: str, argument: str, values: CompletionSource) -> Completer:
@@ -217,9 +221,11 @@ async def complete_keys(toolset: BaseModelToolset, prefix: str, ctx: Context) ->
     Matches are keys with this prefix, and rows that a search returns.
     """
     keys: dict[str, None] = {}
-    for arguments in _build_key_queries(toolset, prefix):
+    limit = min(MAX_COMPLETIONS, toolset.max_limit)
+    for query in _build_key_queries(toolset, prefix):
         if len(keys) < MAX_COMPLETIONS:
-            keys |= dict.fromkeys(await _list_keys(toolset, arguments, ctx))
+            page = await _call_tool(ctx, toolset.get_tool("list"), {"fields": [], "limit": limit, **query})
+            keys |= dict.fromkeys(str(row["pk"]) for row in (page or {"items": ()})["items"])
     return Completion(list(keys)[:MAX_COMPLETIONS], has_more=len(keys) > MAX_COMPLETIONS)
 
 
@@ -243,12 +249,6 @@ def _build_key_queries(toolset: BaseModelToolset, prefix: str) -> list[dict[str,
     if toolset.exposure.search or toolset.is_overridden("get_search_results"):
         queries.append({"search": text})
     return queries
-
-
-async def _list_keys(toolset: BaseModelToolset, arguments: dict[str, Any], ctx: Context) -> list[str]:
-    limit = min(MAX_COMPLETIONS, toolset.max_limit)
-    page = await _call_tool(ctx, toolset.get_tool("list"), {"fields": [], "limit": limit, **arguments})
-    return [] if page is None else [str(row["pk"]) for row in page["items"]]
 
 
 async def _call_tool(ctx: Context, tool: Tool, arguments: dict[str, Any]) -> Any:

@@ -9,8 +9,8 @@ undeclared path is unknown. A declared path crosses a relation only under these 
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -31,14 +31,12 @@ _PROPERTIES = (property, cached_property, django_cached_property)
 
 
 class Purpose(StrEnum):
-    """Use of a field by a client."""
+    """Use of a field by a client, as a noun for messages."""
 
     READ = "field"
     FILTER = "filter"
-    ORDER = "order"
-    SEARCH = "search"
-    AGGREGATE = "aggregate"
-    WRITE = "write"
+    ORDER = "field to order by"
+    AGGREGATE = "field to group or sum by"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,23 +135,11 @@ class Exposure:
     cache: dict[Any, Any] = field(default_factory=dict)
     """Cache of compiled read plans and forms, filled by other modules."""
 
-    @property
-    def aggregates(self) -> Mapping[str, ExposedField]:
-        """Return the fields to group and aggregate by."""
-        return self.ordering
-
     def get_fields(self, purpose: Purpose) -> Mapping[str, ExposedField]:
         """Return the fields for a purpose, by name."""
-        match purpose:
-            case Purpose.FILTER:
-                return self.filters
-            case Purpose.ORDER | Purpose.AGGREGATE:
-                return self.ordering
-            case Purpose.SEARCH:
-                return {item.name: item for item, _ in self.search}
-            case Purpose.WRITE:
-                return self.writable_fields
-        return {"pk": self.pk, **self.fields}
+        if purpose is Purpose.READ:
+            return {"pk": self.pk, **self.fields}
+        return self.filters if purpose is Purpose.FILTER else self.ordering
 
     @property
     def writable_fields(self) -> Mapping[str, ExposedField]:
@@ -173,7 +159,8 @@ class Exposure:
 def compile_exposure(toolset: "BaseModelToolset") -> Exposure:
     """Compile a toolset's declaration together with its server's toolsets."""
     compiler = _ExposureCompiler(toolset)
-    exposed_fields = {item.name: item for item in compiler.compile_fields(toolset.field_names())}
+    compiled = [compiler.compile_field(name) for name in toolset.field_names()]
+    exposed_fields = {item.name: item for item in compiled if item is not None}
     pk = compiler.compile_own_field("pk")
     usable_fields = {**exposed_fields, "pk": pk}
 
@@ -219,12 +206,6 @@ class _ExposureCompiler:
         self.toolset = toolset
         self.problems: list[str] = []
 
-    def compile_fields(self, names: "Iterator[str] | tuple[str, ...]") -> Iterator[ExposedField]:
-        for name in names:
-            item = self.compile_field(name)
-            if item is not None:
-                yield item
-
     def compile_reachable(self, name: str, known: Mapping[str, ExposedField]) -> ExposedField | None:
         """Return a shown field, or a path through a shown relation."""
         if name in known:
@@ -264,23 +245,17 @@ class _ExposureCompiler:
         end = _ExposureCompiler(current).compile_own_field(last)
         if end.computed is not None or end.is_sensitive:
             return self._report_problem(name, f"{last!r} of {current.model._meta.label} is shown with its own row only")
-        return self._add_hops(name, tuple(hops), end, can_be_null)
 
-    def _add_hops(self, name: str, hops: tuple[RelationHop, ...], end: ExposedField, can_be_null: bool) -> ExposedField:
         prefix = hops[-1].path + LOOKUP_SEP
-        return ExposedField(
+        crosses_many = any(hop.is_to_many for hop in hops)
+        return replace(
+            end,
             name=name,
-            hops=hops,
+            hops=tuple(hops),
             source=prefix + end.source,
-            codec=end.codec,
-            is_nullable=True
-            if can_be_null or any(hop.is_to_many or hop.target.is_scoped for hop in hops)
-            else end.is_nullable,
-            is_relation=end.is_relation,
-            target=end.target,
+            is_nullable=can_be_null or crosses_many or any(hop.target.is_scoped for hop in hops) or end.is_nullable,
             label=None if end.label is None else prefix + end.label,
-            is_to_many=end.is_to_many or any(hop.is_to_many for hop in hops),
-            model_field=end.model_field,
+            is_to_many=end.is_to_many or crosses_many,
         )
 
     def _report_problem(self, name: str, why: str) -> ExposedField | None:

@@ -126,7 +126,7 @@ class VisibilityScope:
         item = names.get(name)
         if item is None or not self.can_use(item):
             known = [other.name for other in names.values() if self.can_use(other)]
-            raise ToolError(f"{describe_unknown(name, known, _PURPOSE_NOUNS[purpose])}; {format_names(known)}")
+            raise ToolError(f"{describe_unknown(name, known, purpose)}; {format_names(known)}")
         return item
 
     def build_expression(self, item: ExposedField, source: str | None = None) -> Any:
@@ -179,13 +179,3 @@ def _get_relation_path(item: ExposedField) -> str:
 def format_names(known: list[str]) -> str:
     """Return the available names, to follow a message about an unknown name."""
     return f"there are: {', '.join(known[:40])}" if known else "there are none"
-
-
-_PURPOSE_NOUNS = {
-    Purpose.READ: "field",
-    Purpose.FILTER: "filter",
-    Purpose.ORDER: "field to order by",
-    Purpose.SEARCH: "field to search",
-    Purpose.AGGREGATE: "field to group or sum by",
-    Purpose.WRITE: "field to write",
-}

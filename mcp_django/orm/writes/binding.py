@@ -11,6 +11,7 @@ from typing import Any
 from django import forms
 from django.db.models import Model, QuerySet
 
+from mcp_django.forms.fields import ValueWidget
 from mcp_django.orm.declaration.writable_form import WritableForm
 from mcp_django.server.context.context import Context
 
@@ -80,7 +81,7 @@ class BoundWriteForm:
             value = field.widget.decompress(value)
         if isinstance(field, forms.ModelChoiceField):
             self._limit_choices(name, field)
-        field.widget = _JSONValueWidget()
+        field.widget = ValueWidget()
         data[self.form.add_prefix(name)] = value
 
     def _set_omitted_value(self, name: str, field: forms.Field, data: dict[str, Any]) -> None:
@@ -99,7 +100,7 @@ class BoundWriteForm:
                 initial = field.widget.decompress(initial)
             elif initial is not None:
                 initial = field.prepare_value(initial)
-            field.widget = _JSONValueWidget()
+            field.widget = ValueWidget()
             if initial not in (None, ""):
                 data[self.form.add_prefix(name)] = initial
         else:
@@ -158,16 +159,6 @@ class PreservedField(forms.Field):
 
     def clean(self, value: Any) -> Any:
         return self._value()
-
-
-class _JSONValueWidget(forms.Widget):
-    """Widget that returns a converted value instead of parsing browser input."""
-
-    def value_from_datadict(self, data: Any, files: Any, name: str) -> Any:
-        return data.get(name)
-
-    def value_omitted_from_data(self, data: Any, files: Any, name: str) -> bool:
-        return name not in data
 
 
 def _identity(value: Any) -> Any:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from mcp_django.orm.declaration.base import BaseModelToolset
+from mcp_django.orm.declaration.codecs import make_nullable
 from mcp_django.orm.declaration.inlines import ModelInline
 from mcp_django.orm.schema import Schema, object_schema, row_schema, value_schema
 from mcp_django.orm.writes.base import DRY_RUN, IDEMPOTENCY_KEY, IF_MATCH
@@ -13,37 +14,26 @@ _COUNTS_SCHEMA = {"type": "object", "additionalProperties": {"type": "integer"}}
 
 def create_schema(toolset: BaseModelToolset) -> Schema:
     """Return the input schema of `create`."""
-    properties = {
-        "values": values_schema(toolset, new=True),
-        **inlines_schema(toolset, new=True),
-        "dry_run": DRY_RUN,
-        "idempotency_key": IDEMPOTENCY_KEY,
-    }
-    return object_schema(properties, ("values",))
+    properties = {"values": values_schema(toolset, new=True), **inlines_schema(toolset, new=True)}
+    return object_schema({**properties, "dry_run": DRY_RUN, "idempotency_key": IDEMPOTENCY_KEY}, ("values",))
 
 
 def update_schema(toolset: BaseModelToolset) -> Schema:
     """Return the input schema of `update`."""
-    properties = {
-        "pk": pk_schema(toolset),
-        "values": values_schema(toolset, new=False),
-        **inlines_schema(toolset, new=False),
-        "if_match": IF_MATCH,
-        "dry_run": DRY_RUN,
-        "idempotency_key": IDEMPOTENCY_KEY,
-    }
-    return object_schema(properties, ("pk",))
+    return _build_change_schema(
+        toolset, {"values": values_schema(toolset, new=False), **inlines_schema(toolset, new=False)}
+    )
 
 
 def delete_schema(toolset: BaseModelToolset) -> Schema:
     """Return the input schema of `delete`."""
-    properties = {
-        "pk": pk_schema(toolset),
-        "if_match": IF_MATCH,
-        "dry_run": DRY_RUN,
-        "idempotency_key": IDEMPOTENCY_KEY,
-    }
-    return object_schema(properties, ("pk",))
+    return _build_change_schema(toolset, {})
+
+
+def _build_change_schema(toolset: BaseModelToolset, properties: Schema) -> Schema:
+    key = {"pk": pk_schema(toolset)}
+    options = {"if_match": IF_MATCH, "dry_run": DRY_RUN, "idempotency_key": IDEMPOTENCY_KEY}
+    return object_schema({**key, **properties, **options}, ("pk",))
 
 
 def pk_schema(toolset: BaseModelToolset) -> Schema:
@@ -91,10 +81,10 @@ def saved_schema(toolset: BaseModelToolset, *, new: bool) -> Schema:
     pk = value_schema(toolset.exposure.pk)
     is_pk_provisional = new and toolset.model._meta.auto_field is not None
     if is_pk_provisional:
-        row["properties"] = {**row["properties"], "pk": _allow_null(pk)}
-        pk = {**_allow_null(pk), "description": "null after a dry run: the number is not known before"}
+        row["properties"] = {**row["properties"], "pk": make_nullable(pk)}
+        pk = {**make_nullable(pk), "description": "null after a dry run: the number is not known before"}
 
-    item = {**_allow_null(row), "description": "The row as it is now; null if you may not see it"}
+    item = {**make_nullable(row), "description": "The row as it is now; null if you may not see it"}
     properties: Schema = {"pk": pk, "item": item, "dry_run": {"type": "boolean"}}
     required = ["pk", "item", "dry_run"]
     if not new:
@@ -136,10 +126,3 @@ def full_row_schema(toolset: BaseModelToolset) -> tuple[Schema, Schema]:
     if is_versioned(toolset):
         properties[VERSION_KEY] = {"type": "string", "description": "Give it as if_match to change this version only"}
     return {**row, "properties": properties}, definitions
-
-
-def _allow_null(schema: Schema) -> Schema:
-    kinds = schema.get("type")
-    if kinds is None:
-        return {"anyOf": [schema, {"type": "null"}]} if schema else {}
-    return {**schema, "type": [*([kinds] if isinstance(kinds, str) else kinds), "null"]}
