@@ -11,7 +11,7 @@ from mcp_django.contrib.http_tools.schemas import Schema, wrap_schema
 from mcp_django.contrib.http_tools.tools import OperationOutput
 from mcp_django.contrib.openapi.document.operations import OpenAPIOperation
 from mcp_django.contrib.openapi.document.references import References
-from mcp_django.contrib.openapi.document.schemas import OpenAPISchemas, build_candidates
+from mcp_django.contrib.openapi.document.schemas import build_checked_schema
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.content import (
     AudioContent,
@@ -23,7 +23,6 @@ from mcp_django.protocol.content import (
 from mcp_django.protocol.errors import ToolError
 from mcp_django.providers.media_types import build_contents, parse_content_type
 from mcp_django.schema import DeclarationError
-from mcp_django.schema.custom_schema import check_schema
 from mcp_django.server.primitives.results import ToolResult
 
 logger = logging.getLogger("mcp_django.providers")
@@ -67,35 +66,23 @@ def build_output(operation: OpenAPIOperation, references: References, label: str
     if schema is None or schema in ({}, True):
         return None
     try:
-        candidates = build_candidates(
-            lambda levels: _build_schema(
-                schema, OpenAPISchemas(references, is_input=False, max_level=levels, label=label)
-            )
-        )
         wrapped = not _is_object(schema, references, label)
+
+        def wrap(translated: Schema) -> Schema:
+            return wrap_schema(translated, is_required=False) if wrapped else {"type": "object", **translated}
+
+        found = build_checked_schema(
+            references, label, lambda schemas: schemas.translate(schema), is_input=False, wrap=wrap
+        )
     except DeclarationError as problem:
         logger.warning("%s has no output schema: %s", label, problem)
         return None
 
-    for output_schema in candidates:
-        try:
-            output_schema = (
-                wrap_schema(output_schema, is_required=False) if wrapped else {"type": "object", **output_schema}
-            )
-            checker = check_schema(output_schema, label)
-        except DeclarationError:
-            continue  # Too complex: try fewer levels.
-        # An empty object must be valid, so that some part of any reply fits.
-        return OpenAPIToolOutput(output_schema, checker, wrapped=wrapped, name=label) if checker.is_valid({}) else None
-
-    logger.warning("%s has no output schema: the schema in the document is too large or too complex", label)
-    return None
-
-
-def _build_schema(schema: Any, schemas: OpenAPISchemas) -> Schema:
-    translated = schemas.translate(schema)
-    definitions = schemas.build_definitions()
-    return {**translated, "$defs": definitions} if definitions else translated
+    if found is None:
+        logger.warning("%s has no output schema: the schema in the document is too large or too complex", label)
+        return None
+    # An empty object must be valid, so that some part of any reply fits.
+    return OpenAPIToolOutput(*found, wrapped=wrapped, name=label) if found[1].is_valid({}) else None
 
 
 def _find_success_schema(operation: OpenAPIOperation, references: References, where: str) -> Any:

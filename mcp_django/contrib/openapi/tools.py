@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from mcp_django.contrib.http_tools.parameters import Pairs
@@ -44,9 +45,9 @@ class OperationSender:
     headers: ExtraHeaders
 
     async def send(
-        self, builder: "OperationBuilder", arguments: Any, ctx: Context
-    ) -> tuple[OperationReply, Callable[[str], str]]:
-        """Send a request; return the reply and a function that redacts its texts.
+        self, builder: "OperationBuilder", arguments: Any, ctx: Context, convert: Callable[[OperationReply], Any]
+    ) -> Any:
+        """Send a request and convert the reply; texts of errors are redacted.
 
         Raises ArgumentError and ToolError.
         """
@@ -58,7 +59,11 @@ class OperationSender:
         authenticated = await self.credentials.add_credentials(
             request, alternatives, ctx, is_required=self.transport.is_remote
         )
-        return await self.transport.send(authenticated.request, ctx), authenticated.redact
+        reply = await self.transport.send(authenticated.request, ctx)
+        try:
+            return convert(reply)
+        except ToolError as problem:
+            raise ToolError(authenticated.redact(str(problem)), meta=problem.meta) from None
 
     @property
     def project_headers(self) -> set[tuple[str, str]]:
@@ -95,11 +100,7 @@ class OperationBuilder:
         output = build_output(self.operation, self.references, self.source)
 
         async def call(context: Context, arguments: dict[str, Any]) -> Any:
-            reply, cleaned = await self.sender.send(self, arguments, context)
-            try:
-                return build_tool_result(reply, output)
-            except ToolError as problem:
-                raise ToolError(cleaned(str(problem)), meta=problem.meta) from None
+            return await self.sender.send(self, arguments, context, partial(build_tool_result, output=output))
 
         tool = build_operation_tool(
             call,
@@ -126,11 +127,7 @@ class OperationBuilder:
             missing = [name for name in required if name not in arguments]
             if missing:
                 raise ToolError(f"The URI needs {', '.join(missing)}")
-            reply, cleaned = await self.sender.send(self, arguments, context)
-            try:
-                return build_resource_contents(reply)
-            except ToolError as problem:
-                raise ToolError(cleaned(str(problem))) from None
+            return await self.sender.send(self, arguments, context, build_resource_contents)
 
         common: dict[str, Any] = {
             **self._build_common(),

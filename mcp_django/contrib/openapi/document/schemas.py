@@ -16,6 +16,7 @@ from mcp_django.contrib.http_tools.schemas import DESCRIPTIVE_KEYWORDS, Schema, 
 from mcp_django.contrib.openapi.document.references import References
 from mcp_django.protocol import jsonrpc
 from mcp_django.schema import DeclarationError
+from mcp_django.schema.custom_schema import check_schema
 from mcp_django.schema.validation.validation import SchemaChecker
 
 REFERENCE_LEVELS = (0, 1, 2, 3, 4, 6, 8)
@@ -246,17 +247,37 @@ class OpenAPISchemas:
         return {**translated, "properties": {name: {"enum": values}}, "required": [name]}
 
 
-def build_candidates(build_schema: Callable[[int], Schema]) -> list[Schema]:
-    """Build schemas for all reference levels that are small enough, deepest first."""
+def build_checked_schema(
+    references: References,
+    label: str,
+    build: Callable[[OpenAPISchemas], Schema],
+    *,
+    is_input: bool,
+    wrap: Callable[[Schema], Schema] = lambda schema: schema,
+) -> tuple[Schema, SchemaChecker] | None:
+    """Build a schema with the deepest references for which it is small and simple enough.
+
+    `wrap` completes the built schema. Returns None if no schema is simple enough.
+
+    Raises DeclarationError for an invalid reference.
+    """
     candidates: list[Schema] = []
     for levels in REFERENCE_LEVELS:
-        schema = build_schema(levels)
-        if len(jsonrpc.dumps(schema)) > MAX_SCHEMA_BYTES:
-            break
-        if candidates and candidates[-1] == schema:
+        schemas = OpenAPISchemas(references, is_input=is_input, max_level=levels, label=label)
+        schema = build(schemas)
+        if definitions := schemas.build_definitions():
+            schema = {**schema, "$defs": definitions}
+        if len(jsonrpc.dumps(schema)) > MAX_SCHEMA_BYTES or (candidates and candidates[-1] == schema):
             break
         candidates.append(schema)
-    return candidates[::-1]
+
+    for candidate in reversed(candidates):
+        schema = wrap(candidate)
+        try:
+            return schema, check_schema(schema, label)
+        except DeclarationError:
+            continue  # Too complex: try fewer levels.
+    return None
 
 
 def _pick_definition_name(reference: str, taken: set[str]) -> str:

@@ -16,13 +16,12 @@ from mcp_django.contrib.openapi.document.references import References
 from mcp_django.contrib.openapi.document.schemas import (
     MAX_DESCRIPTION_CHARACTERS,
     OpenAPISchemas,
-    build_candidates,
+    build_checked_schema,
 )
 from mcp_django.contrib.openapi.requests.messages import OperationRequest
 from mcp_django.contrib.openapi.requests.parameters import PathTemplate, read_parameter
 from mcp_django.contrib.openapi.requests.request_body import RequestBody, read_body
 from mcp_django.internal_request import RequestContent
-from mcp_django.schema import DeclarationError
 from mcp_django.schema.custom_schema import check_schema
 from mcp_django.schema.validation.validation import SchemaChecker
 
@@ -90,17 +89,11 @@ class OperationPlan:
 
     def build_schema(self, references: References, label: str) -> tuple[Schema, SchemaChecker]:
         """Build the JSON Schema of the arguments. Raises DeclarationError."""
-        for candidate in build_candidates(
-            lambda levels: self._build_full_schema(
-                OpenAPISchemas(references, is_input=True, max_level=levels, label=label)
-            )
-        ):
-            try:
-                return candidate, check_schema(candidate, label)
-            except DeclarationError:
-                continue  # Too complex: try fewer levels.
-        candidate = self._build_minimal_schema()
-        return candidate, check_schema(candidate, label)
+        found = build_checked_schema(references, label, self._build_full_schema, is_input=True)
+        if found is not None:
+            return found
+        schema = self._build_minimal_schema()
+        return schema, check_schema(schema, label)
 
     def _build_full_schema(self, schemas: OpenAPISchemas) -> Schema:
         properties: dict[str, Schema] = {}
@@ -120,10 +113,7 @@ class OperationPlan:
             properties[self.body_argument] = body.build_schema(schemas)
             if body.is_required:
                 required.append(self.body_argument)
-
-        schema = _build_object_schema(properties, required)
-        definitions = schemas.build_definitions()
-        return {**schema, "$defs": definitions} if definitions else schema
+        return _build_object_schema(properties, required)
 
     def _build_minimal_schema(self) -> Schema:
         names = [*self.parameters, *(self.body_arguments or ()), *([self.body_argument] if self.body_argument else [])]
