@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from mcp_django.contrib.http_tools.parameters import Pairs
@@ -11,9 +11,9 @@ from mcp_django.contrib.http_tools.tools import build_method_annotations, build_
 from mcp_django.contrib.openapi.document.operations import OpenAPIOperation
 from mcp_django.contrib.openapi.document.references import References
 from mcp_django.contrib.openapi.document.routes import Route
-from mcp_django.contrib.openapi.requests.credentials import OperationCredentials
+from mcp_django.contrib.openapi.requests.credentials import OperationCredentials, list_credential_parameters
 from mcp_django.contrib.openapi.requests.messages import OperationTransport
-from mcp_django.contrib.openapi.requests.operation_plan import OperationPlan
+from mcp_django.contrib.openapi.requests.operation_plan import OperationPlan, build_plan
 from mcp_django.contrib.openapi.responses import build_output, build_resource_contents, build_tool_result
 from mcp_django.protocol.errors import ToolError
 from mcp_django.protocol.types import ToolAnnotations
@@ -77,17 +77,34 @@ class OperationSender:
         return [(str(name), str(value)) for name, value in (headers or {}).items()]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(eq=False)
 class OperationBuilder:
     """Builds the primitives of one operation."""
 
     operation: OpenAPIOperation
     route: Route
-    plan: OperationPlan
-    alternatives: Sequence[Sequence[str]]
     sender: OperationSender
     references: References
     source: str
+    other_paths: Sequence[str]
+    """Paths of other operations with the same method."""
+
+    @cached_property
+    def alternatives(self) -> list[list[str]]:
+        """Alternative groups of security schemes; empty if no credentials are needed."""
+        return [list(entry) for entry in self.operation.security if isinstance(entry, Mapping)]
+
+    @cached_property
+    def plan(self) -> OperationPlan:
+        """Plan of the requests. Raises DeclarationError."""
+        hidden = list_credential_parameters(self.alternatives, self.sender.credentials.schemes)
+        return build_plan(
+            self.operation,
+            self.references,
+            self.source,
+            credential_parameters=hidden | self.sender.project_headers,
+            other_paths=self.other_paths,
+        )
 
     def create_tool(self, name: str, prefix: str) -> Tool:
         """Create the tool. Raises DeclarationError."""

@@ -16,14 +16,11 @@ from mcp_django.contrib.openapi.document.servers import get_base_url
 from mcp_django.contrib.openapi.requests.credentials import (
     CredentialsOption,
     OperationCredentials,
-    list_alternatives,
-    list_credential_parameters,
     read_schemes,
 )
 from mcp_django.contrib.openapi.requests.http import HTTPClientOption, RemoteTransport, is_httpx_auth, parse_base_url
 from mcp_django.contrib.openapi.requests.in_process import View, ViewTransport
 from mcp_django.contrib.openapi.requests.messages import OperationTransport
-from mcp_django.contrib.openapi.requests.operation_plan import build_plan
 from mcp_django.contrib.openapi.tools import ExtraHeaders, OperationBuilder, OperationSender
 from mcp_django.schema import DeclarationError
 from mcp_django.server.primitives.base import Completer, Permission, Primitive
@@ -221,16 +218,8 @@ class OpenAPIToolset(Toolset):
         declarations: list[Declaration] = []
         for (operation, route), name in zip(selected, names, strict=True):
             source = f"{label}, {operation}"
-            make = functools.partial(
-                self._build_primitive,
-                operation,
-                route,
-                name,
-                sender,
-                references,
-                paths_by_method[operation.method],
-                source,
-            )
+            builder = OperationBuilder(operation, route, sender, references, source, paths_by_method[operation.method])
+            make = functools.partial(self._build_primitive, builder, name)
             declarations.append((functools.partial(self._build, make, None), source))
         return declarations
 
@@ -262,21 +251,9 @@ class OpenAPIToolset(Toolset):
             redirects=self._redirects,
         )
 
-    def _build_primitive(self, *made_of: Any) -> Primitive:
-        operation, route, name, sender, references, others, source, _ = made_of
-        schemes = sender.credentials.schemes
-        alternatives = list_alternatives(operation)
-        plan = build_plan(
-            operation,
-            references,
-            source,
-            credential_parameters=list_credential_parameters(alternatives, schemes) | sender.project_headers,
-            other_paths=others,
-        )
-        builder = OperationBuilder(operation, route, plan, alternatives, sender, references, source)
-        if route.expose == "resource":
+    def _build_primitive(self, builder: OperationBuilder, name: str, _: None) -> Primitive:
+        if builder.route.expose == "resource":
             return builder.create_resource(f"{self.prefix}{name}", self._build_uri_scheme())
-
         return builder.create_tool(name, self.prefix)
 
     def _build_uri_scheme(self) -> str:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote
 
-from mcp_django.contrib.openapi.document.operations import OpenAPIOperation
 from mcp_django.contrib.openapi.document.references import References
 from mcp_django.contrib.openapi.requests.messages import OperationRequest
 from mcp_django.protocol.errors import ToolError
@@ -166,14 +165,6 @@ def read_schemes(root: Mapping[str, Any], references: References, label: str) ->
         except DeclarationError:
             schemes[key] = SecurityScheme(key, "")
     return schemes
-
-
-def list_alternatives(operation: OpenAPIOperation) -> list[list[str]]:
-    """List the alternative groups of schemes that an operation accepts.
-
-    Empty if the operation needs no credentials.
-    """
-    return [list(entry) for entry in operation.security if isinstance(entry, Mapping)]
 
 
 def list_credential_parameters(
