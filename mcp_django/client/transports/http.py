@@ -113,18 +113,8 @@ class BoundedHTTPClient(httpx2.AsyncClient):
             if _get_call_id(request) is None:
                 return httpx2.Response(HTTPStatus.BAD_GATEWAY, request=request)
             raise
-        except _UnusableResponse as problem:
-            return _build_error_response(request, INTERNAL_ERROR, str(problem))
-        except ClientError as problem:  # missing credential
-            return _build_error_response(request, LOCAL_ERROR_CODE, str(problem), {"carried": store_error(problem)})
-        except httpx2.TimeoutException:
-            return _build_error_response(
-                request, CONNECTION_CLOSED, f"{CONNECTION_CLOSED_MESSAGE}: the server did not respond in time"
-            )
-        except httpx2.TransportError:
-            return _build_error_response(
-                request, CONNECTION_CLOSED, f"{CONNECTION_CLOSED_MESSAGE} before the response was complete"
-            )
+        except (_UnusableResponse, ClientError, httpx2.TransportError) as problem:
+            return _build_failure_response(request, problem)
 
     async def _send_checked(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
         response = await super().send(request, **options)
@@ -222,6 +212,20 @@ def _get_call_id(request: httpx2.Request) -> str | int | None:
         return message.get("id") if "method" in message else None
     except (ValueError, AttributeError, TypeError, httpx2.RequestNotRead):
         return None
+
+
+def _build_failure_response(request: httpx2.Request, problem: Exception) -> httpx2.Response:
+    """Build the response to a request that failed here, and leave the connection open."""
+    match problem:
+        case _UnusableResponse():
+            return _build_error_response(request, INTERNAL_ERROR, str(problem))
+        case ClientError():  # missing credential
+            return _build_error_response(request, LOCAL_ERROR_CODE, str(problem), {"carried": store_error(problem)})
+        case httpx2.TimeoutException():
+            text = f"{CONNECTION_CLOSED_MESSAGE}: the server did not respond in time"
+        case _:
+            text = f"{CONNECTION_CLOSED_MESSAGE} before the response was complete"
+    return _build_error_response(request, CONNECTION_CLOSED, text)
 
 
 def _build_error_response(request: httpx2.Request, code: int, text: str, data: Any = None) -> httpx2.Response:

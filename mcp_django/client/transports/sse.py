@@ -20,14 +20,7 @@ from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCRequest
 
 from mcp_django.client.errors import ClientConnectionError
 from mcp_django.client.transports.http import build_client_settings, describe_transport_error, has_unexpected_encoding
-from mcp_django.client.transports.streams import (
-    MessageReader,
-    MessageWriter,
-    Streams,
-    decode_message,
-    encode_message,
-    raise_close_reason,
-)
+from mcp_django.client.transports.streams import MessageConnection, Streams, decode_message, encode_message
 
 if TYPE_CHECKING:
     from mcp_django.client.transports.targets import SSE
@@ -51,18 +44,17 @@ async def open_sse(target: SSE) -> AsyncIterator[Streams]:
         reading = asyncio.create_task(connection.read_events(), name="mcp-sse")
         try:
             await connection.wait_for_endpoint()
-            async with raise_close_reason(connection.get_close_reason):
-                yield MessageReader(connection.receive), MessageWriter(connection.send)
+            async with connection.open_streams() as streams:
+                yield streams
         finally:
             reading.cancel()
             await asyncio.wait([reading])
 
 
-class _SSEConnection:
+class _SSEConnection(MessageConnection):
     """A stream of events, and the endpoint for messages."""
 
     def __init__(self, target: SSE, client: httpx2.AsyncClient) -> None:
-        self.error: ClientConnectionError | None = None
         self._target = target
         self._client = client
         self._endpoint: asyncio.Future[httpx2.URL] = asyncio.get_running_loop().create_future()
@@ -78,10 +70,6 @@ class _SSEConnection:
             await asyncio.wait_for(waiting, self._target.read_timeout)
         except TimeoutError:
             raise ClientConnectionError("The server did not send the URL for messages") from None
-
-    async def get_close_reason(self) -> ClientConnectionError | None:
-        """Return the error that ended the stream, or None."""
-        return self.error
 
     async def receive(self) -> SessionMessage:
         if self.error is not None and self._messages.empty():

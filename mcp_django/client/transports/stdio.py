@@ -21,14 +21,7 @@ from mcp.shared.message import SessionMessage
 
 from mcp_django.client.errors import ClientConnectionError
 from mcp_django.client.transports.process_output import OUTPUT_BUFFER_BYTES, LineTooLong, StderrTail, read_line
-from mcp_django.client.transports.streams import (
-    MessageReader,
-    MessageWriter,
-    Streams,
-    decode_message,
-    encode_message,
-    raise_close_reason,
-)
+from mcp_django.client.transports.streams import MessageConnection, Streams, decode_message, encode_message
 
 if TYPE_CHECKING:
     from mcp_django.client.transports.targets import Stdio
@@ -76,8 +69,8 @@ async def open_stdio(target: Stdio) -> AsyncIterator[Streams]:
     starting = asyncio.create_task(_start_process(target))
     try:
         process = await _await_to_completion(starting)
-        async with raise_close_reason(process.get_close_reason):
-            yield MessageReader(process.receive), MessageWriter(process.send)
+        async with process.open_streams() as streams:
+            yield streams
     finally:
         if not starting.cancelled() and starting.exception() is None:
             await _await_to_completion(asyncio.create_task(starting.result().stop(target.stop_timeout)))
@@ -107,13 +100,12 @@ async def _start_process(target: Stdio) -> ServerProcess:
     return child
 
 
-class ServerProcess(asyncio.SubprocessProtocol):
+class ServerProcess(asyncio.SubprocessProtocol, MessageConnection):
     """A server process and its pipes."""
 
     transport: asyncio.SubprocessTransport
 
     def __init__(self, target: Stdio) -> None:
-        self.error: ServerEnded | None = None
         self._name = PurePath(target.command).name
         self._limit = target.max_message_size
         self._stdout = asyncio.StreamReader(min(OUTPUT_BUFFER_BYTES, target.max_message_size))
@@ -192,7 +184,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         if self._is_stdin_closed:
             raise BrokenPipeError
 
-    async def get_close_reason(self) -> ServerEnded | None:
+    async def get_close_reason(self) -> ClientConnectionError | None:
         """Return the reason for the end of the connection, or None.
 
         The writer may notice the end before the reader.

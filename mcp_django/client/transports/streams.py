@@ -1,7 +1,7 @@
 """Message streams for the SDK: one to read messages, and one to write them.
 
 When a connection ends by itself, the read stream returns the ClientConnectionError with the reason, and then ends.
-Waiting calls get the SDK's "Connection closed", which `raise_close_reason` replaces by the reason.
+Waiting calls get the SDK's "Connection closed", which `open_streams` replaces by the reason.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -17,14 +17,7 @@ from mcp_types import CONNECTION_CLOSED, jsonrpc_message_adapter
 from mcp_django.client.errors import ClientConnectionError
 from mcp_django.client.failures import flatten_error
 
-__all__ = [
-    "MessageReader",
-    "MessageWriter",
-    "Streams",
-    "decode_message",
-    "encode_message",
-    "raise_close_reason",
-]
+__all__ = ["MessageConnection", "Streams", "decode_message", "encode_message"]
 
 
 def decode_message(raw: bytes | str) -> SessionMessage:
@@ -104,15 +97,31 @@ class MessageWriter(_ClosableStream):
             raise anyio.BrokenResourceError from problem
 
 
-@asynccontextmanager
-async def raise_close_reason(
-    get_close_reason: Callable[[], Awaitable[ClientConnectionError | None]],
-) -> AsyncIterator[None]:
-    """Raise the reason for the end of a connection in place of generic errors."""
-    try:
-        yield
-    except (MCPError, BaseExceptionGroup) as error:
-        closed = all(isinstance(leaf, MCPError) and leaf.code == CONNECTION_CLOSED for leaf in flatten_error(error))
-        if closed and (close_reason := await get_close_reason()) is not None:
-            raise close_reason from error
-        raise
+class MessageConnection:
+    """Base class of the connections of this package's own transports."""
+
+    error: ClientConnectionError | None = None
+    """The error that ended the connection, if any."""
+
+    async def receive(self) -> SessionMessage:
+        """Return the next message. Raises ClientConnectionError at the end."""
+        raise NotImplementedError
+
+    async def send(self, message: SessionMessage) -> None:
+        """Send a message. Raises OSError or ClientConnectionError at the end."""
+        raise NotImplementedError
+
+    async def get_close_reason(self) -> ClientConnectionError | None:
+        """Return the error that ended the connection, or None."""
+        return self.error
+
+    @asynccontextmanager
+    async def open_streams(self) -> AsyncIterator[Streams]:
+        """Open the message streams. Raises the reason for the end in place of generic errors."""
+        try:
+            yield MessageReader(self.receive), MessageWriter(self.send)
+        except (MCPError, BaseExceptionGroup) as error:
+            closed = all(isinstance(leaf, MCPError) and leaf.code == CONNECTION_CLOSED for leaf in flatten_error(error))
+            if closed and (close_reason := await self.get_close_reason()) is not None:
+                raise close_reason from error
+            raise

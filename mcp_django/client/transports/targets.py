@@ -26,13 +26,43 @@ TicketFunction = Callable[[], Awaitable[str]]
 """Function that returns a ticket for one handshake."""
 
 
+class _Target:
+    """Base class of all targets, which hides secrets."""
+
+    @property
+    def display_name(self) -> str:
+        """The target without its secrets, for display and logs."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.display_name!r})"
+
+
 @dataclass(frozen=True, repr=False)
-class _HTTPTarget:
-    """Common options of the two HTTP transports."""
+class _URLTarget(_Target):
+    """A target with a URL."""
+
+    _schemes: ClassVar[tuple[str, ...]] = ("http", "https")
 
     url: str = field(repr=False)
     _: KW_ONLY
     headers: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
+
+    def __post_init__(self) -> None:
+        validate_url(self.url, *self._schemes)
+        object.__setattr__(self, "headers", validate_headers(self.headers))
+
+    @property
+    def display_name(self) -> str:
+        """The URL without user, password, query and fragment, for display and logs."""
+        return redact_url(self.url)
+
+
+@dataclass(frozen=True, repr=False)
+class _HTTPTarget(_URLTarget):
+    """Common options of the two HTTP transports."""
+
+    _: KW_ONLY
     auth: httpx2.Auth | None = field(default=None, repr=False)
     connect_timeout: float = 10.0
     read_timeout: float = 300.0
@@ -40,18 +70,6 @@ class _HTTPTarget:
     ssl_context: ssl.SSLContext | None = field(default=None, repr=False)
     environment_proxies: bool = True
     transport: httpx2.AsyncBaseTransport | None = field(default=None, repr=False)
-
-    def __post_init__(self) -> None:
-        validate_url(self.url, "http", "https")
-        object.__setattr__(self, "headers", validate_headers(self.headers))
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.display_name!r})"
-
-    @property
-    def display_name(self) -> str:
-        """The URL without user, password, query and fragment, for display and logs."""
-        return redact_url(self.url)
 
 
 @dataclass(frozen=True, repr=False)
@@ -89,8 +107,8 @@ class SSE(_HTTPTarget):
         return open_sse(self)
 
 
-@dataclass(frozen=True)
-class WebSocket:
+@dataclass(frozen=True, repr=False)
+class WebSocket(_URLTarget):
     """A WebSocket endpoint with one JSON-RPC message in each text frame.
 
     `subprotocol` is offered, and the server must select it. `headers` are sent with the handshake. `ticket` is called
@@ -100,10 +118,9 @@ class WebSocket:
     """
 
     kind: ClassVar[str] = "websocket"
+    _schemes: ClassVar[tuple[str, ...]] = ("ws", "wss")
 
-    url: str = field(repr=False)
     _: KW_ONLY
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
     subprotocol: str = "mcp"
     ticket: TicketFunction | None = field(default=None, repr=False)
     open_timeout: float = 10.0
@@ -113,18 +130,6 @@ class WebSocket:
     ssl_context: ssl.SSLContext | None = field(default=None, repr=False)
     environment_proxies: bool = True
 
-    def __post_init__(self) -> None:
-        validate_url(self.url, "ws", "wss")
-        object.__setattr__(self, "headers", validate_headers(self.headers))
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.display_name!r})"
-
-    @property
-    def display_name(self) -> str:
-        """The URL without user, password, query and fragment, for display and logs."""
-        return redact_url(self.url)
-
     def open(self) -> AbstractAsyncContextManager[Streams]:
         """Return the message streams.
 
@@ -133,8 +138,8 @@ class WebSocket:
         return open_websocket(self)
 
 
-@dataclass(frozen=True)
-class Stdio:
+@dataclass(frozen=True, repr=False)
+class Stdio(_Target):
     """A command that serves on its standard input and output.
 
     The command is started without a shell, in `cwd`, in its own session. Its environment consists of the variables that
@@ -166,9 +171,6 @@ class Stdio:
             raise ValueError("a command and its arguments must be strings without NUL")
         if not all(name and _is_text(name) and "=" not in name and _is_text(value) for name, value in self.env.items()):
             raise ValueError("environment variables must be strings without NUL, with a name without '='")
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.command!r})"
 
     @property
     def display_name(self) -> str:

@@ -25,14 +25,7 @@ from websockets.exceptions import (
 from websockets.typing import Subprotocol
 
 from mcp_django.client.errors import ClientConnectionError
-from mcp_django.client.transports.streams import (
-    MessageReader,
-    MessageWriter,
-    Streams,
-    decode_message,
-    encode_message,
-    raise_close_reason,
-)
+from mcp_django.client.transports.streams import MessageConnection, Streams, decode_message, encode_message
 
 if TYPE_CHECKING:
     from mcp_django.client.transports.targets import WebSocket
@@ -97,24 +90,19 @@ async def open_websocket(target: WebSocket) -> AsyncIterator[Streams]:
     """
     socket = _ClientSocket(target.display_name, target.max_message_size, await _open_connection(target))
     try:
-        async with raise_close_reason(socket.get_close_reason):
-            yield MessageReader(socket.receive), MessageWriter(socket.send)
+        async with socket.open_streams() as streams:
+            yield streams
     finally:
         await socket.connection.close()
 
 
-class _ClientSocket:
+class _ClientSocket(MessageConnection):
     """An open WebSocket connection."""
 
     def __init__(self, display_name: str, limit: int, connection: ClientConnection) -> None:
         self.connection = connection
-        self.error: SocketClosed | None = None
         self._display_name = display_name
         self._limit = limit
-
-    async def get_close_reason(self) -> SocketClosed | None:
-        """Return the error that ended the connection, or None."""
-        return self.error
 
     async def receive(self) -> SessionMessage:
         """Return the next message, skipping invalid frames. Raises SocketClosed."""
