@@ -8,6 +8,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -38,24 +39,18 @@ MAX_CONCURRENT_CALLBACKS = 64
 """Maximum number of callbacks that run concurrently; further requests are refused."""
 
 
+@dataclass(eq=False)
 class ServerRequestCallbacks:
     """Callbacks for the requests of a server.
 
-    `pause_timeouts` is entered while one runs.
+    `_pause_timeouts` is entered while one runs.
     """
 
-    def __init__(
-        self,
-        sampling: SamplingCallback | None,
-        elicitation: ElicitationCallback | None,
-        roots: RootsSource | None,
-        pause_timeouts: Callable[[], AbstractContextManager[None]],
-    ) -> None:
-        self.sampling = sampling
-        self.elicitation = elicitation
-        self.roots = roots
-        self._pause_timeouts = pause_timeouts
-        self._running = 0
+    sampling: SamplingCallback | None
+    elicitation: ElicitationCallback | None
+    roots: RootsSource | None
+    _pause_timeouts: Callable[[], AbstractContextManager[None]]
+    _running: int = 0
 
     def set(self, feature: Literal["sampling", "elicitation", "roots"], callback: Any) -> Unsubscribe:
         """Set the callback of a feature.

@@ -9,6 +9,7 @@ import copy
 import logging
 import os
 from contextvars import Context
+from dataclasses import dataclass, field
 from typing import Any
 
 import anyio.abc
@@ -59,38 +60,34 @@ class ClientObserver:
         """Called at the end of a round with its seconds, and its error or None."""
 
 
+@dataclass(eq=False, repr=False)
 class ConnectionManager:
     """The connection of a client, across reconnects."""
 
-    def __init__(
-        self,
-        target: ClientTarget,
-        options: ClientOptions,
-        callbacks: ServerRequestCallbacks,
-        handlers: NotificationHandlers,
-    ) -> None:
-        self._target = target
-        self._options = options
-        self._callbacks = callbacks
-        self._handlers = handlers
-        self.subscribed: dict[str, None] = {}
-        """Subscribed URIs, restored on the next connection."""
-        self.log_level: types.LoggingLevel | None = None
-        self.current: ClientConnection | None = None
-        """The latest established connection, which may have ended."""
-        self._attempt: ClientConnection | None = None
-        """The connection that is being opened, used or closed."""
-        self.last_error: ClientError | None = None
-        self.observer = ClientObserver()
-        self._subscriptions: ClientSubscriptions | None = None
-        self._task: asyncio.Task[None] | None = None
-        self._ready: asyncio.Future[ClientConnection] | None = None
-        self._owner_pid = os.getpid()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._waiting_calls = 0
-        self._is_closed = False
-        self._close_requested = asyncio.Event()
-        handlers.on_change = self.refresh_subscriptions
+    _target: ClientTarget
+    _options: ClientOptions
+    _callbacks: ServerRequestCallbacks
+    _handlers: NotificationHandlers
+    subscribed: dict[str, None] = field(default_factory=dict)
+    """Subscribed URIs, restored on the next connection."""
+    log_level: types.LoggingLevel | None = None
+    current: ClientConnection | None = None
+    """The latest established connection, which may have ended."""
+    _attempt: ClientConnection | None = None
+    """The connection that is being opened, used or closed."""
+    last_error: ClientError | None = None
+    observer: ClientObserver = field(default_factory=ClientObserver)
+    _subscriptions: ClientSubscriptions | None = None
+    _task: asyncio.Task[None] | None = None
+    _ready: asyncio.Future[ClientConnection] | None = None
+    _owner_pid: int = field(default_factory=os.getpid)
+    _loop: asyncio.AbstractEventLoop | None = None
+    _waiting_calls: int = 0
+    _is_closed: bool = False
+    _close_requested: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self._handlers.on_change = self.refresh_subscriptions
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:

@@ -116,21 +116,19 @@ class NotificationQueue:
                 self._dropped_count = 0
 
 
+@dataclass(slots=True, eq=False)
 class ProgressRelay:
     """Progress of one call, passed to its own handler and to the client's handlers.
 
     While a handler runs, only the latest progress is kept, which bounds the cost of a flood.
     """
 
-    def __init__(
-        self, handlers: NotificationHandlers, method: str, name: str | None, handler: ProgressHandler | None
-    ) -> None:
-        self._handlers = handlers
-        self._method = method
-        self._name = name
-        self._handler = handler
-        self._is_running = False
-        self._latest: tuple[float, float | None, str | None] | None = None
+    _handlers: NotificationHandlers
+    _method: str
+    _name: str | None
+    _handler: ProgressHandler | None
+    _is_running: bool = False
+    _latest: tuple[float, float | None, str | None] | None = None
 
     async def __call__(self, progress: float, total: float | None, message: str | None) -> None:
         self._latest = (progress, total, message)

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import anyio
@@ -30,31 +31,27 @@ from mcp_django.protocol.revisions import REVISIONS, Era, Revision
 logger = logging.getLogger("mcp_django.client")
 
 
+@dataclass(eq=False, repr=False)
 class ClientConnection:
     """A session with a server, usable from `on_ready` until `run` returns."""
 
-    session: ClientSession
-    revision: Revision
+    _target: ClientTarget
+    _options: ClientOptions
+    _callbacks: ServerRequestCallbacks
+    _handlers: NotificationHandlers
+    on_close: Callable[[], None] | None = None
+    failure: ClientError | None = None
+    """The reason for the end; None if the client closed the session."""
+    finished: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set by the caller of `run` when everything is closed."""
+    _close_requested: asyncio.Event = field(default_factory=asyncio.Event)
+    session: ClientSession = field(init=False)
+    revision: Revision = field(init=False)
 
-    def __init__(
-        self,
-        target: ClientTarget,
-        options: ClientOptions,
-        callbacks: ServerRequestCallbacks,
-        handlers: NotificationHandlers,
-    ) -> None:
-        self._target = target
-        self._options = options
-        self._callbacks = callbacks
-        self._notifications = NotificationQueue(handlers)
-        self._close_requested = asyncio.Event()
-        self.finished = asyncio.Event()
-        """Set by the caller of `run` when everything is closed."""
-        self.failure: ClientError | None = None
-        """The reason for the end; None if the client closed the session."""
-        self.on_close: Callable[[], None] | None = None
+    def __post_init__(self) -> None:
+        self._notifications = NotificationQueue(self._handlers)
         self.param_headers = ParamHeaders()
-        self.page_validator = PageValidator(options.server_label)
+        self.page_validator = PageValidator(self._options.server_label)
 
     async def run(self, on_ready: Callable[["ClientConnection", anyio.abc.TaskGroup], Awaitable[None]]) -> None:
         """Connect, call `on_ready`, and wait for `close` or the transport's end.

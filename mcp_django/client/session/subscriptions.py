@@ -8,7 +8,7 @@ import asyncio
 import copy
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import anyio
 import anyio.abc
@@ -39,28 +39,19 @@ class RequestedChanges:
         return bool(self.lists or self.uris)
 
 
+@dataclass(eq=False)
 class ClientSubscriptions:
     """Manages the listen stream of one connection."""
 
-    def __init__(
-        self,
-        connection: ClientConnection,
-        handlers: NotificationHandlers,
-        uris: Iterable[str],
-        acknowledgement_timeout: float,
-    ) -> None:
-        """Initialize.
-
-        A stream must be acknowledged within `acknowledgement_timeout` seconds.
-        """
-        self._connection = connection
-        self._handlers = handlers
-        self._uris = uris
-        self._acknowledgement_timeout = acknowledgement_timeout
-        self._changed = asyncio.Event()
-        self._waiting: list[tuple[str, asyncio.Future[ClientError | None]]] = []
-        self._stream: _SubscriptionStream | None = None
-        self._backoff = Backoff(UNLIMITED_RETRIES)
+    _connection: ClientConnection
+    _handlers: NotificationHandlers
+    _uris: Iterable[str]
+    _acknowledgement_timeout: float
+    """Seconds for the server to acknowledge a stream."""
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _waiting: list[tuple[str, asyncio.Future[ClientError | None]]] = field(default_factory=list)
+    _stream: "_SubscriptionStream | None" = None
+    _backoff: Backoff = field(default_factory=lambda: Backoff(UNLIMITED_RETRIES))
 
     def refresh(self) -> None:
         """Re-evaluate the subscribed set."""
@@ -148,24 +139,24 @@ class ClientSubscriptions:
             self._connection.queue_change("resource_updated", uri)
 
 
+@dataclass(eq=False)
 class _SubscriptionStream:
     """A listen stream, from request to end.
 
     Its notifications reach the handlers through the session.
     """
 
-    def __init__(self, connection: ClientConnection, wanted: RequestedChanges, ended: Callable[[], None]) -> None:
-        self._connection = connection
-        self.requested = wanted
-        self._on_close = ended
-        self.opened_or_failed = asyncio.Event()
-        self.is_closed = False
-        self.is_acknowledged = False
-        self.error: ClientError | None = None
-        self.is_refused = False
-        self.uris: frozenset[str] = frozenset()
-        self._opened_at = asyncio.get_running_loop().time()
-        self._scope = anyio.CancelScope()
+    _connection: ClientConnection
+    requested: RequestedChanges
+    _on_close: Callable[[], None]
+    opened_or_failed: asyncio.Event = field(default_factory=asyncio.Event)
+    is_closed: bool = False
+    is_acknowledged: bool = False
+    error: ClientError | None = None
+    is_refused: bool = False
+    uris: frozenset[str] = frozenset()
+    _opened_at: float = field(default_factory=lambda: asyncio.get_running_loop().time())
+    _scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
 
     @property
     def age_seconds(self) -> float:

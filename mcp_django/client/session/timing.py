@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from mcp_django.aio.clock import monotonic
 
@@ -38,14 +39,12 @@ class Backoff:
         self._retries = 0
 
 
+@dataclass(slots=True, eq=False)
 class RefreshThrottle:
     """Limits refreshes caused by a server: a few at once, then one per second."""
 
-    __slots__ = ("_count", "_started_at")
-
-    def __init__(self) -> None:
-        self._count = 0
-        self._started_at = -REFRESH_INTERVAL_SECONDS
+    _count: int = 0
+    _started_at: float = -REFRESH_INTERVAL_SECONDS
 
     async def wait(self) -> None:
         """Wait until the next refresh may start."""
