@@ -20,18 +20,10 @@ class MCPConfig(AppConfig):
     def ready(self) -> None:
         # Importing these modules registers the checks, and requires the app registry.
         from mcp_django import checks, conf  # noqa: F401
-        from mcp_django.notifications import (
-            credential_signals,
-            permission_signals,
-            row_signals,
-            rule_signals,
-            stored_signals,
-        )
+        from mcp_django.notifications import access_signals, row_signals, stored_signals
 
-        credential_signals.connect()
-        permission_signals.connect()
+        access_signals.connect()
         row_signals.connect()
-        rule_signals.connect()
         stored_signals.connect()
         signals.session_closed.connect(_publish_session_end, dispatch_uid="mcp_django.apps")
         signals.clients_used.connect(_close_clients_on_shutdown, dispatch_uid="mcp_django.apps")

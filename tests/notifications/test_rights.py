@@ -6,7 +6,7 @@ from django.contrib.auth.models import Group, Permission, User
 
 from mcp_django import wiring
 from mcp_django.auth.principal import DjangoPrincipal
-from mcp_django.notifications import permission_signals
+from mcp_django.notifications import access_signals
 from mcp_django.runtime.events.event_log import EventLog
 
 pytestmark = pytest.mark.django_db
@@ -88,8 +88,8 @@ def test_a_user_whose_standing_may_have_changed_is_told_and_one_who_logs_in_is_n
 
 
 def test_where_no_list_depends_on_permissions_there_is_nothing_to_tell(guarded: None) -> None:
-    assert permission_signals._get_restricted_kinds("default") == ["tools"]
-    assert permission_signals._get_restricted_kinds("unguarded") == []
+    assert access_signals._get_restricted_kinds("default") == ["tools"]
+    assert access_signals._get_restricted_kinds("unguarded") == []
 
 
 def test_what_was_believed_of_a_user_is_forgotten(

@@ -2,7 +2,7 @@
 
 Lists are those of tools, resources and prompts. Checked once a second: the version of the registry (code may register
 at run time) and the versions of providers. An event contains the provider's version, so that each change is published
-by one process only. Signals report changes of permissions (`notifications.permission_signals`). Other processes cache
+by one process only. Signals report changes of permissions (`notifications.access_signals`). Other processes cache
 permissions for some seconds, so the change is published again after all caches have expired.
 """
 
