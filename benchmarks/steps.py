@@ -64,8 +64,8 @@ def before_the_call(exchange: Exchange, credential: bytes) -> list[Step]:
     from mcp_django.protocol import jsonrpc
     from mcp_django.protocol.headers import Headers
     from mcp_django.server.eras import select_era
-    from mcp_django.transports.factory import get_http_endpoint
     from mcp_django.transports.http import handler as module
+    from mcp_django.transports.http.handler import get_http_endpoint
     from mcp_django.transports.http.messages import HTTPRequest, check_body
 
     ours, headers, body = get_http_endpoint("default"), Headers(exchange.headers), exchange.body
@@ -106,7 +106,7 @@ async def the_call(exchange: Exchange, number: int) -> list[tuple[str, float]]:
     from mcp_django.server.calls.call import Connection
     from mcp_django.server.calls.message_queue import Outbox
     from mcp_django.server.calls.pending import PendingResponse
-    from mcp_django.transports.factory import get_http_endpoint
+    from mcp_django.transports.http.handler import get_http_endpoint
 
     ours, headers, raw = get_http_endpoint("default"), Headers(exchange.headers), jsonrpc.loads(exchange.body)
     pipeline = ours._pipeline

@@ -17,25 +17,20 @@ from django.urls.resolvers import RoutePattern
 from mcp_django.conf import get_settings
 from mcp_django.protocol.errors import TransportRefusal
 from mcp_django.server.server import Server
-from mcp_django.transports.factory import (
-    build_connection_registry,
-    build_http_endpoint,
-    build_legacy_sse,
-    get_http_endpoint,
-    get_legacy_sse,
-    get_ticket_endpoint,
-)
 from mcp_django.transports.http.asgi import StreamableHTTPApp
 from mcp_django.transports.http.django_context import DjangoContext
 from mcp_django.transports.http.django_request import DjangoRequestFactory
 from mcp_django.transports.http.django_view import as_view
 from mcp_django.transports.http.endpoint import HTTPEndpoint
+from mcp_django.transports.http.handler import StreamableHTTPEndpoint, get_http_endpoint
 from mcp_django.transports.http.health import PATH as HEALTHZ
 from mcp_django.transports.http.health import HealthEndpoint
 from mcp_django.transports.http.websocket_tickets import PATH as TICKET
+from mcp_django.transports.http.websocket_tickets import TicketEndpoint, get_ticket_endpoint
 from mcp_django.transports.http.well_known import WellKnownEndpoint, get_well_known_path
 from mcp_django.transports.legacy_sse import PATH as SSE
-from mcp_django.transports.legacy_sse import LegacySSEEndpoint, is_legacy_sse_enabled
+from mcp_django.transports.legacy_sse import LegacySSEEndpoint, get_legacy_sse, is_legacy_sse_enabled
+from mcp_django.transports.services import build_services
 from mcp_django.transports.websocket import (
     NOT_FOUND_BODY,
     Consumer,
@@ -75,6 +70,7 @@ class _ServedEndpoint(NamedTuple):
     exchange: HTTPEndpoint
     sockets: WebSocketAcceptor
     legacy: LegacySSEEndpoint
+    tickets: TicketEndpoint
 
 
 def _build_configured() -> dict[str, _ServedEndpoint]:
@@ -82,7 +78,11 @@ def _build_configured() -> dict[str, _ServedEndpoint]:
     for alias in list_aliases():
         path = get_settings().servers[alias].path
         endpoints[path] = _ServedEndpoint(
-            get_server(alias), get_http_endpoint(alias), get_websocket_acceptor(alias), get_legacy_sse(alias)
+            get_server(alias),
+            get_http_endpoint(alias),
+            get_websocket_acceptor(alias),
+            get_legacy_sse(alias),
+            get_ticket_endpoint(alias),
         )
     return endpoints
 
@@ -96,12 +96,13 @@ def _build_given(servers: Mapping[str, Server]) -> dict[str, _ServedEndpoint]:
     for raw_path, server in servers.items():
         path = raw_path.strip("/")
         get_resource_registry().set_path(server.alias, path)
-        bound = server.bind(get_ports(server.alias))
+        services = build_services(server.bind(get_ports(server.alias)))
         endpoints[path] = _ServedEndpoint(
-            bound,
-            build_http_endpoint(server),
-            build_websocket_acceptor(server, path),
-            build_legacy_sse(server, build_connection_registry(server)),
+            services.server,
+            StreamableHTTPEndpoint(services),
+            build_websocket_acceptor(services, path),
+            LegacySSEEndpoint(services),
+            TicketEndpoint(services),
         )
     return endpoints
 
@@ -117,17 +118,16 @@ class _MountedApplication:
         self._http = _EndpointRoutes(django_context.script_prefix)
         self._sockets = _EndpointRoutes(django_context.script_prefix)
 
-        for path, (server, exchange, sockets, _) in endpoints.items():
+        for path, (server, exchange, sockets, *_) in endpoints.items():
             if "http" in server.options.transports:
                 self._http.add(path, _build_http_app(exchange, server, path, django_context))
             if "websocket" in server.options.transports:
                 self._sockets.add(f"{path}/{WS}", _WebSocketEndpoint(sockets))
         # The path of a server takes precedence over the subpaths of other servers.
-        for path, (server, _, _, legacy) in endpoints.items():
+        for path, (server, _, _, legacy, tickets) in endpoints.items():
             if is_legacy_sse_enabled(server) and f"/{path}/{SSE}" not in self._http.static_routes:
                 self._http.add(f"{path}/{SSE}", _build_http_app(legacy, server, f"{path}/{SSE}", django_context))
             if "websocket" in server.options.transports and f"/{path}/{TICKET}" not in self._http.static_routes:
-                tickets = get_ticket_endpoint(server.alias)
                 self._http.add(f"{path}/{TICKET}", _build_http_app(tickets, server, f"{path}/{TICKET}", django_context))
             if server.options.healthz and f"/{path}/{HEALTHZ}" not in self._http.static_routes:
                 self._http.add(f"{path}/{HEALTHZ}", HealthEndpoint(get_lifecycle).app)

@@ -18,13 +18,15 @@ from django.urls import URLPattern, clear_url_caches, path
 from mcp_django import well_known
 from mcp_django.conf import clear_cache, is_usable, on_change, servers
 from mcp_django.runtime.url_elicitation import DONE_VIEW, OPEN_VIEW
-from mcp_django.transports.factory import get_http_endpoint, get_legacy_sse, get_ticket_endpoint
 from mcp_django.transports.http.django_view import as_view
+from mcp_django.transports.http.handler import get_http_endpoint
 from mcp_django.transports.http.health import PATH as HEALTHZ
 from mcp_django.transports.http.health import HealthEndpoint
 from mcp_django.transports.http.url_elicitation import open_page, page_done
 from mcp_django.transports.http.websocket_tickets import PATH as TICKET
+from mcp_django.transports.http.websocket_tickets import get_ticket_endpoint
 from mcp_django.transports.legacy_sse import PATH as SSE
+from mcp_django.transports.legacy_sse import get_legacy_sse
 from mcp_django.wiring import get_lifecycle
 
 app_name = "mcp_django"

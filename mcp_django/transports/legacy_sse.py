@@ -14,17 +14,17 @@ from urllib.parse import parse_qsl, urlencode
 
 from django.utils.encoding import escape_uri_path
 
+from mcp_django import conf
 from mcp_django.aio.tasks import BackgroundTasks, run_in_background, start_timer
-from mcp_django.conf.options import Limits
 from mcp_django.protocol import jsonrpc, sse
 from mcp_django.protocol.errors import TransportRefusal
 from mcp_django.protocol.revisions import Era
 from mcp_django.runtime.concurrency import ConcurrencyLimiter
 from mcp_django.runtime.sealing import NameSigner
-from mcp_django.runtime.streams.sse_messages import DeliveryStatus, SSEMessageRouter, SSEMessageRouters
+from mcp_django.runtime.streams.sse_messages import DeliveryStatus, SSEMessageRouter
 from mcp_django.server.ports import Overloaded, Principal
 from mcp_django.server.server import Server
-from mcp_django.transports.connection.connection import ConnectionRegistry, DuplexConnection
+from mcp_django.transports.connection.connection import DuplexConnection, open_connection
 from mcp_django.transports.connection.options import ConnectionOptions
 from mcp_django.transports.credentials import Credential
 from mcp_django.transports.http.endpoint import HTTPEndpoint
@@ -38,6 +38,8 @@ from mcp_django.transports.http.messages import (
     check_body,
 )
 from mcp_django.transports.http.sse_body import SSESource
+from mcp_django.transports.services import TransportServices, get_services, shared
+from mcp_django.wiring import get_sse_message_routers
 
 PATH = "sse"
 """Path below the path of the endpoint."""
@@ -74,22 +76,12 @@ def is_legacy_sse_enabled(server: Server) -> bool:
 class LegacySSEEndpoint(HTTPEndpoint):
     """The HTTP+SSE endpoint of one server."""
 
-    def __init__(
-        self,
-        connections: ConnectionRegistry,
-        *,
-        alias: str,
-        signer: NameSigner,
-        message_routers: SSEMessageRouters,
-        limits: Limits,
-    ) -> None:
-        """Set the dependencies; `signer` signs the names of streams."""
-        super().__init__(connections.authenticator, connections.security, limits, connections.server.executor)
-        self._connections = connections
-        self._alias = alias
-        self._signer = signer
-        self._message_routers = message_routers
-        self._post_limiter = ConcurrencyLimiter(limits.in_flight)
+    def __init__(self, services: TransportServices) -> None:
+        super().__init__(services)
+        self._signer = NameSigner(conf.secret_keys(), purpose="stream")
+        """Signer of the names of streams."""
+        self._message_routers = get_sse_message_routers()
+        self._post_limiter = ConcurrencyLimiter(services.limits.in_flight)
         """POSTs that wait for their delivery, counted by stream name."""
         self._deliveries = BackgroundTasks(on_error=_ignore_failure)
 
@@ -119,7 +111,7 @@ class LegacySSEEndpoint(HTTPEndpoint):
             eras=frozenset({Era.HANDSHAKE}),
         )
         stream = LegacySSEStream(
-            self._connections.open_connection(principal, options), principal.scopes, self.limits.send_timeout
+            open_connection(self._services, principal, options), principal.scopes, self.limits.send_timeout
         )
         try:
             # Register first: the client may send as soon as it has the URI.
@@ -167,7 +159,14 @@ class LegacySSEEndpoint(HTTPEndpoint):
 
     def _build_binding(self, principal: Principal) -> str:
         """Return the server and the principal that a stream name is bound to."""
-        return f"{len(self._alias)}.{self._alias}{principal.key}"
+        alias = self._server.alias
+        return f"{len(alias)}.{alias}{principal.key}"
+
+
+@shared()
+def get_legacy_sse(alias: str) -> LegacySSEEndpoint:
+    """Return the HTTP+SSE endpoint of a server alias."""
+    return LegacySSEEndpoint(get_services(alias))
 
 
 class LegacySSEStream(SSESource):

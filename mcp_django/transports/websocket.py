@@ -24,14 +24,13 @@ from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InternalError, InvalidRequest, TransportRefusal
 from mcp_django.protocol.headers import Headers
 from mcp_django.server.ports import Overloaded, Principal
-from mcp_django.server.server import Server
-from mcp_django.transports.connection.connection import ConnectionRegistry, DuplexConnection
+from mcp_django.transports.connection.connection import DuplexConnection, open_connection
 from mcp_django.transports.connection.options import CloseReason, ConnectionOptions
 from mcp_django.transports.credentials import Credential
-from mcp_django.transports.factory import ENDPOINT_SETTINGS, build_connection_registry, get_connection_registry
 from mcp_django.transports.http.django_context import DJANGO_CONTEXT_SETTINGS, DjangoContext
 from mcp_django.transports.http.django_request import DjangoRequestFactory
 from mcp_django.transports.http.messages import Receive, Scope, Send, build_overload_reply, build_refusal
+from mcp_django.transports.services import TransportServices, get_services, shared
 from mcp_django.wiring import get_lifecycle
 
 PATH: Final = "ws"
@@ -125,17 +124,17 @@ class WebSocketAcceptor:
     """Accepts the WebSockets of one server."""
 
     def __init__(
-        self, connections: ConnectionRegistry, make_request: DjangoRequestFactory, django_context: DjangoContext
+        self, services: TransportServices, make_request: DjangoRequestFactory, django_context: DjangoContext
     ) -> None:
-        """Wrap a connection registry.
+        """Set the services of the server.
 
         `make_request` builds the Django request for handlers that use it. `django_context` sets language and script
         prefix.
         """
-        self._connections = connections
+        self._services = services
         self._make_request = make_request
         self._django_context = django_context
-        self.limits = connections.limits
+        self.limits = services.limits
 
     async def accept(self, scope: Scope) -> tuple[DuplexConnection, str | None]:
         """Return the connection and the subprotocol. Raises TransportRefusal."""
@@ -148,11 +147,11 @@ class WebSocketAcceptor:
             raise _build_busy_refusal(Overloaded("The database does not answer; try again later")) from None
 
     async def _accept(self, scope: Scope) -> tuple[DuplexConnection, str | None]:
-        connections = self._connections
-        if "websocket" not in connections.server.options.transports:
+        services = self._services
+        if "websocket" not in services.server.options.transports:
             # Reached by a route of the project although the transport is disabled.
             raise TransportRefusal(404, body=NOT_FOUND_BODY)
-        connections.security.check(Headers(scope["headers"]))
+        services.security.check(Headers(scope["headers"]))
         scope, headers, subprotocol = read_handshake(scope)
         client = scope.get("client")
         kwargs = scope.get("url_route", {}).get("kwargs")
@@ -160,12 +159,12 @@ class WebSocketAcceptor:
         auth_request = AuthRequest(
             headers, client[0] if client else None, "GET", kwargs, _get_http_scheme(scope), query, True
         )
-        await check_address_rate(auth_request, connections.server.executor)
+        await check_address_rate(auth_request, services.server.executor)
         if query:
-            auth_request = await connections.authenticator.redeem_ticket(auth_request)
-        principal = connections.authenticator.get_cached(auth_request)
+            auth_request = await services.authenticator.redeem_ticket(auth_request)
+        principal = services.authenticator.get_cached(auth_request)
         if principal is None:
-            principal = await connections.authenticator.authenticate_throttled(auth_request)
+            principal = await services.authenticator.authenticate_throttled(auth_request)
 
         def make_request(principal: Principal) -> HttpRequest:
             return self._make_request(_as_http(scope), b"", kwargs, principal)
@@ -174,14 +173,14 @@ class WebSocketAcceptor:
         if root_path or self._django_context.is_needed:
             context = self._django_context.create_context(headers, root_path or "")
         options = ConnectionOptions(
-            credential=Credential.from_principal(principal, connections.authenticator, auth_request),
+            credential=Credential.from_principal(principal, services.authenticator, auth_request),
             headers=headers,
             url_kwargs=kwargs,
             make_request=make_request,
             context=context,
             sends_pings=True,
         )
-        return connections.open_connection(principal, options), subprotocol
+        return open_connection(services, principal, options), subprotocol
 
 
 def _as_http(scope: Scope) -> Scope:
@@ -193,27 +192,16 @@ def _get_http_scheme(scope: Scope) -> str:
     return "https" if scope.get("scheme") == "wss" else "http"
 
 
-def get_websocket_acceptor(alias: str = "default") -> WebSocketAcceptor:
+@shared(*DJANGO_CONTEXT_SETTINGS)
+def get_websocket_acceptor(alias: str) -> WebSocketAcceptor:
     """Return the WebSocket acceptor of a server alias."""
-    return _create_websocket_acceptor(alias)
+    return build_websocket_acceptor(get_services(alias), conf.get_settings().servers[alias].path)
 
 
-@conf.cached(*ENDPOINT_SETTINGS, *DJANGO_CONTEXT_SETTINGS)
-def _create_websocket_acceptor(alias: str) -> WebSocketAcceptor:
-    return _build_acceptor(get_connection_registry(alias), alias, conf.get_settings().servers[alias].path)
-
-
-def build_websocket_acceptor(server: Server, path: str) -> WebSocketAcceptor:
-    """Build the WebSocket acceptor of a server with its endpoint at `path`.
-
-    The server may be built by hand, without an entry in the settings.
-    """
-    return _build_acceptor(build_connection_registry(server), server.alias, path)
-
-
-def _build_acceptor(connections: ConnectionRegistry, alias: str, path: str) -> WebSocketAcceptor:
-    make_request = DjangoRequestFactory(Consumer, alias=alias, route=f"{path}/{PATH}")
-    return WebSocketAcceptor(connections, make_request, DjangoContext())
+def build_websocket_acceptor(services: TransportServices, path: str) -> WebSocketAcceptor:
+    """Build the WebSocket acceptor of a server with its endpoint at `path`."""
+    make_request = DjangoRequestFactory(Consumer, alias=services.server.alias, route=f"{path}/{PATH}")
+    return WebSocketAcceptor(services, make_request, DjangoContext())
 
 
 class Consumer(AsyncConsumer):  # type: ignore[misc]  # Channels has no types

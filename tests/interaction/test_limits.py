@@ -12,8 +12,9 @@ from django.test import RequestFactory
 from mcp_django import Server
 from mcp_django.runtime.threads.executor import LeasingExecutor
 from mcp_django.server.ports import Overloaded
-from mcp_django.transports.factory import build_http_endpoint, get_http_endpoint
 from mcp_django.transports.http.django_view import as_view
+from mcp_django.transports.http.handler import StreamableHTTPEndpoint, get_http_endpoint
+from mcp_django.transports.services import build_services
 from mcp_django.wiring import get_ports
 from tests.interaction.clients import STATELESS, Client, accept, together
 from tests.interaction.transports import Transport, contract, contract_with_headers, on_http
@@ -173,7 +174,7 @@ def test_threads_under_wsgi_share_one_count(limits):
         await asyncio.to_thread(go.wait, 30)
         return "waited"
 
-    exchange = build_http_endpoint(server.bind(get_ports("crowded")))
+    exchange = StreamableHTTPEndpoint(build_services(server.bind(get_ports("crowded"))))
     view, speaker = as_view(lambda: exchange), Client(Transport(None, ""), STATELESS)
     statuses = []
 

@@ -10,7 +10,7 @@ import pytest
 
 from mcp_django import wiring
 from mcp_django.runtime.streams.relay import CallStreams
-from mcp_django.transports.factory import get_http_endpoint
+from mcp_django.transports.http.handler import get_http_endpoint
 from tests.interaction.clients import HANDSHAKE, REVISIONS, accept
 from tests.interaction.transports import on_http
 from tests.support.waiting import eventually

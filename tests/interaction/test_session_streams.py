@@ -10,7 +10,7 @@ import pytest
 from mcp_django import wiring
 from mcp_django.models import Session, StreamEvent
 from mcp_django.runtime.events.event_log import EventDraft
-from mcp_django.transports.factory import get_http_endpoint
+from mcp_django.transports.http.handler import get_http_endpoint
 from tests.interaction.clients import HANDSHAKE, STATELESS, Client
 from tests.interaction.transports import on_http
 from tests.interaction.verifiers import SCOPES

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from mcp_django import Context, Server
-from mcp_django.transports.factory import build_http_endpoint, get_http_endpoint
 from mcp_django.transports.http.asgi import StreamableHTTPApp
+from mcp_django.transports.http.handler import StreamableHTTPEndpoint, get_http_endpoint
 from mcp_django.transports.http.messages import MAX_CACHED_HEADER_BYTES, is_json_content_type, parse_accept
+from mcp_django.transports.services import build_services
 from mcp_django.wiring import get_ports
 from tests.interaction.clients import META, STATELESS
 
@@ -82,8 +83,9 @@ async def test_a_server_that_fails_to_send_ends_the_call() -> None:
         raise RuntimeError("the handler is closed")  # as uvloop says it
 
     routing = {"mcp_protocol_version": STATELESS, "mcp_method": "tools/call", "mcp_name": "speak"}
+    endpoint = StreamableHTTPEndpoint(build_services(server.bind(get_ports("failing"))))
     with pytest.raises(RuntimeError, match="handler is closed"):
-        await StreamableHTTPApp(build_http_endpoint(server.bind(get_ports("failing"))))(scope(**routing), receive, send)
+        await StreamableHTTPApp(endpoint)(scope(**routing), receive, send)
     await cancelled.wait()
 
 

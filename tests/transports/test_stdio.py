@@ -14,9 +14,10 @@ from django.test import override_settings
 from mcp_django import Context, Server
 from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.models import Session
-from mcp_django.transports.connection.connection import ConnectionRegistry, DuplexConnection
+from mcp_django.transports.connection.connection import DuplexConnection
 from mcp_django.transports.connection.options import CloseReason
-from mcp_django.transports.factory import build_connection_registry
+from mcp_django.transports.services import build_services
+from mcp_django.transports.stdio import stdio as stdio_module
 from mcp_django.transports.stdio.framing import LineReader, LineWriter
 from mcp_django.transports.stdio.redirect import StandardStreams
 from mcp_django.transports.stdio.stdio import StdioTransport
@@ -132,7 +133,7 @@ def _small() -> Iterator[None]:
 @asynccontextmanager
 async def connected(server: Server) -> AsyncIterator[Client]:
     (theirs, sink), (source, ours) = os.pipe(), os.pipe()
-    stdio = StdioTransport(build_connection_registry(server), StandardStreams(theirs, ours))
+    stdio = StdioTransport(build_services(server), StandardStreams(theirs, ours))
     serving = asyncio.create_task(stdio.serve(ALICE))
     client = Client(sink, source, serving)
     try:
@@ -243,8 +244,8 @@ async def test_a_client_that_does_not_read_can_take_its_call_back(
     server: Server, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[DuplexConnection] = []
-    opens = ConnectionRegistry.open_connection
-    monkeypatch.setattr(ConnectionRegistry, "open_connection", lambda *given: opened.append(opens(*given)) or opened[0])
+    opens = stdio_module.open_connection
+    monkeypatch.setattr(stdio_module, "open_connection", lambda *given: opened.append(opens(*given)) or opened[0])
     async with connected(server) as client:
         await client.flood()
         await eventually(lambda: opened and not opened[0].is_ready())  # the pipe is full, and then the queue

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from mcp_django import Context, Server
-from mcp_django.transports.factory import build_http_endpoint
 from mcp_django.transports.http.asgi import StreamableHTTPApp
+from mcp_django.transports.http.handler import StreamableHTTPEndpoint
+from mcp_django.transports.services import build_services
 from mcp_django.wiring import get_background_slots, get_ports
 from tests.interaction.clients import META, STATELESS
 from tests.transports.test_asgi_door import scope
@@ -49,7 +50,8 @@ def test_it_begins_when_the_last_byte_was_sent(speaks: bool, settings: Any, db: 
             log.append("more" if message.get("more_body") else message["type"])
 
         routing = {"mcp_protocol_version": STATELESS, "mcp_method": "tools/call", "mcp_name": "leave"}
-        await StreamableHTTPApp(build_http_endpoint(server.bind(get_ports("later"))))(scope(**routing), receive, send)
+        endpoint = StreamableHTTPEndpoint(build_services(server.bind(get_ports("later"))))
+        await StreamableHTTPApp(endpoint)(scope(**routing), receive, send)
         await done.wait()
 
     asyncio.run(main())

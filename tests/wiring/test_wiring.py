@@ -25,7 +25,7 @@ from mcp_django.providers import Provider
 from mcp_django.providers.stored import StoredProvider
 from mcp_django.runtime.events.event_log import EventDraft
 from mcp_django.server.primitives.registry import get_registry
-from mcp_django.transports.factory import get_http_endpoint
+from mcp_django.transports.http.handler import get_http_endpoint
 from tests.runtime.serving import in_flight
 
 

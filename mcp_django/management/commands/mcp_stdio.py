@@ -17,7 +17,7 @@ from mcp_django.conf import get_settings
 from mcp_django.management.stdio_user import Identity, identify_token_bearer, identify_user
 from mcp_django.models import Session
 from mcp_django.transports.connection.options import CloseReason
-from mcp_django.transports.factory import get_connection_registry
+from mcp_django.transports.services import get_services
 from mcp_django.transports.stdio.redirect import StandardStreams, redirect_standard_streams
 from mcp_django.transports.stdio.stdio import (
     EXIT_TIMEOUT_SECONDS,
@@ -26,7 +26,7 @@ from mcp_django.transports.stdio.stdio import (
     exit_after,
     serve_process,
 )
-from mcp_django.wiring import get_lifecycle, get_server, list_aliases
+from mcp_django.wiring import list_aliases
 
 TOKEN_VARIABLE, USER_VARIABLE = "MCP_TOKEN", "MCP_USER"
 CLEAN_CLOSE_REASONS = (CloseReason.CLIENT_GONE, CloseReason.SHUTDOWN)
@@ -102,9 +102,7 @@ class Command(BaseCommand):
     ) -> CloseReason | signal.Signals:
         code = 1
         try:
-            ended = await serve_process(
-                get_server(alias), get_connection_registry(alias), streams, lifecycle=get_lifecycle(), identify=identify
-            )
+            ended = await serve_process(get_services(alias), streams, identify=identify)
             code = 128 + ended if isinstance(ended, signal.Signals) else int(ended not in CLEAN_CLOSE_REASONS)
             return ended
         finally:

@@ -9,34 +9,27 @@ import contextvars
 import logging
 from collections import ChainMap
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from django.db import Error
 
 from mcp_django.aio.tasks import BackgroundTasks, run_in_background
-from mcp_django.auth.authentication.authenticator import Authenticator
 from mcp_django.auth.throttling import TOO_MANY_REQUESTS_STATUS, check_principal_rate
-from mcp_django.conf.options import Limits
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InternalError, InvalidRequest, MCPError, UnsupportedProtocolVersion
 from mcp_django.protocol.meta import PROTOCOL_VERSION
 from mcp_django.protocol.revisions import HANDSHAKE_VERSIONS, Era
 from mcp_django.runtime.calls.task import CallResult, CallTask
-from mcp_django.runtime.concurrency import ConcurrencyLimiter, StreamLimiter
-from mcp_django.runtime.shutdown import SHUTDOWN_MESSAGE, Lifecycle
-from mcp_django.runtime.streams.relay import CallStreams
-from mcp_django.runtime.streams.session_stream import SessionStream
+from mcp_django.runtime.concurrency import ConcurrencyLimiter
+from mcp_django.runtime.shutdown import SHUTDOWN_MESSAGE
 from mcp_django.server.calls.call import Connection, EraStrategy
 from mcp_django.server.calls.message_queue import Outbox
 from mcp_django.server.calls.pending import Acknowledgement, PendingResponse
 from mcp_django.server.calls.session import Cancellable, ServerSession
 from mcp_django.server.eras import select_era
 from mcp_django.server.eras.handshake import INITIALIZE
-from mcp_django.server.pipeline import Pipeline
 from mcp_django.server.ports import Overloaded, Principal
-from mcp_django.server.server import Server
 from mcp_django.server.subscriptions.listen import Subscription
 from mcp_django.transports.connection.credential import ConnectionCredential
 from mcp_django.transports.connection.inbound import (
@@ -53,8 +46,7 @@ from mcp_django.transports.connection.options import CloseReason, ConnectionOpti
 from mcp_django.transports.connection.outbound import ConnectionSink, SubscriptionSender
 from mcp_django.transports.connection.session import ConnectionSession, end_session
 from mcp_django.transports.credential_monitor import RevocableCredential
-from mcp_django.transports.security import TransportSecurity
-from mcp_django.transports.stream_registry import StreamRegistry
+from mcp_django.transports.services import TransportServices
 
 logger = logging.getLogger("mcp_django.server")
 
@@ -62,47 +54,28 @@ MAX_CONSECUTIVE_REJECTIONS = 32
 """Number of consecutive rate-limited messages after which the connection closes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionRegistry:
-    """Opens the connections of one server, for all bidirectional transports."""
-
-    pipeline: Pipeline
-    create_session_stream: Callable[[ServerSession], SessionStream]
-    """Callable that creates the stream of a session."""
-    get_call_streams: Callable[[], CallStreams]
-    stream_limiter: StreamLimiter
-    """Counter of open connections."""
-    lifecycle: Lifecycle
-    limits: Limits
-    open_streams: StreamRegistry
-    security: TransportSecurity
-    authenticator: Authenticator
-
-    @property
-    def server(self) -> Server:
-        """Server of the connections."""
-        return self.pipeline.server
-
-    def open_connection(self, principal: Principal, options: ConnectionOptions | None = None) -> "DuplexConnection":
-        """Open a connection for `principal` on the running loop. Raises Overloaded."""
-        if self.lifecycle.is_draining():
-            raise Overloaded(SHUTDOWN_MESSAGE)
-        self.stream_limiter.acquire(principal.key)
-        try:
-            return DuplexConnection(self, principal, options or ConnectionOptions())
-        except BaseException:
-            self.stream_limiter.release(principal.key)
-            raise
+def open_connection(
+    services: TransportServices, principal: Principal, options: ConnectionOptions | None = None
+) -> "DuplexConnection":
+    """Open a connection for `principal` on the running loop. Raises Overloaded."""
+    if services.lifecycle.is_draining():
+        raise Overloaded(SHUTDOWN_MESSAGE)
+    services.stream_limiter.acquire(principal.key)
+    try:
+        return DuplexConnection(services, principal, options or ConnectionOptions())
+    except BaseException:
+        services.stream_limiter.release(principal.key)
+        raise
 
 
 class DuplexConnection:
     """A connection. Its transport calls `receive`, `read` and finally `close`."""
 
-    def __init__(self, registry: ConnectionRegistry, principal: Principal, options: ConnectionOptions) -> None:
-        self._registry = registry
+    def __init__(self, services: TransportServices, principal: Principal, options: ConnectionOptions) -> None:
+        self._services = services
         self._options = options
-        self._pipeline = registry.pipeline
-        self._limits = registry.limits
+        self._pipeline = services.pipeline
+        self._limits = services.limits
         self._owner = principal.key
         self._loop = asyncio.get_running_loop()
 
@@ -111,13 +84,13 @@ class DuplexConnection:
         self.on_end: Callable[[], None] | None = None
         """Callback, called once at the end, for a transport that is blocked in sending."""
 
-        self.inbound_queue = InboundQueue(self.receive, self.is_ready, registry.limits.body)
+        self.inbound_queue = InboundQueue(self.receive, self.is_ready, services.limits.body)
         """Queue for a transport that must read ahead."""
-        self._outbox = Outbox(registry.limits.send_buffer, send_timeout=registry.limits.send_timeout)
+        self._outbox = Outbox(services.limits.send_buffer, send_timeout=services.limits.send_timeout)
         self._outbox.loop = self._loop
         self._outbox.on_abandoned = partial(self.end, CloseReason.SLOW_CLIENT)
         self._calls: dict[jsonrpc.Id, Cancellable] = {}
-        self._limiter = ConcurrencyLimiter(registry.limits.in_flight)
+        self._limiter = ConcurrencyLimiter(services.limits.in_flight)
         self._subscriptions: dict[jsonrpc.Id, Subscription] = {}
         self._used_ids: ChainMap[jsonrpc.Id, Any] = ChainMap(self._calls, self._subscriptions)
         self._subscription_sender = SubscriptionSender(self._outbox, self._subscriptions, self._spawn)
@@ -142,7 +115,7 @@ class DuplexConnection:
             principal, options.credential, on_change=self._set_principal, on_lost=self.end
         )
         self.credential: RevocableCredential | None = None if options.credential is None else self._credential
-        self._open_streams = registry.open_streams.get_loop_registry()
+        self._open_streams = services.open_streams.get_loop_registry()
         self._open_streams.add(self)
 
     def _create_connection(self, principal: Principal) -> Connection:
@@ -274,7 +247,7 @@ class DuplexConnection:
             reported_error = error if isinstance(error, MCPError) else InternalError(str(error))
             self._outbox.put_nowait(self._pipeline.encode_work_error(work, reported_error))
             return
-        task = CallTask(work, self._limiter, self._owner, self._pipeline.encode_work_error, self._registry.lifecycle)
+        task = CallTask(work, self._limiter, self._owner, self._pipeline.encode_work_error, self._services.lifecycle)
         task.attach_sink(ConnectionSink(self._outbox, self._check_drained), includes_answer=work.can_stream)
         if work.call.method == INITIALIZE:
             self._session_opened = asyncio.Event()
@@ -326,10 +299,10 @@ class DuplexConnection:
         session.in_flight = self._calls
         self._handshake_connection.session = session
         own_session = self._own_session = ConnectionSession(
-            session, self._registry.create_session_stream, sessions, self._handshake_connection
+            session, self._services.create_session_stream, sessions, self._handshake_connection
         )
         try:
-            await own_session.open(self._registry.get_call_streams())
+            await own_session.open(self._services.get_call_streams())
         except BaseException:
             self._own_session = self._handshake_connection.session = None
             run_in_background(own_session.close())
@@ -465,7 +438,7 @@ class DuplexConnection:
             if self._own_session is not None:
                 await self._own_session.close()
         finally:
-            self._registry.stream_limiter.release(self._owner)
+            self._services.stream_limiter.release(self._owner)
             self._open_streams.remove(self)
             released.set()
 

@@ -6,16 +6,14 @@ from typing import TypeVar, cast
 
 from django.db import Error
 
-from mcp_django.auth.authentication.authenticator import Authenticator
 from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.auth.requests import AuthRequest
 from mcp_django.auth.throttling import check_address_rate
-from mcp_django.conf.options import Limits
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InternalError, MCPError, TransportRefusal
 from mcp_django.protocol.headers import Headers
 from mcp_django.runtime.calls.task import CallTask
-from mcp_django.server.ports import Executor, Overloaded
+from mcp_django.server.ports import Overloaded
 from mcp_django.transports.http.listen import OpenedSubscription
 from mcp_django.transports.http.messages import (
     JSON_TYPE,
@@ -25,7 +23,7 @@ from mcp_django.transports.http.messages import (
     build_overload_reply,
     build_refusal,
 )
-from mcp_django.transports.security import TransportSecurity
+from mcp_django.transports.services import TransportServices
 
 logger = logging.getLogger("mcp_django.server")
 
@@ -38,14 +36,13 @@ class HTTPEndpoint(ABC):
     Only `StreamableHTTPEndpoint` returns call tasks.
     """
 
-    def __init__(
-        self, authenticator: Authenticator, security: TransportSecurity, limits: Limits, executor: Executor
-    ) -> None:
-        self.limits = limits
-        self._authenticator = authenticator
-        self._security = security
-        self._executor = executor
-        self._max_body_digits = len(str(limits.body))
+    def __init__(self, services: TransportServices) -> None:
+        self.limits = services.limits
+        self._services = services
+        self._server = services.server
+        self._authenticator = services.authenticator
+        self._security = services.security
+        self._max_body_digits = len(str(services.limits.body))
 
     def is_oversize(self, headers: Headers) -> bool:
         """Return True if the declared length of a body exceeds the limit."""
@@ -77,7 +74,7 @@ class HTTPEndpoint(ABC):
     async def authenticate(self, request: HTTPRequest) -> DjangoPrincipal:
         """Return the principal of a request. Raises TransportRefusal, Overloaded."""
         auth_request = request.build_auth_request()
-        await check_address_rate(auth_request, self._executor)
+        await check_address_rate(auth_request, self._server.executor)
         return await self._authenticate(auth_request)
 
     async def _authenticate(self, auth_request: AuthRequest) -> DjangoPrincipal:

@@ -9,24 +9,21 @@ from collections.abc import Coroutine
 from contextvars import Context
 from typing import Any
 
-from mcp_django.auth.authentication.authenticator import Authenticator
 from mcp_django.auth.requests import AuthRequest
 from mcp_django.auth.throttling import check_principal_rate
-from mcp_django.conf.options import Limits
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InsufficientScope, InternalError, MCPError, TransportRefusal
 from mcp_django.protocol.headers import PROTOCOL_VERSION, SESSION_ID, Headers
 from mcp_django.protocol.revisions import HANDSHAKE_VERSIONS, REVISIONS, Era
 from mcp_django.runtime.calls.task import CallResult, CallTask
 from mcp_django.runtime.concurrency import ConcurrencyLimiter
-from mcp_django.runtime.shutdown import SHUTDOWN_MESSAGE, Lifecycle
+from mcp_django.runtime.shutdown import SHUTDOWN_MESSAGE
 from mcp_django.server.calls.call import Connection
 from mcp_django.server.calls.message_queue import Outbox
 from mcp_django.server.calls.pending import Acknowledgement, PendingResponse
 from mcp_django.server.calls.session import ServerSession
 from mcp_django.server.eras import select_era
 from mcp_django.server.eras.handshake import is_sessionless
-from mcp_django.server.pipeline import Pipeline
 from mcp_django.server.ports import Overloaded, Principal
 from mcp_django.transports.credentials import StreamCredential
 from mcp_django.transports.http.endpoint import HTTPEndpoint
@@ -45,8 +42,7 @@ from mcp_django.transports.http.messages import (
     read_accept,
 )
 from mcp_django.transports.http.sse_body import CallSource, NumberedSource, SSESource
-from mcp_django.transports.security import TransportSecurity
-from mcp_django.transports.stream_registry import StreamRegistry
+from mcp_django.transports.services import TransportServices, get_services, shared
 
 LOOPBACK = "127.0.0.1"
 VERSIONS_BY_HEADER = {version.encode(): version for version in REVISIONS}
@@ -55,26 +51,15 @@ VERSIONS_BY_HEADER = {version.encode(): version for version in REVISIONS}
 class StreamableHTTPEndpoint(HTTPEndpoint):
     """The Streamable HTTP endpoint of one server."""
 
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        *,
-        authenticator: Authenticator,
-        security: TransportSecurity,
-        limits: Limits,
-        lifecycle: Lifecycle,
-        session_streams: SessionStreamOpener,
-    ) -> None:
-        server = self._server = pipeline.server
-        super().__init__(authenticator, security, limits, server.executor)
-        self._pipeline = pipeline
-        self._lifecycle = lifecycle
-        self._limiter = ConcurrencyLimiter(limits.in_flight)
-        self._session_streams = session_streams
-        self._get_replay_buffers = session_streams.get_call_streams
-        self.open_streams = StreamRegistry(
-            lifecycle, check_interval=limits.keep_alive, send_timeout=limits.send_timeout
-        )
+    def __init__(self, services: TransportServices) -> None:
+        super().__init__(services)
+        server = services.server
+        self._pipeline = services.pipeline
+        self._lifecycle = services.lifecycle
+        self._limiter = ConcurrencyLimiter(services.limits.in_flight)
+        self._session_streams = SessionStreamOpener(services)
+        self._get_replay_buffers = services.get_call_streams
+        self.open_streams = services.open_streams
         self._requires_session = Era.HANDSHAKE in server.eras and server.options.require_session
         self._allow_get = server.options.enable_get and self._requires_session
         self._allow_delete = server.options.allow_delete and self._requires_session
@@ -97,7 +82,7 @@ class StreamableHTTPEndpoint(HTTPEndpoint):
         connection = _create_connection(request, principal)
         connection.supports_streaming = request.supports_streaming
         raw = jsonrpc.decode(request.body, max_nesting=limits.nesting)  # Step 4: JSON.
-        await check_principal_rate(principal, raw, self._executor)
+        await check_principal_rate(principal, raw, self._server.executor)
         era = pipeline.eras[select_era(_read_version(headers), raw)]
         has_session = era is pipeline.handshake and self._requires_session
         if has_session and not (headers.get(SESSION_ID) is None and is_sessionless(raw)):
@@ -174,7 +159,7 @@ class StreamableHTTPEndpoint(HTTPEndpoint):
         session = call.connection.session
         source: SSESource = CallSource(task)
         if reader is not None and session is not None:
-            ids = self._session_streams.ids.create_factory(session.key, reader.token)
+            ids = self._services.event_ids.create_factory(session.key, reader.token)
             source = NumberedSource(reader, ids, polling=session.revision.polling, task=task)
         return self._watch_source(source, call.connection)
 
@@ -257,3 +242,9 @@ def _read_version(headers: Headers) -> str | None:
     if value is None:
         return None
     return VERSIONS_BY_HEADER.get(value) or value.strip(b" \t").decode("latin-1")
+
+
+@shared()
+def get_http_endpoint(alias: str) -> StreamableHTTPEndpoint:
+    """Return the Streamable HTTP endpoint of a server alias."""
+    return StreamableHTTPEndpoint(get_services(alias))

@@ -7,6 +7,7 @@ from mcp_django.protocol.errors import TransportRefusal
 from mcp_django.server.ports import Overloaded
 from mcp_django.transports.http.endpoint import HTTPEndpoint
 from mcp_django.transports.http.messages import JSON_TYPE, NO_STORE, HTTPReply, HTTPRequest, build_overload_reply
+from mcp_django.transports.services import get_services, shared
 
 PATH = "ws-ticket"
 """Path below the path of the endpoint."""
@@ -38,3 +39,9 @@ class TicketEndpoint(HTTPEndpoint):
     def build_overload_reply(self, error: Overloaded) -> HTTPReply:
         """Build a reply without a body, because the request holds no message."""
         return build_overload_reply(error, b"")
+
+
+@shared()
+def get_ticket_endpoint(alias: str) -> TicketEndpoint:
+    """Return the endpoint that issues WebSocket tickets for a server alias."""
+    return TicketEndpoint(get_services(alias))

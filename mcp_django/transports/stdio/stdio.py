@@ -15,12 +15,11 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from mcp_django.runtime.shutdown import Lifecycle
 from mcp_django.server.ports import Principal
-from mcp_django.server.server import Server
-from mcp_django.transports.connection.connection import ConnectionRegistry, DuplexConnection
+from mcp_django.transports.connection.connection import DuplexConnection, open_connection
 from mcp_django.transports.connection.options import CloseReason, ConnectionOptions
 from mcp_django.transports.credentials import Credential
+from mcp_django.transports.services import TransportServices
 from mcp_django.transports.stdio.framing import LineReader, LineWriter
 from mcp_django.transports.stdio.redirect import StandardStreams
 
@@ -40,9 +39,9 @@ class ServerStartError(Exception):
 class StdioTransport:
     """The connection of a client on two descriptors, which are closed at the end."""
 
-    def __init__(self, connections: ConnectionRegistry, streams: StandardStreams) -> None:
-        self._connections = connections
-        self._limits = connections.limits
+    def __init__(self, services: TransportServices, streams: StandardStreams) -> None:
+        self._services = services
+        self._limits = services.limits
         self._streams = streams
         self.input_closed = asyncio.Event()
         """Event that is set when the client has closed stdin."""
@@ -53,7 +52,7 @@ class StdioTransport:
         After the client has closed stdin, running calls are awaited; cancel this coroutine to stop them. Raises
         Overloaded, and leaves the descriptors open in that case.
         """
-        connection = self._connections.open_connection(principal, ConnectionOptions(credential=credential))
+        connection = open_connection(self._services, principal, ConnectionOptions(credential=credential))
         reader = LineReader(self._streams.stdin, self._limits.body)
         writer = LineWriter(self._streams.stdout)
         receiving = asyncio.create_task(self._receive(connection, reader))
@@ -93,12 +92,7 @@ class StdioTransport:
 
 
 async def serve_process(
-    server: Server,
-    connections: ConnectionRegistry,
-    streams: StandardStreams,
-    *,
-    lifecycle: Lifecycle,
-    identify: IdentifyClient,
+    services: TransportServices, streams: StandardStreams, *, identify: IdentifyClient
 ) -> CloseReason | signal.Signals:
     """Serve the client of this process until the client or the process ends.
 
@@ -107,21 +101,21 @@ async def serve_process(
     """
     with _handle_signals() as received_signal:
         try:
-            await lifecycle.startup([server])
+            await services.lifecycle.startup([services.server])
         except RuntimeError as problem:
             raise ServerStartError(str(problem)) from problem
 
         serving: asyncio.Task[CloseReason] | None = None
         try:
             principal, credential = await identify()
-            client = StdioTransport(connections, streams)
+            client = StdioTransport(services, streams)
             serving = asyncio.create_task(client.serve(principal, credential))
             input_closed = asyncio.create_task(client.input_closed.wait())
             await _wait_for_first(serving, input_closed, received_signal)
             input_closed.cancel()
         finally:
             # The grace period of running calls starts here.
-            closing = asyncio.create_task(lifecycle.shutdown())
+            closing = asyncio.create_task(services.lifecycle.shutdown())
             await _wait_for_first(closing, received_signal)
             if serving is not None:
                 serving.cancel()

@@ -9,8 +9,9 @@ import pytest
 
 from mcp_django import Context, Server
 from mcp_django.auth.principal import DjangoPrincipal
+from mcp_django.transports.connection.connection import open_connection
 from mcp_django.transports.connection.options import ConnectionOptions
-from mcp_django.transports.factory import build_connection_registry
+from mcp_django.transports.services import build_services
 from mcp_django.wiring import get_ports
 from tests.transports.duplex.client import FakeClient, Stage
 
@@ -68,7 +69,7 @@ def server(stage: Stage, db: None) -> Server:
 def peer(server: Server) -> Callable[..., Any]:
     @asynccontextmanager
     async def opened(**terms: Any) -> AsyncIterator[FakeClient]:
-        duplex = build_connection_registry(server).open_connection(ALICE, ConnectionOptions(**terms))
+        duplex = open_connection(build_services(server), ALICE, ConnectionOptions(**terms))
         try:
             yield FakeClient(duplex)
         finally:

@@ -10,8 +10,9 @@ import pytest
 from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.protocol.errors import TransportRefusal
 from mcp_django.server.ports import Overloaded
+from mcp_django.transports.connection.connection import open_connection
 from mcp_django.transports.connection.options import CloseReason, ConnectionOptions
-from mcp_django.transports.factory import build_connection_registry
+from mcp_django.transports.services import build_services
 from tests.transports.duplex.client import FakeClient, call
 from tests.transports.duplex.conftest import ALICE
 
@@ -104,7 +105,7 @@ async def test_each_call_has_a_request_of_its_own_with_the_user_as_verified_last
 async def test_a_channel_ends_in_the_moment_in_which_its_credential_expires(server, clock):
     credential = Credentials()
     credential.now = alice(expires_at=time() + 60, scopes=ALICE.scopes)
-    duplex = build_connection_registry(server).open_connection(credential.now, ConnectionOptions(credential=credential))
+    duplex = open_connection(build_services(server), credential.now, ConnectionOptions(credential=credential))
     client = FakeClient(duplex)
     try:
         await clock.advance(59)
@@ -118,12 +119,12 @@ async def test_a_channel_ends_in_the_moment_in_which_its_credential_expires(serv
 
 async def test_an_owner_has_so_many_channels(server, settings):
     settings.MCP = {"LIMITS": {"MAX_STREAMS_PER_OWNER": 1}}
-    duplexes = build_connection_registry(server)
-    first = duplexes.open_connection(ALICE)
+    services = build_services(server)
+    first = open_connection(services, ALICE)
     with pytest.raises(Overloaded):
-        duplexes.open_connection(ALICE)
+        open_connection(services, ALICE)
     await first.close()
-    await duplexes.open_connection(ALICE).close()
+    await open_connection(services, ALICE).close()
 
 
 async def test_a_silent_client_of_a_session_is_asked_whether_it_is_there(peer, settings, clock):

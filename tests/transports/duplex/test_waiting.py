@@ -9,9 +9,10 @@ import pytest
 
 from mcp_django import Server
 from mcp_django.server.calls.call import Call
+from mcp_django.transports.connection.connection import open_connection
 from mcp_django.transports.connection.inbound import InboundQueue
 from mcp_django.transports.connection.options import CloseReason
-from mcp_django.transports.factory import build_connection_registry
+from mcp_django.transports.services import build_services
 from mcp_django.wiring import get_ports
 from tests.transports.duplex.client import HANDSHAKE, FakeClient, call, live_sessions
 from tests.transports.duplex.conftest import ALICE
@@ -148,7 +149,7 @@ async def test_notifications_that_take_time_are_not_acted_on_all_at_once(db, set
         return await call_next(call)
 
     server = Server("slow", "1", alias="slow", middleware=[slow]).bind(get_ports("slow"))
-    client = FakeClient(build_connection_registry(server).open_connection(ALICE))
+    client = FakeClient(open_connection(build_services(server), ALICE))
     sending = begin(*(client.notify("notifications/progress", progressToken=1, progress=n) for n in range(10)))
     for _ in range(20):
         await asyncio.sleep(0)
