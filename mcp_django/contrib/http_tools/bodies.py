@@ -32,6 +32,12 @@ def is_json(media_type: str) -> bool:
     return plain == JSON_MEDIA_TYPE or plain.endswith("+json")
 
 
+def includes_json(media_range: str) -> bool:
+    """Return True for JSON, and for ranges of media types that include it."""
+    plain = media_range.partition(";")[0].strip().lower()
+    return is_json(plain) or plain in ("text/json", "*/*", "application/*")
+
+
 def decode_base64(value: Any, name: str) -> bytes:
     """Return the bytes of an argument in base64.
 

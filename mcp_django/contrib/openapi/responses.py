@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
-from mcp_django.contrib.http_tools.bodies import is_json
+from mcp_django.contrib.http_tools.bodies import includes_json
 from mcp_django.contrib.http_tools.replies import STATUS_META_KEY, OperationReply, get_phrase
 from mcp_django.contrib.http_tools.schemas import Schema, wrap_schema
 from mcp_django.contrib.http_tools.tools import OperationOutput
@@ -96,7 +96,7 @@ def _find_success_schema(operation: OpenAPIOperation, references: References, wh
         except DeclarationError:
             return None
         for media_type, content in contents.items() if isinstance(contents, Mapping) else ():
-            if is_json_media_type(media_type) and isinstance(content, Mapping):
+            if includes_json(media_type) and isinstance(content, Mapping):
                 return content.get("schema")
     return None
 
@@ -107,12 +107,6 @@ def _is_object(schema: Any, references: References, where: str) -> bool:
     return found.get("type") == "object" and found.get("nullable") is not True
 
 
-def is_json_media_type(media_type: str) -> bool:
-    """Return True for JSON and types built on it (RFC 6839)."""
-    plain = media_type.partition(";")[0].strip().lower()
-    return is_json(plain) or plain in ("text/json", "*/*", "application/*")
-
-
 def build_tool_result(reply: OperationReply, output: OpenAPIToolOutput | None) -> ToolResult:
     """Build the result of a tool. Raises ToolError for an error status."""
     check_status(reply)
@@ -120,7 +114,7 @@ def build_tool_result(reply: OperationReply, output: OpenAPIToolOutput | None) -
         return ToolResult(f"{get_phrase(reply.status)}.", meta=reply.meta)
 
     media_type, charset = parse_content_type(reply.get_header("content-type"))
-    if media_type is None or is_json_media_type(media_type):
+    if media_type is None or includes_json(media_type):
         try:
             value = jsonrpc.loads(reply.body)
         except ValueError:
@@ -168,7 +162,7 @@ def check_status(reply: OperationReply) -> None:
 def _extract_error_text(reply: OperationReply) -> str:
     """Extract the error text: problem details (RFC 9457), common members, or the body."""
     media_type, charset = parse_content_type(reply.get_header("content-type"))
-    if media_type is not None and not is_json_media_type(media_type) and not media_type.startswith("text/plain"):
+    if media_type is not None and not includes_json(media_type) and not media_type.startswith("text/plain"):
         return ""  # A page for people is useless to a model.
     try:
         value = jsonrpc.loads(reply.body)

@@ -17,6 +17,7 @@ from mcp_django.contrib.http_tools.bodies import (
     decode_base64,
     decode_file,
     encode_multipart,
+    includes_json,
     remove_unprintable,
 )
 from mcp_django.contrib.http_tools.parameters import OperationParameter, to_text
@@ -194,7 +195,7 @@ _KIND_ORDER = ("json", "multipart", "form", "text", "bytes")
 
 def _get_kind(media_type: str) -> str:
     plain = media_type.partition(";")[0].strip().lower()
-    if plain in (JSON_MEDIA_TYPE, "*/*", "application/*", "text/json") or plain.endswith("+json"):
+    if includes_json(plain):
         return "json"
     if plain == MULTIPART_MEDIA_TYPE:
         return "multipart"
