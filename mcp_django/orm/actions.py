@@ -108,7 +108,7 @@ class ActionCall(WriteOperation):
 
         values = dict(self._method_values)
         for name, kind in action.injected.items():
-            values[name] = ctx if kind is Context else ctx.principal
+            values[name] = ctx.principal if kind is Principal else ctx
         if action.row_parameter == "obj":
             values["obj"] = rows[0]
         elif action.row_parameter == "queryset":

@@ -67,6 +67,16 @@ def test_an_action_is_done_with_the_rows_that_a_client_names(shelf: list[Product
     ]
 
 
+def test_an_action_receives_the_context_and_the_caller(shelf: list[Product]) -> None:
+    class Told(Products):
+        @action(permissions=["view"])
+        def tell(self, ctx: Context, who: Principal) -> list[bool]:
+            """Tell the caller."""
+            return [isinstance(ctx, Context), ctx.principal is who]
+
+    assert get_result(as_user(user(), Told), "product_tell")["result"] == [True, True]
+
+
 def test_a_dry_run_of_an_action_changes_nothing(shelf: list[Product]) -> None:
     client = as_user(user(), Stocked)
     result = get_result(client, "product_restock", pks=[shelf[0].pk], dry_run=True)
