@@ -42,99 +42,12 @@ from mcp_django.server.injection.parameters import get_injection, is_injected
 from mcp_django.server.ports import ContextView, Principal
 from mcp_django.server.primitives.base import Tool
 
-_MAX_QUESTION_ROWS = 20
-"""Maximum number of rows that a confirmation names."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CompiledAction:
-    """Action of a toolset, compiled from a method and its options."""
-
-    name: str
-    title: str
-    fn: Callable[..., Any]
-    row_parameter: str | None
-    """Name of the parameter for the rows: "queryset", "obj" or None."""
-    parameters: CompiledParameters
-    injected: Mapping[str, Any]
-    """Parameters that receive the Context or the Principal."""
-    output: CompiledOutput | None
-    atomic: bool
-    confirm: bool
-    source: str
-
-
-class ActionCall(WriteOperation):
-    """Write operation that calls an action's method."""
-
-    def __init__(
-        self,
-        toolset: BaseModelToolset,
-        ctx: Context,
-        arguments: dict[str, Any],
-        action: CompiledAction,
-        hooks: Sequence[Callable[..., bool]],
-    ) -> None:
-        super().__init__(toolset, ctx, arguments)
-        self.name = action.name
-        self.atomic = action.atomic
-        self.confirm = action.confirm
-        self._action = action
-        self._hooks = hooks
-        method_arguments = {
-            name: value for name, value in arguments.items() if name in action.parameters.schema["properties"]
-        }
-        try:
-            self._method_values = action.parameters.convert(method_arguments)
-        except ArgumentError as problem:
-            raise ToolError(str(problem)) from None
-        self._method_arguments = method_arguments
-
-    def build_question(self) -> tuple[str, Sequence[Model]]:
-        """See WriteOperation."""
-        rows = self._find_rows(lock=False)
-        labels = [get_label(self.toolset, self.ctx, row) for row in rows[:_MAX_QUESTION_ROWS]]
-        if len(rows) > _MAX_QUESTION_ROWS:
-            labels.append(f"{len(rows) - _MAX_QUESTION_ROWS} more")
-        text = f"{self._action.title[:1].upper()}{self._action.title[1:]}"
-        row_labels = f": {', '.join(labels)}" if labels else ""
-        return f"{text}{row_labels}?\n{format_values(self._method_arguments)}".rstrip("\n"), rows
-
-    def execute(self) -> dict[str, Any]:
-        """See WriteOperation."""
-        action, toolset, ctx = self._action, self.toolset, self.ctx
-        rows = self._find_rows(lock=action.atomic)
-        self.check_agreed_versions(rows)
-
-        values = dict(self._method_values)
-        for name, kind in action.injected.items():
-            values[name] = ctx.principal if kind is Principal else ctx
-        if action.row_parameter == "obj":
-            values["obj"] = rows[0]
-        elif action.row_parameter == "queryset":
-            chosen = toolset.get_queryset(ctx).using(self.using)
-            values["queryset"] = chosen.filter(pk__in=[row.pk for row in rows])
-
-        value = action.fn(**values)
-        result = to_json(value) if action.output is None else action.output.dump(value)
-        if rows and not self.dry_run:
-            toolset.log_write(ctx, rows, admin_log.CHANGE, action.title)
-        return {"result": result, "rows": len(rows), "dry_run": self.dry_run}
-
-    def _find_rows(self, *, lock: bool) -> list[Model]:
-        if self._action.row_parameter is None:
-            return []
-        pks = self.arguments["pks"] if self._action.row_parameter == "queryset" else [self.arguments["pk"]]
-        return find_rows(self.toolset, self.ctx, pks, using=self.using, has_permission=self._has_permission, lock=lock)
-
-    def _has_permission(self, ctx: Context, row: Model) -> bool:
-        return all(hook(ctx, row) for hook in self._hooks)
-
-
 F = TypeVar("F", bound=Callable[..., Any])
 _OPTIONS_ATTRIBUTE = "__mcp_action__"
 _RESERVED_PARAMETERS = ("pk", "pks", "dry_run", "idempotency_key")
 _DJANGO_PERMISSIONS = ("view", "add", "change", "delete")
+_MAX_QUESTION_ROWS = 20
+"""Maximum number of rows that a confirmation names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,6 +129,88 @@ def collect_actions(toolset: BaseModelToolset) -> dict[str, tuple[Callable[..., 
     return actions
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CompiledAction:
+    """Action of a toolset, compiled from a method and its options."""
+
+    name: str
+    title: str
+    fn: Callable[..., Any]
+    row_parameter: str | None
+    """Name of the parameter for the rows: "queryset", "obj" or None."""
+    parameters: CompiledParameters
+    injected: Mapping[str, Any]
+    """Parameters that receive the Context or the Principal."""
+    output: CompiledOutput | None
+    confirm: bool
+    hooks: Sequence[Callable[..., bool]]
+    """Permission hooks of the toolset, called for each call and each row."""
+    permission_names: tuple[str, ...]
+    """Django permissions of the tool, which is hidden from callers without them."""
+    options: ActionOptions
+
+
+class ActionCall(WriteOperation):
+    """Write operation that calls an action's method."""
+
+    def __init__(
+        self, toolset: BaseModelToolset, ctx: Context, arguments: dict[str, Any], action: CompiledAction
+    ) -> None:
+        super().__init__(toolset, ctx, arguments)
+        self.name = action.name
+        self.atomic = action.options.atomic
+        self.confirm = action.confirm
+        self._action = action
+        method_arguments = {
+            name: value for name, value in arguments.items() if name in action.parameters.schema["properties"]
+        }
+        try:
+            self._method_values = action.parameters.convert(method_arguments)
+        except ArgumentError as problem:
+            raise ToolError(str(problem)) from None
+        self._method_arguments = method_arguments
+
+    def build_question(self) -> tuple[str, Sequence[Model]]:
+        """See WriteOperation."""
+        rows = self._find_rows(lock=False)
+        labels = [get_label(self.toolset, self.ctx, row) for row in rows[:_MAX_QUESTION_ROWS]]
+        if len(rows) > _MAX_QUESTION_ROWS:
+            labels.append(f"{len(rows) - _MAX_QUESTION_ROWS} more")
+        text = f"{self._action.title[:1].upper()}{self._action.title[1:]}"
+        row_labels = f": {', '.join(labels)}" if labels else ""
+        return f"{text}{row_labels}?\n{format_values(self._method_arguments)}".rstrip("\n"), rows
+
+    def execute(self) -> dict[str, Any]:
+        """See WriteOperation."""
+        action, toolset, ctx = self._action, self.toolset, self.ctx
+        rows = self._find_rows(lock=self.atomic)
+        self.check_agreed_versions(rows)
+
+        values = dict(self._method_values)
+        for name, kind in action.injected.items():
+            values[name] = ctx.principal if kind is Principal else ctx
+        if action.row_parameter == "obj":
+            values["obj"] = rows[0]
+        elif action.row_parameter == "queryset":
+            chosen = toolset.get_queryset(ctx).using(self.using)
+            values["queryset"] = chosen.filter(pk__in=[row.pk for row in rows])
+
+        value = action.fn(**values)
+        result = to_json(value) if action.output is None else action.output.dump(value)
+        if rows and not self.dry_run:
+            toolset.log_write(ctx, rows, admin_log.CHANGE, action.title)
+        return {"result": result, "rows": len(rows), "dry_run": self.dry_run}
+
+    def _find_rows(self, *, lock: bool) -> list[Model]:
+        if self._action.row_parameter is None:
+            return []
+        pks = self.arguments["pks"] if self._action.row_parameter == "queryset" else [self.arguments["pk"]]
+        return find_rows(self.toolset, self.ctx, pks, using=self.using, has_permission=self._has_permission, lock=lock)
+
+    def _has_permission(self, ctx: Context, row: Model) -> bool:
+        return all(hook(ctx, row) for hook in self._action.hooks)
+
+
 def build_action_tool(toolset: BaseModelToolset, name: str, fn: Callable[..., Any], options: ActionOptions) -> Tool:
     """Build the tool of an action.
 
@@ -223,22 +218,19 @@ def build_action_tool(toolset: BaseModelToolset, name: str, fn: Callable[..., An
         DeclarationError: the method or its options are invalid.
     """
     compiled = _compile_action(toolset, name, fn, options)
-    hooks, permission_names = _resolve_permissions(toolset, options, compiled.source)
+    summary = describe_callable(fn).summary or f"{name} of {toolset.model._meta.verbose_name_plural}"
 
     def run(toolset: BaseModelToolset, ctx: Context, arguments: dict[str, Any]) -> Any:
-        if not all(hook(ctx) for hook in hooks):
+        if not all(hook(ctx) for hook in compiled.hooks):
             raise InvalidParams(f"Unknown tool: {toolset.prefix}{name}")
-        return ActionCall(toolset, ctx, arguments, compiled, hooks).run()
+        return ActionCall(toolset, ctx, arguments, compiled).run()
 
-    documentation = describe_callable(fn)
     tool = build_model_tool(
         toolset,
         name,
         run,
-        description=options.description
-        or documentation.summary
-        or f"{name} of {toolset.model._meta.verbose_name_plural}",
-        arguments=lambda toolset: _build_arguments_schema(toolset, compiled, options),
+        description=options.description or summary,
+        arguments=lambda toolset: _build_arguments_schema(toolset, compiled),
         result=lambda toolset: _build_result_schema(compiled),
         annotations=ToolAnnotations(
             read_only=False,
@@ -249,7 +241,7 @@ def build_action_tool(toolset: BaseModelToolset, name: str, fn: Callable[..., An
         atomic=(),
     )
 
-    tool.title, tool.permission, tool.source = options.title, permission_names or None, describe_source(fn)
+    tool.title, tool.permission, tool.source = options.title, compiled.permission_names or None, describe_source(fn)
     tool.single_use_state = compiled.confirm
     return tool
 
@@ -280,6 +272,7 @@ def _compile_action(
         if reserved in parameters.schema["properties"]:
             raise DeclarationError(f"{where}: the parameter {reserved!r} is reserved for the tool; choose another name")
 
+    hooks, permission_names = _resolve_permissions(toolset, options, where)
     return CompiledAction(
         name=name,
         title=options.get_title(name),
@@ -288,9 +281,10 @@ def _compile_action(
         parameters=parameters,
         injected=injected,
         output=compile_output(fn, is_content=lambda annotation: False),
-        atomic=options.atomic,
         confirm=options.confirm or name in toolset.confirm,
-        source=where,
+        hooks=hooks,
+        permission_names=permission_names,
+        options=options,
     )
 
 
@@ -319,7 +313,7 @@ def _resolve_permissions(
     return tuple(hooks), tuple(permission_names)
 
 
-def _build_arguments_schema(toolset: BaseModelToolset, compiled: CompiledAction, options: ActionOptions) -> Schema:
+def _build_arguments_schema(toolset: BaseModelToolset, compiled: CompiledAction) -> Schema:
     properties: Schema = {}
     if compiled.row_parameter == "obj":
         properties["pk"] = pk_schema(toolset)
@@ -331,7 +325,7 @@ def _build_arguments_schema(toolset: BaseModelToolset, compiled: CompiledAction,
     required = tuple(properties)
     method_schema = compiled.parameters.schema
     properties |= method_schema["properties"]
-    if options.dry_run:
+    if compiled.options.dry_run:
         properties["dry_run"] = DRY_RUN
     properties["idempotency_key"] = IDEMPOTENCY_KEY
     return object_schema(properties, (*required, *method_schema.get("required", ())), method_schema.get("$defs"))
