@@ -13,6 +13,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from itertools import takewhile
 from typing import Any
 
+from mcp_django.orm.declaration.base import GENERIC_PREFIX
 from mcp_django.orm.toolset import ModelToolset
 from mcp_django.server.composition.mounting import get_client_name
 from mcp_django.server.composition.provider import Provider
@@ -22,7 +23,6 @@ from mcp_django.server.primitives.base import Tool
 from mcp_django.server.primitives.decorators import build_tool
 from mcp_django.server.primitives.registry import Registry
 
-PREFIX = "models_"
 logger = logging.getLogger("mcp_django.server")
 DESCRIBE_TOOL = "describe"
 WRITE_TOOLS = ("create", "update")
@@ -40,6 +40,14 @@ _DESCRIPTIONS = {
     "delete": "Delete a row of a model.",
     "history": "List the changes of a row of a model, the newest first.",
 }
+
+Schema = Mapping[str, Any]
+
+_ANNOTATION_KEYWORDS = frozenset({"title", "description", "default", "examples"})
+_LIMIT_KEYWORDS = frozenset(
+    {"format", "contentEncoding", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems"}
+)
+_MISSING: Any = object()
 
 ToolsByLabel = dict[str, Tool]
 """Tools with the same name by the label of their model, such as "shop.Order"."""
@@ -66,7 +74,7 @@ class GenericTools(Provider):
 
     async def tool(self, name: str, ctx: Context) -> Tool | None:
         """Return a generic tool, or None if the caller may not use it on any model."""
-        verb = name.removeprefix(PREFIX)
+        verb = name.removeprefix(GENERIC_PREFIX)
         return await self._find_tool(verb, ctx) if verb != name and verb in self._get_tools_by_name() else None
 
     def _get_tools_by_name(self) -> dict[str, ToolsByLabel]:
@@ -125,7 +133,7 @@ class GenericTools(Provider):
         timeouts = [tool.timeout for tool in tools.values()]
         generic_tool = build_tool(
             self._build_handler(verb, tools),
-            f"{PREFIX}{verb}",
+            f"{GENERIC_PREFIX}{verb}",
             description=_DESCRIPTIONS.get(verb) or f"{verb.replace('_', ' ').capitalize()}, of rows of a model.",
             input_schema=_build_input_schema(verb, tools),
             annotations=_merge_annotations(list(tools.values())),
@@ -153,7 +161,7 @@ class GenericTools(Provider):
         for verb in self._get_tools_by_name():
             for label in await self._list_models(verb, ctx):
                 if label in verbs:
-                    verbs[label].append(get_client_name(ctx, f"{PREFIX}{verb}"))
+                    verbs[label].append(get_client_name(ctx, f"{GENERIC_PREFIX}{verb}"))
         return [{"model": label, "title": self._get_title(label), "tools": names} for label, names in verbs.items()]
 
     async def _describe_writes(self, label: str, ctx: Context) -> dict[str, Any]:
@@ -163,7 +171,7 @@ class GenericTools(Provider):
             if verb in self._get_tools_by_name() and label in await self._list_models(verb, ctx):
                 schema = self._get_tools_by_name()[verb][label].parameters.schema
                 arguments = {name: said for name, said in schema["properties"].items() if name in ("values", "inlines")}
-                name = get_client_name(ctx, f"{PREFIX}{verb}")
+                name = get_client_name(ctx, f"{GENERIC_PREFIX}{verb}")
                 schemas[name] = {key: schema[key] for key in ("$defs",) if key in schema} | arguments
         return schemas
 
@@ -223,14 +231,6 @@ def _merge_annotations(tools: Sequence[Tool]) -> dict[str, bool]:
     true_for_all = {key: all(one.get(key, False) for one in hints) for key in ("readOnlyHint", "idempotentHint")}
     true_for_any = {key: any(one.get(key, True) for one in hints) for key in ("destructiveHint", "openWorldHint")}
     return {**true_for_all, **true_for_any}
-
-
-Schema = Mapping[str, Any]
-
-_ANNOTATION_KEYWORDS = frozenset({"title", "description", "default", "examples"})
-_LIMIT_KEYWORDS = frozenset(
-    {"format", "contentEncoding", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems"}
-)
 
 
 def merge_argument_schemas(schemas: Sequence[Schema]) -> dict[str, Any]:
@@ -354,6 +354,3 @@ def _has_reference(value: Any) -> bool:
     if isinstance(value, Mapping):
         return "$ref" in value or any(_has_reference(inner) for inner in value.values())
     return isinstance(value, list) and any(_has_reference(inner) for inner in value)
-
-
-_MISSING: Any = object()

@@ -29,6 +29,7 @@ from mcp_django.orm.declaration.codecs import Codec, get_codec, make_nullable
 from mcp_django.protocol import jsonrpc
 from mcp_django.schema import to_json
 
+FormClass: TypeAlias = "type[forms.ModelForm[Any]]"
 MAX_NAMED_CHOICES = 200
 """Maximum number of choices that a schema lists."""
 MAX_REFERENCES = 1000
@@ -167,9 +168,6 @@ def _allow_null(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 def _identity(value: Any) -> Any:
     return value
-
-
-FormClass: TypeAlias = "type[forms.ModelForm[Any]]"
 
 
 class WritableForm(NamedTuple):

@@ -57,9 +57,7 @@ class AggregationGroup:
         target = self.item.target
         if target is None or value is None or not self.item.is_relation:
             return pk
-        if not self.is_target_visible:
-            return {"pk": pk}
-        return build_reference(target, pk, label)
+        return build_reference(target, pk, label, visible=self.is_target_visible)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

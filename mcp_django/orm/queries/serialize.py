@@ -122,7 +122,8 @@ def read_rows(
         serialized = plan.serialize(values[:limit])
     else:
         columns = [
-            path if item.is_caller_independent else _build_column(scope, item, path) for item, path in plan.columns
+            path if item.is_caller_independent else scope.build_expression(item, None if path == item.source else path)
+            for item, path in plan.columns
         ]
         if plan.computed_fields:
             serialized, values = _read_instances(scope, rows, plan, [*columns, *extra], limit)
@@ -178,10 +179,6 @@ def _deduplicate_columns(columns: Sequence[Any]) -> list[Any]:
     """Return the columns for `values_list`, which would merge repeated names."""
     is_repeated = [isinstance(name, str) and name in columns[:place] for place, name in enumerate(columns)]
     return [F(name) if twice else name for name, twice in zip(columns, is_repeated, strict=True)]
-
-
-def _build_column(scope: VisibilityScope, item: ExposedField, path: str) -> Any:
-    return scope.build_expression(item, None if path == item.source else path)
 
 
 def _compile_plan(
@@ -245,17 +242,18 @@ def _build_reference_step(item: ExposedField, place: int | None, visible: bool) 
             reference = known.get(value, known)
             if reference is known:
                 pk = serialize(value)
-                reference = (
-                    build_reference(target, pk, None if place is None else columns[place]) if visible else {"pk": pk}
-                )
+                label = None if place is None else columns[place]
+                reference = build_reference(target, pk, label, visible=visible)
                 known[value] = reference
             row[key] = reference
 
     return step
 
 
-def build_reference(target: BaseModelToolset, pk: Any, label: Any) -> Row:
-    """Return a reference to a visible row, with its URI if that can be read."""
+def build_reference(target: BaseModelToolset, pk: Any, label: Any, *, visible: bool) -> Row:
+    """Return a reference to a row, if visible with its label, and with its URI if that can be read."""
+    if not visible:
+        return {"pk": pk}
     reference = {"pk": pk, "label": str(pk if label is None else label)}
     if target.has_row_uris:
         reference["uri"] = target.build_row_uri(pk)
@@ -284,7 +282,7 @@ def _add_to_many_values(
         for key, value, *label in related:
             pk: Any = item.codec.serialize(value)
             if item.is_relation and target is not None:
-                pk = build_reference(target, pk, label[0] if label else None) if visible else {"pk": pk}
+                pk = build_reference(target, pk, label[0] if label else None, visible=visible)
             lists[key].append(pk)
 
     for row, key in zip(rows_as_json, keys, strict=True):

@@ -28,6 +28,14 @@ from mcp_django.schema import to_json
 from mcp_django.server.context.context import Context
 from mcp_django.server.context.idempotency import OutcomeUnknown
 
+logger = logging.getLogger("mcp_django.orm")
+
+CONFLICT_MESSAGE = (
+    "The database rejected the write: a value conflicts with another row or a rule of the table. Nothing was changed"
+)
+BUSY_MESSAGE = "The database is busy with other writes, and nothing was changed. Try again in a moment"
+_RETRYABLE_SQLSTATES = ("40001", "40P01", "55P03")
+"""PostgreSQL's serialization_failure, deadlock_detected and lock_not_available."""
 KEY_LIFETIME = timedelta(days=1)
 """Lifetime of a key."""
 MAX_KEY_CHARACTERS = 200
@@ -109,30 +117,8 @@ class IdempotentWrite:
         OnceResult.objects.filter(key_hash=self._key_hash, done_at=None).delete()
 
 
-def run_in_transaction(idempotent_write: IdempotentWrite, work: Callable[[], Any]) -> Any:
-    """Claim the key, run the write and store its result in one transaction.
-
-    The transaction is already open, on the database of the key.
-    """
-    if not idempotent_write.claim():
-        return idempotent_write.get_result()
-    value = to_json(work())
-    idempotent_write.store_result(value)
-    return value
-
-
 def _digest(content: Any) -> str:
     return hashlib.sha256(jsonrpc.dumps_sorted(content)).hexdigest()
-
-
-logger = logging.getLogger("mcp_django.orm")
-
-CONFLICT_MESSAGE = (
-    "The database rejected the write: a value conflicts with another row or a rule of the table. Nothing was changed"
-)
-BUSY_MESSAGE = "The database is busy with other writes, and nothing was changed. Try again in a moment"
-_RETRYABLE_SQLSTATES = ("40001", "40P01", "55P03")
-"""PostgreSQL's serialization_failure, deadlock_detected and lock_not_available."""
 
 
 def run_write(
@@ -158,7 +144,11 @@ def run_write(
             return _run_dry(work, using)
         if atomic and idempotent_write is not None and idempotent_write.using == using:
             with _open_transaction(using):
-                return run_in_transaction(idempotent_write, work)
+                if not idempotent_write.claim():
+                    return idempotent_write.get_result()
+                value = to_json(work())
+                idempotent_write.store_result(value)
+                return value
 
         transaction_context = _open_transaction(using) if atomic else contextlib.nullcontext()
         if idempotent_write is not None:

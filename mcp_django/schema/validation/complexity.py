@@ -96,12 +96,14 @@ class SchemaGraph:
         while pending:
             node, is_weighed = pending.pop()
             if is_weighed:
-                weights[id(node)] = 1 + sum(weights[id(inner)] for inner in self._find_same_value_schemas(node))
+                weights[id(node)] = 1 + sum(
+                    weights[id(inner)] for inner in self._find_successors(node, same_value=True)
+                )
             elif id(node) not in weights:
                 # A schema visited again before it is weighed applies to the same value without end.
                 weights[id(node)] = float("inf")
                 pending.append((node, True))
-                pending.extend((inner, False) for inner in self._find_same_value_schemas(node))
+                pending.extend((inner, False) for inner in self._find_successors(node, same_value=True))
         return max(weights.values())
 
     def find_recursive_choices(self, *keywords: str) -> Iterator[list[Schema]]:
@@ -128,13 +130,13 @@ class SchemaGraph:
         """Return the `type` of a schema, following a reference."""
         return (self._resolve_reference(schema) or schema).get("type")
 
-    def _find_same_value_schemas(self, node: Schema) -> Iterator[Schema]:
-        """Yield the schemas that apply to the same value next."""
+    def _find_successors(self, node: Schema, *, same_value: bool = False) -> Iterator[Schema]:
+        """Yield the schemas that apply to a value next, and to its parts unless `same_value`, without definitions."""
         referred = self._resolve_reference(node)
         if referred is not None:
             yield referred
         for keyword, _, inner in iter_children(node):
-            if keyword in _SAME_VALUE:
+            if keyword in _SAME_VALUE or not (same_value or keyword in ("$defs", "definitions")):
                 yield inner
 
     @cached_property
@@ -161,15 +163,6 @@ class SchemaGraph:
                     circles[node] = start
                     waiting.extend(backward[node])
         return circles
-
-    def _find_successors(self, node: Schema) -> Iterator[Schema]:
-        """Yield the schemas that apply to a value or its parts next, without definitions."""
-        referred = self._resolve_reference(node)
-        if referred is not None:
-            yield referred
-        for keyword, _, inner in iter_children(node):
-            if keyword not in ("$defs", "definitions"):
-                yield inner
 
     def _resolve_reference(self, node: Schema) -> Schema | None:
         reference = node.get("$ref", node.get("$dynamicRef"))
