@@ -14,6 +14,7 @@ from itertools import takewhile
 from typing import Any
 
 from mcp_django.orm.declaration.base import GENERIC_PREFIX
+from mcp_django.orm.tools import TOOL_TEMPLATES
 from mcp_django.orm.toolset import ModelToolset
 from mcp_django.server.composition.mounting import get_client_name
 from mcp_django.server.composition.provider import Provider
@@ -28,18 +29,6 @@ DESCRIBE_TOOL = "describe"
 WRITE_TOOLS = ("create", "update")
 MAX_CACHED_TOOLS = 256
 """Cached tools per server: one for each tool name and set of visible models."""
-_DESCRIPTIONS = {
-    "describe": "Describe a model: its fields, what they may be filtered and ordered by, what may be done with it, and "
-    "what values that takes. Without a model, list the models that there are.",
-    "list": "List rows of a model, filtered, searched and in order, page by page.",
-    "get": "Get one row of a model.",
-    "count": "Count rows of a model.",
-    "aggregate": "Count, sum up and average rows of a model, in groups.",
-    "create": "Create a row of a model.",
-    "update": "Change a row of a model.",
-    "delete": "Delete a row of a model.",
-    "history": "List the changes of a row of a model, the newest first.",
-}
 
 Schema = Mapping[str, Any]
 
@@ -134,7 +123,7 @@ class GenericTools(Provider):
         generic_tool = build_tool(
             self._build_handler(verb, tools),
             f"{GENERIC_PREFIX}{verb}",
-            description=_DESCRIPTIONS.get(verb) or f"{verb.replace('_', ' ').capitalize()}, of rows of a model.",
+            description=TOOL_TEMPLATES[verb].generic_description,
             input_schema=_build_input_schema(verb, tools),
             annotations=_merge_annotations(list(tools.values())),
             atomic=False,  # the forwarded tool declares its own transaction

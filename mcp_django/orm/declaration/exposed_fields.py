@@ -119,7 +119,6 @@ class ExposedField:
 class Exposure:
     """Exposed fields of a toolset, cached as `toolset.exposure`."""
 
-    toolset: "BaseModelToolset"
     fields: Mapping[str, ExposedField]
     """Fields of rows, in declared order."""
     filters: Mapping[str, ExposedField]
@@ -140,20 +139,6 @@ class Exposure:
         if purpose is Purpose.READ:
             return {"pk": self.pk, **self.fields}
         return self.filters if purpose is Purpose.FILTER else self.ordering
-
-    @property
-    def writable_fields(self) -> Mapping[str, ExposedField]:
-        """Return the shown, editable fields of the model that are not read-only."""
-        readonly = set(self.toolset.readonly_fields)
-        return {
-            name: item
-            for name, item in self.fields.items()
-            if not item.hops
-            and item.model_field is not None
-            and getattr(item.model_field, "editable", False)
-            and not getattr(item.model_field, "auto_created", False)
-            and name not in readonly
-        }
 
 
 def compile_exposure(toolset: "BaseModelToolset") -> Exposure:
@@ -186,7 +171,7 @@ def compile_exposure(toolset: "BaseModelToolset") -> Exposure:
         and not any(hop.is_to_many for hop in item.hops)
         and item.codec.is_orderable
     }
-    return Exposure(toolset, exposed_fields, filters, order, tuple(search), pk, tuple(compiler.problems))
+    return Exposure(exposed_fields, filters, order, tuple(search), pk, tuple(compiler.problems))
 
 
 def parse_search_field(name: str) -> tuple[str, str]:

@@ -224,14 +224,21 @@ def build_writable_form(toolset: "BaseModelToolset", form: FormClass) -> Writabl
 
 
 def get_writable_fields(toolset: "BaseModelToolset") -> dict[str, ExposedField]:
-    """Return the model fields that clients may write, before the form restricts them."""
+    """Return the shown, editable fields that clients may write, before the form restricts them."""
+    readonly = {*toolset.readonly_fields, *toolset.sensitive_fields}
     return {
         name: item
-        for name, item in toolset.exposure.writable_fields.items()
-        if not item.is_sensitive
-        and not isinstance(item.model_field, models.FileField)
-        and not has_custom_through_model(item)
+        for name, item in toolset.exposure.fields.items()
+        if not item.hops and name not in readonly and _is_writable(item.model_field)
     }
+
+
+def _is_writable(field: Any) -> bool:
+    """Return True for an editable field whose rows need no more values than two keys."""
+    if field is None or not getattr(field, "editable", False) or getattr(field, "auto_created", False):
+        return False
+    through = getattr(getattr(field, "remote_field", None), "through", None)
+    return not isinstance(field, models.FileField) and (through is None or through._meta.auto_created)
 
 
 def _build_form_field(field: "models.Field[Any, Any]", **given: Any) -> Any:
@@ -239,15 +246,6 @@ def _build_form_field(field: "models.Field[Any, Any]", **given: Any) -> Any:
         # Django 5.2 warns unless a scheme is set.
         given.setdefault("assume_scheme", "https")
     return field.formfield(**given)
-
-
-def has_custom_through_model(item: ExposedField) -> bool:
-    """Return True for a relation with a custom through model.
-
-    Its rows may need more values than two keys.
-    """
-    through = getattr(getattr(item.model_field, "remote_field", None), "through", None)
-    return through is not None and not through._meta.auto_created
 
 
 def _is_column(toolset: "BaseModelToolset", name: str) -> bool:

@@ -20,6 +20,8 @@ TOOL_TEMPLATES = {
     "describe": ToolTemplate(
         describe.describe_model,
         "Describe {names}: the fields, their choices, and how they can be filtered, searched and ordered.",
+        "Describe a model: its fields, what they may be filtered and ordered by, what may be done with it, and "
+        "what values that takes. Without a model, list the models that there are.",
         describe.arguments_schema,
         describe.result_schema,
     ),
@@ -27,15 +29,21 @@ TOOL_TEMPLATES = {
         rows.list_rows,
         "List {names}: filtered, searched and ordered, a page at a time. Go on with next_cursor, and the same other "
         "arguments.",
+        "List rows of a model, filtered, searched and in order, page by page.",
         rows.list_arguments_schema,
         rows.list_result_schema,
     ),
     "get": ToolTemplate(
-        rows.get_row, "Get one {name} by its primary key.", rows.get_arguments_schema, rows.get_result_schema
+        rows.get_row,
+        "Get one {name} by its primary key.",
+        "Get one row of a model.",
+        rows.get_arguments_schema,
+        rows.get_result_schema,
     ),
     "count": ToolTemplate(
         rows.count_rows,
         "Count {names}, filtered and searched as for list.",
+        "Count rows of a model.",
         rows.count_arguments_schema,
         rows.count_result_schema,
     ),
@@ -43,12 +51,14 @@ TOOL_TEMPLATES = {
         aggregate.aggregate_rows,
         "Group {names} and sum them up: count, sum, avg, min and max, of all rows or by fields, also those of related "
         "models.",
+        "Count, sum up and average rows of a model, in groups.",
         aggregate.arguments_schema,
         aggregate.result_schema,
     ),
     "create": ToolTemplate(
         CreateOperation.call,
         "Add one {name}.",
+        "Create a row of a model.",
         schema.create_schema,
         partial(schema.saved_schema, new=True),
         ToolAnnotations(read_only=False, destructive=False, idempotent=False, open_world=False),
@@ -56,6 +66,7 @@ TOOL_TEMPLATES = {
     "update": ToolTemplate(
         UpdateOperation.call,
         "Change values of one {name}; what is not named stays as it is.",
+        "Change a row of a model.",
         schema.update_schema,
         partial(schema.saved_schema, new=False),
         ToolAnnotations(read_only=False, destructive=True, idempotent=False, open_world=False),
@@ -63,6 +74,7 @@ TOOL_TEMPLATES = {
     "delete": ToolTemplate(
         DeleteOperation.call,
         "Delete one {name}. With dry_run it says what would be deleted with it.",
+        "Delete a row of a model.",
         schema.delete_schema,
         schema.deleted_schema,
         ToolAnnotations(read_only=False, destructive=True, idempotent=True, open_world=False),
@@ -70,6 +82,7 @@ TOOL_TEMPLATES = {
     "history": ToolTemplate(
         history.read_history,
         "What was done to one {name}, the latest first.",
+        "List the changes of a row of a model, the newest first.",
         history.arguments_schema,
         history.result_schema,
     ),

@@ -26,6 +26,8 @@ class ToolTemplate:
     run: ToolFunction
     description: str
     """Description with the model's name as {name}, and its plural as {names}."""
+    generic_description: str
+    """Description of the generic tool, which serves all models."""
     arguments: Callable[[BaseModelToolset], Schema]
     result: Callable[[BaseModelToolset], Schema]
     annotations: ToolAnnotations = READ_ANNOTATIONS

@@ -131,7 +131,10 @@ class SchemaGraph:
         return (self._resolve_reference(schema) or schema).get("type")
 
     def _find_successors(self, node: Schema, *, same_value: bool = False) -> Iterator[Schema]:
-        """Yield the schemas that apply to a value next, and to its parts unless `same_value`, without definitions."""
+        """Yield the schemas that apply next to a value or its parts.
+
+        With `same_value`, schemas of parts are left out. Definitions do not apply.
+        """
         referred = self._resolve_reference(node)
         if referred is not None:
             yield referred
