@@ -213,31 +213,30 @@ class _CachedPermissions:
         return self._generation == self.generation and monotonic() < self._expires_at
 
     def check(self, permission: str) -> bool:
-        if not self._is_fresh():
-            self._reset()
+        self._refresh()
         user = self._user
         result = self._results[permission] = user is not None and bool(user.has_perm(permission))
         return result
 
     def check_object(self, permission: str, obj: Any) -> bool:
-        if not self._is_fresh():
-            self._reset()
+        self._refresh()
         return self._user is not None and bool(self._user.has_perm(permission, obj))
 
     def get_cached_groups(self) -> frozenset[str] | None:
         return self._groups if self._is_fresh() else None
 
     def load_groups(self) -> frozenset[str]:
-        if not self._is_fresh():
-            self._reset()
+        self._refresh()
         groups = self._groups = get_group_names(self._user)
         return groups
 
-    def _reset(self) -> None:
-        """Clear the cache and reload the user.
+    def _refresh(self) -> None:
+        """Clear an old cache and reload the user.
 
         A user object caches its permissions for its lifetime.
         """
+        if self._is_fresh():
+            return
         user = self._user
         self._results = {}
         self._groups = None

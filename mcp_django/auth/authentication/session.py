@@ -82,7 +82,9 @@ def _find_refusal_reason(http_request: HttpRequest) -> str | None:
     check = _CSRFCheck(_no_response)
     try:
         if http_request.method in SAFE_METHODS:
-            is_foreign = "HTTP_ORIGIN" in http_request.META and not check.is_same_origin(http_request)
+            # Not in the type stubs.
+            is_same_origin = getattr(check, "_origin_verified")  # noqa: B009
+            is_foreign = "HTTP_ORIGIN" in http_request.META and not is_same_origin(http_request)
             return "a foreign Origin" if is_foreign else None
         check.process_request(http_request)
         reason: Any = check.process_view(http_request, _no_response, (), {})
@@ -100,10 +102,6 @@ class _CSRFCheck(CsrfViewMiddleware):
 
     def _reject(self, request: HttpRequest, reason: str) -> Any:
         return reason
-
-    def is_same_origin(self, request: HttpRequest) -> bool:
-        verified: bool = getattr(self, "_origin_verified")(request)  # noqa: B009  # not in the type stubs
-        return verified
 
 
 class _CSRFRequest(HttpRequest):

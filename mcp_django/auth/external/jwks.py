@@ -146,7 +146,8 @@ class KeySet:
         Raises:
             KeysUnavailable: the keys are unknown, or the issuer is down and the key may be new.
         """
-        if not self._is_fresh():
+        fetched = self._fetched
+        if fetched is None or monotonic() - fetched.fetched_at >= MAX_AGE_SECONDS:
             await self._refetch()
         key = self._find_cached(kid, algorithm)
         if key is None and await self._refetch():
@@ -156,9 +157,6 @@ class KeySet:
             # It may be a new key of an issuer that is down.
             raise KeysUnavailable
         return key
-
-    def _is_fresh(self) -> bool:
-        return self._fetched is not None and monotonic() - self._fetched.fetched_at < MAX_AGE_SECONDS
 
     def _find_cached(self, kid: str | None, algorithm: str) -> PublicKey | None:
         fetched = self._fetched
@@ -238,24 +236,22 @@ async def _discover_jwks_uri(issuer: IssuerSettings) -> str:
 
     Raises ProviderUnreachable.
     """
-    last: ProviderUnreachable | None = None
+    problem = ProviderUnreachable("it has no discovery document")
     for url in [issuer.discovery] if issuer.discovery else build_discovery_urls(issuer.issuer):
         try:
             document = await fetch_json(url, max_bytes=MAX_RESPONSE_BYTES, ca_file=issuer.ca_file)
-            return _read_jwks_uri(issuer, url, document)
-        except ProviderUnreachable as problem:
-            last = problem
-    raise last or ProviderUnreachable("it has no discovery document")
-
-
-def _read_jwks_uri(issuer: IssuerSettings, url: str, document: dict[str, Any]) -> str:
-    if document.get("issuer") != issuer.issuer:
-        # RFC 8414, section 3.3: another name is another issuer.
-        raise ProviderUnreachable("its discovery document names another issuer")
-    uri = document.get("jwks_uri")
-    if not isinstance(uri, str) or not is_provider_url(uri, plain=is_loopback_url(url)):
-        raise ProviderUnreachable("its discovery document names no usable jwks_uri")
-    return uri
+        except ProviderUnreachable as unreachable:
+            problem = unreachable
+            continue
+        uri = document.get("jwks_uri")
+        if document.get("issuer") != issuer.issuer:
+            # RFC 8414, section 3.3: another name is another issuer.
+            problem = ProviderUnreachable("its discovery document names another issuer")
+        elif not isinstance(uri, str) or not is_provider_url(uri, plain=is_loopback_url(url)):
+            problem = ProviderUnreachable("its discovery document names no usable jwks_uri")
+        else:
+            return uri
+    raise problem
 
 
 def build_discovery_urls(issuer: str) -> Sequence[str]:

@@ -144,7 +144,10 @@ class _IssuerState:
         """
         if parts is None or not self.issuer.has_keys:
             return await self._introspector.introspect(token)
-        self._check_header(parts)
+        if parts.algorithm not in self.issuer.algorithms:
+            raise MalformedInput("its algorithm is not accepted")
+        if parts.type != ACCESS_TOKEN_TYPE and (self.issuer.require_type or parts.type not in LENIENT_TYPES):
+            raise MalformedInput("its type is not an access token type")
         if missing := next((name for name in _REQUIRED_CLAIMS if name not in parts.claims), None):
             raise MalformedInput(f"it lacks the claim {missing}")
         # Check expiry first: an expired token needs neither a key fetch nor a signature check.
@@ -155,12 +158,6 @@ class _IssuerState:
         if not key.is_signature_valid(token, parts.algorithm):
             raise MalformedInput("its signature is wrong")
         return parts.claims
-
-    def _check_header(self, parts: ParsedToken) -> None:
-        if parts.algorithm not in self.issuer.algorithms:
-            raise MalformedInput("its algorithm is not accepted")
-        if parts.type != ACCESS_TOKEN_TYPE and (self.issuer.require_type or parts.type not in LENIENT_TYPES):
-            raise MalformedInput("its type is not an access token type")
 
 
 def _build_principal(

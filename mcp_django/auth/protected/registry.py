@@ -1,5 +1,6 @@
 """Registry of the project's servers as protected resources."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
@@ -93,19 +94,15 @@ class ResourceRegistry:
         metadata = _resolve_option(server.resource_metadata_url, request)
         issuers = _resolve_option(server.authorization_servers, request)
         scopes = _resolve_option(server.required_scopes, request) or ()
+        # Metadata is only of use with an authorization server.
+        default_url = metadata_url(uri) if (self._issuers if issuers is None else issuers) else None
         return ProtectedResource(
             server=alias,
             uri=canonicalize_url(uri),
             scopes=_validate_scopes(alias, scopes),
             authorization_servers=self._issuers if issuers is None else _validate_urls(alias, issuers),
-            metadata_url=self._build_metadata_url(uri, issuers)
-            if metadata is None
-            else _validate_urls(alias, [metadata])[0],
+            metadata_url=default_url if metadata is None else _validate_urls(alias, [metadata])[0],
         )
-
-    def _build_metadata_url(self, uri: str | None, issuers: Any) -> str | None:
-        # Metadata is only of use with an authorization server.
-        return metadata_url(uri) if (self._issuers if issuers is None else issuers) else None
 
     def _build_uri(self, alias: str, request: AuthRequest | None) -> str | None:
         if self._origin is None:
@@ -129,13 +126,11 @@ class ResourceRegistry:
                     # An endpoint that is included more than once also has a URL with other parameters.
                     return None
 
-        pattern = RoutePattern(self._get_pattern(alias), is_endpoint=True)
         filled = self._get_pattern(alias)
-        for name, converter in pattern.converters.items():
+        for name, converter in RoutePattern(filled, is_endpoint=True).converters.items():
             if kwargs is None or name not in kwargs:
                 return None
-            for placeholder in (f"<{name}>", *(f"<{kind}:{name}>" for kind in _find_converters(filled, name))):
-                filled = filled.replace(placeholder, converter.to_url(kwargs[name]))
+            filled = converter.to_url(kwargs[name]).join(re.split(rf"<(?:[^<>:]+:)?{name}>", filled))
         return f"{prefix}/{filled}"
 
     def find_server(self, path: str) -> tuple[str, Mapping[str, Any]] | None:
@@ -243,12 +238,6 @@ def _validate_urls(alias: str, value: Any) -> tuple[str, ...]:
             f'The server "{alias}" needs a list of URLs of authorization servers or metadata, not {value!r}'
         )
     return tuple(value)
-
-
-def _find_converters(pattern: str, name: str) -> list[str]:
-    """Return the converter that a pattern gives for a parameter, in a list."""
-    head = pattern.partition(f":{name}>")[0]
-    return [head.rpartition("<")[2]] if head != pattern else []
 
 
 def build_metadata(

@@ -188,17 +188,17 @@ class ClientProfileAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not gen
     @admin.action(description=_("Approve selected clients"), permissions=["change"])
     def approve(self, request: HttpRequest, queryset: QuerySet[ClientProfile]) -> None:
         """Mark the clients as known. Approved clients are kept even if unused."""
-        self._update_profiles(request, queryset.filter(approved=False), approved=True)
+        self._set_flag(request, queryset, "approved", True)
 
     @admin.action(description=_("Block selected clients"), permissions=["change"])
     def block(self, request: HttpRequest, queryset: QuerySet[ClientProfile]) -> None:
         """Block the clients: they get no tokens, and their tokens become invalid."""
-        self._update_profiles(request, queryset.filter(blocked=False), blocked=True)
+        self._set_flag(request, queryset, "blocked", True)
 
     @admin.action(description=_("Unblock selected clients"), permissions=["change"])
     def unblock(self, request: HttpRequest, queryset: QuerySet[ClientProfile]) -> None:
         """Unblock the clients: they may request consent again."""
-        self._update_profiles(request, queryset.filter(blocked=True), blocked=False)
+        self._set_flag(request, queryset, "blocked", False)
 
     @admin.action(description=_("Pin the current documents of selected clients"), permissions=["change"])
     def pin(self, request: HttpRequest, queryset: QuerySet[ClientProfile]) -> None:
@@ -212,26 +212,24 @@ class ClientProfileAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not gen
         profiles = queryset.filter(source=ClientProfile.Source.DOCUMENT)
         self._set_document_expiry(request, profiles, timezone.now())
 
-    def _update_profiles(self, request: HttpRequest, queryset: QuerySet[ClientProfile], **values: Any) -> None:
-        # Saved one by one, because each save invalidates the cached principals of the client.
-        changed = list(queryset)
+    def _set_flag(self, request: HttpRequest, queryset: QuerySet[ClientProfile], name: str, value: bool) -> None:
+        changed = list(queryset.filter(**{name: not value}))
         for profile in changed:
-            for name, value in values.items():
-                setattr(profile, name, value)
-            profile.save(update_fields=list(values))
-            self.log_change(request, profile, [{"changed": {"fields": list(values)}}])
-        self._show_count(request, len(changed))
+            # Saved one by one, because each save invalidates the cached principals of the client.
+            setattr(profile, name, value)
+            profile.save(update_fields=[name])
+        self._report_changes(request, changed, name)
 
     def _set_document_expiry(self, request: HttpRequest, queryset: QuerySet[ClientProfile], expires: Any) -> None:
         changed = list(queryset)
-        model = get_application_model()
         keys = [profile.application_id for profile in changed]
-        model._base_manager.filter(pk__in=keys).update(cimd_expires_at=expires)
-        for profile in changed:
-            self.log_change(request, profile, [{"changed": {"fields": ["document"]}}])
-        self._show_count(request, len(changed))
+        get_application_model()._base_manager.filter(pk__in=keys).update(cimd_expires_at=expires)
+        self._report_changes(request, changed, "document")
 
-    def _show_count(self, request: HttpRequest, count: int) -> None:
+    def _report_changes(self, request: HttpRequest, changed: list[ClientProfile], field: str) -> None:
+        for profile in changed:
+            self.log_change(request, profile, [{"changed": {"fields": [field]}}])
+        count = len(changed)
         text = ngettext("%d client was changed.", "%d clients were changed.", count) % count
         self.message_user(request, text, messages.SUCCESS if count else messages.WARNING)
 
@@ -270,9 +268,8 @@ class ConsentAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic a
         return [f"user__{get_user_model().USERNAME_FIELD}", *names]
 
     def delete_model(self, request: HttpRequest, obj: Consent) -> None:
-        revocation.withdraw_access(
-            obj.user, obj.application
-        )  # without the row, the remaining tokens would be invisible
+        # Without the row, the remaining tokens would be invisible.
+        revocation.withdraw_access(obj.user, obj.application)
         super().delete_model(request, obj)
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Consent]) -> None:

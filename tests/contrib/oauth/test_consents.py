@@ -126,7 +126,13 @@ def test_the_newest_yes_takes_the_place_of_the_one_before(user: User, client: An
 
 def test_a_yes_that_is_said_twice_at_once_is_one(user: User, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     consents.record_consent(user, client, [MCP], ["write"])
-    update, missed = QuerySet.update, [0]
-    monkeypatch.setattr(QuerySet, "update", lambda rows, **to: missed.pop() if missed else update(rows, **to))
+    get, missed = QuerySet.get, [Consent.DoesNotExist()]
+
+    def miss_once(rows: Any, *args: Any, **wanted: Any) -> Any:
+        if missed:
+            raise missed.pop()
+        return get(rows, *args, **wanted)
+
+    monkeypatch.setattr(QuerySet, "get", miss_once)
     consents.record_consent(user, client, [MCP], ["read"])
     assert Consent.objects.get().scopes == ["read"]

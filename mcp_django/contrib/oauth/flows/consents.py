@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import IntegrityError, router, transaction
 from django.utils import timezone
 
 from mcp_django import conf
@@ -53,17 +52,16 @@ def is_remembered(user: Any, application: Any, resources: Sequence[str], scopes:
     if redirects.is_native(redirect) and not get_settings().remember_loopback:
         return False
 
-    wanted, now, current_fingerprint = set(scopes), timezone.now(), compute_fingerprint(application)
-    rows = Consent.objects.filter(user=user, application=application, resource__in=resources, revoked=None)
-    covered = {
-        row.resource
-        for row in rows
-        if row.redirects_hash == current_fingerprint
-        and row.expires is not None
-        and row.expires > now
-        and wanted <= set(row.scopes)
-    }
-
+    rows = Consent.objects.filter(
+        user=user,
+        application=application,
+        resource__in=resources,
+        redirects_hash=compute_fingerprint(application),
+        revoked=None,
+        expires__gt=timezone.now(),
+    )
+    wanted = set(scopes)
+    covered = {row.resource for row in rows if wanted <= set(row.scopes)}
     return covered >= set(resources)
 
 
@@ -78,14 +76,7 @@ def record_consent(user: Any, application: Any, resources: Iterable[str], scopes
         "revoked": None,
     }
     for resource in sorted(set(resources)):
-        key = {"user": user, "application": application, "resource": resource}
-        if Consent.objects.filter(**key).update(**values):
-            continue
-        try:
-            with transaction.atomic(using=router.db_for_write(Consent)):
-                Consent.objects.create(**key, **values)
-        except IntegrityError:  # concurrent decisions: both are equally new
-            Consent.objects.filter(**key).update(**values)
+        Consent.objects.update_or_create(user=user, application=application, resource=resource, defaults=values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
