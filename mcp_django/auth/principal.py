@@ -4,7 +4,7 @@ A principal is created when a credential is verified, and is immutable. The next
 decides at any time which permissions the user has; the principal caches results for `PERMISSION_CACHE_SECONDS`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
@@ -20,7 +20,14 @@ PROJECT_ISSUER: Final = "django"
 """Issuer of this project's own credentials. Subjects are primary keys of users."""
 PERMISSION_CACHE_SECONDS = 10.0
 """Seconds for which the result of a permission check is cached on a principal."""
+Run = Callable[..., Awaitable[Any]]
+"""Type of a function that calls a blocking function in a thread."""
 _NO_CLAIMS: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+async def run_in_thread(fn: Callable[..., Any], /, *args: Any) -> Any:
+    """Call a blocking function in the thread of the current context."""
+    return await sync_to_async(fn)(*args)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -109,8 +116,7 @@ class DjangoPrincipal:
         """Return the result of `in_group` in async code."""
         if self.kind == LOCAL:
             return True
-        known = self.cached_groups()
-        return not (await _groups_async(self) if known is None else known).isdisjoint(names)
+        return not (await load_groups(self, run_in_thread)).isdisjoint(names)
 
     def groups(self) -> frozenset[str]:
         """Return the names of the user's groups.
@@ -130,7 +136,13 @@ class DjangoPrincipal:
 
 
 _has_perm_async = sync_to_async(DjangoPrincipal.has_perm, thread_sensitive=True)
-_groups_async = sync_to_async(DjangoPrincipal.groups, thread_sensitive=True)
+
+
+async def load_groups(principal: DjangoPrincipal, run: Run) -> frozenset[str]:
+    """Return the groups of a principal in async code; `run` calls blocking functions."""
+    known = principal.cached_groups()
+    groups: frozenset[str] = await run(principal.groups) if known is None else known
+    return groups
 
 
 class _AllScopes(frozenset[str]):

@@ -15,7 +15,7 @@ once a minute. Only registration is refused, because it is open to anonymous cli
 
 import logging
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import cache, partial
 from hashlib import blake2b
 from time import time
@@ -26,6 +26,7 @@ from django.core.cache.backends.dummy import DummyCache
 from django.core.cache.backends.locmem import LocMemCache
 
 from mcp_django import conf
+from mcp_django.auth.principal import Run
 from mcp_django.auth.requests import UNKNOWN_ADDRESS, AuthRequest, get_client_address
 from mcp_django.logs.records import RateLimitedLogger
 from mcp_django.server.ports import Executor, Overloaded
@@ -40,7 +41,6 @@ FAIL_CLOSED_RATES: Final[frozenset[str]] = frozenset({"REGISTRATION"})
 """Rates that refuse requests while the cache cannot count."""
 
 RateName = Literal["PRINCIPAL", "ADDRESS", "TOKEN_FAILURES", "REGISTRATION"]
-Run = Callable[..., Awaitable[Any]]
 
 
 class CountingFailed(Exception):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.core.cache import caches
 
-from mcp_django.auth.authorization.rule_cache import run_in_thread
+from mcp_django.auth.principal import run_in_thread
 from mcp_django.auth.throttling import RateCounter
 from mcp_django.server.rates import Rate
 

@@ -14,6 +14,7 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from hashlib import blake2b, sha256
 from time import time
 from typing import Any, Final
@@ -133,11 +134,9 @@ def invalidate(predicate: PrincipalPredicate, *, using: str | None, user_pk: Any
             publish(name, using or "default")
         except Exception:
             logger.exception("Invalidation of principals could not be sent to other processes")
-    try:
-        # Until the commit the old row can be read again.
+    # Until the commit the old row can be read again. Manual transactions have no such hook.
+    with suppress(transaction.TransactionManagementError):
         transaction.on_commit(lambda: invalidate_in_process(predicate), using=using, robust=True)
-    except transaction.TransactionManagementError:
-        pass  # manual transactions have no such hook
 
 
 def invalidate_in_process(predicate: PrincipalPredicate) -> None:

@@ -19,13 +19,11 @@ from mcp_django.auth.authorization.rule_cache import (
     RULE_CACHE,
     RuleCache,
     RuleSnapshot,
-    Run,
     ToolRequirements,
     merge_requirements,
-    run_in_thread,
 )
 from mcp_django.auth.authorization.scopes import has_group_grants, is_scope_denied
-from mcp_django.auth.principal import DjangoPrincipal
+from mcp_django.auth.principal import DjangoPrincipal, Run, load_groups, run_in_thread
 from mcp_django.auth.throttling import get_counter
 from mcp_django.server.callables import is_async
 from mcp_django.server.ports import ALLOW, HIDDEN, Decision, Executor, Overloaded, PermissionTarget, step_up
@@ -247,9 +245,7 @@ class Policy:
             requirements.groups or has_group_grants((*requirements.scopes, *scopes), rules.grants)
         ):
             return _NO_GROUPS
-        known = principal.cached_groups()
-        groups: frozenset[str] = await self._executor.run(principal.groups) if known is None else known
-        return groups
+        return await load_groups(principal, self._executor.run)
 
     async def _find_hidden_by_rules(
         self, principal: DjangoPrincipal, rules: RuleSnapshot, primitives: Iterable[PermissionTarget]
@@ -258,7 +254,7 @@ class Policy:
         pairs = [(one, self._get_requirements(rules, one)) for one in primitives]
         groups = _NO_GROUPS
         if any(asked.groups or has_group_grants({*one.scopes, *asked.scopes}, rules.grants) for one, asked in pairs):
-            groups = _NO_GROUPS if principal.is_local else await self._executor.run(principal.groups)
+            groups = _NO_GROUPS if principal.is_local else await load_groups(principal, self._executor.run)
         return [
             one.key
             for one, asked in pairs

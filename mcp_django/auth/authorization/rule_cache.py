@@ -12,17 +12,18 @@ every request is refused.
 
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any, Final
 
-from asgiref.sync import sync_to_async
 from django.core.exceptions import ImproperlyConfigured, ValidationError
 from django.db import DatabaseError, connections, router, transaction
 
 from mcp_django.aio.clock import monotonic
+from mcp_django.auth.principal import Run, run_in_thread
 from mcp_django.models import ScopeGrant, StoredState, ToolPolicy
 from mcp_django.models.rules import check_names
 from mcp_django.models.stored.cache_version import RULES_PK
@@ -36,12 +37,6 @@ MAX_AGE_SECONDS = 5.0
 """Seconds for which a snapshot is used without reading its version again."""
 MAX_CACHED_TOOLS = 4096
 """Maximum number of tools whose requirements are cached."""
-
-Run = Callable[..., Awaitable[Any]]
-
-
-async def run_in_thread(fn: Callable[..., Any], /, *args: Any) -> Any:
-    return await sync_to_async(fn)(*args)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,10 +220,9 @@ class RuleCache:
         Until then other connections read the old rows.
         """
         self.invalidate()
-        try:
+        # Manual transactions have no such hook.
+        with suppress(transaction.TransactionManagementError):
             transaction.on_commit(self.invalidate, using=using, robust=True)
-        except transaction.TransactionManagementError:
-            pass  # manual transactions have no such hook
 
     def set_rules(self, rules: RuleSnapshot) -> None:
         """Use `rules` until `invalidate` is called.

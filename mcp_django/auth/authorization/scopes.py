@@ -15,8 +15,16 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from mcp_django import conf
-from mcp_django.auth.authorization.rule_cache import RULE_CACHE, Grants, RuleCache, Run, run_in_thread
-from mcp_django.auth.principal import ALL_SCOPES, PROJECT_ISSUER, DjangoPrincipal, get_group_names
+from mcp_django.auth.authorization.rule_cache import RULE_CACHE, Grants, RuleCache
+from mcp_django.auth.principal import (
+    ALL_SCOPES,
+    PROJECT_ISSUER,
+    DjangoPrincipal,
+    Run,
+    get_group_names,
+    load_groups,
+    run_in_thread,
+)
 from mcp_django.server.callables import is_async
 
 logger = logging.getLogger("mcp_django.auth")
@@ -140,8 +148,7 @@ class ScopeFilter:
         required = () if resource is None else resource.scopes
         groups: frozenset[str] = frozenset()
         if has_group_grants((*principal.scopes, *required), grants):
-            known = principal.cached_groups()
-            groups = await self._run(principal.groups) if known is None else known
+            groups = await load_groups(principal, self._run)
         if is_scope_denied(principal, required, grants, groups):
             raise PrincipalRefused  # no step-up could provide a scope that every request requires
 

@@ -18,6 +18,7 @@ from mcp_django import conf
 from mcp_django.conf.options import ServerSettings
 from mcp_django.contrib.oauth import redirects
 from mcp_django.contrib.oauth.models import ClientProfile
+from mcp_django.contrib.oauth.tokens.credentials import is_operator_client
 from mcp_django.wiring import get_resource_registry
 
 MAX_DISPLAY_NAME_CHARS = 80
@@ -129,10 +130,7 @@ def get_ascii_host(url: str) -> str:
 def _is_vouched(application: Any, profile: ClientProfile | None) -> bool:
     if profile is not None and (profile.approved or profile.trusted):
         return True
-    if application.registration_source != "manual":
-        return False
-    # The toolkit has pages on which each user may create an application. Only staff members vouch for theirs.
-    return application.user is None or bool(application.user.is_staff)
+    return is_operator_client(application)
 
 
 def get_resource_name(uri: str) -> str:

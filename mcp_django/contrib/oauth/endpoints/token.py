@@ -90,8 +90,6 @@ def can_introspect(application: Any) -> bool:
     Clients that ordinary users created are excluded. A view of the toolkit for that may be reachable.
     """
     profile = getattr(application, "mcp_profile", None)
-    manual = application.registration_source == application.RegistrationSource.MANUAL
     if profile is not None and profile.source != profile.Source.MANUAL:
         return False
-    by_operator = application.user is None or application.user.is_staff
-    return manual and by_operator and credentials.is_confidential(application)
+    return credentials.is_operator_client(application) and credentials.is_confidential(application)
