@@ -1,7 +1,7 @@
 """Registry of the project's servers as protected resources."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
@@ -87,6 +87,10 @@ class ResourceRegistry:
             if not self.varies_by_request(alias):
                 self._cache[key] = resource
         return resource
+
+    def iter_static_resources(self) -> Iterator[ProtectedResource]:
+        """Yield the resources that are the same for every request."""
+        return (self.get(alias) for alias in self.aliases if not self.varies_by_request(alias))
 
     def _build(self, alias: str, request: AuthRequest | None) -> ProtectedResource:
         server = self._servers.get(alias, _DEFAULT_SETTINGS)

@@ -9,7 +9,6 @@ from typing import Any
 from django.db.models.signals import post_delete, post_save
 
 from mcp_django.auth.authentication import principal_cache
-from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.contrib.oauth.flows import revocation
 from mcp_django.contrib.oauth.models import ClientProfile, Consent
 from mcp_django.contrib.oauth.toolkit_compat import get_access_token_model, get_application_model
@@ -22,8 +21,8 @@ def connect() -> None:
     """Connect the receivers. Repeated calls have no effect."""
     for model, receiver in (
         (get_access_token_model(), _on_token),
-        (get_application_model(), _on_application),
-        (ClientProfile, _on_profile),
+        (get_application_model(), _on_client),
+        (ClientProfile, _on_client),
         (Consent, _on_consent),
     ):
         for signal in (post_save, post_delete):
@@ -40,21 +39,13 @@ def _on_token(*, instance: Any, using: str, created: bool = False, **_: Any) -> 
         )
 
 
-def _on_application(*, instance: Any, using: str, created: bool = False, **_: Any) -> None:
+def _on_client(*, instance: Any, using: str, created: bool = False, **_: Any) -> None:
+    """Invalidate the principals of an application that changed, or whose profile changed."""
     if not created:
-        _invalidate_client(instance.client_id, using)
-
-
-def _on_profile(*, instance: ClientProfile, using: str, created: bool = False, **_: Any) -> None:
-    if not created:
-        _invalidate_client(instance.application.client_id, using)
-
-
-def _invalidate_client(client_id: str, using: str) -> None:
-    def concerned(principal: DjangoPrincipal) -> bool:
-        return principal.kind == PRINCIPAL_KIND and principal.client_id == client_id
-
-    principal_cache.invalidate(concerned, using=using)
+        client_id = (instance.application if isinstance(instance, ClientProfile) else instance).client_id
+        principal_cache.invalidate(
+            lambda principal: principal.kind == PRINCIPAL_KIND and principal.client_id == client_id, using=using
+        )
 
 
 def _on_consent(*, instance: Consent, origin: Any = None, created: bool | None = None, **_: Any) -> None:

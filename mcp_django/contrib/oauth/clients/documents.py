@@ -283,7 +283,9 @@ def _fetch_client(url: str, user: Any) -> Any:
     if not _fetch_slots.acquire(blocking=False):
         raise ClientMetadataRefused("too many documents are being fetched")
     try:
-        document = _fetch_document(url)
+        settings = get_settings()
+        fetcher = make_fetcher(settings.document_hosts)
+        document = async_to_sync(fetch_document)(url, fetcher, schemes=settings.native_schemes)
     except ClientMetadataRefused:
         counter.count("document failures", digest, RETRY_RATE)
         raise
@@ -292,9 +294,3 @@ def _fetch_client(url: str, user: Any) -> Any:
 
     expires = timezone.now() + timedelta(seconds=document.lifetime_seconds)
     return clients.save_document_client(url, document.metadata, digest=document.digest, expires=expires)
-
-
-def _fetch_document(url: str) -> ClientDocument:
-    settings = get_settings()
-    fetcher = make_fetcher(settings.document_hosts)
-    return async_to_sync(fetch_document)(url, fetcher, schemes=settings.native_schemes)

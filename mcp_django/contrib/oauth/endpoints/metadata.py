@@ -3,6 +3,7 @@
 from typing import Any
 from urllib.parse import urlsplit
 
+from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse
 from django.urls import NoReverseMatch, reverse
 from django.views.decorators.csrf import csrf_exempt
@@ -18,24 +19,24 @@ _METHODS = "GET, HEAD, OPTIONS"
 
 
 @csrf_exempt
+@login_not_required
 def metadata(request: HttpRequest, **captured: Any) -> HttpResponse:
     """Serve the document of the configured issuer, whatever Host was requested.
 
     Other issuers are not found.
     """
+    return add_cors_headers(_build_response(request), _METHODS)
+
+
+def _build_response(request: HttpRequest) -> HttpResponse:
     if request.method == "OPTIONS":
-        return add_cors_headers(HttpResponse(status=204), _METHODS)
+        return HttpResponse(status=204)
     if request.method not in ("GET", "HEAD"):
-        return add_cors_headers(json_response(405, {"Allow": _METHODS}, error="invalid_request"), _METHODS)
+        return json_response(405, {"Allow": _METHODS}, error="invalid_request")
     issuer = conf.issuer()
     if issuer is None or request.path.removesuffix("/") not in get_metadata_paths(issuer):
-        return add_cors_headers(json_response(404, {"Cache-Control": "no-store"}, error="not_found"), _METHODS)
-    return add_cors_headers(
-        json_response(200, {"Cache-Control": "public, max-age=300"}, **build_metadata(issuer)), _METHODS
-    )
-
-
-metadata.login_required = False  # type: ignore[attr-defined]
+        return json_response(404, {"Cache-Control": "no-store"}, error="not_found")
+    return json_response(200, {"Cache-Control": "public, max-age=300"}, **build_metadata(issuer))
 
 
 def get_metadata_paths(issuer: str) -> tuple[str, ...]:

@@ -188,7 +188,8 @@ class PersonalTokenForm(forms.Form):
 
         max_days = get_settings().personal_token_days
         days = sorted({min(days, max_days) for days in (*LIFETIME_CHOICES_DAYS, max_days)})
-        self._set_choices("days", [(number, _format_days(number)) for number in days])
+        texts = [ngettext("in %(days)d day", "in %(days)d days", number) % {"days": number} for number in days]
+        self._set_choices("days", list(zip(days, texts, strict=True)))
         self.fields["days"].initial = min(DEFAULT_LIFETIME_DAYS, max_days)
 
     def _set_choices(self, field: str, choices: list[tuple[Any, Any]]) -> None:
@@ -244,7 +245,3 @@ class Tokens(AccountPage):
             return self.show(done=_("This token was not valid any more."))
         row.revoke()
         return self.show(done=_("The token “%(name)s” was revoked.") % {"name": row.name})
-
-
-def _format_days(days: int) -> str:
-    return ngettext("in %(days)d day", "in %(days)d days", days) % {"days": days}

@@ -39,20 +39,21 @@ def resolve_resources(requested: Iterable[object], application: Any) -> list[str
     urls = list(requested)
 
     if not urls:
-        defaults = filter_allowed(application, _get_static_uris())
+        uris = [resource.uri for resource in get_resource_registry().iter_static_resources()]
+        defaults = filter_allowed(application, dict.fromkeys(uri for uri in uris if uri is not None))
         if len(defaults) != 1:
             raise UnknownTarget("The parameter `resource` is missing; it names the server that the token is for")
         return defaults
     if len(urls) > MAX_RESOURCES:
         raise UnknownTarget("Too many resources were requested")
 
-    uris: dict[str, None] = {}
+    found: dict[str, None] = {}
     for url in urls:
         resource = find_resource(url)
         if resource is None or resource.uri is None or (allowed is not None and resource.uri not in allowed):
             raise UnknownTarget("The resource is unknown or not allowed for this client")
-        uris[resource.uri] = None
-    return list(uris)
+        found[resource.uri] = None
+    return list(found)
 
 
 def find_resource(url: object) -> ProtectedResource | None:
@@ -60,26 +61,14 @@ def find_resource(url: object) -> ProtectedResource | None:
     uri = canonicalize_url(url)
     if uri is None:
         return None
-    registry = get_resource_registry()
-    for alias in registry.aliases:
-        if not registry.varies_by_request(alias):
-            resource = registry.get(alias)
-            if resource.uri == uri:
-                return resource
-    return _find_by_path(uri)
+    static_resources = get_resource_registry().iter_static_resources()
+    return next((resource for resource in static_resources if resource.uri == uri), None) or _find_by_path(uri)
 
 
 def filter_allowed(application: Any, resources: Iterable[str]) -> list[str]:
     """Return those of the canonical URLs that an operator allows the client."""
     allowed = _get_allowed_uris(application)
     return [uri for uri in resources if allowed is None or uri in allowed]
-
-
-def _get_static_uris() -> list[str]:
-    """Return the resources that are the same for every request."""
-    registry = get_resource_registry()
-    uris = [registry.get(alias).uri for alias in registry.aliases if not registry.varies_by_request(alias)]
-    return list(dict.fromkeys(uri for uri in uris if uri is not None))
 
 
 def _find_by_path(uri: str) -> ProtectedResource | None:

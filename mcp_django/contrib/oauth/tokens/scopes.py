@@ -55,9 +55,7 @@ def _get_required_scopes() -> list[str]:
 
     Endpoints whose scopes depend on the request are left out.
     """
-    registry = get_resource_registry()
-    static_resources = [registry.get(alias) for alias in registry.aliases if not registry.varies_by_request(alias)]
-    return sorted({scope for resource in static_resources for scope in resource.scopes})
+    return sorted({scope for one in get_resource_registry().iter_static_resources() for scope in one.scopes})
 
 
 class DeclaredScopes(BaseScopes):  # type: ignore[misc]
