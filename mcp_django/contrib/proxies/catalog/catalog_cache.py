@@ -68,11 +68,11 @@ class _CachedList:
     """True if the list changed during the running fetch."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class EmptyCatalog:
     """Empty catalog of a caller without a credential."""
 
-    def __init__(self, needs: AuthorizationNeeded | None) -> None:
-        self.authorization_needed = needs
+    authorization_needed: AuthorizationNeeded | None
 
     async def items(self, kind: str) -> tuple[Any, ...]:
         return ()

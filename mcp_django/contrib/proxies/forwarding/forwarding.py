@@ -98,28 +98,26 @@ class ForwardingOptions(NamedTuple):
     """Number of earlier attempts that ended with a missing authorization."""
 
 
+@dataclass(slots=True, eq=False)
 class _StatelessCall:
     """Call to a server of the stateless era, which sends no requests while running."""
 
-    def __init__(self, listener: Context) -> None:
-        self.listener: Context | None = listener
+    listener: Context | None
 
     async def request_input(self, request: RemoteInputRequest) -> Wire:
         raise CallError(REFUSED_CODE, "Servers of this era send no requests while a call runs")
 
 
+@dataclass(slots=True, eq=False)
 class _ForwardedConversation:
     """Conversation of one call with a remote server."""
 
-    def __init__(
-        self, forwarder: RequestForwarder, ctx: Context, request: ForwardedRequest, options: ForwardingOptions
-    ) -> None:
-        self._forwarder = forwarder
-        self._ctx = ctx
-        self._request = request
-        self._options = options
-        self._suspended_call: SuspendedCall | None = None
-        self._is_suspended = False
+    _forwarder: RequestForwarder
+    _ctx: Context
+    _request: ForwardedRequest
+    _options: ForwardingOptions
+    _suspended_call: SuspendedCall | None = None
+    _is_suspended: bool = False
 
     async def run(self) -> Wire:
         try:
