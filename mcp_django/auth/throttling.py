@@ -30,7 +30,7 @@ from mcp_django.auth.principal import Run
 from mcp_django.auth.requests import UNKNOWN_ADDRESS, AuthRequest, get_client_address
 from mcp_django.logs.records import RateLimitedLogger
 from mcp_django.server.ports import Executor, Overloaded
-from mcp_django.server.rates import Rate
+from mcp_django.server.primitives.base import Rate
 
 logger = logging.getLogger("mcp_django.auth")
 

@@ -47,7 +47,7 @@ from mcp_django.conf.readers import (
     integer,
 )
 from mcp_django.server.calls.server_core import TRANSPORTS
-from mcp_django.server.rates import Rate
+from mcp_django.server.primitives.base import Rate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from mcp_django.protocol.types import Icon
 from mcp_django.server.calls.server_core import TRANSPORTS
-from mcp_django.server.rates import RATE_FORMAT, Rate
+from mcp_django.server.primitives.base import RATE_FORMAT, Rate
 
 Reader = Callable[[Any], Any]
 """Function that converts a written value, or raises WrongValue."""

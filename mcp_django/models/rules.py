@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy as _
 
 from mcp_django.models.stored.cache_version import RULES_PK, StoredState
 from mcp_django.models.token import check_scopes
-from mcp_django.server.rates import RATE_FORMAT, Rate
+from mcp_django.server.primitives.base import RATE_FORMAT, Rate
 
 MAX_LIST_ENTRIES = 100
 """Maximum number of entries in one list of a row."""

@@ -10,7 +10,7 @@ from django.core.cache import caches
 
 from mcp_django.auth.principal import run_in_thread
 from mcp_django.auth.throttling import RateCounter
-from mcp_django.server.rates import Rate
+from mcp_django.server.primitives.base import Rate
 
 LOCAL = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
 

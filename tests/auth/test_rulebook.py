@@ -9,7 +9,7 @@ from django.db import DatabaseError
 from mcp_django.auth.authorization.rule_cache import MAX_AGE_SECONDS, NO_REQUIREMENTS, NO_RULES, RULE_CACHE, RuleCache
 from mcp_django.models import ScopeGrant, StoredState, ToolPolicy
 from mcp_django.server.ports import Overloaded
-from mcp_django.server.rates import Rate
+from mcp_django.server.primitives.base import Rate
 from tests.support.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db

@@ -27,7 +27,7 @@ from mcp_django.auth.principal import DjangoPrincipal, Run, load_groups, run_in_
 from mcp_django.auth.throttling import get_counter
 from mcp_django.server.callables import is_async
 from mcp_django.server.ports import ALLOW, HIDDEN, Decision, Executor, Overloaded, PermissionTarget, step_up
-from mcp_django.server.rates import Rate
+from mcp_django.server.primitives.base import Rate
 
 logger = logging.getLogger("mcp_django.auth")
 

@@ -29,7 +29,7 @@ from mcp_django.models.rules import check_names
 from mcp_django.models.stored.cache_version import RULES_PK
 from mcp_django.models.token import check_scopes
 from mcp_django.server.ports import Overloaded
-from mcp_django.server.rates import Rate
+from mcp_django.server.primitives.base import Rate
 
 logger = logging.getLogger("mcp_django.auth")
 

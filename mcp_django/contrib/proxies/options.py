@@ -11,8 +11,7 @@ from django.utils.module_loading import import_string
 
 from mcp_django.conf.proxies import ANY_CALLER, CLIENT_FEATURES, FEATURES
 from mcp_django.schema import DeclarationError
-from mcp_django.server.primitives.base import Permission
-from mcp_django.server.rates import Rate
+from mcp_django.server.primitives.base import Permission, Rate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

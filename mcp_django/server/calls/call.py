@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import MCPError, MissingClientCapability, ToolError
-from mcp_django.protocol.headers import Headers
+from mcp_django.protocol.headers import NAMED_PARAMS, Headers
 from mcp_django.protocol.revisions import Era, Revision
 from mcp_django.protocol.trace_context import TraceContext, find_carrier, parse
 from mcp_django.protocol.types import LOG_LEVELS
@@ -286,6 +286,18 @@ def reset_current_call(token: "Token[Call | None]") -> None:
         CURRENT_CALL.reset(token)
     except ValueError:
         pass  # closed by the garbage collector, in another context: the variable no longer exists there
+
+
+def get_request_identity(call: Call) -> list[Any]:
+    """Return JSON that is equal for repetitions of a request by the same caller."""
+    return [
+        call.server.alias,
+        call.principal.key,
+        call.method,
+        call.params.get(NAMED_PARAMS.get(call.method, "name")),
+        call.params.get("arguments"),
+        {name: str(value) for name, value in call.url_kwargs.items()},
+    ]
 
 
 def redact_headers(headers: Headers | None) -> dict[str, str]:

@@ -13,8 +13,7 @@ from typing import Any
 
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import ToolError
-from mcp_django.protocol.headers import NAMED_PARAMS
-from mcp_django.server.calls.call import Call
+from mcp_django.server.calls.call import Call, get_request_identity
 
 logger = logging.getLogger("mcp_django.server")
 
@@ -64,8 +63,8 @@ async def run_at_most_once(call: Call, conversation_id: str, key: str, run: RunS
     Raises the exceptions of `run`. A later attempt gets the same value or the same ToolError. It gets OutcomeUnknown if
     `run` raised another exception, was cancelled, or died with its process.
     """
-
-    store, name = call.server.idempotency_store, _build_name(call, conversation_id, key)
+    store = call.server.idempotency_store
+    name = hashlib.sha256(jsonrpc.dumps_sorted([*get_request_identity(call), conversation_id, key])).hexdigest()
     if not await store.claim(name, owner=call.principal.key, ttl=ttl):
         return _replay_outcome(key, await _wait_for_outcome(call, name))
     try:
@@ -107,18 +106,3 @@ def _replay_outcome(key: str, outcome: dict[str, Any] | None) -> Any:
         raise ToolError(outcome["error"])
     state = "was started before and has not finished" if outcome is None else "was started before and failed"
     raise OutcomeUnknown(f"The step {key!r} {state}; it does not run again. Check whether it took effect")
-
-
-def _build_name(call: Call, conversation_id: str, key: str) -> str:
-    params = call.params
-    identity = [
-        call.server.alias,
-        call.principal.key,
-        call.method,
-        params.get(NAMED_PARAMS.get(call.method, "name")),
-        params.get("arguments"),
-        {name: str(value) for name, value in call.url_kwargs.items()},
-        conversation_id,
-        key,
-    ]
-    return hashlib.sha256(jsonrpc.dumps_sorted(identity)).hexdigest()

@@ -22,7 +22,7 @@ from mcp_django.protocol.meta import (
 from mcp_django.protocol.revisions import HANDSHAKE_VERSIONS, REVISIONS, STATELESS_VERSIONS, Era
 from mcp_django.protocol.types import LOG_LEVELS
 from mcp_django.schema import call_in_default_language
-from mcp_django.server.calls.call import Call, Connection
+from mcp_django.server.calls.call import Call, Connection, get_request_identity
 from mcp_django.server.calls.message_queue import Outbox
 from mcp_django.server.calls.server_core import ServerCore
 from mcp_django.server.context.conversation import InputUnavailable, ReplayConversation
@@ -128,18 +128,8 @@ class StatelessEra:
                 "A completion cannot send requests to the client; only tools, prompts and resources can"
             )
         call = call.root
-        params = call.params
-        bound_values = [
-            self._server.alias,
-            call.principal.key,
-            call.method,
-            params.get(NAMED_PARAMS[call.method]),
-            params.get("arguments"),
-            {name: str(value) for name, value in call.url_kwargs.items()},
-        ]
-        return ReplayConversation(
-            call, hashlib.sha256(jsonrpc.dumps_sorted(bound_values)).digest(), self._server.options.conversation_limits
-        )
+        binding = hashlib.sha256(jsonrpc.dumps_sorted(get_request_identity(call))).digest()
+        return ReplayConversation(call, binding, self._server.options.conversation_limits)
 
 
 _EMPTY: dict[str, Any] = {}

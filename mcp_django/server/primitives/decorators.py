@@ -31,6 +31,7 @@ from mcp_django.server.primitives.base import (
     Permission,
     Primitive,
     Prompt,
+    Rate,
     Resource,
     ResourceTemplate,
     ScopesFor,
@@ -38,7 +39,6 @@ from mcp_django.server.primitives.base import (
 )
 from mcp_django.server.primitives.registry import MARKED_METHODS, Registry, get_registry
 from mcp_django.server.primitives.results import ToolResult, ToolStream
-from mcp_django.server.rates import Rate
 
 F = TypeVar("F", bound=Callable[..., Any])
 BuildPrimitive = Callable[[Any], Primitive | Completer]

@@ -10,7 +10,7 @@ from django.test import Client
 
 from mcp_django.auth import throttling
 from mcp_django.contrib.oauth.tokens import credentials
-from mcp_django.server.rates import Rate
+from mcp_django.server.primitives.base import Rate
 from tests.support.savepoints import rolled_back
 
 from . import flows

@@ -11,7 +11,7 @@ from mcp_django.contrib.proxies.catalog import catalog_cache
 from mcp_django.protocol.errors import InternalError, InvalidParams, MethodNotFound, ResourceNotFound
 from mcp_django.protocol.headers import HeaderParam
 from mcp_django.providers.mounts import Mount
-from mcp_django.server.rates import Rate
+from mcp_django.server.primitives.base import Rate
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, make_principal, make_server, ports
 from tests.support.clock import Clock
 

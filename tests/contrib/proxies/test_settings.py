@@ -12,7 +12,7 @@ from mcp_django.conf.proxies import ProxySettings
 from mcp_django.contrib.proxies import Proxy
 from mcp_django.contrib.proxies.options import ProxyOptions, deny_everyone
 from mcp_django.schema import DeclarationError
-from mcp_django.server.rates import Rate
+from mcp_django.server.primitives.base import Rate
 from mcp_django.wiring import get_server
 from tests.repository.pages import ROOT, python_blocks
 

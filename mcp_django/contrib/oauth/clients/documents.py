@@ -43,7 +43,7 @@ from mcp_django.providers.files.patterns import ContentTooLarge
 from mcp_django.providers.safe_fetch import FetchedResponse, Fetcher, FetchFailed
 from mcp_django.providers.safe_fetch import FetchRefused as NotFetched
 from mcp_django.server.calls.log_sanitizer import sanitize_label
-from mcp_django.server.rates import Rate
+from mcp_django.server.primitives.base import Rate
 
 logger = logging.getLogger("mcp_django.oauth")
 

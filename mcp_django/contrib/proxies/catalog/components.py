@@ -27,8 +27,7 @@ from mcp_django.server.calls.log_sanitizer import sanitize_label
 from mcp_django.server.composition.lowlevel import ListedArguments
 from mcp_django.server.context.context import Context
 from mcp_django.server.injection.handler import Handler
-from mcp_django.server.primitives.base import Permission, Primitive, Prompt, Resource, ResourceTemplate, Tool
-from mcp_django.server.rates import Rate
+from mcp_django.server.primitives.base import Permission, Primitive, Prompt, Rate, Resource, ResourceTemplate, Tool
 
 logger = logging.getLogger("mcp_django.client")
 
