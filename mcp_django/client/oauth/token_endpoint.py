@@ -3,6 +3,7 @@
 import math
 import re
 import time
+from dataclasses import replace
 from typing import Any, Final
 
 import httpx2
@@ -167,15 +168,11 @@ def update_grant(grant: TokenGrant, token: OAuthToken) -> TokenGrant:
 
     Omitted members keep their values (RFC 6749, section 6).
     """
-    return TokenGrant(
-        issuer=grant.issuer,
+    return replace(
+        grant,
         access_token=token.access_token,
         refresh_token=token.refresh_token or grant.refresh_token,
         scope=validate_scopes(token.scope) or grant.scope,
-        token_endpoint=grant.token_endpoint,
-        revocation_endpoint=grant.revocation_endpoint,
-        resource=grant.resource,
-        client=grant.client,
         **_get_expiry(token),
     )
 
@@ -211,6 +208,6 @@ def _create_context(grant: TokenGrant, server_url: str, auth: ClientAuth | None)
 def _get_expiry(token: OAuthToken) -> dict[str, Any]:
     lifetime = token.expires_in
     if lifetime is None or not math.isfinite(lifetime) or lifetime < 0:
-        return {}
+        return {"expires_at": None, "lifetime": 0.0}
     lifetime = min(lifetime, MAX_LIFETIME_SECONDS)
     return {"expires_at": time.time() + lifetime, "lifetime": float(lifetime)}

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -84,15 +84,12 @@ class AuthenticatedWebSocket:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._settings.display_location!r})"
 
-    def open(self) -> AbstractAsyncContextManager[Streams]:
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[Streams]:
         """Open the message streams of a connection.
 
         Raises ClientConnectionError when entered, or when left after the connection broke.
         """
-        return self._open()
-
-    @asynccontextmanager
-    async def _open(self) -> AsyncIterator[Streams]:
         url, headers = self._settings.url or "", dict(self._settings.headers)
         auth = create_auth(self._settings, self._user)
         if auth is not None:

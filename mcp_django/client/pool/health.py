@@ -16,6 +16,7 @@ from datetime import datetime
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
+import mcp_types as types
 from asgiref.sync import sync_to_async
 from django.db import connections
 from django.utils import timezone
@@ -154,6 +155,11 @@ HEALTH_REGISTRY: Final = HealthRegistry()
 def get_process_name() -> str:
     """Return a name for this process that is unique across hosts."""
     return f"{socket.gethostname()[:80]}:{os.getpid()}"
+
+
+def describe_server(info: types.Implementation | None) -> str:
+    """Return the name and version of a server, as sent by the server."""
+    return "" if info is None else " ".join(part for part in (info.name, info.version) if part)
 
 
 def describe_error(error: BaseException, settings: ClientSettings | None) -> str:

@@ -11,7 +11,7 @@ import mcp_types as types
 from mcp_django.client.client import Client
 from mcp_django.client.errors import AuthorizationNeeded, ClientConnectionError
 from mcp_django.client.pool.factory import build_client
-from mcp_django.client.pool.health import HEALTH_REGISTRY, describe_error
+from mcp_django.client.pool.health import HEALTH_REGISTRY, describe_error, describe_server
 from mcp_django.client.pool.pool import client_settings
 from mcp_django.protocol.revisions import REVISIONS
 
@@ -87,7 +87,7 @@ async def _check_connection(client: Client) -> HealthCheckResult:
         else:
             await client.ping()
         answered_at = time.perf_counter()
-        info, revision = client.server_info, client.protocol_version
+        revision = client.protocol_version
         return HealthCheckResult(
             alias=client.alias or "",
             reached=True,
@@ -95,6 +95,6 @@ async def _check_connection(client: Client) -> HealthCheckResult:
             latency=answered_at - connected_at,
             protocol_version=revision,
             era=REVISIONS[revision].era.value,
-            server=" ".join(part for part in (info.name, info.version) if part)[:200] if info is not None else "",
+            server=describe_server(client.server_info)[:200],
             tools=tuple(tools),
         )

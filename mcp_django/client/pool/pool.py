@@ -11,7 +11,7 @@ import os
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
@@ -23,7 +23,7 @@ from mcp_django.aio.tasks import start_task
 from mcp_django.client.client import Client
 from mcp_django.client.errors import AuthorizationNeeded, CallError, ClientConnectionError, ClientError
 from mcp_django.client.pool.factory import build_client
-from mcp_django.client.pool.health import HEALTH_REGISTRY, HealthReporter, describe_error
+from mcp_django.client.pool.health import HEALTH_REGISTRY, HealthReporter, describe_error, describe_server
 from mcp_django.client.session.connection_manager import ClientObserver
 from mcp_django.client.session.session import ClientConnection
 from mcp_django.conf import get_settings, on_change
@@ -134,8 +134,7 @@ class _PooledClient(ClientObserver):
         self._failure_count = 0
         self._blocked_until = 0.0
         self._is_connected = True
-        info = connection.session.server_info
-        server = " ".join(part for part in (info.name, info.version) if part) if info is not None else ""
+        server = describe_server(connection.session.server_info)
         HEALTH_REGISTRY.record_connected(
             self.settings.alias, protocol_version=connection.revision.version, server=server
         )
@@ -144,8 +143,7 @@ class _PooledClient(ClientObserver):
 
     def on_disconnected(self) -> None:
         if self._is_connected:
-            self._is_connected = False
-            HEALTH_REGISTRY.record_disconnected(self.settings.alias)
+            self.abandon()
             self._on_change()
 
     def on_connect_failed(self, error: ClientError) -> None:
@@ -254,17 +252,18 @@ class _ClientPool:
             clients_used.send(sender=None, loop=loop, close=aclose_clients)
         return pooled.client
 
-    def remove(self, loop: EventLoop | None) -> list[_PooledClient]:
-        """Remove and return the clients of a loop, or all of them."""
-        return self._remove(lambda kept: loop is None or loop in (kept.key.loop, kept.client.loop))
+    def remove(self, loop: EventLoop | None, *, is_blocking: bool = False) -> list[_PooledClient]:
+        """Remove and return the clients of a loop, or all of them.
 
-    def remove_blocking(self) -> list[_PooledClient]:
-        """Remove and return the clients that were requested without a running loop."""
-        return self._remove(lambda kept: kept.key.loop is None)
-
-    def _remove(self, predicate: Callable[[_PooledClient], bool]) -> list[_PooledClient]:
+        With `is_blocking` only those that were requested without a running loop.
+        """
         with self._lock:
-            removed = [kept for kept in self._clients_by_key.values() if predicate(kept)]
+            removed = [
+                kept
+                for kept in self._clients_by_key.values()
+                if (loop is None or loop in (kept.key.loop, kept.client.loop))
+                and (kept.key.loop is None or not is_blocking)
+            ]
             for kept in removed:
                 del self._clients_by_key[kept.key]
         return removed
@@ -377,4 +376,4 @@ on_change()(_POOL.retire_all)
 @receiver(server_drained)
 def _on_server_drained(**kwargs: Any) -> None:
     """Close the blocking clients: some servers exit without atexit functions."""
-    _close_on_own_loops(_POOL.remove_blocking())
+    _close_on_own_loops(_POOL.remove(None, is_blocking=True))

@@ -250,7 +250,7 @@ def _get_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
     return (other_errors or errors)[0] if len(other_errors or errors) == 1 else group
 
 
-def describe_transport_error(error: httpx2.TransportError) -> str:
+def describe_transport_error(error: Exception) -> str:
     """Describe a transport error without text from the peer."""
     if isinstance(error, httpx2.TimeoutException):
         return "it did not respond in time"

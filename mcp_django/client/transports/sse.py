@@ -92,7 +92,7 @@ class _SSEConnection(MessageConnection):
                 status = response.status_code
             problem_text = None if 200 <= status < 300 else f"The server answered HTTP {status}"
         except (httpx2.TransportError, httpx2.StreamError) as problem:
-            problem_text = f"The message could not be sent: {_describe_error(problem)}"
+            problem_text = f"The message could not be sent: {describe_transport_error(problem)}"
         except ClientConnectionError as ended:  # raised by `auth`, for example if a person is needed
             self._close(ended)
             raise
@@ -120,7 +120,7 @@ class _SSEConnection(MessageConnection):
             self._close(ended)
         except (httpx2.TransportError, httpx2.StreamError, httpx2.SSEError) as problem:
             problem_text = "could not be reached" if not self._endpoint.done() else "interrupted the stream of events"
-            self._close(ClientConnectionError(f"The server {problem_text}: {_describe_error(problem)}"))
+            self._close(ClientConnectionError(f"The server {problem_text}: {describe_transport_error(problem)}"))
         except Exception as problem:  # raised by `auth`, which may be custom code
             failed = ClientConnectionError(f"The server could not be reached: {type(problem).__name__}")
             failed.__cause__ = problem
@@ -158,7 +158,3 @@ class _SSEConnection(MessageConnection):
             self._endpoint.set_exception(ended)
         with contextlib.suppress(asyncio.QueueFull):  # the reader raises `error` after the last message
             self._messages.put_nowait(None)
-
-
-def _describe_error(problem: Exception) -> str:
-    return describe_transport_error(problem) if isinstance(problem, httpx2.TransportError) else type(problem).__name__
