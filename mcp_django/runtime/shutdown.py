@@ -32,7 +32,7 @@ from types import FrameType
 from typing import Any, Protocol
 
 from mcp_django.aio.loop_local import LoopLocal
-from mcp_django.aio.tasks import start_task
+from mcp_django.aio.tasks import run_in_background, start_task
 from mcp_django.server.server import Server
 
 logger = logging.getLogger("mcp_django.lifecycle")
@@ -81,13 +81,11 @@ class _DrainState:
     drain_callbacks: set[Callable[[], None]] = field(default_factory=set)
     cleanup_callbacks: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     """Callbacks to await after the calls have ended, before the threads are stopped."""
-    # Strong references, because a loop keeps weak ones to its tasks only.
     drain_task: asyncio.Task[None] | None = None
-    finish_task: asyncio.Task[None] | None = None
 
     def reset(self) -> None:
-        """Drop the tasks of a finished loop, because they refer to it."""
-        self.drain_task = self.finish_task = None
+        """Drop the task of a finished loop, because it refers to the loop."""
+        self.drain_task = None
         self.has_lifespan_scope = False
 
 
@@ -236,7 +234,7 @@ class Lifecycle:
     def _start_shutdown(self, loop: Loop, state: _DrainState, notify_server: Callable[[], None] | None) -> None:
         drain_task = self._start_drain(loop, state)
         if notify_server is not None or not state.has_lifespan_scope:
-            state.finish_task = start_task(self._finish(loop, state, drain_task, notify_server))
+            run_in_background(self._finish(loop, state, drain_task, notify_server))
 
     def _start_drain(self, loop: Loop, state: _DrainState) -> asyncio.Task[None]:
         if state.drain_task is None:

@@ -22,9 +22,10 @@ from mcp_django.protocol.errors import InvalidParams, InvalidRequest, ResourceNo
 from mcp_django.protocol.revisions import can_notify
 from mcp_django.runtime.concurrency import StreamLimiter
 from mcp_django.runtime.events.event_log import Event, EventDraft, EventLog, changes_topic
-from mcp_django.runtime.events.follower import LogFollower, TopicSubscription, run_on_own_thread
+from mcp_django.runtime.events.follower import LogFollower, TopicSubscription
 from mcp_django.runtime.events.publisher import EventPublisher
 from mcp_django.runtime.sessions.events import session_topic
+from mcp_django.runtime.threads.executor import run_on_own_thread
 from mcp_django.server.calls.call import Call, Connection
 from mcp_django.server.calls.message_queue import Outbox
 from mcp_django.server.calls.server_core import LIST_NOTIFICATIONS, NotifiedChanges
@@ -136,9 +137,9 @@ class SessionEventSource:
     """
 
     def __init__(self, server: Server, *, publisher: EventPublisher, executor: Executor) -> None:
+        self.publisher = publisher
+        self.executor = executor
         self._server = server
-        self._publisher = publisher
-        self._executor = executor
         self._era = HandshakeEra(server)
 
     async def open(
@@ -159,13 +160,13 @@ class SessionEventSource:
         notification = jsonrpc.Notification(RESOURCE_UPDATED, None)
         call = self._era.create_call(notification, connection, Outbox(interactive=False))
         stream = SessionEventStream(call, handler)
-        follower = self._publisher.get_follower()
+        follower = self.publisher.get_follower()
 
         try:
             await stream.subscribe(follower, session_topic(session.pk), after)
             await stream.subscribe(follower, changes_topic(self._server.alias), after)
             subscribed_uris = await run_on_own_thread(
-                self._executor, ResourceSubscription.objects.get_start_events, session.pk
+                self.executor, ResourceSubscription.objects.get_start_events, session.pk
             )
             stale_lists = await self._server.listings.find_stale(call) if is_new else ()
         except BaseException:

@@ -13,16 +13,16 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from django.db import IntegrityError, transaction
 from django.shortcuts import resolve_url
 from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
 
 from mcp_django.models import SpentState
+from mcp_django.runtime.calls.idempotency import insert_once
 from mcp_django.runtime.events.event_log import EventDraft
-from mcp_django.runtime.events.follower import run_on_own_thread
 from mcp_django.runtime.events.publisher import EventPublisher
 from mcp_django.runtime.sealing import TokenSealer
+from mcp_django.runtime.threads.executor import run_on_own_thread
 from mcp_django.server.calls.call import Call
 from mcp_django.server.context.conversation import InputUnavailable
 from mcp_django.server.ports import Executor, StateTooLarge
@@ -135,14 +135,10 @@ class SealedElicitationPages:
         """
         # Keep the row for another day: a round that was answered late can be repeated.
         expires = dt.datetime.fromtimestamp(visit.expires, dt.UTC) + dt.timedelta(days=1)
-        rows = SpentState.objects.all()
-        try:
-            with transaction.atomic(using=rows.db):
-                rows.create(digest=_hash_visit_id(visit.id), expires=expires)
-        except IntegrityError:
+        row = SpentState(digest=_hash_visit_id(visit.id), expires=expires)
+        if not insert_once(row):
             return False
-
-        self._get_publisher().publish_on_commit(EventDraft(_visit_topic(visit.id), "returned"), using=rows.db)
+        self._get_publisher().publish_on_commit(EventDraft(_visit_topic(visit.id), "returned"), using=row._state.db)
         return True
 
 

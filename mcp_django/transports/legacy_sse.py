@@ -115,7 +115,7 @@ class LegacySSEEndpoint(HTTPEndpoint):
         )
         try:
             # Register first: the client may send as soon as it has the URI.
-            name = await stream.register(self._message_routers.get_loop_router())
+            name = await stream.register(self._message_routers.get())
         except BaseException:
             stream.close()
             raise
@@ -153,7 +153,7 @@ class LegacySSEEndpoint(HTTPEndpoint):
 
     async def _deliver(self, name: str, body: bytes, scopes: frozenset[str]) -> DeliveryStatus:
         try:
-            return await self._message_routers.get_loop_router().post(name, body, scopes)
+            return await self._message_routers.get().post(name, body, scopes)
         finally:
             self._post_limiter.release(name)
 

@@ -120,9 +120,7 @@ def build_services(server: Server) -> TransportServices:
         get_call_streams=get_call_streams().get_loop_streams,
         create_session_stream=partial(
             SessionStream,
-            publisher=get_event_publisher(),
             source=SessionEventSource(server, publisher=get_event_publisher(), executor=get_executor()),
-            executor=get_executor(),
             max_waiting=limits.events,
         ),
         event_ids=get_event_id_codec(),

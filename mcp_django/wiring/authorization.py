@@ -11,7 +11,7 @@ from mcp_django.auth.authorization.policy import Policy
 from mcp_django.auth.authorization.scopes import ScopeFilter, ScopeHierarchy
 from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.conf.options import ServerSettings
-from mcp_django.runtime.events.follower import run_on_own_thread
+from mcp_django.runtime.threads.executor import run_on_own_thread
 from mcp_django.wiring.services import get_executor, get_log_executor
 
 

@@ -6,6 +6,7 @@ import functools
 from django.utils.module_loading import import_string
 
 from mcp_django import conf
+from mcp_django.aio.loop_local import LoopLocal
 from mcp_django.auth.authorization.rule_cache import RULE_CACHE
 from mcp_django.auth.principal import PERMISSION_CACHE_SECONDS, invalidate_permissions
 from mcp_django.runtime.calls.background import LimitedBackgroundSlots
@@ -16,9 +17,9 @@ from mcp_django.runtime.events.publisher import EventPublisher
 from mcp_django.runtime.sealing import NameSigner
 from mcp_django.runtime.shutdown import Lifecycle
 from mcp_django.runtime.streams.event_ids import EventIdCodec
-from mcp_django.runtime.streams.registry import CallStreamRegistry
+from mcp_django.runtime.streams.relay import CallStreamRegistry
 from mcp_django.runtime.streams.replay_buffer import ReplayLimits
-from mcp_django.runtime.streams.sse_messages import SSEMessageRouters
+from mcp_django.runtime.streams.sse_messages import SSEMessageRouter
 from mcp_django.runtime.threads.executor import LeasingExecutor
 from mcp_django.runtime.url_elicitation import SealedElicitationPages
 from mcp_django.server.server import Server
@@ -115,12 +116,12 @@ def get_call_streams() -> CallStreamRegistry:
 
 
 @functools.cache
-def get_sse_message_routers() -> SSEMessageRouters:
+def get_sse_message_routers() -> LoopLocal[SSEMessageRouter]:
     """Return the HTTP+SSE streams of this process and the routing to other workers.
 
     They survive changes of settings, because streams use them.
     """
-    return SSEMessageRouters(get_event_publisher(), get_log_executor())
+    return LoopLocal(lambda: SSEMessageRouter(get_event_publisher(), get_log_executor()))
 
 
 def get_replay_limits() -> ReplayLimits:

@@ -17,7 +17,7 @@ from mcp_django.aio.tasks import BackgroundTasks
 from mcp_django.models import OnceResult, SpentState
 from mcp_django.models.session import Session
 from mcp_django.protocol import jsonrpc
-from mcp_django.runtime.events.follower import run_on_own_thread
+from mcp_django.runtime.threads.executor import run_on_own_thread
 from mcp_django.server.ports import Executor
 
 logger = logging.getLogger("mcp_django.server")
@@ -76,17 +76,22 @@ class DatabaseIdempotencyStore:
         if monotonic() >= self._next_purge:
             self._next_purge = monotonic() + PURGE_INTERVAL_SECONDS
             delete_expired(limit=MAX_PURGED_ROWS)
-        using = type(row).objects.all().db
-        try:
-            with transaction.atomic(using=using):
-                row.save(force_insert=True, using=using)
-        except IntegrityError:
-            return False
-        return True
+        return insert_once(row)
 
 
 def _log_record_failure(error: BaseException) -> None:
     logger.error("Failed to record the outcome of an idempotent step", exc_info=error)
+
+
+def insert_once(row: OnceResult | SpentState) -> bool:
+    """Insert a row; return False if it exists."""
+    using = type(row).objects.all().db
+    try:
+        with transaction.atomic(using=using):
+            row.save(force_insert=True, using=using)
+    except IntegrityError:
+        return False
+    return True
 
 
 def delete_expired(*, limit: int) -> int:

@@ -31,15 +31,11 @@ RECEIVER_TIMEOUT_SECONDS = 5.0
 They are cancelled afterwards.
 """
 LOG_LEVELS = {
-    Outcome.OK: logging.INFO,
-    Outcome.TOOL_ERROR: logging.INFO,
-    Outcome.INPUT_REQUIRED: logging.INFO,
-    Outcome.ERROR: logging.INFO,
-    Outcome.CANCELLED: logging.INFO,
     Outcome.TIMEOUT: logging.WARNING,
     Outcome.OVERLOADED: logging.WARNING,
     Outcome.BUG: logging.ERROR,
 }
+"""Log levels of outcomes other than INFO."""
 _OK, _INFO = Outcome.OK, logging.INFO
 _UNQUOTED = re.compile(r"[\w.,:/|@+~*%?…-]+")
 _TARGET_FIELDS = ("mcp_method", "mcp_name")
@@ -66,7 +62,7 @@ class SignalCallObserver:
 
     def record_outcome(self, call: Call, outcome: Outcome, error: MCPError | Overloaded | None) -> None:
         """Log a call on `mcp_django.calls`; notifications are logged at DEBUG."""
-        level = _INFO if outcome is _OK else LOG_LEVELS[outcome]
+        level = _INFO if outcome is _OK else LOG_LEVELS.get(outcome, _INFO)
         if not call_logger.isEnabledFor(level):
             return
         if call.id is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextvars import Token
+from dataclasses import dataclass
 from typing import Any
 
 try:
@@ -69,9 +70,10 @@ class CallTracer:
                 return None
             self._tracer = provider.get_tracer("mcp_django")
             self._next_check = 0.0
-        return CallSpan(self._tracer, call)
+        return CallSpan(self._tracer, call, context.get_current())
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class CallSpan:
     """Span of one call.
 
@@ -79,15 +81,12 @@ class CallSpan:
     span.
     """
 
-    __slots__ = ("_call", "_is_named", "_span", "_token", "_tracer", "_transport_context")
-
-    def __init__(self, tracer: trace.Tracer, call: Call) -> None:
-        self._tracer = tracer
-        self._call = call
-        self._transport_context = context.get_current()
-        self._is_named = False
-        self._span: trace.Span | None = None
-        self._token: Token[context.Context] | None = None
+    _tracer: trace.Tracer
+    _call: Call
+    _transport_context: context.Context
+    _is_named: bool = False
+    _span: trace.Span | None = None
+    _token: Token[context.Context] | None = None
 
     def start(self) -> None:
         call = self._call

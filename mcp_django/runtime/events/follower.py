@@ -7,13 +7,15 @@ whichever source was first.
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from mcp_django.aio.tasks import start_task
 from mcp_django.runtime.events.channel_layer import WakePublisher, WakeSubscriber
 from mcp_django.runtime.events.event_log import Event, EventLog
+from mcp_django.runtime.events.list_changes import ListChangeDetector
+from mcp_django.runtime.threads.executor import run_on_own_thread
 from mcp_django.server.ports import Executor
 
 logger = logging.getLogger("mcp_django.events")
@@ -40,22 +42,6 @@ EventHandler = Callable[[Event], None]
 
 It must neither block nor raise.
 """
-
-
-class ChangeDetector(Protocol):
-    """Detector of unpublished changes, active while a follower runs.
-
-    `ListChangeDetector` implements it.
-    """
-
-    def check(self, topics: Collection[str]) -> None:
-        """Check for changes; called every `POLL_INTERVAL_SECONDS` with the topics."""
-
-    def on_list_changed(self, event: Event) -> None:
-        """Process a `list_changed` event."""
-
-    def close(self) -> None:
-        """Stop, because the follower has stopped."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -124,7 +110,7 @@ class LogFollower:
         get_executor: Callable[[], Executor],
         get_layer: Callable[[], Any],
         wake_publisher: WakePublisher,
-        detector: ChangeDetector | None = None,
+        detector: ListChangeDetector | None = None,
     ) -> None:
         """Create the follower.
 
@@ -376,17 +362,3 @@ class LogFollower:
 
     async def _run_query(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
         return await run_on_own_thread(self._get_executor(), fn, *args, **kwargs)
-
-
-async def run_on_own_thread(executor: Executor, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
-    """Run a function on a separate pool thread and database connection.
-
-    It ignores the queue limit, never uses the thread of the current call, and completes even if the caller is
-    cancelled.
-    """
-
-    async def run() -> T:
-        with executor.context(unbounded=True):
-            return await executor.run(fn, *args, **kwargs)
-
-    return await asyncio.shield(start_task(run()))

@@ -42,7 +42,7 @@ class InvalidationTopic:
         handler: EventHandler,
         is_needed: Callable[[], bool],
     ) -> None:
-        self._get_publisher = get_publisher
+        self.get_publisher = get_publisher
         self._topic = topic
         self._handler = handler
         self._is_needed = is_needed
@@ -73,7 +73,7 @@ class InvalidationTopic:
         def is_needed() -> bool:
             return self._is_needed() or bool(self._users)
 
-        return SharedSubscription(self._get_publisher(), self._topic, self._on_event, is_needed, CHECK_INTERVAL_SECONDS)
+        return SharedSubscription(self.get_publisher(), self._topic, self._on_event, is_needed, CHECK_INTERVAL_SECONDS)
 
     async def publish(self, kind: str, **payload: Any) -> None:
         """Publish an event to the other processes.
@@ -81,7 +81,7 @@ class InvalidationTopic:
         Raises:
             django.db.Error: the event cannot be written.
         """
-        await self._get_publisher().publish(self.create_draft(kind, **payload))
+        await self.get_publisher().publish(self.create_draft(kind, **payload))
 
     def create_draft(self, kind: str, **payload: Any) -> EventDraft:
         """Return an event for the other processes, which this process ignores."""

@@ -16,11 +16,14 @@ from django.db.transaction import Atomic
 
 from mcp_django.aio.clock import monotonic
 from mcp_django.aio.loop_local import LoopLocal
+from mcp_django.aio.tasks import run_in_background
 from mcp_django.models import StreamEvent
 from mcp_django.protocol.jsonrpc import dumps
 from mcp_django.runtime.events.channel_layer import ThreadedWakePublisher, WakePublisher
 from mcp_django.runtime.events.event_log import Event, EventDraft, EventLog
-from mcp_django.runtime.events.follower import ChangeDetector, LogFollower, run_on_own_thread
+from mcp_django.runtime.events.follower import LogFollower
+from mcp_django.runtime.events.list_changes import ListChangeDetector
+from mcp_django.runtime.threads.executor import run_on_own_thread
 from mcp_django.server.ports import Executor
 
 logger = logging.getLogger("mcp_django.events")
@@ -84,7 +87,7 @@ class EventPublisher:
         get_executor: Callable[[], Executor],
         get_layer: Callable[[], Any],
         get_retention_seconds: Callable[[], float],
-        create_detector: Callable[["EventPublisher"], ChangeDetector] | None = None,
+        create_detector: Callable[["EventPublisher"], ListChangeDetector] | None = None,
     ) -> None:
         """Create the publisher of a process.
 
@@ -131,6 +134,18 @@ class EventPublisher:
             django.db.Error: the events cannot be written.
         """
         return await run_on_own_thread(self._get_executor(), self._publish, drafts)
+
+    def publish_soon(self, *drafts: EventDraft) -> None:
+        """Publish events in a background task; a failure is logged."""
+        run_in_background(self._publish_logged(drafts))
+
+    async def _publish_logged(self, drafts: Sequence[EventDraft]) -> None:
+        try:
+            await self.publish(*drafts)
+        except Exception:
+            logger.warning(
+                "Failed to notify another worker: %s", ", ".join({draft.kind for draft in drafts}), exc_info=True
+            )
 
     def publish_on_commit(self, *drafts: EventDraft, using: str | None = None) -> None:
         """Publish events from sync code when the current transaction commits.

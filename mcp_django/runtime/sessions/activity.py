@@ -4,14 +4,14 @@ Each process reports the activity of its sessions every few seconds, in one even
 not write to the database when they start and end. Reports expire, so those of a killed process soon stop counting.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, NamedTuple
 
 from django.db import Error
 from django.utils import timezone
 
-from mcp_django.aio.tasks import BackgroundTasks
 from mcp_django.models import StreamEvent
 from mcp_django.protocol import jsonrpc
 from mcp_django.runtime.events.event_log import EventDraft
@@ -34,29 +34,13 @@ class SessionActivity(NamedTuple):
     """Number of open streams that do not belong to a call."""
 
 
-class ActivityReporter:
-    """Activity reporter of one process, which `sender_id` identifies."""
-
-    def __init__(self, get_publisher: Callable[[], EventPublisher], sender_id: str) -> None:
-        self._get_publisher = get_publisher
-        self._sender_id = sender_id
-        self._has_reported = False
-        self._tasks = BackgroundTasks()
-
-    def report(self, activities: Mapping[Any, SessionActivity]) -> None:
-        """Publish the activity in a background task; an empty report is sent once."""
-        if activities or self._has_reported:
-            self._has_reported = bool(activities)
-            self._tasks.spawn_in(None, self._publish(dict(activities)))
-
-    async def _publish(self, activities: dict[Any, SessionActivity]) -> None:
-        sessions = {str(pk): [*activity] for pk, activity in activities.items()}
-        try:
-            await self._get_publisher().publish(
-                EventDraft(ACTIVITY_TOPIC, ACTIVITY_KIND, {"by": self._sender_id, "sessions": sessions})
-            )
-        except (Error, Overloaded):
-            pass  # the next report follows soon, and the event log records its own failures
+async def publish_activity(
+    publisher: EventPublisher, sender_id: str, activities: Mapping[Any, SessionActivity]
+) -> None:
+    """Publish the activity of the sessions of one process, which `sender_id` identifies."""
+    sessions = {str(pk): [*activity] for pk, activity in activities.items()}
+    with suppress(Error, Overloaded):  # the next report follows soon, and the event log records its own failures
+        await publisher.publish(EventDraft(ACTIVITY_TOPIC, ACTIVITY_KIND, {"by": sender_id, "sessions": sessions}))
 
 
 def get_reported_activity() -> dict[int, SessionActivity]:

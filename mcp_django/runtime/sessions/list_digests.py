@@ -11,7 +11,7 @@ from django.db import Error, transaction
 
 from mcp_django.aio.tasks import BackgroundTasks, start_timer
 from mcp_django.models import Session as SessionRow
-from mcp_django.runtime.events.follower import run_on_own_thread
+from mcp_django.runtime.threads.executor import run_on_own_thread
 from mcp_django.server.calls.session import ServerSession
 from mcp_django.server.ports import Executor, Overloaded
 

@@ -33,7 +33,7 @@ from mcp_django.runtime.events.event_log import Event
 from mcp_django.runtime.events.invalidation import InvalidationTopic
 from mcp_django.runtime.events.publisher import EventPublisher
 from mcp_django.runtime.sessions import expiry
-from mcp_django.runtime.sessions.activity import ActivityReporter, SessionActivity
+from mcp_django.runtime.sessions.activity import SessionActivity, publish_activity
 from mcp_django.runtime.sessions.events import CANCEL, ENDED, RENEWED, SESSIONS_TOPIC
 from mcp_django.server.calls.session import ServerSession
 from mcp_django.server.ports import Executor, Overloaded
@@ -94,12 +94,11 @@ class DatabaseSessionStore:
         self._executor = executor
         self._server = server
         self._invalidation: InvalidationTopic | None = None
-        self._reporter: ActivityReporter | None = None
         if get_publisher is not None:
             self._invalidation = InvalidationTopic(
                 get_publisher, SESSIONS_TOPIC, handler=self._on_event, is_needed=self._report_activity
             )
-            self._reporter = ActivityReporter(get_publisher, self._invalidation.sender_id)
+        self._has_reported_activity = False
         self._entries: dict[str, CachedSession] = {}
         self._keys_by_pk: dict[Any, str] = {}
         """Session keys by the primary keys of the cached rows."""
@@ -272,14 +271,21 @@ class DatabaseSessionStore:
             await self.load(session.key, session.owner)
 
     def _report_activity(self) -> bool:
-        """Report busy sessions; return True if the subscription is still needed."""
+        """Report busy sessions; return True if the subscription is still needed.
+
+        A report without sessions is sent once.
+        """
         now = monotonic()
         with self._lock:
             entries = list(self._entries.values())
-        busy_sessions = {entry.session.pk: entry.session for entry in entries if entry.session.is_busy}
-        if self._reporter is not None:
-            self._reporter.report(
-                {pk: SessionActivity(len(entry.in_flight), entry.open_streams) for pk, entry in busy_sessions.items()}
+        busy_sessions = [entry.session for entry in entries if entry.session.is_busy]
+        if self._invalidation is not None and (busy_sessions or self._has_reported_activity):
+            self._has_reported_activity = bool(busy_sessions)
+            activities = {
+                session.pk: SessionActivity(len(session.in_flight), session.open_streams) for session in busy_sessions
+            }
+            self._tasks.spawn(
+                publish_activity(self._invalidation.get_publisher(), self._invalidation.sender_id, activities)
             )
         return bool(busy_sessions) or any(entry.fresh_until > now for entry in entries)
 

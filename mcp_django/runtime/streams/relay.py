@@ -11,16 +11,20 @@ import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from mcp_django.aio.loop_local import LoopLocal
 from mcp_django.aio.tasks import BackgroundTasks
+from mcp_django.models import Session as SessionRow
 from mcp_django.runtime.events.event_log import Event, EventDraft
 from mcp_django.runtime.events.publisher import EventPublisher
 from mcp_django.runtime.events.shared_subscription import SharedSubscription
 from mcp_django.runtime.sessions.events import build_stream_topic
+from mcp_django.runtime.shutdown import Lifecycle
 from mcp_django.runtime.streams.reader import NumberedMessage, StreamReader
 from mcp_django.runtime.streams.remote_reader import CONTROL_TOPIC, RemoteReader, StreamGoneError
 from mcp_django.runtime.streams.replay_buffer import MAX_BUFFER_BYTES, ReplayBuffer, ReplayLimits, ReplayReader
 from mcp_django.runtime.streams.replay_store import ReplayStore
 from mcp_django.server.calls.session import ServerSession
+from mcp_django.signals import session_closed
 
 logger = logging.getLogger("mcp_django.events")
 
@@ -126,17 +130,11 @@ class CallStreams:
             if is_current:
                 buffer.detach_reader()
         elif event.kind == "attach":
-            self._relays.spawn(
-                self._confirm_relay(buffer, name) if is_current else self._relay(buffer, name, request["after"])
-            )
-
-    async def _confirm_relay(self, buffer: ReplayBuffer, name: str) -> None:
-        try:
-            await self._publisher.publish(
-                EventDraft(build_stream_topic(buffer.session_pk, buffer.token, name), "attached")
-            )
-        except Exception:
-            logger.warning("Failed to confirm a running call to another worker", exc_info=True)
+            if is_current:
+                topic = build_stream_topic(buffer.session_pk, buffer.token, name)
+                self._publisher.publish_soon(EventDraft(topic, "attached"))
+            else:
+                self._relays.spawn(self._relay(buffer, name, request["after"]))
 
     async def _relay(self, buffer: ReplayBuffer, name: str, after: int) -> None:
         topic, reader = build_stream_topic(buffer.session_pk, buffer.token, name), None
@@ -174,6 +172,36 @@ class CallStreams:
             drafts = [EventDraft(topic, "kept", {"first": buffer.first_number}), *_message_drafts(topic, messages)]
             await self._publisher.publish(*drafts, EventDraft(topic, "end"))
             self.store.discard(buffer)
+
+
+class CallStreamRegistry:
+    """Registry of call streams; each process has one instance.
+
+    A stream belongs to the loop of its call. Other loops treat it like a stream of another process.
+    """
+
+    def __init__(self, publisher: EventPublisher, lifecycle: Lifecycle, get_limits: Callable[[], ReplayLimits]) -> None:
+        self._publisher = publisher
+        self._lifecycle = lifecycle
+        self._get_limits = get_limits
+        self._streams = LoopLocal(self._create_streams)
+        session_closed.connect(self._on_closed, sender=SessionRow)
+
+    def get_loop_streams(self) -> CallStreams:
+        """Return the call streams of the running loop."""
+        return self._streams.get()
+
+    def _create_streams(self) -> CallStreams:
+        return CallStreams(self._publisher, self._get_limits, self._lifecycle.add_cleanup)
+
+    def _on_closed(self, *, session: SessionRow, **kwargs: Any) -> None:
+        """End the streams of a session that ended in this process. Thread-safe."""
+        for loop, streams in self._streams.items():
+            if streams.has_session(session.pk):
+                try:
+                    loop.call_soon_threadsafe(streams.end_session, session.pk)
+                except RuntimeError:
+                    continue  # the loop was closed, and its streams ended with it
 
 
 def _message_drafts(topic: str, messages: list[NumberedMessage]) -> list[EventDraft]:

@@ -1,18 +1,14 @@
 """Reader of a call stream of another worker; `relay` is the other end."""
 
 import asyncio
-import logging
 import secrets
 from typing import Any
 
-from mcp_django.aio.tasks import run_in_background
 from mcp_django.runtime.events.event_log import Event, EventDraft
 from mcp_django.runtime.events.follower import TopicSubscription
 from mcp_django.runtime.events.publisher import EventPublisher
 from mcp_django.runtime.sessions.events import build_stream_topic
 from mcp_django.runtime.streams.reader import StreamReader
-
-logger = logging.getLogger("mcp_django.events")
 
 CONTROL_TOPIC = "streams"
 """Topic of `attach` and `detach` events, for all processes with call streams."""
@@ -93,7 +89,7 @@ class RemoteReader(StreamReader):
         if self._silent_reads >= MAX_SILENT_READS:
             self.end()
         elif self._attach_draft is not None:
-            run_in_background(self._publish(self._attach_draft))
+            self._publisher.publish_soon(self._attach_draft)
         super().on_silence()
 
     def close(self) -> None:
@@ -106,14 +102,8 @@ class RemoteReader(StreamReader):
         self._attach_draft = None
         if attach_draft is not None and not self._is_stream_ended:
             # Also after a failed start: the worker would continue to write, and count the messages as delivered.
-            run_in_background(self._publish(attach_draft._replace(kind="detach")))
+            self._publisher.publish_soon(attach_draft._replace(kind="detach"))
         super().close()
-
-    async def _publish(self, draft: EventDraft) -> None:
-        try:
-            await self._publisher.publish(draft)
-        except Exception:
-            logger.warning("Failed to send a request to the worker of a call", exc_info=True)
 
     def _on_event(self, event: Event) -> None:
         self._silent_reads = 0

@@ -8,14 +8,13 @@ processes: the newest. An opening stream writes an event that ends an earlier on
 import secrets
 
 from mcp_django.runtime.events.event_log import Event, EventDraft, EventLog
-from mcp_django.runtime.events.follower import TopicSubscription, run_on_own_thread
-from mcp_django.runtime.events.publisher import EventPublisher
+from mcp_django.runtime.events.follower import TopicSubscription
 from mcp_django.runtime.sessions.events import session_topic
 from mcp_django.runtime.streams.reader import StreamReader
 from mcp_django.runtime.subscriptions import SessionEventSource, SessionEventStream
+from mcp_django.runtime.threads.executor import run_on_own_thread
 from mcp_django.server.calls.call import Connection
 from mcp_django.server.calls.session import ServerSession
-from mcp_django.server.ports import Executor
 
 
 class EventsExpiredError(Exception):
@@ -25,20 +24,11 @@ class EventsExpiredError(Exception):
 class SessionStream(StreamReader):
     """Reader of a session's own stream."""
 
-    def __init__(
-        self,
-        session: ServerSession,
-        *,
-        publisher: EventPublisher,
-        source: SessionEventSource,
-        executor: Executor,
-        max_waiting: int,
-    ) -> None:
+    def __init__(self, session: ServerSession, source: SessionEventSource, *, max_waiting: int) -> None:
+        """Create a reader that ends with `max_waiting` unread messages."""
         super().__init__(max_waiting=max_waiting)
         self._session = session
-        self._publisher = publisher
         self._source = source
-        self._executor = executor
         self._event_stream: SessionEventStream | None = None
         self._subscription: TopicSubscription | None = None
 
@@ -50,16 +40,16 @@ class SessionStream(StreamReader):
         Raises:
             EventsExpiredError: the log no longer has all events after `after`.
         """
-        if after is not None and not await run_on_own_thread(self._executor, _is_complete_after, after):
+        if after is not None and not await run_on_own_thread(self._source.executor, _is_complete_after, after):
             raise EventsExpiredError
 
         topic = session_topic(self._session.pk)
         name = secrets.token_urlsafe(9)
-        (opened_event,) = await self._publisher.publish(EventDraft(topic, "opened", {"reader": name}))
+        (opened_event,) = await self._source.publisher.publish(EventDraft(topic, "opened", {"reader": name}))
         self._read_number = opened_event.seq if after is None else after
 
         try:
-            self._subscription = await self._publisher.get_follower().subscribe(
+            self._subscription = await self._source.publisher.get_follower().subscribe(
                 topic, self._on_event, after=opened_event.seq
             )
             self._event_stream = await self._source.open(

@@ -12,18 +12,16 @@ import itertools
 import logging
 import secrets
 from collections import OrderedDict
-from functools import partial
 from typing import Any, Protocol
 
 from django.db import Error
 
 from mcp_django.aio.clock import monotonic
-from mcp_django.aio.loop_local import LoopLocal
 from mcp_django.aio.tasks import BackgroundTasks
 from mcp_django.runtime.events.event_log import Event, EventDraft, EventLog
-from mcp_django.runtime.events.follower import run_on_own_thread
 from mcp_django.runtime.events.publisher import EventPublisher
 from mcp_django.runtime.events.shared_subscription import SharedSubscription
+from mcp_django.runtime.threads.executor import run_on_own_thread
 from mcp_django.server.ports import Executor, Overloaded
 
 logger = logging.getLogger("mcp_django.events")
@@ -64,7 +62,10 @@ class MessageReceiver(Protocol):
 
 
 class SSEMessageRouter:
-    """Router of one event loop: its streams, and POSTs for any stream."""
+    """Router of one event loop: its streams, and POSTs for any stream.
+
+    A stream belongs to the loop that serves it. Other loops treat it like a stream of another process.
+    """
 
     def __init__(self, publisher: EventPublisher, executor: Executor) -> None:
         """Create the router; `executor` has the threads of the event log."""
@@ -251,20 +252,6 @@ class SSEMessageRouter:
                     logger.warning("Failed to publish the delivery status of messages", exc_info=True)
         finally:
             self._publishing = None
-
-
-class SSEMessageRouters:
-    """Routers of a process, one for each event loop.
-
-    A stream belongs to the loop that serves it. Other loops treat it like a stream of another process.
-    """
-
-    def __init__(self, publisher: EventPublisher, executor: Executor) -> None:
-        self._routers = LoopLocal(partial(SSEMessageRouter, publisher, executor))
-
-    def get_loop_router(self) -> SSEMessageRouter:
-        """Return the router of the running loop."""
-        return self._routers.get()
 
 
 def _loop_topic(owner: str) -> str:

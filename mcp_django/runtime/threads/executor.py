@@ -12,6 +12,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from contextvars import Token
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar, cast
 
 from asgiref.sync import AsyncToSync, SyncToAsync, ThreadSensitiveContext, sync_to_async
@@ -19,15 +20,18 @@ from django.db import connections
 from django.db.models import QuerySet
 
 from mcp_django.aio.loop_local import LoopLocal
+from mcp_django.aio.tasks import start_task
 from mcp_django.runtime.threads import blocking_wait
 from mcp_django.runtime.threads.caller_thread import CallerThread
 from mcp_django.runtime.threads.lease import ThreadLease, wrap_for_asyncio
 from mcp_django.runtime.threads.pool import ThreadPool
 from mcp_django.runtime.threads.transactions import CallTransaction
+from mcp_django.server.ports import Executor
 
 T = TypeVar("T")
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LeasingExecutor:
     """Executor of blocking work with a thread pool per event loop.
 
@@ -36,20 +40,13 @@ class LeasingExecutor:
     `interrupts_sql` enables the cancellation of SQL that outlasts its call.
     """
 
-    def __init__(
-        self,
-        *,
-        max_threads: int = 16,
-        max_queued: int = 256,
-        max_blocked: int = 256,
-        interrupts_sql: bool = True,
-        name: str = "mcp-lane",
-    ) -> None:
-        self.max_threads = max_threads
-        self.max_queued = max_queued
-        self.max_blocked = max_blocked
-        self.interrupts_sql = interrupts_sql
-        self.name = name
+    max_threads: int = 16
+    max_queued: int = 256
+    max_blocked: int = 256
+    interrupts_sql: bool = True
+    name: str = "mcp-lane"
+
+    def __post_init__(self) -> None:
         self._pools = LoopLocal(self._create_pool)
 
     def acquire_lease(self, *, unbounded: bool = False) -> "CallLease | NullLease":
@@ -173,13 +170,21 @@ class LeasingExecutor:
                 pool.close(timeout)
 
     def _create_pool(self) -> ThreadPool:
-        return ThreadPool(
-            self.max_threads,
-            self.max_queued,
-            max_blocked=self.max_blocked,
-            interrupts_sql=self.interrupts_sql,
-            name=self.name,
-        )
+        return ThreadPool(self.max_threads, self.max_queued, self.max_blocked, self.interrupts_sql, self.name)
+
+
+async def run_on_own_thread(executor: Executor, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
+    """Run a function on a separate pool thread and database connection.
+
+    It ignores the queue limit, never uses the thread of the current call, and completes even if the caller is
+    cancelled.
+    """
+
+    async def run() -> T:
+        with executor.context(unbounded=True):
+            return await executor.run(fn, *args, **kwargs)
+
+    return await asyncio.shield(start_task(run()))
 
 
 class _CallContext(ThreadSensitiveContext):

@@ -23,14 +23,14 @@ TOOLS = {"jsonrpc": "2.0", "id": 9, "method": "tools/list"}
 
 
 def nothing_is_open() -> bool:
-    return not len(get_stream_limiter()) and not get_sse_message_routers().get_loop_router()._streams
+    return not len(get_stream_limiter()) and not get_sse_message_routers().get()._streams
 
 
 async def flood(client: Client) -> None:
     """Have more said than the client, which has stopped reading, leaves room for."""
     assert client.stream is not None
     client.stream.reading.clear()
-    (channel,) = get_sse_message_routers().get_loop_router()._streams.values()
+    (channel,) = get_sse_message_routers().get()._streams.values()
     assert isinstance(channel, LegacySSEStream)
     await client.send("tools/call", {"name": "flood", "arguments": {"messages": 50}})
     duplex = channel._connection
@@ -229,7 +229,7 @@ async def test_a_stream_that_is_over_is_not_kept_for_a_client_that_does_not_read
     limits(SEND_BUFFER=4)
     await client.hello()
     await flood(client)
-    (channel,) = get_sse_message_routers().get_loop_router()._streams.values()
+    (channel,) = get_sse_message_routers().get()._streams.values()
     assert isinstance(channel, LegacySSEStream)
     channel._connection.end(CloseReason.REVOKED)
     assert len(get_stream_limiter()) == 1
