@@ -25,6 +25,16 @@ def start_timer(delay: float, callback: Callable[[*Ts], object], *args: *Ts) -> 
     return asyncio.get_running_loop().call_later(delay, callback, *args, context=contextvars.Context())
 
 
+async def wait_for_event(event: asyncio.Event, timeout: float) -> bool:
+    """Wait until an event is set; return False after `timeout` seconds."""
+    try:
+        async with asyncio.timeout(timeout):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True
+
+
 class BackgroundTasks:
     """Running tasks of one owner, which holds strong references to them."""
 

@@ -17,6 +17,7 @@ from django.shortcuts import resolve_url
 from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
 
+from mcp_django.aio.tasks import wait_for_event
 from mcp_django.models import SpentState
 from mcp_django.runtime.calls.idempotency import insert_once
 from mcp_django.runtime.events.event_log import EventDraft
@@ -103,17 +104,11 @@ class SealedElicitationPages:
         )
         try:
             # The user may have returned before the subscription was active.
-            if await run_on_own_thread(self._get_executor(), self.is_finished, id):
-                return True
-            async with asyncio.timeout(timeout) as scope:
-                await returned_event.wait()
-        except TimeoutError:
-            if not scope.expired():
-                raise
-            return False
+            return await run_on_own_thread(self._get_executor(), self.is_finished, id) or await wait_for_event(
+                returned_event, timeout
+            )
         finally:
             subscription.stop()
-        return True
 
     def unseal_visit(self, token: str, purpose: str) -> PageVisit:
         """Return the visit of a token of this purpose.

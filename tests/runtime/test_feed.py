@@ -146,7 +146,7 @@ def test_what_arrives_while_the_past_is_being_read_comes_after_it(clock: Clock) 
             assert over.wait(WAIT_SECONDS)
             return EventLog().read(*args, **kwargs)
 
-        feed._log.read = read  # type: ignore[method-assign]
+        feed.log.read = read  # type: ignore[method-assign]
         following = asyncio.create_task(feed.subscribe("a", heard, after=mark.seq))
         assert await asyncio.to_thread(reading.wait, WAIT_SECONDS)
         [event] = await feeds.publish(EventDraft("a", "message", 2))
@@ -195,7 +195,7 @@ def test_events_that_arrive_in_any_order_are_told_in_theirs_without_reading(cloc
     async def main(feeds: EventPublisher) -> None:
         heard, feed = RecordingSink(), feeds.get_follower()
         await feed.subscribe("a", heard)
-        read = feed._log.read = Reads()  # type: ignore[method-assign]
+        read = feed.log.read = Reads()  # type: ignore[method-assign]
         events = await asyncio.to_thread(append, *(EventDraft("a", "message", n) for n in range(4)))
         for index in (3, 1, 0, 2, 1):
             feed.receive([events[index]])
@@ -220,7 +220,7 @@ def test_many_gaps_at_once_are_read_once(clock: Clock) -> None:
     async def main(feeds: EventPublisher) -> None:
         heard, feed = RecordingSink(), feeds.get_follower()
         await feed.subscribe("a", heard)
-        read = feed._log.read = Reads()  # type: ignore[method-assign]
+        read = feed.log.read = Reads()  # type: ignore[method-assign]
         events = await asyncio.to_thread(append, *(EventDraft("a", "message", n) for n in range(40)))
         for event in events[1::2]:
             feed.receive([event])
@@ -565,7 +565,7 @@ def test_a_wake_carries_what_it_tells_of_to_another_process(layer: FakeLayer, cl
     async def main(ours: EventPublisher, theirs: EventPublisher) -> None:
         heard, feed = RecordingSink(), ours.get_follower()
         await feed.subscribe("a", heard)
-        read = feed._log.read = Reads()  # type: ignore[method-assign]
+        read = feed.log.read = Reads()  # type: ignore[method-assign]
         for n in range(3):
             await theirs.publish(EventDraft("a", "message", {"n": n}))
         await eventually(lambda: len(heard) == 3)
@@ -635,7 +635,7 @@ def test_many_events_are_sent_in_wakes_of_bounded_size(layer: FakeLayer, clock: 
     async def main(ours: EventPublisher, theirs: EventPublisher) -> None:
         heard, feed = RecordingSink(), ours.get_follower()
         await feed.subscribe("a", heard)
-        read = feed._log.read = Reads()  # type: ignore[method-assign]
+        read = feed.log.read = Reads()  # type: ignore[method-assign]
         text = "x" * 1000
         await theirs.publish(*(EventDraft("a", "message", f"{n} {text}") for n in range(50)))
         await eventually(lambda: len(heard) == 50)

@@ -68,7 +68,7 @@ class Process:
 
     @property
     def watch(self) -> ListChangeDetector:
-        watch = self.feeds.get_follower()._detector
+        watch = self.feeds.get_follower().detector
         assert isinstance(watch, ListChangeDetector)
         return watch
 
@@ -215,7 +215,7 @@ def test_rights_that_changed_are_told_again_once_when_all_processes_believe_it(c
 
 def test_rights_that_change_again_are_settled_from_then_on(clock: Clock) -> None:
     async def main(executor: LeasingExecutor) -> None:
-        watch = Process(executor, clock).feeds.get_follower()._detector
+        watch = Process(executor, clock).feeds.get_follower().detector
         assert isinstance(watch, ListChangeDetector)
         alarms = []
         for seq in (1, 2):

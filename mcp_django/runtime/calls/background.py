@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from mcp_django.aio.tasks import start_task
+from mcp_django.aio.tasks import start_task, wait_for_event
 from mcp_django.runtime.shutdown import Lifecycle
 from mcp_django.server.calls.background import run_background_jobs
 from mcp_django.server.calls.call import Call
@@ -51,11 +51,7 @@ class BackgroundJobRunner:
 
     async def _run(self) -> None:
         try:
-            try:
-                async with asyncio.timeout(ANSWER_TIMEOUT_SECONDS):
-                    await self._started.wait()
-            except TimeoutError:
-                pass
+            await wait_for_event(self._started, ANSWER_TIMEOUT_SECONDS)
             await run_background_jobs(self._calls)
         finally:
             self._lifecycle.active.discard(self)

@@ -13,6 +13,7 @@ import struct
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import KW_ONLY, dataclass, field
 from time import time
 from typing import Any
 
@@ -52,22 +53,23 @@ def _stop_subscription(subscription: "asyncio.Task[TopicSubscription]") -> None:
         logger.warning("Failed to subscribe to replies that reach other processes", exc_info=problem)
 
 
+@dataclass(eq=False, repr=False)
 class EventLogPendingRequests:
     """Implementation of `ports.PendingRequests` on the event log.
 
     `timeout` is the maximum number of seconds that a request waits for its reply.
     """
 
-    def __init__(self, get_publisher: Callable[[], EventPublisher], signer: NameSigner, *, timeout: float) -> None:
-        self._get_publisher = get_publisher
-        self._signer = signer
-        self._timeout = timeout
-        self._handled_ids: OrderedDict[tuple[Any, str], None] = OrderedDict()
+    get_publisher: Callable[[], EventPublisher]
+    signer: NameSigner
+    _: KW_ONLY
+    timeout: float
+    _handled_ids: OrderedDict[tuple[Any, str], None] = field(default_factory=OrderedDict, init=False)
 
     def new_id(self, session: ServerSession) -> str:
         """Return a new request id, unique across processes."""
         name = base64.urlsafe_b64encode(_ID_FORMAT.pack(int(time()) & 0xFFFFFFFF, os.urandom(8))).decode("ascii")
-        id = self._signer.sign(name, str(session.pk))
+        id = self.signer.sign(name, str(session.pk))
         self._remember_id(session, id)
         return id
 
@@ -75,11 +77,11 @@ class EventLogPendingRequests:
         """Return True if another process may have a pending request with this id."""
         if (session.pk, id) in self._handled_ids:
             return False
-        name = self._signer.unsign(id, str(session.pk))
+        name = self.signer.unsign(id, str(session.pk))
         if name is None:
             return False
         created, _ = _ID_FORMAT.unpack(base64.urlsafe_b64decode(name))
-        return bool(-MAX_CLOCK_SKEW_SECONDS <= time() - created <= self._timeout + MAX_CLOCK_SKEW_SECONDS)
+        return bool(-MAX_CLOCK_SKEW_SECONDS <= time() - created <= self.timeout + MAX_CLOCK_SKEW_SECONDS)
 
     @asynccontextmanager
     async def accept_forwarded(self, session: ServerSession) -> AsyncIterator[None]:
@@ -90,7 +92,7 @@ class EventLogPendingRequests:
                 said = event.payload
                 session.receive_response(jsonrpc.Response(said["id"], said.get("result"), said.get("error")))
 
-        topic, follower = session_topic(session.pk), self._get_publisher().get_follower()
+        topic, follower = session_topic(session.pk), self.get_publisher().get_follower()
         subscription = asyncio.create_task(follower.subscribe(topic, on_event))
         try:
             # `asyncio.wait` keeps the task if the call is cancelled, so that the subscription can be stopped below.
@@ -118,7 +120,7 @@ class EventLogPendingRequests:
             payload = {"id": response.id, "error": response.error}
 
         try:
-            await self._get_publisher().publish(EventDraft(session_topic(session.pk), REPLY_KIND, payload))
+            await self.get_publisher().publish(EventDraft(session_topic(session.pk), REPLY_KIND, payload))
         except BaseException as problem:
             self._handled_ids.pop((session.pk, response.id), None)
             if isinstance(problem, Error):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from mcp_django.aio.tasks import start_task
+from mcp_django.aio.tasks import start_task, wait_for_event
 from mcp_django.runtime.events.channel_layer import WakePublisher, WakeSubscriber
 from mcp_django.runtime.events.event_log import Event, EventLog
 from mcp_django.runtime.events.list_changes import ListChangeDetector
@@ -101,41 +101,31 @@ class TopicSubscription:
         self._position = min(self._position, position)
 
 
+@dataclass(eq=False, repr=False)
 class LogFollower:
     """Follower of the log on one event loop, running while topics are subscribed."""
 
-    def __init__(
-        self,
-        log: EventLog,
-        get_executor: Callable[[], Executor],
-        get_layer: Callable[[], Any],
-        wake_publisher: WakePublisher,
-        detector: ListChangeDetector | None = None,
-    ) -> None:
-        """Create the follower.
+    log: EventLog
+    get_executor: Callable[[], Executor]
+    get_layer: Callable[[], Any]
+    """Function that returns the channel layer that delivers wake-ups, or None."""
+    wake_publisher: WakePublisher
+    detector: ListChangeDetector | None = None
 
-        `get_layer` returns the channel layer that delivers wake-ups, or None. `wake_publisher` sends them.
-        """
-        self._log = log
-        self._get_executor = get_executor
-        self._get_layer = get_layer
-        self.wake_publisher = wake_publisher
-        self._detector = detector
+    position: int = 0
+    """Number up to which all events have been delivered."""
+    _topics: dict[str, tuple[TopicSubscription, ...]] = field(default_factory=dict)
+    _buffered: dict[int, Event] = field(default_factory=dict)
+    _head: int = 0
+    """Highest known event number."""
+    _is_live: bool = False
+    """True if the position is known."""
 
-        self.position = 0
-        """Number up to which all events have been delivered."""
-        self._topics: dict[str, tuple[TopicSubscription, ...]] = {}
-        self._buffered: dict[int, Event] = {}
-        self._head = 0
-        """Highest known event number."""
-        self._is_live = False
-        """True if the position is known."""
-
-        self._wake_event = asyncio.Event()
-        # None while the follower is stopped: these objects refer to the loop, which the follower must not keep alive.
-        self._ready: asyncio.Future[None] | None = None
-        self._task: asyncio.Task[None] | None = None
-        self._gap_timer: asyncio.TimerHandle | None = None
+    _wake_event: asyncio.Event = field(default_factory=asyncio.Event)
+    # None while the follower is stopped: these objects refer to the loop, which the follower must not keep alive.
+    _ready: asyncio.Future[None] | None = None
+    _task: asyncio.Task[None] | None = None
+    _gap_timer: asyncio.TimerHandle | None = None
 
     @property
     def is_active(self) -> bool:
@@ -163,11 +153,11 @@ class LogFollower:
 
             if after > self.position:
                 # The number was received elsewhere and is not known here yet, or belongs to a log that was reset.
-                after = min(after, await self._run_query(self._log.head))
+                after = min(after, await self._run_query(self.log.head))
 
             subscription._position, end = after, self.position
             while subscription._position < end and not subscription.is_stopped:
-                page = await self._run_query(self._log.read, subscription._position, topic=topic, limit=MAX_PAGE_EVENTS)
+                page = await self._run_query(self.log.read, subscription._position, topic=topic, limit=MAX_PAGE_EVENTS)
                 for event in page:
                     if event.seq <= end:
                         subscription._deliver(event)
@@ -225,16 +215,12 @@ class LogFollower:
             await asyncio.shield(self._ready)
 
     async def _follow_log(self) -> None:
-        layer, wake_task = self._get_layer(), None
+        layer, wake_task = self.get_layer(), None
         try:
             if layer is not None:
                 wake_subscriber = WakeSubscriber(layer, self.receive)
                 wake_task = asyncio.create_task(wake_subscriber.run())
-                try:
-                    async with asyncio.timeout(JOIN_TIMEOUT_SECONDS):
-                        await wake_subscriber.joined.wait()
-                except TimeoutError:
-                    pass
+                await wait_for_event(wake_subscriber.joined, JOIN_TIMEOUT_SECONDS)
 
             await self._poll()
         finally:
@@ -248,8 +234,8 @@ class LogFollower:
         self._is_live = False
         self._wake_event = asyncio.Event()
         self._buffered.clear()
-        if self._detector is not None:
-            self._detector.close()
+        if self.detector is not None:
+            self.detector.close()
         ready = self._ready
         self._ready = None
         if ready is not None:
@@ -276,18 +262,14 @@ class LogFollower:
 
             if self._topics:
                 idle_since = None
-                if self._detector is not None:
-                    self._detector.check(self._topics)
+                if self.detector is not None:
+                    self.detector.check(self._topics)
             elif idle_since is None:
                 idle_since = loop.time()
             elif loop.time() - idle_since >= IDLE_TIMEOUT_SECONDS:
                 return
 
-            try:
-                async with asyncio.timeout(POLL_INTERVAL_SECONDS):
-                    await self._wake_event.wait()
-            except TimeoutError:
-                pass
+            await wait_for_event(self._wake_event, POLL_INTERVAL_SECONDS)
 
     def _fail_start(self, error: Exception) -> None:
         """Raise an error in callers that wait for the start.
@@ -338,8 +320,8 @@ class LogFollower:
             ready.set_result(None)
 
     def _query_new_events(self, after: int | None) -> tuple[int, list[Event]]:
-        head = self._log.head()
-        return head, self._log.read(after, limit=MAX_PAGE_EVENTS) if after is not None and head > after else []
+        head = self.log.head()
+        return head, self.log.read(after, limit=MAX_PAGE_EVENTS) if after is not None and head > after else []
 
     def _on_gap_timeout(self) -> None:
         self._gap_timer = None
@@ -355,10 +337,10 @@ class LogFollower:
             return
         self.position = event.seq
         self._buffered.pop(event.seq, None)
-        if event.kind == LIST_CHANGED and self._detector is not None:
-            self._detector.on_list_changed(event)
+        if event.kind == LIST_CHANGED and self.detector is not None:
+            self.detector.on_list_changed(event)
         for subscription in self._topics.get(event.topic, ()):
             subscription._receive(event)
 
     async def _run_query(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
-        return await run_on_own_thread(self._get_executor(), fn, *args, **kwargs)
+        return await run_on_own_thread(self.get_executor(), fn, *args, **kwargs)

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
@@ -41,34 +41,25 @@ class _ServerSnapshot:
     provider_versions: list[str | None] | None = None
 
 
+@dataclass(eq=False, repr=False)
 class ListChangeDetector:
     """Change detector of one follower."""
 
-    def __init__(
-        self,
-        publish: PublishFunction,
-        *,
-        get_server: Callable[[str], Server],
-        get_executor: Callable[[], Executor],
-        clear_permission_caches: Callable[[], None],
-        settle_seconds: float,
-    ) -> None:
-        """Create the detector.
+    publish: PublishFunction
+    get_server: Callable[[str], Server]
+    """Function that returns the server of an alias."""
+    get_executor: Callable[[], Executor]
+    clear_permission_caches: Callable[[], None]
+    settle_seconds: float
+    """Seconds within which the permission caches of all processes expire."""
 
-        `get_server` returns the server of an alias. Permission caches of all processes expire within `settle_seconds`.
-        """
-        self._publish = publish
-        self._get_server = get_server
-        self._get_executor = get_executor
-        self._clear_permission_caches = clear_permission_caches
-        self._settle_seconds = settle_seconds
-        self._snapshots: dict[str, _ServerSnapshot] = {}
-        self._published_versions: dict[str, str] = {}
-        """Alias → provider versions that a process has published."""
-        self._settle_timers: dict[tuple[str, str, Any], asyncio.TimerHandle] = {}
-        self._tasks = BackgroundTasks()
-        self._checking: set[str] = set()
-        self._failure_logger = RateLimitedLogger(logger)
+    _snapshots: dict[str, _ServerSnapshot] = field(default_factory=dict)
+    _published_versions: dict[str, str] = field(default_factory=dict)
+    """Alias → provider versions that a process has published."""
+    _settle_timers: dict[tuple[str, str, Any], asyncio.TimerHandle] = field(default_factory=dict)
+    _tasks: BackgroundTasks = field(default_factory=BackgroundTasks)
+    _checking: set[str] = field(default_factory=set)
+    _failure_logger: RateLimitedLogger = field(default_factory=lambda: RateLimitedLogger(logger))
 
     def check(self, topics: Collection[str]) -> None:
         """Check the servers of the subscribed topics for changes. Call it on the loop."""
@@ -79,7 +70,7 @@ class ListChangeDetector:
             del self._snapshots[alias]
         for alias in aliases:
             try:
-                self._check_server(alias, self._get_server(alias))
+                self._check_server(alias, self.get_server(alias))
             except Exception:
                 self._log_failure("Failed to check the lists of server %r for changes", alias)
 
@@ -98,8 +89,8 @@ class ListChangeDetector:
             timer.cancel()
 
         if permission_state == "changed":
-            self._clear_permission_caches()
-            delay = self._settle_seconds + secrets.randbelow(MAX_JITTER_MILLISECONDS) / 1000
+            self.clear_permission_caches()
+            delay = self.settle_seconds + secrets.randbelow(MAX_JITTER_MILLISECONDS) / 1000
             self._settle_timers[key] = start_timer(delay, self._publish_settled, key)
 
     def close(self) -> None:
@@ -135,7 +126,7 @@ class ListChangeDetector:
             for provider in watched:
                 provider.refresh()
             # Reading a version may query the database.
-            current_versions = await run_on_own_thread(self._get_executor(), _read_versions, watched)
+            current_versions = await run_on_own_thread(self.get_executor(), _read_versions, watched)
         finally:
             self._checking.discard(alias)
 
@@ -163,7 +154,7 @@ class ListChangeDetector:
             )
 
     async def _publish_changes(self, alias: str, *payloads: dict[str, Any]) -> None:
-        await self._publish(*(EventDraft(changes_topic(alias), "list_changed", payload) for payload in payloads))
+        await self.publish(*(EventDraft(changes_topic(alias), "list_changed", payload) for payload in payloads))
 
     def _spawn(self, coroutine: Any) -> None:
         self._tasks.spawn(self._run_logged(coroutine))

@@ -4,6 +4,7 @@ import asyncio
 import secrets
 from typing import Any
 
+from mcp_django.aio.tasks import wait_for_event
 from mcp_django.runtime.events.event_log import Event, EventDraft
 from mcp_django.runtime.events.follower import TopicSubscription
 from mcp_django.runtime.events.publisher import EventPublisher
@@ -73,12 +74,8 @@ class RemoteReader(StreamReader):
     async def _request_attach(self, draft: EventDraft) -> None:
         for _ in range(MAX_ATTACH_REQUESTS):
             await self._publisher.publish(draft)
-            try:
-                async with asyncio.timeout(ATTACH_INTERVAL_SECONDS):
-                    await self._decided.wait()
-                    return
-            except TimeoutError:
-                continue
+            if await wait_for_event(self._decided, ATTACH_INTERVAL_SECONDS):
+                return
 
     def on_silence(self) -> None:
         """Check that the worker of the call is alive.
