@@ -1,4 +1,4 @@
-"""Tasks and timers in a clean context, which outlive their caller.
+"""Tasks and timers in a clean context, which outlive their caller, and waits with a timeout.
 
 The context of a caller may refer to a thread that returns to its pool, or to the call that a log record belongs to.
 """
@@ -33,6 +33,31 @@ async def wait_for_event(event: asyncio.Event, timeout: float) -> bool:
     except TimeoutError:
         return False
     return True
+
+
+async def wait_for_wake(
+    waiters: list[asyncio.Future[None]], timeout: float, on_timeout: Callable[[*Ts], object], *args: *Ts
+) -> None:
+    """Join the waiters until `wake_all`; call a function after `timeout` seconds.
+
+    The timeout does not end the wait: the function wakes the waiters, if it should.
+    """
+    loop = asyncio.get_running_loop()
+    waiter = loop.create_future()
+    waiters.append(waiter)
+    timer = loop.call_later(timeout, on_timeout, *args)
+    try:
+        await waiter
+    finally:
+        timer.cancel()
+
+
+def wake_all(waiters: list[asyncio.Future[None]]) -> None:
+    """Wake the waiters and clear the list."""
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_result(None)
+    waiters.clear()
 
 
 class BackgroundTasks:

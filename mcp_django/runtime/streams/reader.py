@@ -4,6 +4,8 @@ import asyncio
 import sys
 from typing import NamedTuple
 
+from mcp_django.aio.tasks import wait_for_wake, wake_all
+
 
 class NumberedMessage(NamedTuple):
     """Message of a stream with its number."""
@@ -29,7 +31,7 @@ class StreamReader:
         """Seconds after which the client should reconnect, if the server disconnected it."""
         self._read_number = after
         self._max_waiting = max_waiting
-        self._waiter: asyncio.Future[None] | None = None
+        self._waiters: list[asyncio.Future[None]] = []
 
     @property
     def position(self) -> int:
@@ -39,14 +41,7 @@ class StreamReader:
     async def read(self, timeout: float) -> list[NumberedMessage] | None:
         """Return waiting messages; an empty list after `timeout` seconds, None at the end."""
         if not self.waiting and not self.is_ended:
-            loop = asyncio.get_running_loop()
-            self._waiter = loop.create_future()
-            timer = loop.call_later(timeout, self.on_silence)
-            try:
-                await self._waiter
-            finally:
-                timer.cancel()
-                self._waiter = None
+            await wait_for_wake(self._waiters, timeout, self.on_silence)
 
         if not self.waiting:
             return None if self.is_ended else []
@@ -81,5 +76,4 @@ class StreamReader:
 
     def wake(self) -> None:
         """Return from a waiting `read`."""
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        wake_all(self._waiters)

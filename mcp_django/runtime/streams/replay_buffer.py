@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from mcp_django.aio.tasks import wait_for_wake, wake_all
 from mcp_django.protocol.jsonrpc import compact
 from mcp_django.runtime.streams.reader import NumberedMessage, StreamReader
 
@@ -100,14 +101,7 @@ class ReplayBuffer:
     async def put(self, message: bytes) -> None:
         """Add a message; wait while the reader has too many unread ones."""
         while self._is_full():
-            loop = asyncio.get_running_loop()
-            waiter = loop.create_future()
-            self._writers.append(waiter)
-            timer = loop.call_later(self.limits.send_timeout, self._on_send_timeout, self.reader)
-            try:
-                await waiter
-            finally:
-                timer.cancel()
+            await wait_for_wake(self._writers, self.limits.send_timeout, self._on_send_timeout, self.reader)
         self.put_nowait(message)
 
     def _is_full(self) -> bool:
@@ -222,11 +216,7 @@ class ReplayBuffer:
 
     def wake_writers(self) -> None:
         """Wake the writers that wait for the reader."""
-        writers = self._writers
-        self._writers = []
-        for waiter in writers:
-            if not waiter.done():
-                waiter.set_result(None)
+        wake_all(self._writers)
 
     def _on_send_timeout(self, reader: ReplayReader | None) -> None:
         if reader is not None and self.reader is reader:

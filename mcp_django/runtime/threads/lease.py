@@ -159,20 +159,13 @@ class ThreadLease(Executor):
 
     def release_thread(self) -> None:
         """Release the thread during a wait; the next use leases another one."""
-        if self._is_single or self.pool is None:
-            return
-        with self.pool.lock:
-            assignment = self.assignment
-            self.assignment = None
-            if assignment is not None and assignment.is_busy:
-                self._released_assignments = (*self._released_assignments, assignment)
-        if assignment is not None:
-            assignment.thread.put(assignment.release)
+        if not self._is_single:
+            self.detach(cancel=False, cancel_at_end=True)
 
-    def detach(self, *, cancel: bool) -> None:
+    def detach(self, *, cancel: bool, cancel_at_end: bool = False) -> None:
         """Detach the thread in the middle of a call; the next use leases another one.
 
-        Running jobs are cancelled, or left alone even when the call ends.
+        Running jobs are cancelled now, when the call ends, or never.
         """
         if self.pool is None:
             return
@@ -181,6 +174,8 @@ class ThreadLease(Executor):
             self.assignment = None
             if assignment is not None and cancel:
                 assignment.cancel()
+            elif assignment is not None and cancel_at_end and assignment.is_busy:
+                self._released_assignments = (*self._released_assignments, assignment)
         if assignment is not None:
             assignment.thread.put(assignment.release)
 

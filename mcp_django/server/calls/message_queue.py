@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from mcp_django.aio.tasks import wait_for_wake, wake_all
+
 
 class MessageSink(Protocol):
     """Destination of the messages of a stream whose reader can change."""
@@ -83,14 +85,7 @@ class Outbox:
     async def wait_for_room(self) -> None:
         """Wait while the reader is behind, unless it has stopped."""
         while len(self._messages) >= self.max_messages and not self._closed:
-            loop = asyncio.get_running_loop()
-            room = loop.create_future()
-            self._writers.append(room)
-            timer = loop.call_later(self.send_timeout, self._on_send_timeout)
-            try:
-                await room
-            finally:
-                timer.cancel()
+            await wait_for_wake(self._writers, self.send_timeout, self._on_send_timeout)
 
     def put_nowait(self, message: bytes) -> None:
         """Queue a message even beyond the bound; drop it without a reader."""
@@ -136,7 +131,7 @@ class Outbox:
         self._closed = True
         if self._sink is not None:
             self._sink.finish()
-        self._wake_writers()
+        wake_all(self._writers)
         self._wake_reader()
 
     def abort(self) -> None:
@@ -164,7 +159,7 @@ class Outbox:
         for message in messages:
             sink.put_nowait(message)
         self._sink = sink
-        self._wake_writers()
+        wake_all(self._writers)
 
     def disconnect_reader(self, retry: float) -> bool:
         """Disconnect the reader, to reconnect after `retry` seconds; False if it cannot."""
@@ -205,7 +200,7 @@ class Outbox:
 
         messages = self._messages
         self._messages = []
-        self._wake_writers()
+        wake_all(self._writers)
         return messages
 
     def is_finished(self) -> bool:
@@ -216,11 +211,3 @@ class Outbox:
         reader = self._reader
         if reader is not None and not reader.done():
             reader.set_result(None)
-
-    def _wake_writers(self) -> None:
-        if self._writers:
-            writers = self._writers
-            self._writers = []
-            for room in writers:
-                if not room.done():
-                    room.set_result(None)
