@@ -20,7 +20,7 @@ from mcp_django.runtime.calls.background import BackgroundJobRunner
 from mcp_django.runtime.concurrency import ConcurrencyLimiter
 from mcp_django.runtime.shutdown import SHUTDOWN_MESSAGE, Lifecycle
 from mcp_django.runtime.streams.relay import CallStreams
-from mcp_django.runtime.streams.replay_buffer import ReplayReader
+from mcp_django.runtime.streams.replay_buffer import STALLED_CLIENT_MESSAGE, ReplayReader
 from mcp_django.runtime.threads.executor import is_async_to_sync_loop
 from mcp_django.server.calls.background import run_background_jobs
 from mcp_django.server.calls.call import Call
@@ -164,7 +164,7 @@ class CallTask:
         self._wake_waiter()
 
     def _on_abandoned(self) -> None:
-        logger.info("Client stopped reading the messages of its call; treating it as disconnected")
+        logger.info(STALLED_CLIENT_MESSAGE)
         self.on_disconnect()
 
     def _wake_waiter(self) -> None:

@@ -67,8 +67,18 @@ class EventLog:
         if not drafts:
             return []
         new_events = [NewEvent(draft.topic, draft.kind, dumps(draft.payload).decode()) for draft in drafts]
-        first = self._append_with_retry(new_events)
-        return [Event(seq, *draft) for seq, draft in enumerate(drafts, first)]
+        rows, attempts = StreamEvent.objects.all(), 0
+        while True:
+            try:
+                first = rows.append(new_events)
+            except OperationalError as error:
+                # Two concurrent appends conflict under an isolation level above READ COMMITTED.
+                attempts += 1
+                if attempts == MAX_APPEND_ATTEMPTS or not _is_retryable(error) or connections[rows.db].in_atomic_block:
+                    raise
+                time.sleep(secrets.randbelow(2000 * attempts) / 1_000_000)
+            else:
+                return [Event(seq, *draft) for seq, draft in enumerate(drafts, first)]
 
     def read(self, after: int, *, topic: str | None = None, limit: int = 1000) -> list[Event]:
         """Return up to `limit` events above number `after`, optionally of one topic."""
@@ -92,18 +102,6 @@ class EventLog:
     def delete_old(self, *, max_age_seconds: float, limit: int = 1000) -> int:
         """Delete up to `limit` events older than `max_age_seconds`; return their number."""
         return StreamEvent.objects.all().older_than(seconds=max_age_seconds, limit=limit).delete()[0]
-
-    def _append_with_retry(self, new_events: Sequence[NewEvent]) -> int:
-        rows, attempts = StreamEvent.objects.all(), 0
-        while True:
-            try:
-                return rows.append(new_events)
-            except OperationalError as error:
-                # Two concurrent appends conflict under an isolation level above READ COMMITTED.
-                attempts += 1
-                if attempts == MAX_APPEND_ATTEMPTS or not _is_retryable(error) or connections[rows.db].in_atomic_block:
-                    raise
-            time.sleep(secrets.randbelow(2000 * attempts) / 1_000_000)
 
 
 def _is_retryable(error: OperationalError) -> bool:

@@ -96,10 +96,6 @@ class TopicSubscription:
         for event in buffered:
             self._deliver(event)
 
-    def _rewind(self, position: int) -> None:
-        """Reset the position, because numbers above `position` will be used again."""
-        self._position = min(self._position, position)
-
 
 @dataclass(eq=False, repr=False)
 class LogFollower:
@@ -308,7 +304,7 @@ class LogFollower:
             self._buffered.clear()
             for subscriptions in self._topics.values():
                 for subscription in subscriptions:
-                    subscription._rewind(head)
+                    subscription._position = min(subscription._position, head)
         self.position = head
         self._head = max(head, *self._buffered, 0)
         self._is_live = True

@@ -394,10 +394,6 @@ class DatabaseSessionStore:
             entry.session.cancel_all()
             entry.session.discard()
 
-    def _get_busy_hashes(self) -> list[str]:
-        with self._lock:
-            return [entry.key_hash for entry in self._entries.values() if entry.session.is_busy]
-
     def _find_row(self, key_hash: str, owner: str, limits: Limits, *, is_busy: bool) -> SessionRow | None:
         row = SessionRow.objects.filter(key_hash=key_hash).first()
         if row is None or row.owner != owner or (self._server is not None and row.server != self._server):
@@ -410,7 +406,8 @@ class DatabaseSessionStore:
         return row
 
     def _insert_row(self, row: SessionRow, limits: Limits, *, quota: int | None, run_expiry: bool) -> None:
-        busy_hashes = self._get_busy_hashes()
+        with self._lock:
+            busy_hashes = [entry.key_hash for entry in self._entries.values() if entry.session.is_busy]
         if run_expiry:
             expiry.expire_sessions(
                 busy_hashes, max_idle_seconds=limits.session_idle, touch_interval=self._touch_interval

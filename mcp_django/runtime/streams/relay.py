@@ -21,7 +21,7 @@ from mcp_django.runtime.sessions.events import build_stream_topic
 from mcp_django.runtime.shutdown import Lifecycle
 from mcp_django.runtime.streams.reader import NumberedMessage, StreamReader
 from mcp_django.runtime.streams.remote_reader import CONTROL_TOPIC, RemoteReader, StreamGoneError
-from mcp_django.runtime.streams.replay_buffer import MAX_BUFFER_BYTES, ReplayBuffer, ReplayLimits, ReplayReader
+from mcp_django.runtime.streams.replay_buffer import MAX_BUFFER_BYTES, ReplayBuffer, ReplayLimits
 from mcp_django.runtime.streams.replay_store import ReplayStore
 from mcp_django.server.calls.session import ServerSession
 from mcp_django.signals import session_closed
@@ -153,7 +153,8 @@ class CallStreams:
                     )
                     buffer.last_logged_number = max(buffer.last_logged_number, messages[-1].number)
                     await self._publisher.publish(*_message_drafts(topic, messages))
-            await self._publisher.publish(_end_draft(topic, reader))
+            kind, payload = ("end", None) if reader.retry is None else ("released", {"retry": reader.retry})
+            await self._publisher.publish(EventDraft(topic, kind, payload))
         except Exception:
             logger.warning("Failed to relay the messages of a call to another worker", exc_info=True)
             if reader is not None:
@@ -207,9 +208,3 @@ class CallStreamRegistry:
 def _message_drafts(topic: str, messages: list[NumberedMessage]) -> list[EventDraft]:
     # As text, so that a message is sent unchanged to the byte.
     return [EventDraft(topic, "message", {"n": n, "text": message.decode()}) for n, message in messages]
-
-
-def _end_draft(topic: str, reader: ReplayReader) -> EventDraft:
-    if reader.retry is not None:
-        return EventDraft(topic, "released", {"retry": reader.retry})
-    return EventDraft(topic, "end")

@@ -22,6 +22,8 @@ MAX_BUFFER_BYTES = 4 * 1024 * 1024
 DELIVERED_TTL_SECONDS = 60.0
 """Seconds to keep a completely sent stream: sent bytes may not have arrived."""
 
+STALLED_CLIENT_MESSAGE = "Client stopped reading the messages of its call; treating it as disconnected"
+
 
 class ReplayLimits(NamedTuple):
     """Limits of replay buffers."""
@@ -220,7 +222,7 @@ class ReplayBuffer:
 
     def _on_send_timeout(self, reader: ReplayReader | None) -> None:
         if reader is not None and self.reader is reader:
-            logger.info("Client stopped reading the messages of its call; treating it as disconnected")
+            logger.info(STALLED_CLIENT_MESSAGE)
             self.detach_reader()
 
     def get_messages_after(self, after: int) -> list[NumberedMessage]:

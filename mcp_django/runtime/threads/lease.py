@@ -59,7 +59,7 @@ class ThreadAssignment:
         guard = self.thread.guard
         guard.wait_for_cancellation()
         clean_thread(is_cancelled)
-        guard.reopen()
+        guard.is_closed = False
         # asgiref stores the loop in the thread: this would keep the loop alive, and with it the pool.
         vars(SyncToAsync.threadlocal).clear()
         self.pool.release(self.thread)

@@ -69,7 +69,8 @@ class StatementGuard:
 
     def attach(self, connection: BaseDatabaseWrapper) -> None:
         """Guard a connection that the thread has just opened."""
-        if self.connections.get(connection.alias) is connection or not _is_thread_connection(connection):
+        is_own = any(own is connection for own in connections.all(initialized_only=True))
+        if self.connections.get(connection.alias) is connection or not is_own:
             return  # guarded already, or a copy for another purpose
         self.connections[connection.alias] = connection
         # Insert it first, as outermost wrapper; `with connection.execute_wrapper()` removes the last one.
@@ -101,7 +102,10 @@ class StatementGuard:
         Returns at once.
         """
         self.is_closed = True
-        if not any(_can_interrupt(connection) for connection in list(self.connections.values())):
+        if not any(
+            connection.connection is not None and connection.vendor in ("postgresql", "sqlite")
+            for connection in list(self.connections.values())
+        ):
             return  # no statement is running, and new ones are rejected
         self._stop_event.clear()
         interrupt_thread = threading.Thread(target=self._interrupt_until_stopped, name="mcp-interrupt", daemon=True)
@@ -123,10 +127,6 @@ class StatementGuard:
             self._interrupt_thread = None
         if self.is_closed:
             logger.info("SQL of a finished call was cancelled and its connections were closed")
-
-    def reopen(self) -> None:
-        """Allow the statements of the next call."""
-        self.is_closed = False
 
     def _interrupt_until_stopped(self) -> None:
         pause = MIN_PAUSE_SECONDS
@@ -155,14 +155,6 @@ def _close_permanently(raw: Any) -> None:
         raw.close()
     else:
         libpq.finish()
-
-
-def _is_thread_connection(connection: BaseDatabaseWrapper) -> bool:
-    return any(own is connection for own in connections.all(initialized_only=True))
-
-
-def _can_interrupt(connection: BaseDatabaseWrapper) -> bool:
-    return connection.connection is not None and connection.vendor in ("postgresql", "sqlite")
 
 
 def _interrupt_connection(connection: BaseDatabaseWrapper) -> None:
