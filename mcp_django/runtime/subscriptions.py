@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from django.db import IntegrityError
@@ -45,61 +45,59 @@ PERMISSION_RETRY_SECONDS = 1.0
 MessageHandler = Callable[[int, bytes], None]
 
 
+@dataclass(eq=False, repr=False)
 class EventLogChangeFeed:
     """Implementation of `ports.ChangeFeed` on the event log, for one server alias."""
 
-    def __init__(
-        self,
-        alias: str,
-        *,
-        publisher: EventPublisher,
-        executor: Executor,
-        limiter: StreamLimiter,
-        max_subscriptions: int,
-    ) -> None:
-        """Create the feed; a session may subscribe to `max_subscriptions` resources."""
-        self._alias = alias
-        self._publisher = publisher
-        self._executor = executor
-        self._max_subscriptions = max_subscriptions
-        self.acquire_stream = limiter.acquire
-        self.release_stream = limiter.release
-        self._tasks = BackgroundTasks()
+    alias: str
+    _: KW_ONLY
+    publisher: EventPublisher
+    executor: Executor
+    limiter: StreamLimiter
+    max_subscriptions: int
+    """Maximum number of resources that a session may subscribe to."""
+    _tasks: BackgroundTasks = field(default_factory=BackgroundTasks, init=False)
+
+    def acquire_stream(self, owner: str) -> None:
+        self.limiter.acquire(owner)
+
+    def release_stream(self, owner: str) -> None:
+        self.limiter.release(owner)
 
     async def add_listener(self, callback: Callable[[str, Any], None]) -> Callable[[], None]:
         def on_event(event: Event) -> None:
             callback(event.kind, event.payload)
 
-        return (await self._publisher.get_follower().subscribe(changes_topic(self._alias), on_event)).stop
+        return (await self.publisher.get_follower().subscribe(changes_topic(self.alias), on_event)).stop
 
     async def subscribe(self, call: Call, uri: str) -> None:
         session = _require_session(call)
         if "\0" in uri:
             raise ResourceNotFound(uri)  # Databases cannot store NUL, and templates never match it.
-        since = await self._executor.run(self._insert, session.pk, uri)
+        since = await self.executor.run(self._insert, session.pk, uri)
         if since is not None:
             # Publish after the row is written: a stream opened in between has read the row.
-            await self._publisher.publish(
+            await self.publisher.publish(
                 EventDraft(session_topic(session.pk), "subscribed", {"uri": uri, "since": since})
             )
             self.send_stream_signal(call, [uri], opened=True)
 
     async def unsubscribe(self, call: Call, uri: str) -> None:
         session = _require_session(call)
-        if await self._executor.run(ResourceSubscription.objects.remove, session.pk, uri):
-            await self._publisher.publish(EventDraft(session_topic(session.pk), "unsubscribed", {"uri": uri}))
+        if await self.executor.run(ResourceSubscription.objects.remove, session.pk, uri):
+            await self.publisher.publish(EventDraft(session_topic(session.pk), "unsubscribed", {"uri": uri}))
             self.send_stream_signal(call, [uri], opened=False)
 
     def send_stream_signal(self, call: Call, uris: Sequence[str], *, opened: bool) -> None:
         signal = subscribed if opened else unsubscribed
         if not signal.receivers or not uris:
             return
-        arguments = {"server": self._alias, "owner": call.principal.key, "session": call.session and call.session.pk}
+        arguments = {"server": self.alias, "owner": call.principal.key, "session": call.session and call.session.pk}
         # In a clean context and on a separate thread: the call, or its connection, may have ended.
         self._tasks.spawn(self._send_signals(signal, uris, arguments))
 
     async def _send_signals(self, signal: Signal, uris: Sequence[str], arguments: dict[str, Any]) -> None:
-        with self._executor.context(unbounded=True):
+        with self.executor.context(unbounded=True):
             try:
                 for uri in uris:
                     await signal.asend_robust(sender=None, uri=uri, **arguments)
@@ -110,13 +108,13 @@ class EventLogChangeFeed:
         """Insert the row; return the last event's number, or None if the row existed."""
         since = EventLog().head()
         try:
-            if not ResourceSubscription.objects.add(session, uri, since=since, limit=self._max_subscriptions):
+            if not ResourceSubscription.objects.add(session, uri, since=since, limit=self.max_subscriptions):
                 return None
         except IntegrityError:
             raise InvalidRequest("This session has ended") from None
         except OverflowError:
             message = (
-                f"This session has reached its limit of {self._max_subscriptions} subscriptions; "
+                f"This session has reached its limit of {self.max_subscriptions} subscriptions; "
                 "unsubscribe from a resource first"
             )
             raise InvalidParams(message) from None
@@ -129,6 +127,7 @@ def _require_session(call: Call) -> ServerSession:
     return call.session
 
 
+@dataclass(eq=False, repr=False)
 class SessionEventSource:
     """Event log filtered for one session.
 
@@ -136,11 +135,13 @@ class SessionEventSource:
     the messages of its own topic, updates of subscribed resources, and list changes that its revision supports.
     """
 
-    def __init__(self, server: Server, *, publisher: EventPublisher, executor: Executor) -> None:
-        self.publisher = publisher
-        self.executor = executor
-        self._server = server
-        self._era = HandshakeEra(server)
+    server: Server
+    _: KW_ONLY
+    publisher: EventPublisher
+    executor: Executor
+
+    def __post_init__(self) -> None:
+        self._era = HandshakeEra(self.server)
 
     async def open(
         self, session: ServerSession, after: int, handler: MessageHandler, *, connection: Connection, is_new: bool
@@ -164,11 +165,11 @@ class SessionEventSource:
 
         try:
             await stream.subscribe(follower, session_topic(session.pk), after)
-            await stream.subscribe(follower, changes_topic(self._server.alias), after)
+            await stream.subscribe(follower, changes_topic(self.server.alias), after)
             subscribed_uris = await run_on_own_thread(
                 self.executor, ResourceSubscription.objects.get_start_events, session.pk
             )
-            stale_lists = await self._server.listings.find_stale(call) if is_new else ()
+            stale_lists = await self.server.listings.find_stale(call) if is_new else ()
         except BaseException:
             stream.stop()
             raise

@@ -341,7 +341,7 @@ def test_stopping_is_for_good_and_may_be_said_twice_and_by_the_sink(clock: Clock
 def test_a_sink_that_stops_in_the_past_hears_no_more_of_it() -> None:
     async def main(feeds: EventPublisher) -> None:
         first, *_ = await feeds.publish(*(EventDraft("a", "message", n) for n in range(5)))
-        events = await feeds._get_executor().run(LOG.read, first.seq - 1)
+        events = await feeds.get_executor().run(LOG.read, first.seq - 1)
         heard = RecordingSink()
         feed = feeds.get_follower()
 
@@ -435,7 +435,7 @@ def test_a_database_that_is_down_for_a_moment_delays_and_loses_nothing(
             with pytest.raises(OperationalError):
                 await (
                     EventPublisher(
-                        get_executor=feeds._get_executor, get_layer=lambda: None, get_retention_seconds=lambda: 600
+                        get_executor=feeds.get_executor, get_layer=lambda: None, get_retention_seconds=lambda: 600
                     )
                     .get_follower()
                     .subscribe("a", RecordingSink())

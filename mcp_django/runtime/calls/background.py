@@ -6,7 +6,7 @@ Waiting jobs are limited per process, and shutdown waits for running ones.
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mcp_django.aio.tasks import start_task, wait_for_event
 from mcp_django.runtime.shutdown import Lifecycle
@@ -57,13 +57,13 @@ class BackgroundJobRunner:
             self._lifecycle.active.discard(self)
 
 
+@dataclass(eq=False, repr=False)
 class LimitedBackgroundSlots:
     """Limit on waiting background jobs in this process."""
 
-    def __init__(self, get_limit: Callable[[], int]) -> None:
-        self._get_limit = get_limit
-        self._acquired_count = 0
-        self._lock = threading.Lock()
+    get_limit: Callable[[], int]
+    _acquired_count: int = field(default=0, init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def acquire(self) -> "LimitedBackgroundSlot":
         """Reserve a slot for a job.
@@ -72,7 +72,7 @@ class LimitedBackgroundSlots:
             Overloaded: all slots are in use.
         """
         with self._lock:
-            if self._acquired_count >= self._get_limit():
+            if self._acquired_count >= self.get_limit():
                 raise Overloaded("Too many background jobs are waiting; try again later")
             self._acquired_count += 1
         return LimitedBackgroundSlot(self._decrement)

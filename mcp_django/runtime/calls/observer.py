@@ -43,22 +43,22 @@ _FORMATTED_FIELDS = frozenset({*_TARGET_FIELDS, "mcp_outcome", "mcp_duration_ms"
 _running_tasks = BackgroundTasks()
 
 
+@dataclass(eq=False, repr=False)
 class SignalCallObserver:
     """Implementation of `ports.Observer`.
 
     `executor` runs synchronous receivers. `tracer` is None if tracing is unavailable.
     """
 
-    def __init__(self, executor: Executor, tracer: CallTracer | None = None) -> None:
-        self._executor = executor
-        self._tracer = tracer
+    executor: Executor
+    tracer: CallTracer | None = None
 
     def observe(self, call: Call) -> CallObservation | None:
-        tracer = self._tracer
+        tracer = self.tracer
         span = None if tracer is None else tracer.create_span(call)
         if span is None and not call_started.receivers and not call_finished.receivers:
             return None
-        return _SignalObservation(call, self._executor, span)
+        return _SignalObservation(call, self.executor, span)
 
     def record_outcome(self, call: Call, outcome: Outcome, error: MCPError | Overloaded | None) -> None:
         """Log a call on `mcp_django.calls`; notifications are logged at DEBUG."""

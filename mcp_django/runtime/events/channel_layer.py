@@ -14,6 +14,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
@@ -83,15 +84,15 @@ def get_group_name() -> str:
     return f"{GROUP_PREFIX}.{blake2b(dumps([secret_keys()[0], *log]), digest_size=12).hexdigest()}"
 
 
+@dataclass(eq=False, repr=False)
 class WakeSubscriber:
     """Receiver of wake-ups on one event loop."""
 
-    def __init__(self, layer: Any, handler: WakeHandler) -> None:
-        self._layer = layer
-        self._handler = handler
-        self._group = get_group_name()
-        self.joined = asyncio.Event()
-        """Event that is set as soon as wake-ups can arrive."""
+    layer: Any
+    handler: WakeHandler
+    group: str = field(default_factory=get_group_name)
+    joined: asyncio.Event = field(default_factory=asyncio.Event)
+    """Event that is set as soon as wake-ups can arrive."""
 
     async def run(self) -> None:
         """Receive wake-ups until cancelled; then leave the group."""
@@ -102,10 +103,10 @@ class WakeSubscriber:
             while True:
                 try:
                     if channel is None:
-                        channel = await self._layer.new_channel()
+                        channel = await self.layer.new_channel()
                         joining = asyncio.create_task(self._keep_joined(channel))
                     # No timeout: layers treat a cancelled `receive` as the end of the channel.
-                    message = await self._layer.receive(channel)
+                    message = await self.layer.receive(channel)
                 except Exception:
                     _log_failure("receive")
                     await asyncio.sleep(RETRY_SECONDS)
@@ -121,7 +122,7 @@ class WakeSubscriber:
         while True:
             try:
                 async with asyncio.timeout(SEND_TIMEOUT_SECONDS):
-                    await self._layer.group_add(self._group, channel)
+                    await self.layer.group_add(self.group, channel)
             except Exception:
                 _log_failure("join its group")
                 await asyncio.sleep(RETRY_SECONDS)
@@ -132,7 +133,7 @@ class WakeSubscriber:
     async def _leave_group(self, channel: str) -> None:
         try:
             async with asyncio.timeout(SEND_TIMEOUT_SECONDS):
-                await self._layer.group_discard(self._group, channel)
+                await self.layer.group_discard(self.group, channel)
         except Exception:
             logger.debug("Failed to leave the group of the channel layer", exc_info=True)
 
@@ -142,7 +143,7 @@ class WakeSubscriber:
             events = [Event(int(seq), topic, kind, loads(payload)) for seq, topic, kind, payload in message["events"]]
         except (KeyError, TypeError, ValueError):
             return  # sent by a foreign or a newer release
-        self._handler(events, head)
+        self.handler(events, head)
 
 
 class WakePublisher:

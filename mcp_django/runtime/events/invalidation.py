@@ -9,6 +9,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from mcp_django.aio.loop_local import LoopLocal
@@ -27,6 +28,7 @@ The request continues without it afterwards.
 """
 
 
+@dataclass(eq=False, repr=False)
 class InvalidationTopic:
     """Invalidation events of one topic.
 
@@ -34,22 +36,17 @@ class InvalidationTopic:
     when it returns False.
     """
 
-    def __init__(
-        self,
-        get_publisher: Callable[[], EventPublisher],
-        topic: str,
-        *,
-        handler: EventHandler,
-        is_needed: Callable[[], bool],
-    ) -> None:
-        self.get_publisher = get_publisher
-        self._topic = topic
-        self._handler = handler
-        self._is_needed = is_needed
+    get_publisher: Callable[[], EventPublisher]
+    topic: str
+    _: KW_ONLY
+    handler: EventHandler
+    is_needed: Callable[[], bool]
+    sender_id: str = field(default_factory=lambda: secrets.token_hex(6), init=False)
+    """Identifier of this process in events, used to ignore its own."""
+    _users: set[object] = field(default_factory=set, init=False)
+
+    def __post_init__(self) -> None:
         self._subscriptions = LoopLocal(self._create_subscription)
-        self._users: set[object] = set()
-        self.sender_id = secrets.token_hex(6)
-        """Identifier of this process in events, used to ignore its own."""
 
     @asynccontextmanager
     async def keep_subscribed(self) -> AsyncIterator[None]:
@@ -71,9 +68,9 @@ class InvalidationTopic:
 
     def _create_subscription(self) -> SharedSubscription:
         def is_needed() -> bool:
-            return self._is_needed() or bool(self._users)
+            return self.is_needed() or bool(self._users)
 
-        return SharedSubscription(self.get_publisher(), self._topic, self._on_event, is_needed, CHECK_INTERVAL_SECONDS)
+        return SharedSubscription(self.get_publisher(), self.topic, self._on_event, is_needed, CHECK_INTERVAL_SECONDS)
 
     async def publish(self, kind: str, **payload: Any) -> None:
         """Publish an event to the other processes.
@@ -85,8 +82,8 @@ class InvalidationTopic:
 
     def create_draft(self, kind: str, **payload: Any) -> EventDraft:
         """Return an event for the other processes, which this process ignores."""
-        return EventDraft(self._topic, kind, {**payload, "by": self.sender_id})
+        return EventDraft(self.topic, kind, {**payload, "by": self.sender_id})
 
     def _on_event(self, event: Event) -> None:
         if event.payload.get("by") != self.sender_id:
-            self._handler(event)
+            self.handler(event)

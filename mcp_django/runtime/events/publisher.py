@@ -75,34 +75,29 @@ def _committing_block(alias: str) -> Atomic | None:
     return next((block for block in blocks if not getattr(block, "_from_testcase", False)), None)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class EventPublisher:
     """Publisher of events and owner of the followers, one for each event loop.
 
     Each process has one instance.
     """
 
-    def __init__(
-        self,
-        *,
-        get_executor: Callable[[], Executor],
-        get_layer: Callable[[], Any],
-        get_retention_seconds: Callable[[], float],
-        create_detector: Callable[["EventPublisher"], ListChangeDetector] | None = None,
-    ) -> None:
-        """Create the publisher of a process.
+    get_executor: Callable[[], Executor]
+    """Function that returns an executor with reserved threads.
 
-        `get_executor` returns an executor whose threads are reserved: calls wait for events to be published while they
-        occupy their own thread. `get_layer` returns the channel layer that wakes other processes, or None.
-        `get_retention_seconds` returns the seconds that events are kept. `create_detector` returns a detector of list
-        changes for a follower.
-        """
-        self._get_executor = get_executor
-        self._get_layer = get_layer
-        self._get_retention_seconds = get_retention_seconds
-        self._create_detector = create_detector
-        self._appended_count = 0
-        self._next_purge = 0.0
-        self._log = EventLog()
+    Calls wait for events to be published while they occupy their own thread.
+    """
+    get_layer: Callable[[], Any]
+    """Function that returns the channel layer that wakes other processes, or None."""
+    get_retention_seconds: Callable[[], float]
+    """Function that returns the seconds that events are kept."""
+    create_detector: Callable[["EventPublisher"], ListChangeDetector] | None = None
+    """Function that returns a detector of list changes for a follower."""
+    _log: EventLog = field(default_factory=EventLog, init=False)
+    _appended_count: int = field(default=0, init=False)
+    _next_purge: float = field(default=0.0, init=False)
+
+    def __post_init__(self) -> None:
         self._reset()
         _publishers.add(self)
 
@@ -111,7 +106,7 @@ class EventPublisher:
 
         Repeated in a forked child, which inherits threads and loops that do not run there.
         """
-        self._threaded_wake_publisher = ThreadedWakePublisher(self._get_layer)
+        self._threaded_wake_publisher = ThreadedWakePublisher(self.get_layer)
         self._followers = LoopLocal(self._create_follower)
 
     def get_follower(self) -> LogFollower:
@@ -119,9 +114,9 @@ class EventPublisher:
         return self._followers.get()
 
     def _create_follower(self) -> LogFollower:
-        wake_publisher = WakePublisher(self._get_layer, on_unsent=self._threaded_wake_publisher.publish)
-        detector = None if self._create_detector is None else self._create_detector(self)
-        return LogFollower(self._log, self._get_executor, self._get_layer, wake_publisher, detector)
+        wake_publisher = WakePublisher(self.get_layer, on_unsent=self._threaded_wake_publisher.publish)
+        detector = None if self.create_detector is None else self.create_detector(self)
+        return LogFollower(self._log, self.get_executor, self.get_layer, wake_publisher, detector)
 
     async def publish(self, *drafts: EventDraft) -> list[Event]:
         """Append events, notify followers in all processes, and return the events.
@@ -133,7 +128,7 @@ class EventPublisher:
         Raises:
             django.db.Error: the events cannot be written.
         """
-        return await run_on_own_thread(self._get_executor(), self._publish, drafts)
+        return await run_on_own_thread(self.get_executor(), self._publish, drafts)
 
     def publish_soon(self, *drafts: EventDraft) -> None:
         """Publish events in a background task; a failure is logged."""
@@ -214,7 +209,7 @@ class EventPublisher:
         self._appended_count = 0
         self._next_purge = now + PURGE_INTERVAL_SECONDS
         try:
-            self._log.delete_old(max_age_seconds=self._get_retention_seconds(), limit=2 * MAX_EVENTS_BETWEEN_PURGES)
+            self._log.delete_old(max_age_seconds=self.get_retention_seconds(), limit=2 * MAX_EVENTS_BETWEEN_PURGES)
         except Error:
             logger.warning("Failed to delete old events; retrying later", exc_info=True)
 
@@ -223,7 +218,7 @@ class EventPublisher:
             return
         followers = [(loop, follower) for loop, follower in self._followers.items() if follower.is_active]
 
-        publish_wake = self._threaded_wake_publisher.publish if self._get_layer() is not None else None
+        publish_wake = self._threaded_wake_publisher.publish if self.get_layer() is not None else None
         for loop, follower in followers:
             try:
                 loop.call_soon_threadsafe(follower.receive, events)

@@ -9,6 +9,7 @@ undelivered messages to the log, for the worker that serves their clients next.
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 from mcp_django.aio.loop_local import LoopLocal
@@ -182,18 +183,12 @@ class CallStreamRegistry:
     """
 
     def __init__(self, publisher: EventPublisher, lifecycle: Lifecycle, get_limits: Callable[[], ReplayLimits]) -> None:
-        self._publisher = publisher
-        self._lifecycle = lifecycle
-        self._get_limits = get_limits
-        self._streams = LoopLocal(self._create_streams)
+        self._streams = LoopLocal(partial(CallStreams, publisher, get_limits, lifecycle.add_cleanup))
         session_closed.connect(self._on_closed, sender=SessionRow)
 
     def get_loop_streams(self) -> CallStreams:
         """Return the call streams of the running loop."""
         return self._streams.get()
-
-    def _create_streams(self) -> CallStreams:
-        return CallStreams(self._publisher, self._get_limits, self._lifecycle.add_cleanup)
 
     def _on_closed(self, *, session: SessionRow, **kwargs: Any) -> None:
         """End the streams of a session that ended in this process. Thread-safe."""

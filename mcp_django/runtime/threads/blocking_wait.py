@@ -6,16 +6,17 @@ However many functions wait for users, the pool can run its full number of threa
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from mcp_django.runtime.threads.pool import PoolThread, ThreadPool, clean_thread, thread_state
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class BlockingWait:
     """Blocking wait of one pool thread. Use it on that thread only."""
 
-    def __init__(self, pool: ThreadPool, thread: PoolThread) -> None:
-        self._pool = pool
-        self._thread = thread
+    pool: ThreadPool
+    thread: PoolThread
 
     @contextlib.contextmanager
     def wait(self) -> Iterator[None]:
@@ -24,25 +25,25 @@ class BlockingWait:
         Raises:
             Overloaded: too many threads are waiting.
         """
-        self._pool.begin_wait(self._thread)
+        self.pool.begin_wait(self.thread)
         clean_thread(close_all=True)
         thread_state.blocking_wait = self
         try:
             yield
         finally:
             thread_state.blocking_wait = None
-            self._pool.end_wait(self._thread)
+            self.pool.end_wait(self.thread)
 
     @contextlib.contextmanager
     def suspend(self) -> Iterator[None]:
         """Wrap work that must be done in the middle of the wait."""
         thread_state.blocking_wait = None
-        self._pool.end_wait(self._thread)
+        self.pool.end_wait(self.thread)
         try:
             yield
         finally:
             clean_thread(close_all=True)
-            self._pool.begin_wait(self._thread, is_reentry=True)
+            self.pool.begin_wait(self.thread, is_reentry=True)
             thread_state.blocking_wait = self
 
 
