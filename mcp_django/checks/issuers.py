@@ -8,7 +8,7 @@ from django.core.checks import CheckMessage, Error, Tags, Warning, register
 
 from mcp_django import conf
 from mcp_django.conf.issuers import IssuerSettings
-from mcp_django.wiring.external import REQUIRED_PACKAGES
+from mcp_django.wiring.authentication import REQUIRED_PACKAGES
 
 
 @register(Tags.security)

@@ -18,10 +18,9 @@ from mcp_django.server.calls.call import Connection
 from mcp_django.server.calls.message_queue import Outbox
 from mcp_django.server.calls.pending import Acknowledgement
 from mcp_django.server.calls.session import ServerSession
-from mcp_django.server.context.conversation import INPUT_REQUIRED
 from mcp_django.server.pipeline import Pipeline
 from mcp_django.server.server import Server
-from mcp_django.transports.inprocess import send_request
+from mcp_django.transports.inprocess import complete_rounds, send_request
 from mcp_django.wiring import get_ports, get_server
 
 JSONObject = dict[str, Any]
@@ -153,20 +152,11 @@ class TestClient:
         """
         if self._has_handshake and self.session is None and self.server.options.require_session:
             await self.initialize()
-        round_params = dict(params or {})
-        while True:
-            result = await self._exchange(method, round_params, self._create_connection())
-            if result.get("resultType") != INPUT_REQUIRED:
-                return result
 
-            round_params = dict(params or {})
-            input_requests = result.get("inputRequests", {})
-            if input_requests:
-                round_params["inputResponses"] = {
-                    key: await self._run_callback(input_request) for key, input_request in input_requests.items()
-                }
-            if "requestState" in result:
-                round_params["requestState"] = result["requestState"]
+        async def send(round_params: JSONObject) -> JSONObject:
+            return await self._exchange(method, round_params, self._create_connection())
+
+        return await complete_rounds(send, params or {}, self._run_callback)
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send a notification and wait until the server has processed it."""

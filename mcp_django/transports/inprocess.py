@@ -7,7 +7,8 @@ answers elicitations with a function.
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any
 
 from asgiref.sync import sync_to_async
@@ -20,6 +21,7 @@ from mcp_django.server.calls.background import run_background_jobs
 from mcp_django.server.calls.call import Connection, EraStrategy
 from mcp_django.server.calls.message_queue import Outbox
 from mcp_django.server.calls.pending import Acknowledgement
+from mcp_django.server.context.conversation import INPUT_REQUIRED
 from mcp_django.server.pipeline import Pipeline
 from mcp_django.server.ports import Overloaded, Principal
 from mcp_django.server.server import Server
@@ -69,6 +71,29 @@ async def _forward_messages(outbox: Outbox, on_message: MessageCallback) -> None
         outbox.abort()  # A call must not wait for a reader that failed.
 
 
+async def complete_rounds(
+    send: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]],
+    params: Mapping[str, Any],
+    respond: Callable[[dict[str, Any]], Awaitable[Any]],
+) -> dict[str, Any]:
+    """Return the result of a request after all rounds of input requests.
+
+    `send` sends the request with the params of a round, and `respond` returns the response to an input request.
+    """
+    round_params = dict(params)
+    while True:
+        result = await send(round_params)
+        if result.get("resultType") != INPUT_REQUIRED:
+            return result
+
+        round_params = dict(params)
+        input_requests = result.get("inputRequests", {})
+        if input_requests:
+            round_params["inputResponses"] = {key: await respond(request) for key, request in input_requests.items()}
+        if "requestState" in result:
+            round_params["requestState"] = result["requestState"]
+
+
 class InProcessCaller:
     """Calls of one principal to one server.
 
@@ -93,20 +118,11 @@ class InProcessCaller:
 
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the CallToolResult after all input rounds. Raises MCPError, Overloaded."""
-        params: dict[str, Any] = {"name": name, "arguments": arguments}
         task = asyncio.current_task()
         if task is not None:
             self._running = asyncio.get_running_loop(), task
-
-        while True:
-            result = await self.request("tools/call", params)
-            if result.get("resultType") != "input_required":
-                return result
-            params = {"name": name, "arguments": arguments}
-            if "inputRequests" in result:
-                params["inputResponses"] = await self._build_input_responses(result["inputRequests"])
-            if "requestState" in result:
-                params["requestState"] = result["requestState"]
+        params = {"name": name, "arguments": arguments}
+        return await complete_rounds(partial(self.request, "tools/call"), params, self._respond_to_server)
 
     async def request(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the result of one request. Raises MCPError, Overloaded."""
@@ -127,11 +143,10 @@ class InProcessCaller:
         if self._on_notification is not None:
             self._on_notification(message["method"], message.get("params", {}))
 
-    async def _build_input_responses(self, input_requests: dict[str, Any]) -> dict[str, Any]:
+    async def _respond_to_server(self, input_request: dict[str, Any]) -> Any:
         assert self._elicit is not None  # Without it the server sends no input request.
         # Run on the main thread of the caller, where Ctrl-C arrives.
-        elicit = sync_to_async(self._elicit, thread_sensitive=True)
-        return {key: await elicit(input_request["params"]) for key, input_request in input_requests.items()}
+        return await sync_to_async(self._elicit, thread_sensitive=True)(input_request["params"])
 
     def cancel(self) -> None:
         """Cancel the running call. Thread-safe."""

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from mcp_django.auth.authentication.session import SessionAuthenticator
 from mcp_django.auth.authentication.tickets import MAX_TICKET_CHARS, SocketTickets
 from mcp_django.auth.authentication.verifiers import Verifier, build_verifier
 from mcp_django.auth.authorization.rule_cache import RULE_CACHE
+from mcp_django.auth.external.verifier import ExternalVerifier
 from mcp_django.auth.protected.registry import ResourceRegistry
 from mcp_django.auth.resource import ProtectedResource
 from mcp_django.runtime.calls.idempotency import DatabaseIdempotencyStore
@@ -33,13 +35,17 @@ VERIFIER_FACTORIES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "token": "mcp_django.auth.authentication.verifiers.PersonalTokenVerifier",
         "oauth": "mcp_django.contrib.oauth.tokens.access_tokens.verifier",
-        "external": "mcp_django.wiring.external.create_verifiers",
+        "external": "mcp_django.wiring.authentication.create_external_verifiers",
     }
 )
 """Factories of the verifiers named in `MCP["AUTH"]`.
 
 Each returns one verifier or a list.
 """
+
+
+REQUIRED_PACKAGES: Final = ("httpx", "jwcrypto")
+"""Packages of the extra `external`."""
 
 
 def create_authenticator(server: str) -> Authenticator:
@@ -166,3 +172,19 @@ def _create_verifiers(name: str) -> Sequence[Verifier]:
     return [
         build_verifier(verifier) for verifier in (verifiers if isinstance(verifiers, list | tuple) else [verifiers])
     ]
+
+
+def create_external_verifiers() -> Sequence[Verifier]:
+    """Return the verifier of all issuers, shared by all servers to share its caches.
+
+    Raises ImportError.
+    """
+    missing = [name for name in REQUIRED_PACKAGES if find_spec(name) is None]
+    if missing:
+        raise ImportError(f"{' and '.join(missing)} must be installed: pip install 'mcp-django-channels[external]'")
+    return [_get_external_verifier()]
+
+
+@conf.cached()
+def _get_external_verifier() -> ExternalVerifier:
+    return ExternalVerifier(conf.get_settings().issuers)
