@@ -187,7 +187,7 @@ def test_what_an_old_key_sealed_opens_while_the_key_is_a_fallback() -> None:
 
 def kinds(found: Authenticator) -> tuple[list[str], bool]:
     """Its verifiers, and whether it serves this machine."""
-    verifiers = ["token" if isinstance(one, PersonalTokenVerifier) else "own" for one in found._bearer.verifiers]
+    verifiers = ["token" if isinstance(one, PersonalTokenVerifier) else "own" for one in found._verifiers]
     return verifiers, found._local is not None
 
 
