@@ -55,7 +55,7 @@ def _declared_revision(connection: Connection) -> Revision:
 
 
 class HandshakeEra:
-    """Strategy of the handshake era. See `base.EraStrategy`."""
+    """Strategy of the handshake era. See `calls.call.EraStrategy`."""
 
     name = Era.HANDSHAKE
 

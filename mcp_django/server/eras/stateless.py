@@ -31,7 +31,7 @@ _MISSING_META = f"params._meta must hold {PROTOCOL_VERSION} (a string) and {CLIE
 
 
 class StatelessEra:
-    """Strategy of the stateless era. See `base.EraStrategy`."""
+    """Strategy of the stateless era. See `calls.call.EraStrategy`."""
 
     name = Era.STATELESS
 

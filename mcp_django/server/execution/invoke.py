@@ -104,8 +104,8 @@ async def call_nested_tool(
 ) -> dict[str, Any]:
     """Run a tool inside the call of another tool, whose conversation it shares.
 
-    Returns the CallToolResult body. Raises Suspended when the tool waits for another round, MissingClientCapability and
-    Overloaded. The result carries every other failure.
+    Returns the CallToolResult body. Raises CallSuspended when the tool waits for another round, MissingClientCapability
+    and Overloaded. The result carries every other failure.
     """
     call, tool = resolve_innermost(call, tool)
 

@@ -70,7 +70,7 @@ class Toolbox:
         """Run one use of a tool and return the CallToolResult body.
 
         A tool that the caller may not use is unknown to the model too. `scope` names the use within the `outer`
-        conversation. Raises Suspended, MissingClientCapability and Overloaded.
+        conversation. Raises CallSuspended, MissingClientCapability and Overloaded.
         """
         conversation = NestedConversation(outer, scope)
         tool, arguments = self._tools.get(use["name"]), use["input"]
