@@ -44,9 +44,10 @@ class LoopLocal(Generic[T]):
         """Remove and return the value of a loop, by default the running one."""
         return self._values.pop(asyncio.get_running_loop() if loop is None else loop, None)
 
-    def discard(self, value: T) -> None:
-        """Remove `value` if it is still the value of the running loop."""
-        loop = asyncio.get_running_loop()
+    def discard(self, value: T, loop: Loop | None = None) -> None:
+        """Remove `value` if it is still the value of a loop, by default the running one."""
+        if loop is None:
+            loop = asyncio.get_running_loop()
         if self._values.get(loop) is value:
             del self._values[loop]
 

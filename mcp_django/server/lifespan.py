@@ -141,8 +141,9 @@ class Lifespans:
             if not is_failure:
                 raise
         finally:
-            # The entry refers to the loop, so a remaining entry would keep both alive.
-            self._entries.discard(entry)
+            # The entry refers to the loop, so a remaining entry would keep both alive. The loop may have ended already,
+            # when a task that was never resumed is collected.
+            self._entries.discard(entry, loop)
 
     @contextlib.asynccontextmanager
     async def _enter_all(self) -> AsyncIterator[Any]:
