@@ -10,8 +10,9 @@ that tool's permission, guards, timeout and transaction.
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any
+from typing import Any, ClassVar
 
 from mcp_django.orm.declaration.base import GENERIC_PREFIX
 from mcp_django.orm.tools import TOOL_TEMPLATES
@@ -192,13 +193,12 @@ def _build_input_schema(verb: str, tools: ToolsByLabel) -> dict[str, Any]:
     return {**merged, "properties": {"model": model, **merged["properties"]}, "required": required}
 
 
+@dataclass(frozen=True, eq=False)
 class _UncheckedOutput:
     """Output without validation, because the forwarded tool validates its results."""
 
-    is_wrapped = False
-
-    def __init__(self, schema: dict[str, Any]) -> None:
-        self.schema = schema
+    schema: dict[str, Any]
+    is_wrapped: ClassVar[bool] = False
 
     def to_structured(self, value: Any) -> Any:
         """Return the result unchanged."""

@@ -5,6 +5,7 @@ from results. In arguments they are rejected like unknown names.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -21,14 +22,13 @@ MAX_LISTED_CHOICES = 30
 """Maximum number of choices in a description; `describe` lists all of them."""
 
 
+@dataclass(eq=False)
 class _LazySchema:
     """Schema that is built and checked on first use."""
 
     kind: ClassVar[str]
-
-    def __init__(self, make: Callable[[], Schema], where: str) -> None:
-        self._build_schema = make
-        self._source = where
+    _build_schema: Callable[[], Schema]
+    _source: str
 
     @cached_property
     def schema(self) -> Schema:

@@ -10,6 +10,7 @@ has imported msgspec, so the loaded module is taken from `sys.modules`.
 import sys
 import types
 import typing
+from dataclasses import dataclass
 from typing import Annotated, Any, NotRequired, Required, Union, get_args, get_origin
 
 import typing_extensions
@@ -40,12 +41,12 @@ def to_builtins(value: Any) -> Any:
     return _get_msgspec().to_builtins(value, str_keys=True)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class StructSchema:
     """Annotation metadata that defines one Struct class for pydantic."""
 
-    def __init__(self, cls: type[Any], mark: str) -> None:
-        self.cls = cls
-        self.mark = mark
+    cls: type[Any]
+    mark: str
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_plain_validator_function(

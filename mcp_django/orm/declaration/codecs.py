@@ -360,10 +360,7 @@ _CODECS: tuple[tuple[type["models.Field[Any, Any]"], Codec | Callable[[Any], Cod
     (
         models.BinaryField,
         replace(
-            _OPAQUE_CODEC,
-            kind="binary",
-            schema={"type": "string", "contentEncoding": "base64"},
-            encode=_encode_bytes,
+            _OPAQUE_CODEC, kind="binary", schema={"type": "string", "contentEncoding": "base64"}, encode=_encode_bytes
         ),
     ),
     (
@@ -426,11 +423,7 @@ _CODECS: tuple[tuple[type["models.Field[Any, Any]"], Codec | Callable[[Any], Cod
     (
         models.GenericIPAddressField,
         Codec(
-            kind="ip-address",
-            schema={"type": "string"},
-            encode=str,
-            decode=_parse_address,
-            lookups=_EQUALITY_LOOKUPS,
+            kind="ip-address", schema={"type": "string"}, encode=str, decode=_parse_address, lookups=_EQUALITY_LOOKUPS
         ),
     ),
     (models.CharField, _build_text_codec),

@@ -7,6 +7,7 @@ grouping use the same expression, so they agree.
 import contextlib
 import itertools
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from django.db import OperationalError, connections, models, transaction
@@ -81,18 +82,16 @@ def _set_statement_timeout(cursor: Any, value: str, *, read_previous: bool = Fal
     return previous
 
 
+@dataclass(slots=True, eq=False)
 class VisibilityScope:
     """Visible toolsets and rows of one call; each permission is checked once."""
 
-    __slots__ = ("_aliases", "_rows", "_viewable", "ctx", "database", "toolset")
-
-    def __init__(self, toolset: BaseModelToolset, ctx: Context, database: str) -> None:
-        self.toolset = toolset
-        self.ctx = ctx
-        self.database = database
-        self._viewable: dict[BaseModelToolset, bool] = {}
-        self._rows: dict[BaseModelToolset, QuerySet[Any, Any] | None] = {}
-        self._aliases = itertools.count()
+    toolset: BaseModelToolset
+    ctx: Context
+    database: str
+    _viewable: dict[BaseModelToolset, bool] = field(default_factory=dict, init=False)
+    _rows: "dict[BaseModelToolset, QuerySet[Any, Any] | None]" = field(default_factory=dict, init=False)
+    _aliases: Iterator[int] = field(default_factory=itertools.count, init=False)
 
     def can_view(self, target: BaseModelToolset) -> bool:
         """Return True if the caller may view rows of a related toolset."""

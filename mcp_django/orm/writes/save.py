@@ -1,6 +1,7 @@
 """`create` and `update`: validation by a form, then saving of row and inline rows."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from django.db.models import Model
@@ -53,14 +54,14 @@ def save_inlines(
     return counts, log_message
 
 
+@dataclass(slots=True, eq=False)
 class _InlineWriter:
-    def __init__(self, inline: ModelInline, ctx: Context, parent: Model, using: str) -> None:
-        self.inline = inline
-        self.ctx = ctx
-        self.parent = parent
-        self.using = using
-        self.errors: FieldErrors = {}
-        self.log_message: admin_log.Message = []
+    inline: ModelInline
+    ctx: Context
+    parent: Model
+    using: str
+    errors: FieldErrors = field(default_factory=dict)
+    log_message: admin_log.Message = field(default_factory=list)
 
     def run(self, changes: Mapping[str, Any]) -> None:
         inline = self.inline

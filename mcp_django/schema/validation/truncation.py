@@ -52,11 +52,11 @@ def _remaining_budget(value: Any, budget: int, depth: int) -> int:
     return budget
 
 
+@dataclass(slots=True, eq=False)
 class _Truncator:
-    def __init__(self, depth: int) -> None:
-        self.depth = depth
-        self.left = MAX_NODES
-        self.cut_paths: set[tuple[str | int, ...]] = set()
+    depth: int
+    left: int = MAX_NODES
+    cut_paths: set[tuple[str | int, ...]] = field(default_factory=set)
 
     def copy(self, value: Any, path: tuple[str | int, ...]) -> Any:
         self.left -= 1
