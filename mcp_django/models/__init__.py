@@ -6,18 +6,16 @@ Rows that a client can name belong to an owner. Credentials are stored as hashes
 from mcp_django.models.client_health import ClientHealth
 from mcp_django.models.client_token import ClientFlow, ClientToken
 from mcp_django.models.external_identity import ExternalIdentity
-from mcp_django.models.idempotency_key import OnceResult
+from mcp_django.models.idempotency import OnceResult, SpentState
 from mcp_django.models.resource_subscription import ResourceSubscription
 from mcp_django.models.rules import ScopeGrant, ToolPolicy
-from mcp_django.models.session import EndReason, Session
-from mcp_django.models.session_count import SessionCount
+from mcp_django.models.session import EndReason, Session, SessionCount
 from mcp_django.models.stored.cache_version import StoredState
 from mcp_django.models.stored.prompt import StoredArgument, StoredMessage, StoredPrompt
 from mcp_django.models.stored.resource import StoredResource
 from mcp_django.models.stored.version import StoredPromptVersion, StoredResourceVersion
 from mcp_django.models.stream_event import EventSequence, StreamEvent
 from mcp_django.models.token import PersonalAccessToken
-from mcp_django.models.used_state import SpentState
 
 __all__ = [
     "ClientFlow",

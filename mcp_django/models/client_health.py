@@ -7,7 +7,7 @@ from django.db import models
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from mcp_django.models.managers import PrimaryManager
+from mcp_django.models.rows import PrimaryManager
 
 HEALTH_ROW_LIFETIME = timedelta(hours=1)
 """Age after which the rows of a process that stopped reporting are deleted."""

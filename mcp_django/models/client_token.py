@@ -4,14 +4,11 @@ The secrets are sealed (`mcp_django.client.oauth.crypto`) for the alias, the ser
 They can therefore be opened in this row only. No page shows them.
 """
 
-from typing import Any
-
 from django.db import models
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from mcp_django.conf import user_model_name
-from mcp_django.models.managers import PrimaryManager
+from mcp_django.models.rows import PrimaryManager, create_user_key
 
 
 class ClientToken(models.Model):
@@ -25,15 +22,7 @@ class ClientToken(models.Model):
     alias = models.CharField(_("server"), max_length=64)
     server = models.CharField(_("URL"), max_length=2000)
     """URL of the server without its query, which may be a secret."""
-    user: "models.ForeignKey[Any, Any]" = models.ForeignKey(
-        user_model_name(),
-        verbose_name=_("user"),
-        on_delete=models.CASCADE,
-        related_name="+",
-        null=True,
-        blank=True,
-        help_text=_("Nobody: the project itself."),
-    )
+    user = create_user_key(null=True, blank=True, help_text=_("Nobody: the project itself."))
     issuer = models.CharField(_("authorization server"), max_length=2000, blank=True, default="")
     grant = models.TextField(_("sealed tokens"), blank=True, default="", editable=False)
     registration = models.TextField(_("sealed registration"), blank=True, default="", editable=False)
@@ -73,9 +62,7 @@ class ClientFlow(models.Model):
 
     state_hash = models.CharField(_("state"), max_length=64, unique=True, editable=False)
     alias = models.CharField(_("server"), max_length=64)
-    user: "models.ForeignKey[Any, Any]" = models.ForeignKey(
-        user_model_name(), verbose_name=_("user"), on_delete=models.CASCADE, related_name="+"
-    )
+    user = create_user_key()
     browser_hash = models.CharField(_("browser"), max_length=64, editable=False)
     """Digest of a value in the browser's session. Another browser cannot finish the flow."""
     sealed = models.TextField(_("sealed request"), editable=False)

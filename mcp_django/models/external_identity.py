@@ -1,12 +1,9 @@
 """Links between subjects of identity providers and local accounts."""
 
-from typing import Any
-
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from mcp_django.conf import user_model_name
-from mcp_django.models.managers import PrimaryManager
+from mcp_django.models.rows import PrimaryManager, create_user_key
 
 
 class ExternalIdentity(models.Model):
@@ -25,9 +22,7 @@ class ExternalIdentity(models.Model):
 
     issuer = models.CharField(_("issuer"), max_length=255, help_text=_("As in the settings, to the letter."))
     subject = models.CharField(_("subject"), max_length=255, help_text=_("Whom the issuer means by it, for good."))
-    user: "models.ForeignKey[Any, Any]" = models.ForeignKey(
-        user_model_name(), verbose_name=_("user"), on_delete=models.CASCADE, related_name="+"
-    )
+    user = create_user_key()
     origin = models.CharField(
         _("linked by"), max_length=16, choices=Origin.choices, default=Origin.PERSON, editable=False
     )

@@ -1,13 +1,12 @@
 """Resource subscriptions of sessions of the handshake era."""
 
-import hashlib
 from typing import Any
 
 from django.db import models
 from django.dispatch import receiver
 from django.utils.translation import gettext_lazy as _
 
-from mcp_django.models.managers import PrimaryManager
+from mcp_django.models.rows import PrimaryManager, hash_text
 from mcp_django.models.session import Session
 from mcp_django.signals import session_closed, unsubscribed
 
@@ -66,7 +65,7 @@ class ResourceSubscription(models.Model):
     @classmethod
     def hash(cls, uri: str) -> str:
         """Return the digest that represents a URI in the index."""
-        return hashlib.sha256(uri.encode("utf-8", "surrogatepass")).hexdigest()
+        return hash_text(uri)
 
 
 @receiver(session_closed)

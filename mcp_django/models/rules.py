@@ -4,7 +4,6 @@ Rules only restrict. Groups are stored by name: if a group is deleted or renamed
 user satisfies the rule any more. A rule never loses its requirement.
 """
 
-from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from django.core.exceptions import ValidationError
@@ -12,7 +11,8 @@ from django.core.validators import RegexValidator
 from django.db import models, router, transaction
 from django.utils.translation import gettext_lazy as _
 
-from mcp_django.models.stored.cache_version import RULES_PK, StoredState
+from mcp_django.models.rows import PrimaryManager
+from mcp_django.models.stored.cache_version import RULES_PK, StoredState, VersionedQuerySet
 from mcp_django.models.token import check_scopes
 from mcp_django.server.primitives.base import RATE_FORMAT, Rate
 
@@ -51,33 +51,10 @@ def check_scope(text: str) -> None:
     check_scopes([text])
 
 
-class RuleQuerySet(models.QuerySet[M]):
-    """Query set of rules. Bulk operations, which send no signals, change the version too."""
+class RuleQuerySet(VersionedQuerySet[M]):
+    """Query set of rules."""
 
-    def update(self, **kwargs: Any) -> int:
-        self._for_write = True
-        with transaction.atomic(using=self.db, savepoint=False):
-            changed = super().update(**kwargs)
-            StoredState.objects.using(self.db).change_version(RULES_PK)
-        return changed
-
-    def bulk_create(self, objs: Iterable[Any], *args: Any, **kwargs: Any) -> list[Any]:
-        self._for_write = True
-        with transaction.atomic(using=self.db, savepoint=False):
-            made = super().bulk_create(objs, *args, **kwargs)
-            StoredState.objects.using(self.db).change_version(RULES_PK)
-        return made
-
-
-class RuleManager(models.Manager[M]):
-    """Manager that reads from the database it writes to.
-
-    A rule applies from its commit on, even while replicas lag.
-    """
-
-    def get_queryset(self) -> RuleQuerySet[M]:
-        queryset: RuleQuerySet[M] = RuleQuerySet(self.model, using=self._db)
-        return queryset if self._db else queryset.using(router.db_for_write(self.model))
+    version_pk = RULES_PK
 
 
 class Rule(models.Model):
@@ -145,7 +122,7 @@ class ToolPolicy(Rule):
         ),
     )
 
-    objects: "RuleManager[ToolPolicy]" = RuleManager()
+    objects: "PrimaryManager[ToolPolicy]" = PrimaryManager.from_queryset(RuleQuerySet)()
 
     class Meta:
         verbose_name = _("tool policy")
@@ -199,7 +176,7 @@ class ScopeGrant(Rule):
         _("personal access tokens"), default=True, help_text=_("May personal access tokens hold it?")
     )
 
-    objects: "RuleManager[ScopeGrant]" = RuleManager()
+    objects: "PrimaryManager[ScopeGrant]" = PrimaryManager.from_queryset(RuleQuerySet)()
 
     class Meta:
         verbose_name = _("scope grant")

@@ -1,25 +1,23 @@
-"""Sessions of the handshake era as rows: owner, quota and expiry.
+"""Sessions of the handshake era as rows: owner, quota and expiry; and their number on each server.
 
 Several workers and the admin write here at the same time. Therefore each statement is atomic by itself, or its
 transaction starts with the write. SQLite refuses to upgrade a read lock to a write lock, and PostgreSQL would lose
 updates.
 """
 
-import hashlib
 import secrets
 from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Self
 
 from django.db import IntegrityError, models, transaction
+from django.db.models import F
 from django.db.models.signals import pre_delete
 from django.dispatch import receiver
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from mcp_django.conf import user_model_name
-from mcp_django.models.managers import PrimaryManager
-from mcp_django.models.session_count import SessionCount
+from mcp_django.models.rows import PrimaryManager, create_user_key, hash_text
 from mcp_django.signals import session_closed
 
 KEY_PREFIX_LENGTH = 8
@@ -31,6 +29,51 @@ MAX_SLOT_ATTEMPTS = 64
 
 Each round one of the competing processes gets a slot, so this many processes may compete for the slots of an owner.
 """
+
+
+class SessionCountQuerySet(models.QuerySet["SessionCount"]):
+    """Query set of session counts."""
+
+    def reserve(self, server: str, limit: int) -> bool:
+        """Increase the count by one unless it has reached `limit`; return True on success.
+
+        This must be the first statement of the transaction that saves the session. Until the commit, other processes
+        that open a session on this server wait.
+        """
+        return bool(self.filter(server=server, at_most__lt=limit).update(at_most=F("at_most") + 1))
+
+    def recount(self, server: str, live: "models.QuerySet[models.Model]") -> int:
+        """Set the count to the number of sessions in `live`, and return that number.
+
+        The transaction starts with a write. Therefore no process is between reserving and saving during the count.
+        """
+        with transaction.atomic(using=self.db):
+            self.bulk_create([SessionCount(server=server, at_most=0)], ignore_conflicts=True)
+            self.filter(server=server).update(at_most=F("at_most"))
+            counted = live.count()
+            self.filter(server=server).update(at_most=counted)
+        return counted
+
+
+class SessionCount(models.Model):
+    """Upper bound of the live sessions of one server.
+
+    The bound grows with each opened session and does not shrink when a session ends. The sessions are counted when the
+    bound reaches the limit, and from time to time. Therefore any change of the rows is corrected soon.
+    """
+
+    server = models.CharField(_("server"), max_length=64, primary_key=True)
+    at_most = models.PositiveIntegerField(_("sessions at most"))
+
+    objects = PrimaryManager.from_queryset(SessionCountQuerySet)()
+
+    class Meta:
+        verbose_name = _("session count")
+        verbose_name_plural = _("session counts")
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"{self.server}: {self.at_most}"
 
 
 class EndReason(models.TextChoices):
@@ -221,9 +264,7 @@ class Session(models.Model):
     log_level = models.CharField(_("log level"), max_length=16, blank=True, default="")
     initialized = models.BooleanField(_("initialized"), default=False)
     owner = models.CharField(_("owner"), max_length=OWNER_LENGTH)
-    user: "models.ForeignKey[Any, Any]" = models.ForeignKey(
-        user_model_name(), verbose_name=_("user"), on_delete=models.CASCADE, null=True, blank=True, related_name="+"
-    )
+    user = create_user_key(null=True, blank=True)
     slot = models.PositiveSmallIntegerField(_("slot"), null=True, blank=True)
     created = models.DateTimeField(_("created"), default=timezone.now)
     last_seen = models.DateTimeField(_("last seen"), default=timezone.now, db_index=True)
@@ -254,7 +295,7 @@ class Session(models.Model):
     @classmethod
     def hash(cls, key: str) -> str:
         """Return the digest that the row stores instead of the key."""
-        return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+        return hash_text(key)
 
     @classmethod
     def encode_owner(cls, owner: str) -> str:

@@ -15,7 +15,7 @@ from django.db.models import F, Max
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from mcp_django.models.managers import PrimaryManager
+from mcp_django.models.rows import PrimaryManager
 from mcp_django.protocol.jsonrpc import dumps
 
 TOPIC_LENGTH = 191

@@ -5,7 +5,6 @@ identifies the token on pages. The checksum detects typing errors without a data
 secret is random and long, so a salt or a slow hash would not improve its security.
 """
 
-import hashlib
 import re
 import secrets
 import string
@@ -19,8 +18,7 @@ from django.db import models
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from mcp_django.conf import user_model_name
-from mcp_django.models.managers import PrimaryManager
+from mcp_django.models.rows import PrimaryManager, create_user_key, hash_text
 
 TOKEN_PREFIX = "mcp_pat_"
 ID_LENGTH, SECRET_LENGTH, CHECKSUM_LENGTH = 8, 40, 6
@@ -72,9 +70,7 @@ class PersonalAccessTokenQuerySet(models.QuerySet["PersonalAccessToken"]):
 class PersonalAccessToken(models.Model):
     """Token that lets its bearer act for a user. It is shown once, to its creator."""
 
-    user: "models.ForeignKey[Any, Any]" = models.ForeignKey(
-        user_model_name(), verbose_name=_("user"), on_delete=models.CASCADE, related_name="+"
-    )
+    user = create_user_key()
     name = models.CharField(_("name"), max_length=100, help_text=_("What it is for, such as “CI of the shop”."))
     prefix = models.CharField(_("token"), max_length=len(TOKEN_PREFIX) + ID_LENGTH, editable=False)
     token_hash = models.CharField(_("hash"), max_length=64, unique=True, editable=False)
@@ -118,7 +114,7 @@ class PersonalAccessToken(models.Model):
     @classmethod
     def hash(cls, token: str) -> str:
         """Return the value of `token_hash` for a token."""
-        return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+        return hash_text(token)
 
     @classmethod
     def is_well_formed(cls, token: str) -> bool:

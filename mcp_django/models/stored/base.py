@@ -1,7 +1,6 @@
 """Common base of stored prompts and resources: servers, permissions and versions."""
 
-from collections.abc import Iterable
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self
 
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxLengthValidator, RegexValidator
@@ -18,8 +17,6 @@ MAX_TAGS = 20
 """Maximum number of tags of one row; each has at most 64 characters."""
 MAX_VERSIONS = 100
 """Maximum number of stored versions of one row; the oldest are deleted first."""
-
-M = TypeVar("M", bound=models.Model, covariant=True)
 
 _PERMISSION = r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+"
 
@@ -41,29 +38,11 @@ def check_tags(tags: Any) -> None:
         )
 
 
-class StoredQuerySet(models.QuerySet[M]):
-    """Query set of rows that processes cache.
-
-    Bulk operations send no signals, but change the cache version. They send no notifications to clients.
-    """
-
-    def update(self, **kwargs: Any) -> int:
-        self._for_write = True
-        with transaction.atomic(using=self.db, savepoint=False):
-            changed = super().update(**kwargs)
-            StoredState.objects.using(self.db).change_version()
-        return changed
-
-    def bulk_create(self, objs: Iterable[Any], *args: Any, **kwargs: Any) -> list[Any]:
-        self._for_write = True
-        with transaction.atomic(using=self.db, savepoint=False):
-            made = super().bulk_create(objs, *args, **kwargs)
-            StoredState.objects.using(self.db).change_version()
-        return made
-
-
 class StoredRow(models.Model):
     """Base model of rows of stored primitives; saved in one transaction with the cache version."""
+
+    SNAPSHOT_FIELDS: ClassVar[tuple[str, ...]]
+    """Fields that a version holds unchanged."""
 
     class Meta:
         abstract = True
@@ -73,6 +52,10 @@ class StoredRow(models.Model):
         # No savepoint, as in Django's own save, so that one transaction sends each notification once.
         with transaction.atomic(using=using, savepoint=False):
             super().save(*args, **kwargs)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the row's part of a version as JSON-compatible data."""
+        return {name: getattr(self, name) for name in self.SNAPSHOT_FIELDS}
 
 
 class Stored(StoredRow):
@@ -87,7 +70,6 @@ class Stored(StoredRow):
         "scopes",
         "tags",
     )
-    """Fields that a version holds unchanged."""
 
     server = models.CharField(
         _("server"), max_length=64, blank=True, default="", help_text=_("The alias of the only server that has it.")
@@ -132,10 +114,6 @@ class Stored(StoredRow):
         if row.get_deferred_fields().isdisjoint({"server", "name", "uri"}):
             row.published_key = row.server, row.key
         return row
-
-    def snapshot(self) -> dict[str, Any]:
-        """Return the content of a version as JSON-compatible data."""
-        return {name: getattr(self, name) for name in self.SNAPSHOT_FIELDS}
 
     def apply_snapshot(self, data: dict[str, Any]) -> None:
         """Set the fields from a snapshot and save them.

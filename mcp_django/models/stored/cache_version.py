@@ -5,12 +5,15 @@ data changes the row.
 """
 
 import secrets
+from collections.abc import Iterable
+from typing import Any, ClassVar, TypeVar
 
-from django.db import models
+from django.db import models, transaction
 from django.utils.translation import gettext_lazy as _
 
-from mcp_django.models.managers import PrimaryManager
+from mcp_django.models.rows import PrimaryManager
 
+M = TypeVar("M", bound=models.Model, covariant=True)
 STORED_PK, RULES_PK = 1, 2
 """Primary keys of the rows."""
 
@@ -50,3 +53,26 @@ class StoredState(models.Model):
 
     def __str__(self) -> str:
         return self.token
+
+
+class VersionedQuerySet(models.QuerySet[M]):
+    """Query set of rows that processes cache.
+
+    Bulk operations send no signals, but change the cache version. They send no notifications to clients.
+    """
+
+    version_pk: ClassVar[int] = STORED_PK
+
+    def update(self, **kwargs: Any) -> int:
+        self._for_write = True
+        with transaction.atomic(using=self.db, savepoint=False):
+            changed = super().update(**kwargs)
+            StoredState.objects.using(self.db).change_version(self.version_pk)
+        return changed
+
+    def bulk_create(self, objs: Iterable[Any], *args: Any, **kwargs: Any) -> list[Any]:
+        self._for_write = True
+        with transaction.atomic(using=self.db, savepoint=False):
+            made = super().bulk_create(objs, *args, **kwargs)
+            StoredState.objects.using(self.db).change_version(self.version_pk)
+        return made

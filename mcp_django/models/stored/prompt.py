@@ -7,8 +7,9 @@ from django.core.validators import MaxLengthValidator, RegexValidator
 from django.db import models, transaction
 from django.utils.translation import gettext_lazy as _
 
-from mcp_django.models.managers import PrimaryManager
-from mcp_django.models.stored.base import MAX_DESCRIPTION_CHARS, Stored, StoredQuerySet, StoredRow, check_name
+from mcp_django.models.rows import PrimaryManager
+from mcp_django.models.stored.base import MAX_DESCRIPTION_CHARS, Stored, StoredRow, check_name
+from mcp_django.models.stored.cache_version import VersionedQuerySet
 from mcp_django.models.stored.resource import MAX_URI_CHARS, check_uri
 from mcp_django.models.stored.template_strings import NAME_PATTERN, fill_uri, find_placeholders, has_valid_placeholders
 
@@ -22,7 +23,7 @@ MAX_MESSAGE_CHARS = 100_000
 """Maximum number of characters of one message."""
 
 
-class StoredPromptQuerySet(StoredQuerySet["StoredPrompt"]):
+class StoredPromptQuerySet(VersionedQuerySet["StoredPrompt"]):
     """Query set of prompts."""
 
     def get_by_natural_key(self, server: str, name: str) -> "StoredPrompt":
@@ -93,7 +94,7 @@ class StoredPrompt(Stored):
                     part.save(update_fields=["position"])
 
 
-class StoredArgumentQuerySet(StoredQuerySet["StoredArgument"]):
+class StoredArgumentQuerySet(VersionedQuerySet["StoredArgument"]):
     """Query set of arguments."""
 
     def get_by_natural_key(self, server: str, prompt: str, name: str) -> "StoredArgument":
@@ -154,10 +155,6 @@ class StoredArgument(StoredRow):
 
     natural_key.dependencies = ["mcp_django.storedprompt"]  # type: ignore[attr-defined]  # an attribute that Django reads
 
-    def snapshot(self) -> dict[str, Any]:
-        """Return the argument's part of a version of the prompt."""
-        return {name: getattr(self, name) for name in self.SNAPSHOT_FIELDS}
-
     def clean(self) -> None:
         choices = self.choices
         if not isinstance(choices, list) or not all(isinstance(one, str) and one.strip() for one in choices):
@@ -186,7 +183,7 @@ class MessageRole(models.TextChoices):
     ASSISTANT = "assistant", _("assistant")
 
 
-class StoredMessageQuerySet(StoredQuerySet["StoredMessage"]):
+class StoredMessageQuerySet(VersionedQuerySet["StoredMessage"]):
     """Query set of messages."""
 
     def get_by_natural_key(self, server: str, prompt: str, position: int) -> "StoredMessage":
@@ -230,10 +227,6 @@ class StoredMessage(StoredRow):
         return *self.prompt.natural_key(), self.position
 
     natural_key.dependencies = ["mcp_django.storedprompt"]  # type: ignore[attr-defined]  # an attribute that Django reads
-
-    def snapshot(self) -> dict[str, Any]:
-        """Return the message's part of a version of the prompt."""
-        return {name: getattr(self, name) for name in self.SNAPSHOT_FIELDS}
 
     def clean(self) -> None:
         for name in ("text", "uri"):

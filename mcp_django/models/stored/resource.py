@@ -9,8 +9,9 @@ from django.core.validators import MaxLengthValidator, MaxValueValidator, MinVal
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from mcp_django.models.managers import PrimaryManager
-from mcp_django.models.stored.base import Stored, StoredQuerySet
+from mcp_django.models.rows import PrimaryManager
+from mcp_django.models.stored.base import Stored
+from mcp_django.models.stored.cache_version import VersionedQuerySet
 from mcp_django.protocol.uri import UriTemplate
 
 MAX_URI_CHARS = 500
@@ -45,7 +46,7 @@ class Audience(models.TextChoices):
     BOTH = "user assistant", _("people and models")
 
 
-class StoredResourceQuerySet(StoredQuerySet["StoredResource"]):
+class StoredResourceQuerySet(VersionedQuerySet["StoredResource"]):
     """Query set of resources."""
 
     def get_by_natural_key(self, server: str, uri: str) -> "StoredResource":

@@ -1,12 +1,9 @@
 """Versions of stored prompts and resources: one row per recorded change."""
 
-from typing import Any
-
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from mcp_django.conf import user_model_name
-from mcp_django.models.managers import PrimaryManager
+from mcp_django.models.rows import PrimaryManager, create_user_key
 from mcp_django.models.stored.prompt import StoredPrompt
 from mcp_django.models.stored.resource import StoredResource
 
@@ -16,9 +13,7 @@ class StoredVersion(models.Model):
 
     number = models.PositiveIntegerField(_("version"))
     created = models.DateTimeField(_("saved"), auto_now_add=True)
-    user: "models.ForeignKey[Any, Any]" = models.ForeignKey(
-        user_model_name(), verbose_name=_("by"), null=True, on_delete=models.SET_NULL, related_name="+"
-    )
+    user = create_user_key(verbose_name=_("by"), null=True, on_delete=models.SET_NULL)
     username = models.CharField(_("username"), max_length=150, blank=True)
     """Username of the author, kept after the user is deleted."""
     note = models.CharField(_("note"), max_length=200, blank=True)

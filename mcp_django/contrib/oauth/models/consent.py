@@ -8,7 +8,7 @@ from django.utils.translation import gettext_lazy as _
 
 from mcp_django.conf import user_model_name
 from mcp_django.conf.project import oauth_model_name
-from mcp_django.models.managers import PrimaryManager
+from mcp_django.models.rows import PrimaryManager
 
 MAX_RESOURCE_LENGTH = 500
 """Maximum number of characters of a resource's URL."""

@@ -1,10 +1,10 @@
-"""Idempotency keys: operations that run at most once, and their results."""
+"""Actions that happen at most once: idempotency keys with their results, and used states."""
 
 from django.db import models
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from mcp_django.models.managers import PrimaryManager
+from mcp_django.models.rows import PrimaryManager
 from mcp_django.models.session import OWNER_LENGTH
 
 
@@ -27,3 +27,20 @@ class OnceResult(models.Model):
 
     def __str__(self) -> str:
         return f"{self._meta.verbose_name} {self.pk}"
+
+
+class SpentState(models.Model):
+    """Digest of a consumed state, kept until the state would have expired."""
+
+    digest = models.CharField(_("digest"), max_length=64, unique=True, editable=False)
+    expires = models.DateTimeField(_("expires"), db_index=True)
+
+    objects: "PrimaryManager[SpentState]" = PrimaryManager()
+
+    class Meta:
+        verbose_name = _("spent state")
+        verbose_name_plural = _("spent states")
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return self.digest
