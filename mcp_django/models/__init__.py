@@ -8,9 +8,9 @@ from mcp_django.models.client_token import ClientFlow, ClientToken
 from mcp_django.models.external_identity import ExternalIdentity
 from mcp_django.models.idempotency import OnceResult, SpentState
 from mcp_django.models.resource_subscription import ResourceSubscription
+from mcp_django.models.rows import StoredState
 from mcp_django.models.rules import ScopeGrant, ToolPolicy
 from mcp_django.models.session import EndReason, Session, SessionCount
-from mcp_django.models.stored.cache_version import StoredState
 from mcp_django.models.stored.prompt import StoredArgument, StoredMessage, StoredPrompt
 from mcp_django.models.stored.resource import StoredResource
 from mcp_django.models.stored.version import StoredPromptVersion, StoredResourceVersion

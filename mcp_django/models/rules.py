@@ -11,8 +11,7 @@ from django.core.validators import RegexValidator
 from django.db import models, router, transaction
 from django.utils.translation import gettext_lazy as _
 
-from mcp_django.models.rows import PrimaryManager
-from mcp_django.models.stored.cache_version import RULES_PK, StoredState, VersionedQuerySet
+from mcp_django.models.rows import RULES_PK, PrimaryManager, StoredState, VersionedQuerySet
 from mcp_django.models.token import check_scopes
 from mcp_django.server.primitives.base import RATE_FORMAT, Rate
 

@@ -19,7 +19,7 @@ from mcp_django.auth.authentication.principal_cache import PrincipalPredicate, i
 from mcp_django.auth.authorization.rule_cache import RULE_CACHE
 from mcp_django.auth.principal import invalidate_permissions
 from mcp_django.models import ExternalIdentity, PersonalAccessToken, ScopeGrant, StoredState, ToolPolicy
-from mcp_django.models.stored.cache_version import RULES_PK
+from mcp_django.models.rows import RULES_PK
 from mcp_django.runtime.events.event_log import EventDraft
 from mcp_django.server.execution.lists import KINDS
 from mcp_django.server.primitives.base import Primitive

@@ -6,8 +6,8 @@ A credential may be revoked, or lose scopes, while a stream is open.
 import logging
 from typing import Protocol
 
+from mcp_django.aio.clock import PeriodicVisitor
 from mcp_django.aio.loop_local import LoopLocal
-from mcp_django.aio.periodic import PeriodicVisitor
 from mcp_django.aio.tasks import run_in_background
 from mcp_django.auth.authentication.principal_cache import add_invalidation_callback
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Protocol
 
+from mcp_django.aio.clock import PeriodicVisitor
 from mcp_django.aio.loop_local import LoopLocal
-from mcp_django.aio.periodic import PeriodicVisitor
 from mcp_django.aio.tasks import start_task
 from mcp_django.runtime.shutdown import Lifecycle
 from mcp_django.transports.credential_monitor import MonitoredStream, get_credential_monitor

@@ -8,7 +8,7 @@ from django.core.checks import CheckMessage
 from django.test import override_settings
 
 from mcp_django import Context, Server, Toolset, resource, tool
-from mcp_django.checks.composition import check_composition
+from mcp_django.checks.declarations import check_composition
 from mcp_django.providers.mounts import Mount
 from mcp_django.schema import DeclarationError
 from mcp_django.server.composition.provider import Provider

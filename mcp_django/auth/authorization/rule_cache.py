@@ -25,8 +25,8 @@ from django.db import DatabaseError, connections, router, transaction
 from mcp_django.aio.clock import monotonic
 from mcp_django.auth.principal import Run, run_in_thread
 from mcp_django.models import ScopeGrant, StoredState, ToolPolicy
+from mcp_django.models.rows import RULES_PK
 from mcp_django.models.rules import check_names
-from mcp_django.models.stored.cache_version import RULES_PK
 from mcp_django.models.token import check_scopes
 from mcp_django.server.ports import Overloaded
 from mcp_django.server.primitives.base import Rate

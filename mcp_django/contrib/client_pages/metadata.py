@@ -9,7 +9,7 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.http import require_safe
 
 from mcp_django import conf
-from mcp_django.contrib.client_pages.addresses import build_public_url, get_page_path
+from mcp_django.contrib.client_pages.services import build_public_url, get_page_path
 
 MAX_AGE_SECONDS = 3600
 

@@ -19,8 +19,14 @@ from django.views.decorators.debug import sensitive_variables
 from mcp_django.client.oauth.flow import UserDeclined, begin_flow, complete_flow, disconnect, get_token_owner
 from mcp_django.client.oauth.http import AuthorizationFailed
 from mcp_django.conf.clients import ClientSettings
-from mcp_django.contrib.client_pages.addresses import build_public_url, get_page_path, get_safe_return_url
-from mcp_django.contrib.client_pages.services import can_connect, get_connectable_settings, list_services
+from mcp_django.contrib.client_pages.services import (
+    build_public_url,
+    can_connect,
+    get_connectable_settings,
+    get_page_path,
+    get_safe_return_url,
+    list_services,
+)
 from mcp_django.html_pages import add_security_headers, build_login_url, render_html
 from mcp_django.models import ClientToken
 

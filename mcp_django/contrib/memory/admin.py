@@ -18,8 +18,8 @@ from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 
 from mcp_django.contrib.memory.models import Conversation, Fact, Owner
-from mcp_django.contrib.memory.notifications import notify_owner
 from mcp_django.contrib.memory.privacy import erase_owners
+from mcp_django.contrib.memory.quotas import notify_owner
 
 
 class ExpiryFilter(admin.SimpleListFilter):

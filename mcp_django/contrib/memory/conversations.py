@@ -7,11 +7,10 @@ from django.core.exceptions import ValidationError
 from django.db.models import Q
 
 from mcp_django.contrib.memory import validation
+from mcp_django.contrib.memory.cursors import MemoryCursor
 from mcp_django.contrib.memory.models import Conversation
-from mcp_django.contrib.memory.notifications import notify_owner
 from mcp_django.contrib.memory.options import get_settings
-from mcp_django.contrib.memory.quotas import MemoryStore, check_quota
-from mcp_django.contrib.memory.search.cursors import MemoryCursor
+from mcp_django.contrib.memory.quotas import MemoryStore, check_quota, notify_owner
 
 Mode = Literal["replace", "append"]
 

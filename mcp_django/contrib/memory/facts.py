@@ -5,12 +5,11 @@ from typing import Any
 
 from mcp_django.contrib.memory import validation
 from mcp_django.contrib.memory.conversations import MemoryPage
+from mcp_django.contrib.memory.cursors import MemoryCursor
 from mcp_django.contrib.memory.models import Fact
-from mcp_django.contrib.memory.notifications import notify_owner
 from mcp_django.contrib.memory.options import get_settings
-from mcp_django.contrib.memory.quotas import MemoryStore, check_quota
-from mcp_django.contrib.memory.search.cursors import MemoryCursor
-from mcp_django.contrib.memory.search.search import rank_facts
+from mcp_django.contrib.memory.quotas import MemoryStore, check_quota, notify_owner
+from mcp_django.contrib.memory.search import rank_facts
 
 MAX_TEXT_CHARACTERS = 4000
 

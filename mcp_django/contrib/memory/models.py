@@ -13,7 +13,7 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from mcp_django.contrib.memory.options import get_settings
-from mcp_django.contrib.memory.search.tokenizer import build_index_text, parse_query
+from mcp_django.contrib.memory.search import build_index_text, parse_query
 
 MAX_NAME_CHARACTERS = 100
 MAX_TITLE_CHARACTERS = 200

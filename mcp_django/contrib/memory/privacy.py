@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from mcp_django import owner_of
 from mcp_django.contrib.memory.models import Conversation, Fact, Owner
-from mcp_django.contrib.memory.notifications import notify_owner
+from mcp_django.contrib.memory.quotas import notify_owner
 
 
 class ErasureCounts(NamedTuple):

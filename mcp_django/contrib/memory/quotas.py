@@ -1,6 +1,6 @@
-"""Writes for an owner: one at a time, within the quotas."""
+"""Writes for an owner: one at a time, within the quotas, with notifications to the owner's clients."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -9,7 +9,7 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, models, router, transaction
 from django.utils import timezone
 
-from mcp_django import Principal
+from mcp_django import Principal, notify_resource_updated
 from mcp_django.contrib.memory.models import Conversation, Entry, Fact, Owner
 from mcp_django.contrib.memory.options import get_settings
 from mcp_django.contrib.memory.validation import MemoryFull, is_valid_name
@@ -116,6 +116,16 @@ def check_quota(owner: Owner, row: Entry, max_rows: int) -> None:
             f"The saved data would have {bytes_kept} bytes, more than the maximum of {options.bytes_per_owner}. "
             "Delete data that is not needed, or save less."
         )
+
+
+def notify_owner(owner: str, uris: Iterable[str]) -> None:
+    """Notify only the clients of a `Principal.owner` of changed resources.
+
+    Notifications are sent when the transaction commits, or at once without a transaction.
+    """
+    server, alias = get_settings().server, router.db_for_write(Owner)
+    for uri in uris:
+        notify_resource_updated(uri, owner=owner, server=server, using=alias)
 
 
 def _get_user_pk(user: Any) -> Any:

@@ -7,7 +7,7 @@ from django.core.validators import MaxLengthValidator, RegexValidator
 from django.db import models, router, transaction
 from django.utils.translation import gettext_lazy as _
 
-from mcp_django.models.stored.cache_version import StoredState
+from mcp_django.models.rows import StoredState
 from mcp_django.models.token import check_scopes
 from mcp_django.server.primitives.decorators import NAME_PATTERN
 

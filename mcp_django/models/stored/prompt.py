@@ -7,9 +7,8 @@ from django.core.validators import MaxLengthValidator, RegexValidator
 from django.db import models, transaction
 from django.utils.translation import gettext_lazy as _
 
-from mcp_django.models.rows import PrimaryManager
+from mcp_django.models.rows import PrimaryManager, VersionedQuerySet
 from mcp_django.models.stored.base import MAX_DESCRIPTION_CHARS, Stored, StoredRow, check_name
-from mcp_django.models.stored.cache_version import VersionedQuerySet
 from mcp_django.models.stored.resource import MAX_URI_CHARS, check_uri
 from mcp_django.models.stored.template_strings import NAME_PATTERN, fill_uri, find_placeholders, has_valid_placeholders
 

@@ -9,9 +9,8 @@ from django.core.validators import MaxLengthValidator, MaxValueValidator, MinVal
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from mcp_django.models.rows import PrimaryManager
+from mcp_django.models.rows import PrimaryManager, VersionedQuerySet
 from mcp_django.models.stored.base import Stored
-from mcp_django.models.stored.cache_version import VersionedQuerySet
 from mcp_django.protocol.uri import UriTemplate
 
 MAX_URI_CHARS = 500

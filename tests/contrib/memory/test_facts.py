@@ -6,7 +6,7 @@ import pytest
 from asgiref.sync import async_to_sync
 
 from mcp_django.contrib.memory.models import Fact
-from mcp_django.contrib.memory.search.tokenizer import build_index_text, parse_query
+from mcp_django.contrib.memory.search import build_index_text, parse_query
 from tests.contrib.memory.clients import Client
 from tests.support.savepoints import rolled_back
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from mcp_django.contrib.memory.management.people import add_arguments, find_named_owners
+from mcp_django.contrib.memory.management import add_arguments, find_named_owners
 from mcp_django.contrib.memory.privacy import erase_owners
 
 

@@ -1,1 +1,0 @@
-"""Full-text search of the memory, and its cursors."""
