@@ -58,6 +58,17 @@ RESERVED_HEADERS: Final = frozenset(
 """Headers set by the transports, in addition to those that begin with "mcp-"."""
 
 
+_BEARER_KEYS: Final = ("TOKEN", "TOKEN_FUNCTION")
+_OAUTH_KEYS: Final = ("CLIENT_ID", "CLIENT_SECRET", "PRIVATE_KEY", "ISSUER", "SCOPES")
+_FLOW_KEYS: Final = ("CLIENT_METADATA_URL", "CLIENT_NAME")
+_MISPLACED_KEYS: Final = {
+    "bearer": (*_OAUTH_KEYS, *_FLOW_KEYS),
+    "oauth": _BEARER_KEYS,
+    "client_credentials": (*_BEARER_KEYS, *_FLOW_KEYS),
+}
+"""Keys of AUTH that a type does not use."""
+
+
 class WrongPart(WrongSecret):
     """A part of the value is invalid. Neither the part nor the value is shown."""
 
@@ -321,67 +332,72 @@ def find_client_problems(client: ClientSettings) -> Iterator[tuple[str, str]]:
     """
     if client.url is not None and client.command is not None:
         yield "COMMAND", "starts a server, and URL points to one: set only one of them"
-        return
-    if client.url is None and client.command is None:
+    elif client.url is None and client.command is None:
         yield "", "needs a URL or a COMMAND"
-        return
+    else:
+        yield from _find_transport_problems(client)
+        if client.auth is not None:
+            yield from _find_credential_problems(client, client.auth)
+
+
+def _find_transport_problems(client: ClientSettings) -> Iterator[tuple[str, str]]:
     if client.command is not None:
         for key, value in (("TRANSPORT", client.transport), ("HEADERS", client.headers), ("AUTH", client.auth)):
             if value:
                 yield key, "is for a URL; use ENV for a program"
-    else:
-        if client.cwd is not None or client.env:
-            yield "CWD" if client.cwd is not None else "ENV", "requires a COMMAND"
-        scheme = (client.url or "").partition(":")[0].lower()
-        if client.transport is not None and (TRANSPORT_BY_SCHEME[scheme] == "websocket") != (
-            client.transport == "websocket"
-        ):
-            yield "TRANSPORT", f"{client.transport!r} does not match a URL that begins with {scheme}"
-    if client.auth is not None:
-        if any(name.lower() == "authorization" for name in client.headers):
-            yield "HEADERS", "has Authorization, which AUTH sets: set only one of them"
-        if client.kind == "websocket" and client.auth.type != "bearer":
-            yield "AUTH.TYPE", f"is {client.auth.type!r}, which requires HTTP; use 'bearer' for a WebSocket"
-            return
-
-        for key, message in _find_auth_problems(client.auth):
-            yield f"AUTH.{key}" if key else "AUTH", message
-
-
-def _find_auth_problems(auth: ClientAuth) -> Iterator[tuple[str, str]]:
-    if auth.type is None:
-        yield "", f"needs a TYPE: {', '.join(map(repr, AUTH_TYPES))}"
         return
 
-    bearer = (("TOKEN", auth.token), ("TOKEN_FUNCTION", auth.token_function))
-    oauth = (
-        ("CLIENT_ID", auth.client_id),
-        ("CLIENT_SECRET", auth.client_secret),
-        ("PRIVATE_KEY", auth.private_key),
-        ("ISSUER", auth.issuer),
-        ("SCOPES", auth.scopes),
-    )
-    code = (("CLIENT_METADATA_URL", auth.client_metadata_url), ("CLIENT_NAME", auth.client_name))
-    misplaced = {"bearer": (*oauth, *code), "oauth": bearer, "client_credentials": (*bearer, *code)}[auth.type]
-    for key, value in misplaced:
-        if value:
-            yield key, f"is not for the TYPE {auth.type!r}"
+    if client.cwd is not None or client.env:
+        yield "CWD" if client.cwd is not None else "ENV", "requires a COMMAND"
+    scheme = (client.url or "").partition(":")[0].lower()
+    is_websocket = TRANSPORT_BY_SCHEME[scheme] == "websocket"
+    if client.transport is not None and is_websocket != (client.transport == "websocket"):
+        yield "TRANSPORT", f"{client.transport!r} does not match a URL that begins with {scheme}"
 
+
+def _find_credential_problems(client: ClientSettings, auth: ClientAuth) -> Iterator[tuple[str, str]]:
+    if any(name.lower() == "authorization" for name in client.headers):
+        yield "HEADERS", "has Authorization, which AUTH sets: set only one of them"
+    if client.kind == "websocket" and auth.type != "bearer":
+        yield "AUTH.TYPE", f"is {auth.type!r}, which requires HTTP; use 'bearer' for a WebSocket"
+        return
+    if auth.type is None:
+        yield "AUTH", f"needs a TYPE: {', '.join(map(repr, AUTH_TYPES))}"
+        return
+
+    for key in _MISPLACED_KEYS[auth.type]:
+        if getattr(auth, key.lower()):
+            yield f"AUTH.{key}", f"is not for the TYPE {auth.type!r}"
+    conflicts = [(key, message) for is_conflict, key, message in _list_auth_conflicts(auth) if is_conflict]
+    for key, message in conflicts[:1]:
+        yield f"AUTH.{key}" if key else "AUTH", message
+    if auth.type == "client_credentials" and auth.per_user:
+        yield "AUTH.PER", "cannot be 'user': client credentials belong to the project"
+
+
+def _list_auth_conflicts(auth: ClientAuth) -> list[tuple[bool, str, str]]:
+    """Return the possible conflicts of a type: whether it exists, its key and its message.
+
+    Only the first one is reported, because the others may follow from it.
+    """
+    has_secret = auth.client_secret is not None
     if auth.type == "bearer":
-        if (auth.token is None) == (auth.token_function is None):
-            yield "", "requires either a TOKEN or a TOKEN_FUNCTION"
-        elif auth.per_user and auth.token is not None:
-            yield "TOKEN", "is shared by all users, but PER is 'user': use TOKEN_FUNCTION"
-    elif auth.type == "client_credentials":
-        if auth.client_id is None or (auth.client_secret is None) == (auth.private_key is None):
-            yield "", "requires a CLIENT_ID with either a CLIENT_SECRET or a PRIVATE_KEY"
-        elif auth.issuer is None:
-            yield "", "requires the ISSUER of the credentials: they are sent to no other authorization server"
-        if auth.per_user:
-            yield "PER", "cannot be 'user': client credentials belong to the project"
-    elif auth.private_key is not None:
-        yield "PRIVATE_KEY", f"is not for the TYPE {auth.type!r}"
-    elif auth.client_secret is not None and auth.client_id is None:
-        yield "CLIENT_SECRET", "requires a CLIENT_ID"
-    elif auth.client_secret is not None and auth.issuer is None:
-        yield "CLIENT_SECRET", "requires its ISSUER: it is sent to no other authorization server"
+        has_one = (auth.token is None) != (auth.token_function is None)
+        shares = auth.per_user and auth.token is not None
+        return [
+            (not has_one, "", "requires either a TOKEN or a TOKEN_FUNCTION"),
+            (shares, "TOKEN", "is shared by all users, but PER is 'user': use TOKEN_FUNCTION"),
+        ]
+    if auth.type == "client_credentials":
+        has_credentials = auth.client_id is not None and has_secret != (auth.private_key is not None)
+        issuer_message = "requires the ISSUER of the credentials: they are sent to no other authorization server"
+        return [
+            (not has_credentials, "", "requires a CLIENT_ID with either a CLIENT_SECRET or a PRIVATE_KEY"),
+            (auth.issuer is None, "", issuer_message),
+        ]
+    issuer_message = "requires its ISSUER: it is sent to no other authorization server"
+    return [
+        (auth.private_key is not None, "PRIVATE_KEY", f"is not for the TYPE {auth.type!r}"),
+        (has_secret and auth.client_id is None, "CLIENT_SECRET", "requires a CLIENT_ID"),
+        (has_secret and auth.issuer is None, "CLIENT_SECRET", issuer_message),
+    ]

@@ -18,6 +18,7 @@ class MemoryConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
+        from mcp_django.contrib.memory import checks  # noqa: F401
         from mcp_django.contrib.memory.privacy import erase_on_user_delete
 
         pre_delete.connect(erase_on_user_delete, sender=get_user_model(), dispatch_uid="mcp_django.contrib.memory")

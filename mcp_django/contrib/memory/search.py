@@ -1,4 +1,4 @@
-"""Full-text search: words without case and accents, ranking, and the check of its configuration.
+"""Full-text search: words without case and accents, and the ranking of facts.
 
 Databases differ in case-insensitive comparison beyond ASCII, so the words are normalized here. Query words match as
 prefixes, and a fact matches if it contains any of the words. PostgreSQL ranks with its full-text search, other
@@ -7,15 +7,11 @@ databases by the number of matching words.
 
 import re
 import unicodedata
-from collections.abc import Sequence
 from functools import reduce
 from operator import or_
 from typing import Any
 
-from django.apps import apps
-from django.core.checks import CheckMessage, Error, Tags, register
-from django.db import Error as DatabaseFailure
-from django.db import connections, router
+from django.db import connections
 from django.db.models import BooleanField, Case, F, FloatField, Func, IntegerField, Q, TextField, Value, When
 
 from mcp_django.contrib.memory.options import get_settings
@@ -75,30 +71,3 @@ def _rank_by_words(facts: Any, words: list[str]) -> Any:
     tests = [Q(words__contains=f" {word}") for word in words]
     parts: list[Any] = [Case(When(test, then=1), default=0, output_field=IntegerField()) for test in tests]
     return facts.filter(reduce(or_, tests)).annotate(score=sum(parts[1:], parts[0]))
-
-
-@register(Tags.database)
-def check_search_config(
-    app_configs: Sequence[Any] | None, databases: Sequence[str] | None = None, **kwargs: Any
-) -> list[CheckMessage]:
-    """Check that the PostgreSQL database has the configured SEARCH_CONFIG."""
-    alias, wanted = router.db_for_write(apps.get_model("mcp_memory.Fact")), get_settings().search_config
-    if alias not in (databases or ()) or connections[alias].vendor != "postgresql":
-        return []
-
-    try:
-        with connections[alias].cursor() as cursor:
-            cursor.execute("SELECT cfgname FROM pg_ts_config ORDER BY cfgname")
-            known = [name for (name,) in cursor.fetchall()]
-    except DatabaseFailure:
-        return []  # other checks report database errors
-
-    if wanted in known:
-        return []
-    return [
-        Error(
-            f'MCP["MEMORY"]["SEARCH_CONFIG"] is {wanted!r}, which the database {alias!r} does not have.',
-            hint=f"It has: {', '.join(known)}.",
-            id="mcp_memory.E001",
-        )
-    ]

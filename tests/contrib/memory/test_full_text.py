@@ -6,9 +6,10 @@ import pytest
 from django.core.management import call_command
 from django.db import connection
 
+from mcp_django.contrib.memory.checks import check_search_config
 from mcp_django.contrib.memory.facts import FactStore
 from mcp_django.contrib.memory.models import Fact
-from mcp_django.contrib.memory.search import check_search_config, rank_facts
+from mcp_django.contrib.memory.search import rank_facts
 
 pytestmark = pytest.mark.django_db
 postgres = pytest.mark.skipif(connection.vendor != "postgresql", reason="needs PostgreSQL")
