@@ -1,51 +1,42 @@
 """System checks of authentication: configured credentials and verifiers."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator
 
 from django.apps import apps
-from django.core.checks import CheckMessage, Error, Tags, Warning, register
+from django.core.checks import CheckMessage, Error, Tags, Warning
 
 from mcp_django import conf
+from mcp_django.checks.installation import register_check
 
 
-@register(Tags.security)
-def check_authentication(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+@register_check(Tags.security)
+def check_authentication() -> Iterator[CheckMessage]:
     """Check that AUTH is set before DEBUG is off."""
-    if conf.is_debug() or not conf.is_usable():
-        return []
+    if conf.is_debug():
+        return
 
     match conf.auth_names():
         case ():
-            return [
-                Warning(
-                    'MCP["AUTH"] is not set and DEBUG is off, so every MCP request is refused with 403.',
-                    hint='Set MCP = {"AUTH": "token"} and create tokens with mcp_createtoken, or name a verifier.',
-                    id="mcp_django.W001",
-                )
-            ]
+            yield Warning(
+                'MCP["AUTH"] is not set and DEBUG is off, so every MCP request is refused with 403.',
+                hint='Set MCP = {"AUTH": "token"} and create tokens with mcp_createtoken, or name a verifier.',
+                id="mcp_django.W001",
+            )
         case ("none",):
-            return [
-                Warning(
-                    'MCP["AUTH"] is "none" and DEBUG is off: every caller from loopback has all rights.',
-                    hint='Use "token" behind a proxy on the same machine: all of its clients would have all rights.',
-                    id="mcp_django.W002",
-                )
-            ]
-
-    return []
+            yield Warning(
+                'MCP["AUTH"] is "none" and DEBUG is off: every caller from loopback has all rights.',
+                hint='Use "token" behind a proxy on the same machine: all of its clients would have all rights.',
+                id="mcp_django.W002",
+            )
 
 
-@register(Tags.security)
-def check_embedded_server(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+@register_check(Tags.security)
+def check_embedded_server() -> Iterator[CheckMessage]:
     """Check that the embedded authorization server is installed if AUTH names "oauth"."""
-    if not conf.is_usable() or "oauth" not in conf.auth_names() or apps.is_installed("mcp_django.contrib.oauth"):
-        return []
-    return [
-        Error(
-            'MCP["AUTH"] names "oauth", but mcp_django.contrib.oauth, which issues the tokens, is not installed.',
-            hint='Add "oauth2_provider" and "mcp_django.contrib.oauth" to INSTALLED_APPS: '
-            "docs/howto/protect-a-project.md.",
-            id="mcp_django.E034",
-        )
-    ]
+    if "oauth" not in conf.auth_names() or apps.is_installed("mcp_django.contrib.oauth"):
+        return
+    yield Error(
+        'MCP["AUTH"] names "oauth", but mcp_django.contrib.oauth, which issues the tokens, is not installed.',
+        hint='Add "oauth2_provider" and "mcp_django.contrib.oauth" to INSTALLED_APPS: docs/howto/protect-a-project.md.',
+        id="mcp_django.E034",
+    )

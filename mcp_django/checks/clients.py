@@ -4,69 +4,59 @@ No check connects to a server.
 """
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
-from django.core.checks import CheckMessage, Error, Tags, Warning, register
+from django.core.checks import CheckMessage, Error, Tags, Warning
 from django.core.exceptions import ImproperlyConfigured
 from django.urls import NoReverseMatch, reverse
 
 from mcp_django import conf
+from mcp_django.checks.installation import register_check
 from mcp_django.conf.clients import ClientSettings
 
 REQUIRED_PACKAGES = {"mcp": "the official SDK", "httpx2": "its HTTP client", "websockets": "for ws:// and wss://"}
 
 
-@register
-def check_clients(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+@register_check()
+def check_clients() -> Iterator[CheckMessage]:
     """Check that required packages and programs are installed."""
-    if not conf.is_usable():
-        return []
     clients = conf.get_settings().clients
-    found = list(_check_packages()) if clients else []
+    if clients:
+        yield from _check_packages()
     for client in clients.values():
-        found += _check_program(client)
-    return found
+        yield from _check_program(client)
 
 
-@register(Tags.security)
-def check_client_secrets(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+@register_check(Tags.security)
+def check_client_secrets() -> Iterator[CheckMessage]:
     """Check that credentials are sent with encryption only.
 
     Otherwise any network node can read them.
     """
-    if not conf.is_usable():
-        return []
-    return [
-        Error(
-            f'MCP["CLIENTS"]["{client.alias}"] sends credentials over the network without encryption.',
-            hint="Use an https or wss URL. In a trusted network, silence this check.",
-            id="mcp_django.E051",
-        )
-        for client in conf.get_settings().clients.values()
-        if client.is_unencrypted and client.has_credentials
-    ]
+    for client in conf.get_settings().clients.values():
+        if client.is_unencrypted and client.has_credentials:
+            yield Error(
+                f'MCP["CLIENTS"]["{client.alias}"] sends credentials over the network without encryption.',
+                hint="Use an https or wss URL. In a trusted network, silence this check.",
+                id="mcp_django.E051",
+            )
 
 
-@register(Tags.urls)
-def check_client_pages(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+@register_check(Tags.urls)
+def check_client_pages() -> Iterator[CheckMessage]:
     """Check that users can reach the page on which they authorize a server."""
-    if not conf.is_usable():
-        return []
     users = [client for client in conf.get_settings().clients.values() if client.auth and client.auth.type == "oauth"]
-    return [
-        Warning(
-            f'MCP["CLIENTS"]["{client.alias}"] requires each user\'s authorization, but the URLconf lacks its page.',
-            hint='path("mcp/clients/", include("mcp_django.contrib.client_pages.urls")); '
-            "if `mcp_clients login` is sufficient,"
-            " silence this check.",
-            id="mcp_django.W052",
-        )
-        for client in users
-        if client.per_user and not _has_page(client.alias)
-    ]
+    for client in users:
+        if client.per_user and not _has_page(client.alias):
+            yield Warning(
+                f'MCP["CLIENTS"]["{client.alias}"] requires each user\'s authorization, but the URLconf lacks its '
+                "page.",
+                hint='path("mcp/clients/", include("mcp_django.contrib.client_pages.urls")); '
+                "if `mcp_clients login` is sufficient, silence this check.",
+                id="mcp_django.W052",
+            )
 
 
 def _has_page(alias: str) -> bool:

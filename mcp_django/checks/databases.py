@@ -1,13 +1,14 @@
 """System checks of databases under concurrent calls, with `check --deploy` only."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from django.core.checks import CheckMessage, Warning, register
+from django.core.checks import CheckMessage, Warning
 
 from mcp_django import conf
+from mcp_django.checks.installation import register_check
 from mcp_django.conf.project import databases, is_served_over_asgi
 from mcp_django.wiring import LOG_THREADS
 
@@ -21,31 +22,30 @@ psycopg_pool.ConnectionPool has min_size=4, and max_size is the same.
 
 
 # Not `Tags.database`: such checks connect, and run only if `--database` names one.
-@register(deploy=True)
-def check_databases(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+@register_check(deploy=True, reads_settings=False)
+def check_databases() -> Iterator[CheckMessage]:
     """Check that concurrent calls do not fail on locks or run out of connections.
 
     Read from DATABASES, without connecting.
     """
-    found: list[CheckMessage | None] = []
     for alias, entry in databases().items():
         options = entry.get("OPTIONS")
         options = options if isinstance(options, Mapping) else {}
         if str(entry.get("ENGINE", "")).endswith(SQLITE_ENGINES):
-            found.append(_check_sqlite(alias, entry, options))
+            yield from _check_sqlite(alias, entry, options)
         else:
-            found += [_check_persistent_connections(alias, entry), _check_pool(alias, options)]
-    return [message for message in found if message is not None]
+            yield from _check_persistent_connections(alias, entry)
+            yield from _check_pool(alias, options)
 
 
-def _check_sqlite(alias: str, entry: Mapping[str, Any], options: Mapping[str, Any]) -> CheckMessage | None:
+def _check_sqlite(alias: str, entry: Mapping[str, Any], options: Mapping[str, Any]) -> Iterator[CheckMessage]:
     """Check the options of a SQLite database, without opening its file.
 
     Closing the file would release the locks that SQLite holds on it in this process (sqlite.org/howtocorrupt.html,
     section 2.2).
     """
     if _is_temporary(entry):
-        return None
+        return
 
     missing = []
     if str(options.get("transaction_mode")).upper() not in ("IMMEDIATE", "EXCLUSIVE"):
@@ -53,9 +53,9 @@ def _check_sqlite(alias: str, entry: Mapping[str, Any], options: Mapping[str, An
     if not WAL_PATTERN.search(str(options.get("init_command", ""))):
         missing.append('"init_command": "PRAGMA journal_mode=WAL"')
     if not missing:
-        return None
+        return
 
-    return Warning(
+    yield Warning(
         f'DATABASES["{alias}"] is SQLite without {" and without ".join(missing)} in its OPTIONS, so calls that '
         'write at the same time fail with "database is locked".',
         hint=(
@@ -74,10 +74,10 @@ def _is_temporary(entry: Mapping[str, Any]) -> bool:
     return not isinstance(name, Path) and (name == ":memory:" or "mode=memory" in str(name))
 
 
-def _check_persistent_connections(alias: str, entry: Mapping[str, Any]) -> CheckMessage | None:
+def _check_persistent_connections(alias: str, entry: Mapping[str, Any]) -> Iterator[CheckMessage]:
     if entry.get("CONN_MAX_AGE", 0) == 0 or not is_served_over_asgi():
-        return None
-    return Warning(
+        return
+    yield Warning(
         f'DATABASES["{alias}"]["CONN_MAX_AGE"] is not 0 and the project is served over ASGI. There each request of a '
         "Django view has its own thread and leaves its connection open, until the database has no more.",
         hint=(
@@ -88,18 +88,18 @@ def _check_persistent_connections(alias: str, entry: Mapping[str, Any]) -> Check
     )
 
 
-def _check_pool(alias: str, options: Mapping[str, Any]) -> CheckMessage | None:
+def _check_pool(alias: str, options: Mapping[str, Any]) -> Iterator[CheckMessage]:
     pool = options.get("pool")
     if not pool or not conf.is_usable():
-        return None
+        return
 
     given = pool if isinstance(pool, Mapping) else {}
     max_connections = given.get("max_size") or given.get("min_size", DEFAULT_POOL_SIZE)
     threads = conf.get_settings().limits.threads
     if not isinstance(max_connections, int) or max_connections >= threads + LOG_THREADS:
-        return None
+        return
 
-    return Warning(
+    yield Warning(
         f'DATABASES["{alias}"]["OPTIONS"]["pool"] has at most {max_connections} connections, but '
         'MCP["LIMITS"]["THREADS"] lets '
         f"{threads} calls of a process use the database at once, plus {LOG_THREADS} for the event log. Under load they "

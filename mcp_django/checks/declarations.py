@@ -1,45 +1,40 @@
 """System checks of declarations, and of servers that are composed of mounts and proxies."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator
 
-from django.core.checks import CheckMessage, Error, register
+from django.core.checks import CheckMessage, Error
 
 from mcp_django import conf, wiring
+from mcp_django.checks.installation import register_check
 from mcp_django.conf.project import databases
 from mcp_django.server.primitives import registry
 from mcp_django.server.primitives.registry import CombinedRegistry
 
 
-@register
-def check_declarations(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+@register_check(reads_settings=False)
+def check_declarations() -> Iterator[CheckMessage]:
     """Check that every declaration is served, by a server that exists."""
-    found: list[CheckMessage] = []
     for problem in registry.collect_problems():
         text = problem.text if problem.source in problem.text else f"{problem.source}: {problem.text}"
-        found.append(Error(text, hint=problem.hint, id="mcp_django.E004"))
+        yield Error(text, hint=problem.hint, id="mcp_django.E004")
 
-    found += _unknown_databases()
+    yield from _unknown_databases()
     if not conf.is_usable():
-        return found
+        return
 
     known = conf.get_settings().servers
-    found += [
-        Error(
+    for alias in sorted(registry.REGISTRIES.keys() - known.keys()):
+        yield Error(
             f'A declaration names the server {alias!r}, which is not in MCP["SERVERS"].',
             hint=f"Known servers: {', '.join(sorted(known))}.",
             id="mcp_django.E006",
         )
-        for alias in sorted(registry.REGISTRIES.keys() - known.keys())
-    ]
-    return found
 
 
-@register
-def check_composition(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+@register_check()
+def check_composition() -> Iterator[CheckMessage]:
     """Check that mounted servers exist, and that names do not collide."""
-    found: list[CheckMessage] = []
-    for alias, settings in conf.get_settings().servers.items() if conf.is_usable() else ():
+    for alias, settings in conf.get_settings().servers.items():
         if not (settings.mounts or settings.proxies):
             continue
         try:
@@ -47,24 +42,22 @@ def check_composition(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[
         except Exception as problem:
             hint = "docs/topics/composition.md describes mounts and proxies."
             text = f'The server "{alias}" cannot be composed: {problem}'
-            found.append(Error(text, hint=hint, id="mcp_django.E060"))
+            yield Error(text, hint=hint, id="mcp_django.E060")
             continue
         if isinstance(registry, CombinedRegistry):
-            found += [Error(f"{one.text}.", hint=one.hint, id="mcp_django.E061") for one in registry.problems]
-    return found
+            for one in registry.problems:
+                yield Error(f"{one.text}.", hint=one.hint, id="mcp_django.E061")
 
 
-def _unknown_databases() -> list[CheckMessage]:
-    """Return errors for transactions on a database that DATABASES lacks."""
+def _unknown_databases() -> Iterator[CheckMessage]:
+    """Yield errors for transactions on a database that DATABASES lacks."""
     known = databases()
-    return [
-        Error(
-            f"{item.source}: atomic= names the database {alias!r}, which is not in DATABASES.",
-            hint=f"Known databases: {', '.join(known)}. Use one of them, or True for the default one.",
-            id="mcp_django.E004",
-        )
-        for declared in registry.REGISTRIES.values()
-        for item in declared.iter_all()
-        for alias in (() if item.handler.atomic is None else item.handler.get_databases(()))
-        if alias not in known
-    ]
+    items = [item for declared in registry.REGISTRIES.values() for item in declared.iter_all()]
+    for item in items:
+        for alias in () if item.handler.atomic is None else item.handler.get_databases(()):
+            if alias not in known:
+                yield Error(
+                    f"{item.source}: atomic= names the database {alias!r}, which is not in DATABASES.",
+                    hint=f"Known databases: {', '.join(known)}. Use one of them, or True for the default one.",
+                    id="mcp_django.E004",
+                )

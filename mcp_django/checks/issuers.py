@@ -2,34 +2,29 @@
 
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
-from typing import Any
 
-from django.core.checks import CheckMessage, Error, Tags, Warning, register
+from django.core.checks import CheckMessage, Error, Tags, Warning
 
 from mcp_django import conf
+from mcp_django.checks.installation import register_check
 from mcp_django.conf.issuers import IssuerSettings
 from mcp_django.wiring.authentication import REQUIRED_PACKAGES
 
 
-@register(Tags.security)
-def check_issuers(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+@register_check(Tags.security)
+def check_issuers() -> Iterator[CheckMessage]:
     """Check that AUTH enables the configured issuers, and that tokens fit a server."""
-    if not conf.is_usable():
-        return []
-
     settings, names = conf.get_settings(), conf.auth_names()
-    found: list[CheckMessage] = list(_check_issuer_use(settings.issuers)) if "external" in names else []
+    if "external" in names:
+        yield from _check_issuer_use(settings.issuers)
     ways = (("ISSUERS", settings.issuers, "external"), ("SESSION_SCOPES", settings.session_scopes, "session"))
-    found += [
-        Warning(
-            f'MCP["{option}"] is set, but MCP["AUTH"] does not name "{way}", so the option has no effect.',
-            hint=f'Add "{way}" to MCP["AUTH"], or remove {option}.',
-            id="mcp_django.W041",
-        )
-        for option, value, way in ways
-        if value and way not in names
-    ]
-    return found
+    for option, value, way in ways:
+        if value and way not in names:
+            yield Warning(
+                f'MCP["{option}"] is set, but MCP["AUTH"] does not name "{way}", so the option has no effect.',
+                hint=f'Add "{way}" to MCP["AUTH"], or remove {option}.',
+                id="mcp_django.W041",
+            )
 
 
 def _check_issuer_use(issuers: Sequence[IssuerSettings]) -> Iterator[CheckMessage]:

@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from django.core.checks import CheckMessage, Error, Tags, Warning, register
+from django.core.checks import CheckMessage, Error, Tags, Warning
 
 from mcp_django import conf
 from mcp_django.auth.resource import canonicalize_url
+from mcp_django.checks.installation import register_check
 from mcp_django.conf.options import ServerSettings
 from mcp_django.conf.project import cache_backend, middleware
 from mcp_django.server.primitives import registry
@@ -15,31 +16,25 @@ from mcp_django.server.primitives.base import Primitive
 SESSION_MIDDLEWARE = "django.contrib.sessions.middleware.SessionMiddleware"
 
 
-@register(Tags.security)
-def check_sessions(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+@register_check(Tags.security)
+def check_sessions() -> Iterator[CheckMessage]:
     """Check that users can log in to the site if AUTH names "session"."""
-    if not conf.is_usable() or "session" not in conf.auth_names():
-        return []
+    if "session" not in conf.auth_names():
+        return
     if any(
         path == SESSION_MIDDLEWARE or "SessionMiddleware" in _get_class_names(found) for path, found in middleware()
     ):
-        return []
-    return [
-        Error(
-            f'MCP["AUTH"] names "session", but MIDDLEWARE lacks {SESSION_MIDDLEWARE}, so users cannot log in.',
-            hint='Add it, with AuthenticationMiddleware after it, or remove "session" from MCP["AUTH"].',
-            id="mcp_django.E042",
-        )
-    ]
+        return
+    yield Error(
+        f'MCP["AUTH"] names "session", but MIDDLEWARE lacks {SESSION_MIDDLEWARE}, so users cannot log in.',
+        hint='Add it, with AuthenticationMiddleware after it, or remove "session" from MCP["AUTH"].',
+        id="mcp_django.E042",
+    )
 
 
-@register(Tags.security)
-def check_resources(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+@register_check(Tags.security)
+def check_resources() -> Iterator[CheckMessage]:
     """Check that each server has a unique resource URL, which tokens are issued for."""
-    return list(_check_resource_urls()) if conf.is_usable() else []
-
-
-def _check_resource_urls() -> Iterator[CheckMessage]:
     taken: dict[str, str] = {}
     for alias, server in conf.get_settings().servers.items():
         if server.resource is None:
@@ -63,42 +58,37 @@ def _check_resource_urls() -> Iterator[CheckMessage]:
             taken[uri] = alias
 
 
-@register(Tags.caches)
-def check_named_caches(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+@register_check(Tags.caches)
+def check_named_caches() -> Iterator[CheckMessage]:
     """Check that the shared caches exist."""
-    if not conf.is_usable():
-        return []
     settings = conf.get_settings()
     named = [('MCP["TOKEN_CACHE"]', settings.token_cache), ('MCP["RATES"]["CACHE"]', settings.rates.cache)]
-    return [
-        Error(
-            f"{where} names {alias!r}, which is not in CACHES.",
-            hint="Use an alias of CACHES, or remove the option.",
-            id="mcp_django.E044",
-        )
-        for where, alias in named
-        if alias not in (None, "default") and cache_backend(str(alias)) is None
-    ]
+    for where, alias in named:
+        if alias not in (None, "default") and cache_backend(str(alias)) is None:
+            yield Error(
+                f"{where} names {alias!r}, which is not in CACHES.",
+                hint="Use an alias of CACHES, or remove the option.",
+                id="mcp_django.E044",
+            )
 
 
-@register(Tags.security)
-def check_scopes(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+@register_check(Tags.security)
+def check_scopes() -> Iterator[CheckMessage]:
     """Check that all scopes are declared.
 
     An undeclared scope is misspelt, and clients cannot request it.
     """
-    if not conf.is_usable() or not conf.get_settings().scopes:
-        return []
+    if not conf.get_settings().scopes:
+        return
     declared = conf.get_settings().scopes
-    return [
-        Warning(
-            f'{where} names the scope {scope!r}, which MCP["SCOPES"] does not declare, so clients cannot request it.',
-            hint="Declare it there, with a description.",
-            id="mcp_django.W043",
-        )
-        for where, scope in dict.fromkeys(_iter_named_scopes())
-        if scope not in declared
-    ]
+    for where, scope in dict.fromkeys(_iter_named_scopes()):
+        if scope not in declared:
+            yield Warning(
+                f'{where} names the scope {scope!r}, which MCP["SCOPES"] does not declare, so clients cannot '
+                "request it.",
+                hint="Declare it there, with a description.",
+                id="mcp_django.W043",
+            )
 
 
 def _iter_named_scopes() -> Iterator[tuple[str, str]]:

@@ -1,20 +1,19 @@
 """System checks of the `MCP` setting: keys, values and dotted paths."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
-from django.core.checks import CheckMessage, Error, register
+from django.core.checks import CheckMessage, Error
 from django.utils.module_loading import import_string
 
 from mcp_django import conf
 from mcp_django.auth.authentication.verifiers import build_verifier
+from mcp_django.checks.installation import register_check
 from mcp_django.conf.readers import AUTH_NAMES
 
 
-@register
-def check_settings(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+@register_check(reads_settings=False)
+def check_settings() -> Iterator[CheckMessage]:
     """Check that every key is known and every value is valid."""
-    found: list[CheckMessage] = []
     for problem in conf.get_problems():
         hint = f"Did you mean {problem.suggestion!r}?" if problem.suggestion else None
         if problem.unknown and hint is None:
@@ -23,39 +22,31 @@ def check_settings(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[Che
                 "INSTALLED_APPS."
             )
         id = "mcp_django.E002" if problem.unknown else "mcp_django.E003"
-        found.append(Error(f"{problem.path} {problem.message}.", hint=hint, id=id))
-    return found
+        yield Error(f"{problem.path} {problem.message}.", hint=hint, id=id)
 
 
-@register
-def check_dotted_paths(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+@register_check()
+def check_dotted_paths() -> Iterator[CheckMessage]:
     """Check that dotted paths can be imported, before the first request needs them."""
-    found: list[CheckMessage] = []
-    for where, path in _iter_dotted_paths() if conf.is_usable() else ():
+    for where, path in _iter_dotted_paths():
         try:
             named = import_string(path)
         except Exception as problem:
-            found.append(
-                Error(
-                    f"{where} names {path!r}, which cannot be imported: {type(problem).__name__}: {problem}",
-                    hint="Use an importable path: package.module.name.",
-                    id="mcp_django.E007",
-                )
+            yield Error(
+                f"{where} names {path!r}, which cannot be imported: {type(problem).__name__}: {problem}",
+                hint="Use an importable path: package.module.name.",
+                id="mcp_django.E007",
             )
             continue
         try:
             if where == 'MCP["AUTH"]':
                 build_verifier(named)
         except Exception as problem:
-            found.append(
-                Error(
-                    f"{where} names {path!r}, which cannot be used: {problem}",
-                    hint="docs/topics/permissions.md describes verifiers.",
-                    id="mcp_django.E007",
-                )
+            yield Error(
+                f"{where} names {path!r}, which cannot be used: {problem}",
+                hint="docs/topics/permissions.md describes verifiers.",
+                id="mcp_django.E007",
             )
-
-    return found
 
 
 def _iter_dotted_paths() -> Iterator[tuple[str, str]]:

@@ -4,13 +4,14 @@ Problems of a single toolset are found at registration and reported as E004. The
 toolsets of the server, because paths lead to their fields.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
-from django.core.checks import CheckMessage, Error, Info, Warning, register
+from django.core.checks import CheckMessage, Error, Info, Warning
 from django.db.models import F
 from django.db.models.constants import LOOKUP_SEP
 
+from mcp_django.checks.installation import register_check
 from mcp_django.conf.project import databases
 from mcp_django.orm import ModelToolset
 from mcp_django.orm.declaration.exposed_fields import find_relation, is_to_many
@@ -18,29 +19,28 @@ from mcp_django.schema import DeclarationError
 from mcp_django.server.primitives import registry
 
 
-@register
-def check_toolsets(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+@register_check(reads_settings=False)
+def check_toolsets() -> Iterator[CheckMessage]:
     """Check that paths, relations, databases and permissions of toolsets exist."""
-    return [message for toolset in _iter_toolsets() for message in _check_toolset(toolset)]
+    for toolset in _iter_toolsets():
+        yield from _check_toolset(toolset)
 
 
-@register(deploy=True)
-def check_orders(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+@register_check(deploy=True, reads_settings=False)
+def check_orders() -> Iterator[CheckMessage]:
     """Check that lists have an indexed order.
 
     Each page begins with a search for its position in the order. Without an index the search reads the whole table.
     """
-    return [
-        Info(
-            f"{toolset.source}: lists are ordered by {name!r}, which no index begins with, so each page sorts "
-            "all rows of the table.",
-            hint="Add an index on the field (db_index=True, or Meta.indexes), or change the ordering of the toolset. "
-            "If the table is small, silence this check.",
-            id="mcp_django.I003",
-        )
-        for toolset in _iter_toolsets()
-        if "list" in toolset.tools and (name := _find_unindexed_ordering(toolset)) is not None
-    ]
+    for toolset in _iter_toolsets():
+        if "list" in toolset.tools and (name := _find_unindexed_ordering(toolset)) is not None:
+            yield Info(
+                f"{toolset.source}: lists are ordered by {name!r}, which no index begins with, so each page sorts "
+                "all rows of the table.",
+                hint="Add an index on the field (db_index=True, or Meta.indexes), or change the ordering of the "
+                "toolset. If the table is small, silence this check.",
+                id="mcp_django.I003",
+            )
 
 
 def _iter_toolsets() -> Iterator[ModelToolset]:

@@ -3,18 +3,20 @@
 The ids are listed in `mcp_django.checks`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 from django.apps import apps
-from django.core.checks import CheckMessage, Error, Tags, Warning, register
+from django.core.checks import CheckMessage, Error, Tags, Warning
 from django.shortcuts import resolve_url
 from django.urls import NoReverseMatch, Resolver404, get_script_prefix, resolve, reverse
 from django.utils.module_loading import import_string
 
 from mcp_django import conf
+from mcp_django.checks.installation import register_check
 from mcp_django.conf.project import oauth_provider
 from mcp_django.contrib.oauth.endpoints.metadata import get_metadata_paths, metadata
 from mcp_django.contrib.oauth.options import MINUTE_SECONDS, get_settings
@@ -27,22 +29,15 @@ SETTINGS_HINT: Final = 'OAUTH2_PROVIDER = oauth2_provider_settings(issuer="https
 _FALSE_SETTINGS: Final = ("ALLOW_URI_WILDCARDS", "REFRESH_TOKEN_GRACE_PERIOD_SECONDS", "CIMD_ENABLED", "DCR_ENABLED")
 _TRUE_SETTINGS: Final = ("PKCE_REQUIRED", "ROTATE_REFRESH_TOKEN", "REFRESH_TOKEN_REUSE_PROTECTION")
 
-FindProblems = Callable[[], Iterator[CheckMessage]]
+
+def _is_installed() -> bool:
+    return apps.is_installed("mcp_django.contrib.oauth")
 
 
-def _register(tag: str, *, deploy: bool = False) -> Callable[[FindProblems], Callable[..., list[CheckMessage]]]:
-    """Register a check, which runs only if the app is installed."""
-
-    def decorate(find_problems: FindProblems) -> Callable[..., list[CheckMessage]]:
-        def check(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
-            return list(find_problems()) if apps.is_installed("mcp_django.contrib.oauth") else []
-
-        return register(check, tag, deploy=deploy)
-
-    return decorate
+_register_check = partial(register_check, reads_settings=False, is_needed=_is_installed)
 
 
-@_register(Tags.security)
+@_register_check(Tags.security)
 def check_issuer() -> Iterator[CheckMessage]:
     """Check the issuer. Clients send codes and secrets to the issuer's URL."""
     issuer = oauth_provider().get("OIDC_ISS_ENDPOINT")
@@ -62,7 +57,7 @@ def check_issuer() -> Iterator[CheckMessage]:
         )
 
 
-@_register(Tags.security)
+@_register_check(Tags.security)
 def check_settings() -> Iterator[CheckMessage]:
     """Check that overridden settings do not weaken the server.
 
@@ -93,7 +88,7 @@ def _find_weakened_settings() -> Iterator[tuple[str, str]]:
             yield name, f"must be {path}, or a subclass of it"
 
 
-@_register(Tags.compatibility)
+@_register_check(Tags.compatibility)
 def check_toolkit() -> Iterator[CheckMessage]:
     """Check the toolkit's version. The code uses private names, so each version is tested."""
     try:
@@ -106,7 +101,7 @@ def check_toolkit() -> Iterator[CheckMessage]:
         yield Error(f"{DISTRIBUTION} {installed} is not supported by this version.", hint=hint, id="mcp_django.E032")
 
 
-@_register(Tags.urls)
+@_register_check(Tags.urls)
 def check_urls() -> Iterator[CheckMessage]:
     """Check that the URL names resolve to the endpoints of this app."""
     if conf.root_urlconf() is None:
@@ -136,7 +131,7 @@ def check_urls() -> Iterator[CheckMessage]:
         )
 
 
-@_register(Tags.security, deploy=True)
+@_register_check(Tags.security, deploy=True)
 def check_lifetimes() -> Iterator[CheckMessage]:
     """Check the lifetime of access tokens. A leaked token is valid until it expires."""
     if not conf.is_usable():
@@ -150,7 +145,7 @@ def check_lifetimes() -> Iterator[CheckMessage]:
         )
 
 
-@_register(Tags.security)
+@_register_check(Tags.security)
 def check_openid() -> Iterator[CheckMessage]:
     """Check that OpenID Connect is off. The server issues and accepts no ID tokens."""
     if oauth_provider().get("OIDC_ENABLED"):
@@ -161,7 +156,7 @@ def check_openid() -> Iterator[CheckMessage]:
         )
 
 
-@_register(Tags.security)
+@_register_check(Tags.security)
 def check_auth_setting() -> Iterator[CheckMessage]:
     """Check that the project accepts the tokens it issues."""
     if conf.is_usable() and "oauth" not in conf.auth_names() and conf.issuer() is not None:
@@ -172,7 +167,7 @@ def check_auth_setting() -> Iterator[CheckMessage]:
         )
 
 
-@_register(Tags.urls)
+@_register_check(Tags.urls)
 def check_login() -> Iterator[CheckMessage]:
     """Check that users can log in when a client sends them to this server."""
     if conf.root_urlconf() is None:
