@@ -17,7 +17,7 @@ from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.auth.requests import AuthRequest
 from mcp_django.auth.resource import ProtectedResource
 from mcp_django.conf import get_settings
-from mcp_django.management.user_option import get_command_principal
+from mcp_django.management.command_options import get_command_principal
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import TransportRefusal
 from mcp_django.protocol.headers import Headers

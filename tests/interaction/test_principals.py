@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 
 from mcp_django import Context, tool
 from mcp_django.contrib.oauth.toolkit_compat import get_application_model
-from mcp_django.management.user_option import get_command_principal
+from mcp_django.management.command_options import get_command_principal
 from mcp_django.models import PersonalAccessToken
 from mcp_django.server.primitives.registry import get_registry
 from tests.interaction import tokens

@@ -7,10 +7,16 @@ from typing import Any
 from asgiref.sync import async_to_sync
 from django.core.management.base import BaseCommand, CommandError
 
-from mcp_django.management.user_option import get_command_principal
+from mcp_django.management.command_options import (
+    add_caller_options,
+    add_server_option,
+    get_command_principal,
+    parse_tool_arguments,
+    remove_protocol_members,
+)
 from mcp_django.protocol.errors import MCPError
 from mcp_django.transports.inprocess import InProcessCaller
-from mcp_django.wiring import get_server, list_aliases
+from mcp_django.wiring import get_server
 
 
 class Command(BaseCommand):
@@ -25,18 +31,11 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("tool", help="the tool's name")
         parser.add_argument("arguments", nargs="?", default="{}", help="its arguments, a JSON object (default: {})")
-        parser.add_argument("--user", help="username to act as, with this user's permissions")
-        parser.add_argument("--scope", action="append", dest="scopes", help="grant only this scope; may be repeated")
-        parser.add_argument("--server", default="default", choices=list_aliases(), help="the server's alias")
+        add_caller_options(parser, user_help="username to act as, with this user's permissions")
+        add_server_option(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        try:
-            arguments = json.loads(options["arguments"])
-        except ValueError as problem:
-            raise CommandError(f"The arguments are not valid JSON: {problem}") from None
-        if not isinstance(arguments, dict):
-            raise CommandError("The arguments must be a JSON object")
-
+        arguments = parse_tool_arguments(options["arguments"])
         server = get_server(options["server"])
         caller = InProcessCaller(
             server,
@@ -59,7 +58,7 @@ class Command(BaseCommand):
             caller.cancel()
             raise CommandError("Stopped", returncode=130) from None
 
-        self.stdout.write(json.dumps(_remove_protocol_members(result), indent=2, ensure_ascii=False))
+        self.stdout.write(json.dumps(remove_protocol_members(result), indent=2, ensure_ascii=False))
         if result.get("isError"):
             raise SystemExit(1)
 
@@ -121,7 +120,3 @@ def _parse_value(typed: str, field: dict[str, Any]) -> Any:
         return json.loads(typed)
     except ValueError:
         return typed
-
-
-def _remove_protocol_members(result: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in result.items() if key not in ("resultType", "_meta")}

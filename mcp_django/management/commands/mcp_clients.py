@@ -18,7 +18,11 @@ from mcp_django.client.oauth.loopback import login
 from mcp_django.client.pool.factory import build_client
 from mcp_django.client.pool.health_check import CHECK_TIMEOUT_SECONDS, HealthCheckResult, check_client, check_clients
 from mcp_django.client.pool.pool import client_settings
-from mcp_django.management.user_option import get_command_principal
+from mcp_django.management.command_options import (
+    get_command_principal,
+    parse_tool_arguments,
+    remove_protocol_members,
+)
 
 T = TypeVar("T")
 HEADINGS = ("alias", "state", "transport", "revision", "era", "tools", "connect", "latency", "where")
@@ -128,19 +132,13 @@ class Command(BaseCommand):
                 self.stdout.write(f"    {_sanitize_line(str(name))} ({_sanitize_line(str(kind))}{required})")
 
     def _call_tool(self, options: Mapping[str, Any], user: Any) -> None:
-        try:
-            arguments = json.loads(options["arguments"])
-        except ValueError as problem:
-            raise CommandError(f"The arguments are not valid JSON: {problem}") from None
-        if not isinstance(arguments, dict):
-            raise CommandError("The arguments must be a JSON object")
+        arguments = parse_tool_arguments(options["arguments"])
 
         async def call(client: Client) -> Any:
             return await client.call_tool(options["tool"], arguments, on_progress=self._on_progress)
 
         result = self._run_with_client(options["alias"], user, call)
-        output = {key: value for key, value in _dump(result).items() if key not in ("resultType", "_meta")}
-        self._write_json(output)
+        self._write_json(remove_protocol_members(_dump(result)))
         if result.is_error:
             raise SystemExit(1)
 

@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from mcp_django.conf import get_settings
-from mcp_django.management.user_option import get_active_user
+from mcp_django.management.command_options import get_active_user
 from mcp_django.models import PersonalAccessToken
 from mcp_django.models.token import DEFAULT_LIFETIME_DAYS
 

@@ -7,7 +7,7 @@ from typing import Any
 from asgiref.sync import async_to_sync
 from django.core.management.base import BaseCommand
 
-from mcp_django.management.user_option import get_command_principal
+from mcp_django.management.command_options import add_caller_options, get_command_principal
 from mcp_django.server.ports import ALLOW, HIDDEN, Principal
 from mcp_django.server.primitives.base import Primitive
 from mcp_django.server.server import Server
@@ -22,8 +22,7 @@ class Command(BaseCommand):
     help = "List the tools, resources, templates and prompts of a server, with their access rules."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--user", help="show the access of this user (default: only the requirements)")
-        parser.add_argument("--scope", action="append", dest="scopes", help="grant only this scope; may be repeated")
+        add_caller_options(parser, user_help="show the access of this user (default: only the requirements)")
         parser.add_argument("--server", choices=list_aliases(), help="one server's alias (default: all)")
         parser.add_argument("--json", action="store_true", help="print JSON")
 

@@ -25,7 +25,7 @@ from mcp_django.management.client_config.catalogue import (
     UnsupportedConfiguration,
 )
 from mcp_django.management.client_config.safe_file import SafeFile
-from mcp_django.wiring import list_aliases
+from mcp_django.management.command_options import add_server_option
 
 SETTINGS_VARIABLE = "DJANGO_SETTINGS_MODULE"
 FORMATS: dict[str, ModuleType] = {"json": jsonc, "toml": toml_text}
@@ -48,7 +48,7 @@ class Command(BaseCommand):
         parser.add_argument("--name", help="name of the server in the client (default: the server's own name)")
         parser.add_argument("--transport", choices=("stdio", "http"), default="stdio", help="default: stdio")
         parser.add_argument("--url", help="URL of the server, for http (default: that of runserver)")
-        parser.add_argument("--server", default="default", choices=list_aliases(), help="the server's alias")
+        add_server_option(parser)
         parser.add_argument("--user", help="username to act as, for stdio")
         parser.add_argument("--scope", action="append", dest="scopes", help="grant only this scope, for stdio")
         parser.add_argument("--module", action="store_true", help="start `python -m mcp_django` instead of manage.py")

@@ -14,6 +14,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import Error, connections
 
 from mcp_django.conf import get_settings
+from mcp_django.management.command_options import add_caller_options, add_server_option
 from mcp_django.management.stdio_user import Identity, identify_token_bearer, identify_user
 from mcp_django.models import Session
 from mcp_django.transports.connection.options import CloseReason
@@ -26,7 +27,6 @@ from mcp_django.transports.stdio.stdio import (
     exit_after,
     serve_process,
 )
-from mcp_django.wiring import list_aliases
 
 TOKEN_VARIABLE, USER_VARIABLE = "MCP_TOKEN", "MCP_USER"
 CLEAN_CLOSE_REASONS = (CloseReason.CLIENT_GONE, CloseReason.SHUTDOWN)
@@ -42,11 +42,9 @@ class Command(BaseCommand):
     help = "Serve an MCP client that has started this process, on stdin and stdout."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument(
-            "--user", help=f"username to act as, with this user's permissions (default: ${USER_VARIABLE})"
-        )
-        parser.add_argument("--scope", action="append", dest="scopes", help="grant only this scope; may be repeated")
-        parser.add_argument("--server", default="default", choices=list_aliases(), help="the server's alias")
+        user_help = f"username to act as, with this user's permissions (default: ${USER_VARIABLE})"
+        add_caller_options(parser, user_help=user_help)
+        add_server_option(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:

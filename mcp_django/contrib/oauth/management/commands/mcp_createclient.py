@@ -12,7 +12,7 @@ from mcp_django.contrib.oauth.clients import clients, documents
 from mcp_django.contrib.oauth.clients.client_metadata import MAX_METADATA_BYTES, MAX_NAME_CHARS, ClientMetadataRefused
 from mcp_django.contrib.oauth.options import get_settings
 from mcp_django.contrib.oauth.tokens import resource_indicators, scopes
-from mcp_django.management.user_option import get_active_user
+from mcp_django.management.command_options import get_active_user
 from mcp_django.models.token import check_scopes
 
 

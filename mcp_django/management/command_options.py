@@ -1,6 +1,8 @@
-"""The `--user` and `--scope` options of commands."""
+"""Options and arguments that the commands share: the caller, the server, and the arguments of a tool."""
 
-from collections.abc import Iterable
+import json
+from argparse import ArgumentParser
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.contrib.auth import get_user_model
@@ -8,6 +10,34 @@ from django.core.management.base import CommandError
 
 from mcp_django.auth.principal import ALL_SCOPES, PROJECT_ISSUER, DjangoPrincipal, local_principal
 from mcp_django.conf import get_settings
+from mcp_django.wiring import list_aliases
+
+
+def add_caller_options(parser: ArgumentParser, *, user_help: str) -> None:
+    """Add `--user` and `--scope`, which `get_command_principal` reads."""
+    parser.add_argument("--user", help=user_help)
+    parser.add_argument("--scope", action="append", dest="scopes", help="grant only this scope; may be repeated")
+
+
+def add_server_option(parser: ArgumentParser) -> None:
+    """Add `--server`, the alias of one server."""
+    parser.add_argument("--server", default="default", choices=list_aliases(), help="the server's alias")
+
+
+def parse_tool_arguments(text: str) -> dict[str, Any]:
+    """Return the arguments of a tool from JSON. Raises CommandError unless they are an object."""
+    try:
+        arguments = json.loads(text)
+    except ValueError as problem:
+        raise CommandError(f"The arguments are not valid JSON: {problem}") from None
+    if not isinstance(arguments, dict):
+        raise CommandError("The arguments must be a JSON object")
+    return arguments
+
+
+def remove_protocol_members(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the result of a tool without the members for clients only."""
+    return {key: value for key, value in result.items() if key not in ("resultType", "_meta")}
 
 
 def get_command_principal(username: str | None, scopes: Iterable[str] | None) -> DjangoPrincipal:
