@@ -1,9 +1,9 @@
 """The server: an endpoint's identity, its primitives, and its ports."""
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Protocol, Unpack
+from typing import Any, Protocol
 
 from mcp_django.protocol.revisions import Era
 from mcp_django.protocol.types import Implementation
@@ -17,16 +17,7 @@ from mcp_django.server.execution.lists import PrimitiveLists
 from mcp_django.server.execution.sampling_tools import Toolbox
 from mcp_django.server.lifespan import Lifespans
 from mcp_django.server.ports import Lifespan
-from mcp_django.server.primitives.decorators import (
-    PrimitiveOptions,
-    ResourceOptions,
-    ToolOptions,
-    register_completer,
-    register_prompt,
-    register_resource,
-    register_tool,
-)
-from mcp_django.server.primitives.registry import CombinedRegistry, Kind, Registry
+from mcp_django.server.primitives.registry import CombinedRegistry, Registry
 from mcp_django.server.primitives.toolset import Toolset, add_toolset
 from mcp_django.server.subscriptions.listen import ServerSubscriptions
 
@@ -132,34 +123,6 @@ class Server(ServerCore):
     def _reset_ports(self) -> None:
         super()._reset_ports()
         self.listings = PrimitiveLists(self)
-
-    def tool(self, fn: Any = None, *, name: str | None = None, **options: Unpack[ToolOptions]) -> Any:
-        """Register a tool on this server only, like `mcp_django.tool`."""
-        return register_tool(self.registry, fn, name, options)
-
-    def resource(self, uri: str, **options: Unpack[ResourceOptions]) -> Any:
-        """Register a resource on this server only, like `mcp_django.resource`."""
-        return register_resource(self.registry, uri, options)
-
-    def prompt(self, fn: Any = None, *, name: str | None = None, **options: Unpack[PrimitiveOptions]) -> Any:
-        """Register a prompt on this server only, like `mcp_django.prompt`."""
-        return register_prompt(self.registry, fn, name, options)
-
-    def completion(
-        self, target: str, argument: str, *, atomic: bool | str | Sequence[str] | None = None
-    ) -> Callable[[Any], Any]:
-        """Register a completion on this server only, like `mcp_django.completion`."""
-        decorator: Callable[[Any], Any] = register_completer(self.registry, target, argument, atomic)
-        return decorator
-
-    def remove(self, kind: Kind, key: str) -> bool:
-        """Remove a registered primitive and its completions.
-
-        Returns False if it is unknown. `key` is the name of a tool or prompt, the URI of a resource, or the text of a
-        template. Listening clients are notified of the list change. Like registration, removal concerns this process
-        only. Use a Provider for lists that all workers must share.
-        """
-        return self.registry.remove(kind, key)
 
     async def build_toolbox(self, call: Call, tools: Sequence[OfferedTool]) -> Toolbox:
         """Build the set of `tools` that the client's model may use in a sampling request."""

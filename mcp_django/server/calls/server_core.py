@@ -1,4 +1,4 @@
-"""Core of a server: its identity, options, registry and ports, as its calls need them.
+"""Core of a server: its identity, options, registration and ports, as its calls need them.
 
 `server.Server` completes it with providers, mounts, lists and subscriptions.
 """
@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack
 
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import MCPError
@@ -35,7 +35,16 @@ from mcp_django.server.ports import (
     SessionStore,
 )
 from mcp_django.server.primitives.base import MountView, Primitive
-from mcp_django.server.primitives.registry import Registry
+from mcp_django.server.primitives.decorators import (
+    PrimitiveOptions,
+    ResourceOptions,
+    ToolOptions,
+    register_completer,
+    register_prompt,
+    register_resource,
+    register_tool,
+)
+from mcp_django.server.primitives.registry import Kind, Registry
 
 if TYPE_CHECKING:
     from mcp_django.server.calls.call import Call, Connection, Middleware
@@ -217,6 +226,34 @@ class ServerCore:
     _ports: Ports | None
     _host: "ServerCore | None"
     _offered_cache: tuple[int, frozenset[str]]
+
+    def tool(self, fn: Any = None, *, name: str | None = None, **options: Unpack[ToolOptions]) -> Any:
+        """Register a tool on this server only, like `mcp_django.tool`."""
+        return register_tool(self.registry, fn, name, options)
+
+    def resource(self, uri: str, **options: Unpack[ResourceOptions]) -> Any:
+        """Register a resource on this server only, like `mcp_django.resource`."""
+        return register_resource(self.registry, uri, options)
+
+    def prompt(self, fn: Any = None, *, name: str | None = None, **options: Unpack[PrimitiveOptions]) -> Any:
+        """Register a prompt on this server only, like `mcp_django.prompt`."""
+        return register_prompt(self.registry, fn, name, options)
+
+    def completion(
+        self, target: str, argument: str, *, atomic: bool | str | Sequence[str] | None = None
+    ) -> Callable[[Any], Any]:
+        """Register a completion on this server only, like `mcp_django.completion`."""
+        decorator: Callable[[Any], Any] = register_completer(self.registry, target, argument, atomic)
+        return decorator
+
+    def remove(self, kind: Kind, key: str) -> bool:
+        """Remove a registered primitive and its completions.
+
+        Returns False if it is unknown. `key` is the name of a tool or prompt, the URI of a resource, or the text of a
+        template. Listening clients are notified of the list change. Like registration, removal concerns this process
+        only. Use a Provider for lists that all workers must share.
+        """
+        return self.registry.remove(kind, key)
 
     async def build_toolbox(self, call: "Call", tools: Sequence[Any]) -> Any:
         """Build the set of `tools` that the client's model may use in a sampling request."""
