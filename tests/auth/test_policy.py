@@ -49,6 +49,14 @@ async def fails_later(principal: DjangoPrincipal) -> bool:
     raise KeyError("a bug")
 
 
+async def no(principal: DjangoPrincipal) -> bool:
+    return False
+
+
+def no_later(principal: DjangoPrincipal) -> Any:
+    return no(principal)
+
+
 class TestGuarded:
     def test_a_primitive_without_permission_and_scope_is_free(self, subtests: pytest.Subtests) -> None:
         for thing in (Thing(), Thing(permission=()), Thing(permission=[], scopes=())):
@@ -168,3 +176,10 @@ class TestMany:
         assert len(visits) == 1
         assert len(await policy.find_hidden_keys(alice, things)) == 200
         assert len(visits) == 1
+
+
+@pytest.mark.django_db
+def test_code_without_a_loop_awaits_functions_that_return_an_awaitable(policy: Policy, alice: DjangoPrincipal) -> None:
+    assert policy.is_allowed(alice, Thing(permission=yes))
+    assert not policy.is_allowed(alice, Thing(permission=no))
+    assert not policy.is_allowed(alice, Thing(permission=no_later))

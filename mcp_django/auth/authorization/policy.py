@@ -8,7 +8,7 @@ it is visible, and the error lists all scopes that the operation requires.
 
 import inspect
 import logging
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -328,17 +328,18 @@ def _call_permission_sync(
     permission: Callable[[Any], Any], principal: DjangoPrincipal, primitive: PermissionTarget
 ) -> bool:
     """Run `_call_permission` on the current thread."""
-
-    async def awaited() -> bool:
-        return bool(await permission(principal))
-
     try:
-        return async_to_sync(awaited)() if is_async(permission) else bool(permission(principal))
+        answer = permission(principal)
+        return bool(async_to_sync(_wait_for)(answer) if inspect.isawaitable(answer) else answer)
     except Overloaded:
         raise
     except Exception:
         logger.exception("Permission function of %r failed; the primitive is hidden from %r", primitive.key, principal)
         return False
+
+
+async def _wait_for(answer: Awaitable[Any]) -> Any:
+    return await answer
 
 
 async def _call_permission(
