@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync
 from django.core.exceptions import ImproperlyConfigured
+from django.db import connection
 from django.test import AsyncClient, Client, RequestFactory, override_settings
 from django.urls import NoReverseMatch, Resolver404, include, path, resolve, reverse
 
@@ -103,6 +104,12 @@ def test_health_is_told_under_wsgi_too() -> None:
 def test_health_needs_no_login_where_everything_does(settings: Any) -> None:
     settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.contrib.auth.middleware.LoginRequiredMiddleware"]
     assert Client().get("/api/mcp/healthz").json() == {"status": "ok"}
+
+
+@pytest.mark.usefixtures("served")
+def test_health_is_served_where_each_request_is_a_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
+    assert Client().get("/api/mcp/healthz").status_code == 200
 
 
 def test_links_to_pages_stay_below_the_prefix_that_the_call_came_through() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.db import connection
 from django.test import AsyncClient, Client, override_settings
 from django.urls import clear_url_caches, include, path
 
@@ -82,6 +83,12 @@ def test_the_document_says_whose_tokens_are_taken_and_which_scopes_to_begin_with
             assert reply.headers["access-control-allow-origin"] == "*"
             assert "access-control-allow-credentials" not in reply.headers
             assert "max-age" in reply.headers["cache-control"]
+
+
+@pytest.mark.usefixtures("one")
+def test_the_view_answers_where_each_request_is_a_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
+    assert by_view(f"{WELL_KNOWN}/mcp").status == 200
 
 
 @pytest.mark.usefixtures("one")

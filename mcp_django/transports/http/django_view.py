@@ -82,8 +82,15 @@ def as_view(get_endpoint: Callable[[], HTTPEndpoint]) -> View:
         answer = await _run_call(cast(StreamableHTTPEndpoint, endpoint), outcome, context)
         return _build_response(request, endpoint, answer, outcome)
 
-    # The endpoint authenticates by bearer tokens: cookies and the login page have no effect here.
-    exempt: View = csrf_exempt(login_not_required(view))
+    return exempt_view(view)
+
+
+def exempt_view(view: View) -> View:
+    """Exempt an async view from CSRF checks, the login page and ATOMIC_REQUESTS.
+
+    The endpoints authenticate by bearer tokens, or serve anyone: cookies and the login page have no effect.
+    """
+    exempt: View = login_not_required(csrf_exempt(view))
     vars(exempt)["_non_atomic_requests"] = _AllDatabaseAliases()
     return exempt
 

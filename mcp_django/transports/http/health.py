@@ -8,14 +8,12 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
-from django.views.decorators.csrf import csrf_exempt
 
 from mcp_django.runtime.shutdown import Lifecycle
 from mcp_django.transports.http.asgi import send_reply
-from mcp_django.transports.http.django_view import build_response
+from mcp_django.transports.http.django_view import build_response, exempt_view
 from mcp_django.transports.http.messages import JSON_TYPE, NO_STORE, HTTPReply, Receive, Scope, Send
 
 PATH = "healthz"
@@ -27,7 +25,7 @@ class HealthEndpoint:
 
     def __init__(self, lifecycle: Callable[[], Lifecycle]) -> None:
         self._lifecycle = lifecycle
-        self.view = login_not_required(csrf_exempt(self._view))
+        self.view = exempt_view(self._view)
 
     async def app(self, scope: Scope, receive: Receive, send: Send, kwargs: Mapping[str, Any] | None = None) -> None:
         """Serve the ASGI application; URL arguments have no effect."""

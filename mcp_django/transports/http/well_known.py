@@ -9,10 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from asgiref.sync import sync_to_async
-from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
-from django.views.decorators.csrf import csrf_exempt
 
 from mcp_django import conf
 from mcp_django.auth.protected.registry import WELL_KNOWN_PATH, ResourceRegistry, build_metadata
@@ -20,7 +18,7 @@ from mcp_django.auth.requests import AuthRequest
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.headers import Headers
 from mcp_django.transports.http.asgi import send_reply
-from mcp_django.transports.http.django_view import build_response, read_headers
+from mcp_django.transports.http.django_view import build_response, exempt_view, read_headers
 from mcp_django.transports.http.messages import JSON_TYPE, HTTPReply, Scope, Send
 
 CACHE_CONTROL: Final = b"public, max-age=300"
@@ -43,7 +41,7 @@ class WellKnownEndpoint:
 
     def __init__(self, resources: Callable[[], ResourceRegistry]) -> None:
         self._resources = resources
-        self.view = login_not_required(csrf_exempt(self._view))
+        self.view = exempt_view(self._view)
 
     async def serve(self, scope: Scope, path: str, send: Send) -> bool:
         """Answer a request below the well-known path; return False if no document exists."""
