@@ -14,7 +14,7 @@ from django.test import override_settings
 from mcp_django import Context, Server
 from mcp_django.asgi import mount
 from mcp_django.protocol import jsonrpc
-from mcp_django.server.calls.server_core import ServerOptions
+from mcp_django.server.options import ServerOptions
 
 VERSION = "2026-07-28"
 CALL = {

@@ -46,7 +46,7 @@ from mcp_django.conf.readers import (
     URLsOrFunction,
     integer,
 )
-from mcp_django.server.calls.server_core import TRANSPORTS
+from mcp_django.server.options import TRANSPORTS
 from mcp_django.server.primitives.base import Rate
 
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from mcp_django.protocol.types import Icon
-from mcp_django.server.calls.server_core import TRANSPORTS
+from mcp_django.server.options import TRANSPORTS
 from mcp_django.server.primitives.base import RATE_FORMAT, Rate
 
 Reader = Callable[[Any], Any]

@@ -9,13 +9,14 @@ from mcp_django.protocol.revisions import Era
 from mcp_django.protocol.types import Implementation
 from mcp_django.schema import DeclarationError
 from mcp_django.server.calls.call import Call, Middleware
-from mcp_django.server.calls.server_core import Ports, ServerCore, ServerOptions
+from mcp_django.server.calls.server_core import Ports, ServerCore
 from mcp_django.server.composition.mounting import MountedServer
 from mcp_django.server.composition.provider import Provider, sort_providers
 from mcp_django.server.context.sampling import OfferedTool
 from mcp_django.server.execution.lists import PrimitiveLists
 from mcp_django.server.execution.sampling_tools import Toolbox
 from mcp_django.server.lifespan import Lifespans
+from mcp_django.server.options import ServerOptions
 from mcp_django.server.ports import Lifespan
 from mcp_django.server.primitives.registry import CombinedRegistry, Registry
 from mcp_django.server.primitives.toolset import Toolset, add_toolset

@@ -11,8 +11,8 @@ from mcp_django.auth.authentication.authenticator import Authenticator
 from mcp_django.conf.options import Limits
 from mcp_django.runtime.concurrency import StreamLimiter
 from mcp_django.runtime.shutdown import Lifecycle
+from mcp_django.runtime.streams.call_streams import CallStreams
 from mcp_django.runtime.streams.event_ids import EventIdCodec
-from mcp_django.runtime.streams.relay import CallStreams
 from mcp_django.runtime.streams.session_stream import SessionStream
 from mcp_django.runtime.subscriptions import SessionEventSource
 from mcp_django.server.calls.session import ServerSession

@@ -35,8 +35,9 @@ from mcp_django.runtime.sessions.list_digests import DatabaseListDigestStore
 from mcp_django.runtime.sessions.store import DatabaseSessionStore
 from mcp_django.runtime.subscriptions import EventLogChangeFeed
 from mcp_django.server.calls.call import Connection
-from mcp_django.server.calls.server_core import ConversationLimits, Ports, ServerOptions
+from mcp_django.server.calls.server_core import Ports
 from mcp_django.server.composition.provider import Provider, sort_providers
+from mcp_django.server.options import ConversationLimits, ServerOptions
 from mcp_django.server.primitives.registry import get_registry
 from mcp_django.server.server import Server
 from mcp_django.wiring import composition

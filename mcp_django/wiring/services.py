@@ -16,8 +16,8 @@ from mcp_django.runtime.events.list_changes import ListChangeDetector
 from mcp_django.runtime.events.publisher import EventPublisher
 from mcp_django.runtime.sealing import NameSigner
 from mcp_django.runtime.shutdown import Lifecycle
+from mcp_django.runtime.streams.call_streams import CallStreamRegistry
 from mcp_django.runtime.streams.event_ids import EventIdCodec
-from mcp_django.runtime.streams.relay import CallStreamRegistry
 from mcp_django.runtime.streams.replay_buffer import ReplayLimits
 from mcp_django.runtime.streams.sse_messages import SSEMessageRouter
 from mcp_django.runtime.threads.executor import LeasingExecutor

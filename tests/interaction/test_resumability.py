@@ -9,7 +9,7 @@ import json
 import pytest
 
 from mcp_django import wiring
-from mcp_django.runtime.streams.relay import CallStreams
+from mcp_django.runtime.streams.call_streams import CallStreams
 from mcp_django.transports.http.handler import get_http_endpoint
 from tests.interaction.clients import HANDSHAKE, REVISIONS, accept
 from tests.interaction.transports import on_http
@@ -361,7 +361,7 @@ async def test_a_client_that_left_another_worker_is_not_written_for(latest_legac
 async def test_nobody_fills_the_log_by_asking_for_the_same_again_and_again(
     latest_legacy, move, checkpoints, monkeypatch
 ):
-    monkeypatch.setattr("mcp_django.runtime.streams.relay.MAX_REPEATED_BYTES", 1000)
+    monkeypatch.setattr("mcp_django.runtime.streams.call_streams.MAX_REPEATED_BYTES", 1000)
     client = await latest_legacy()
     exchange = begin(client, to=2)
     await exchange.started()

@@ -6,7 +6,7 @@ import pytest
 from django.contrib.auth.models import Group, Permission, User
 from django.contrib.contenttypes.models import ContentType
 
-from mcp_django.server.calls.server_core import ServerOptions
+from mcp_django.server.options import ServerOptions
 from mcp_django.server.server import Server
 from tests.orm.toolsets import principal
 from tests.orm.writing import get_error, get_result, user

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mcp_django.protocol.errors import ResourceNotFound
-from mcp_django.server.calls.server_core import ServerOptions
+from mcp_django.server.options import ServerOptions
 from mcp_django.server.server import Server
 from tests.repository.pages import ROOT, python_blocks, served_by
 from tests.server.client import PipelineClient, make_principal, make_server, ports

@@ -16,8 +16,8 @@ from mcp_django.protocol.errors import InsufficientScope, InvalidParams, Resourc
 from mcp_django.providers.mounts import Mount
 from mcp_django.schema import DeclarationError
 from mcp_django.server.calls.call import Call
-from mcp_django.server.calls.server_core import ServerOptions
 from mcp_django.server.composition.provider import Provider
+from mcp_django.server.options import ServerOptions
 from mcp_django.server.primitives.base import Prompt, Resource, ResourceTemplate, Tool
 from mcp_django.server.subscriptions.filter import can_read
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, accept, make_principal, make_server

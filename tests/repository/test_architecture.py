@@ -62,7 +62,7 @@ ONLY = {
 # The sub-packages of a room and the modules at its top, as layers: each imports only those on earlier lines.
 SUB_LAYERS = {
     "server": (
-        {"lifespan", "ports"},
+        {"lifespan", "options", "ports"},
         {"callables"},
         {"injection"},
         {"primitives"},

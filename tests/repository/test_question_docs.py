@@ -7,7 +7,7 @@ import pytest
 from django.contrib.auth.models import Group
 
 from mcp_django.forms.questions import get_form_question_factory
-from mcp_django.server.calls.server_core import ServerOptions
+from mcp_django.server.options import ServerOptions
 from mcp_django.server.primitives import registry
 from mcp_django.server.server import Server
 from tests.repository.pages import ROOT, python_blocks, served_by

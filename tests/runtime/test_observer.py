@@ -19,7 +19,7 @@ from mcp_django.observability import Call, current_call
 from mcp_django.runtime.calls import observer as module
 from mcp_django.runtime.calls.observer import SignalCallObserver
 from mcp_django.runtime.threads.executor import LeasingExecutor
-from mcp_django.server.calls.server_core import ServerOptions
+from mcp_django.server.options import ServerOptions
 from mcp_django.server.ports import Overloaded
 from mcp_django.signals import call_finished, call_started
 from tests.runtime.serving import WAIT_SECONDS

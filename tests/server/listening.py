@@ -9,7 +9,7 @@ from mcp_django.protocol.headers import Headers
 from mcp_django.server.calls.call import Call, Connection
 from mcp_django.server.calls.message_queue import Outbox
 from mcp_django.server.calls.pending import Acknowledgement, PendingResponse
-from mcp_django.server.calls.server_core import ServerOptions
+from mcp_django.server.options import ServerOptions
 from mcp_django.server.pipeline import Pipeline
 from mcp_django.server.ports import Outcome, Overloaded
 from mcp_django.server.server import Server

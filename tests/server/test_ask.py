@@ -6,8 +6,8 @@ import pytest
 
 from mcp_django import Context, MCPError
 from mcp_django.protocol.errors import InvalidParams, MissingClientCapability
-from mcp_django.server.calls.server_core import ConversationLimits
 from mcp_django.server.context.conversation import CallSuspended, InputRefused, InputUnavailable, gather, is_suspension
+from mcp_django.server.options import ConversationLimits
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, accept, make_server
 
 ERAS = [HANDSHAKE, STATELESS]

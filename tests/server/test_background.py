@@ -8,7 +8,7 @@ import pytest
 from mcp_django import Context, ToolError, ToolResult
 from mcp_django.protocol import jsonrpc
 from mcp_django.runtime.calls.background import LimitedBackgroundSlots
-from mcp_django.server.calls.server_core import ServerOptions
+from mcp_django.server.options import ServerOptions
 from mcp_django.server.ports import Overloaded
 from mcp_django.server.server import Server
 from tests.runtime.test_calls import LONG, CallServer

@@ -12,8 +12,8 @@ from mcp_django import Context, ToolError, Toolset, tool
 from mcp_django.observability import current_call
 from mcp_django.protocol.errors import MissingClientCapability
 from mcp_django.providers import Provider
-from mcp_django.server.calls.server_core import ConversationLimits
 from mcp_django.server.execution import sampling_tools
+from mcp_django.server.options import ConversationLimits
 from mcp_django.server.primitives.decorators import build_tool
 from mcp_django.types import ImageContent, SamplingMessage, ToolResultContent, ToolUseContent
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, accept, make_principal, make_server

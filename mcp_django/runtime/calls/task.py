@@ -19,7 +19,7 @@ from mcp_django.protocol.revisions import Era
 from mcp_django.runtime.calls.background import BackgroundJobRunner
 from mcp_django.runtime.concurrency import ConcurrencyLimiter
 from mcp_django.runtime.shutdown import SHUTDOWN_MESSAGE, Lifecycle
-from mcp_django.runtime.streams.relay import CallStreams
+from mcp_django.runtime.streams.call_streams import CallStreams
 from mcp_django.runtime.streams.replay_buffer import STALLED_CLIENT_MESSAGE, ReplayReader
 from mcp_django.runtime.threads.executor import is_async_to_sync_loop
 from mcp_django.server.calls.background import run_background_jobs

@@ -1,4 +1,4 @@
-"""Reader of a call stream of another worker; `relay` is the other end."""
+"""Reader of a call stream of another worker; `call_streams` is the other end."""
 
 import asyncio
 import secrets

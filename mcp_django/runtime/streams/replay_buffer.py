@@ -1,7 +1,7 @@
 """Replay buffers of call streams, for clients that reconnect (handshake era).
 
 See basic/transports, resumability. While the client reads, a buffer is a list in memory. A stream has one reader at a
-time, the newest. `relay` transfers streams to other workers; `replay_store` decides how long a buffer is kept.
+time, the newest. `call_streams` transfers streams to other workers; `replay_store` decides how long a buffer is kept.
 """
 
 import asyncio

@@ -24,9 +24,9 @@ from typing import Any, NamedTuple, Protocol
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidParams, MCPError, ToolError
 from mcp_django.server.calls.call import Call
-from mcp_django.server.calls.server_core import ConversationLimits
 from mcp_django.server.calls.session import ServerSession
 from mcp_django.server.context.idempotency import RunOnceKeys, RunStep, round_trip_json, run_at_most_once
+from mcp_django.server.options import ConversationLimits
 from mcp_django.server.ports import StateTooLarge
 
 INPUT_REQUIRED = "input_required"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from django.db import Error
 
 from mcp_django.models import EndReason
-from mcp_django.runtime.streams.relay import CallStreams
+from mcp_django.runtime.streams.call_streams import CallStreams
 from mcp_django.runtime.streams.session_stream import EventsExpiredError, SessionStream
 from mcp_django.server.calls.call import Connection
 from mcp_django.server.calls.message_queue import Outbox

@@ -5,7 +5,7 @@ from typing import Any
 from django.contrib.auth.models import User
 
 from mcp_django.auth.principal import PROJECT_ISSUER, DjangoPrincipal
-from mcp_django.server.calls.server_core import ServerOptions
+from mcp_django.server.options import ServerOptions
 from mcp_django.server.primitives.registry import get_registry
 from mcp_django.server.server import Server
 from tests.server.client import PipelineClient, ports

@@ -10,7 +10,7 @@ import yaml
 from django.urls import path
 
 from mcp_django.auth.principal import DjangoPrincipal
-from mcp_django.server.calls.server_core import ServerOptions
+from mcp_django.server.options import ServerOptions
 from mcp_django.server.primitives.registry import Registry
 from mcp_django.server.server import Server
 from tests.contrib.openapi.pets import Api, document, operation, parameter

@@ -8,7 +8,7 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.contrib.auth.models import Group, Permission, User
 
-from mcp_django.server.calls.server_core import ServerOptions
+from mcp_django.server.options import ServerOptions
 from mcp_django.server.primitives import registry
 from mcp_django.server.server import Server
 from tests.contrib.rest.library_api import principal

@@ -1,4 +1,4 @@
-"""Relay of call streams to clients that reconnect to another worker.
+"""Call streams, and their relay to clients that reconnect to another worker.
 
 The worker that serves the client requests the messages after the last one received, through the event log. The worker
 of the call answers with these messages, writes further ones to the log, and disconnects the previous reader. Each
