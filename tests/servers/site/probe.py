@@ -20,7 +20,7 @@ from urllib.parse import parse_qs
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from mcp_django.runtime.concurrency import ConcurrencyLimiter
+from mcp_django.runtime.concurrency import ConcurrencyLimiter, StreamLimiter
 from mcp_django.wiring import get_stream_limiter
 from tests.servers.site.events import RUNNING
 
@@ -77,13 +77,15 @@ def look(*, with_objects: bool) -> dict[str, Any]:
         gc.collect()
     threads = {thread.ident: thread.name for thread in threading.enumerate() if thread.name != WATCH}
     objects = gc.get_objects()
+    limiters = [o for o in objects if isinstance(o, StreamLimiter)]
+    of_streams = {id(counter) for limiter in limiters for counter in (limiter._per_owner, limiter._total)}
     opened = [o for o in objects if isinstance(o, BaseDatabaseWrapper) and o.connection is not None]
     found = {
         "token": os.environ["SITE_TOKEN"],
         "pid": os.getpid(),
         "at": time.monotonic(),
         "running": sorted(RUNNING),
-        "in_flight": sum(len(o) for o in objects if isinstance(o, ConcurrencyLimiter)),
+        "in_flight": sum(len(o) for o in objects if isinstance(o, ConcurrencyLimiter) and id(o) not in of_streams),
         "listening": len(get_stream_limiter()),
         "tasks": _tasks(),
         "threads": sorted(threads.values()),
