@@ -22,7 +22,7 @@ CORE = tests/protocol tests/schema tests/server tests/repository/test_architectu
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help environment demo quick test test-all lint types format serve-fixtures serve-bench bench conformance clients clean
+.PHONY: help environment demo quick test test-all lint types format messages docs docs-build serve-fixtures serve-bench bench conformance clients clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-22s %s\n", $$1, $$2 }'
@@ -56,6 +56,16 @@ types: environment ## check types
 format: environment ## format the code and mend what can be mended
 	@$(python) -m ruff check --fix-only --quiet .
 	@$(python) -m ruff format .
+
+messages: environment ## extract the texts to translate, and update and compile the catalogues; ARGS="--add it" starts one
+	@$(python) scripts/messages.py $(ARGS)
+
+docs: PORT ?= 8001
+docs: environment ## build the documentation and serve it on http://127.0.0.1:$PORT (8001)
+	@NO_MKDOCS_2_WARNING=1 exec $(python) -m mkdocs serve --strict --dev-addr 127.0.0.1:$(PORT) $(ARGS)
+
+docs-build: environment ## build the documentation in build/site; a lost link fails
+	@NO_MKDOCS_2_WARNING=1 exec $(python) -m mkdocs build --strict $(ARGS)
 
 serve-fixtures: PORT ?= 8765
 serve-fixtures: environment ## serve the conformance suite's fixtures on http://127.0.0.1:$PORT/mcp (8765), or with STDIO=1 over stdio

@@ -117,7 +117,7 @@ async def subjects(era: str, target: Any) -> AsyncIterator[dict[str, Call]]:
         official = await stack.enter_async_context(Official(target.open(), mode=ERAS[era], cache=None))
         ours = await stack.enter_async_context(Client(target, protocol_version=era))
         proxy = Proxy(TargetSource("remote", target, protocol_version=era), permission="any")
-        server = Server("benchmark", proxies=[proxy], ports=wiring.get_ports())
+        server = Server("benchmark", providers=[proxy], ports=wiring.get_ports())
         caller, asked = (
             InProcessCaller(server, local_principal()),
             InProcessCaller(server, local_principal(), elicit=lambda params: {}),

@@ -12,11 +12,11 @@ imported at their first use: notifications and ModelToolset, which require both,
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from mcp_django.auth.principal import DjangoPrincipal as Principal
 from mcp_django.protocol.errors import MCPError, ToolError
 from mcp_django.server.context.context import Context
 from mcp_django.server.injection.headers import Header
 from mcp_django.server.injection.parameters import Depends
-from mcp_django.server.ports import Principal
 from mcp_django.server.primitives.decorators import completion, prompt, resource, tool
 from mcp_django.server.primitives.results import ToolResult
 from mcp_django.server.primitives.toolset import Toolset, register

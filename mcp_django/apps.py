@@ -19,7 +19,7 @@ class MCPConfig(AppConfig):
 
     def ready(self) -> None:
         # Importing these modules registers the checks, and requires the app registry.
-        from mcp_django import checks, conf  # noqa: F401
+        from mcp_django import checks, conf
         from mcp_django.notifications import access_signals, row_signals, stored_signals
 
         access_signals.connect()
@@ -29,6 +29,7 @@ class MCPConfig(AppConfig):
         signals.clients_used.connect(_close_clients_on_shutdown, dispatch_uid="mcp_django.apps")
         # Errors of an existing module are raised: a silently missing tool is worse than a project that does not start.
         autodiscover_modules(*conf.autodiscover_modules())
+        checks.declarations.log_unserved_declarations()
 
 
 def _publish_session_end(*, session: Any, **kwargs: Any) -> None:

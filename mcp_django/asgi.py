@@ -40,7 +40,14 @@ from mcp_django.transports.websocket import (
     get_websocket_acceptor,
 )
 from mcp_django.transports.websocket import PATH as WS
-from mcp_django.wiring import get_lifecycle, get_ports, get_resource_registry, get_server, list_aliases
+from mcp_django.wiring import (
+    get_database_readiness,
+    get_lifecycle,
+    get_ports,
+    get_resource_registry,
+    get_server,
+    list_aliases,
+)
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -130,7 +137,7 @@ class _MountedApplication:
             if "websocket" in server.options.transports and f"/{path}/{TICKET}" not in self._http.static_routes:
                 self._http.add(f"{path}/{TICKET}", _build_http_app(tickets, server, f"{path}/{TICKET}", django_context))
             if server.options.healthz and f"/{path}/{HEALTHZ}" not in self._http.static_routes:
-                self._http.add(f"{path}/{HEALTHZ}", HealthEndpoint(get_lifecycle).app)
+                self._http.add(f"{path}/{HEALTHZ}", HealthEndpoint(get_lifecycle, get_database_readiness).app)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]

@@ -1,4 +1,4 @@
-"""Types of MCP that handlers return, and that questions to the client are made of.
+"""Types of MCP that handlers return, and parts of questions to the client.
 
 Content, resources, prompts and sampling messages follow the MCP schema. Importing them needs neither Django's settings
 nor its app registry.
@@ -14,6 +14,7 @@ from mcp_django.protocol.content import (
     TextContent,
     TextResourceContents,
 )
+from mcp_django.protocol.display_text import clean_line, clean_text
 from mcp_django.protocol.sampling_types import (
     SamplingMessage,
     ToolResultContent,
@@ -47,5 +48,7 @@ __all__ = [
     "ToolResultContent",
     "ToolStream",
     "ToolUseContent",
+    "clean_line",
+    "clean_text",
     "validate_sampling_messages",
 ]

@@ -27,7 +27,7 @@ from mcp_django.transports.http.websocket_tickets import PATH as TICKET
 from mcp_django.transports.http.websocket_tickets import get_ticket_endpoint
 from mcp_django.transports.legacy_sse import PATH as SSE
 from mcp_django.transports.legacy_sse import get_legacy_sse
-from mcp_django.wiring import get_lifecycle
+from mcp_django.wiring import get_database_readiness, get_lifecycle
 
 app_name = "mcp_django"
 
@@ -45,9 +45,8 @@ def _build_patterns() -> list[URLPattern]:
             view = as_view(functools.partial(get_ticket_endpoint, alias))
             subpaths += [path(f"{server.path}/{TICKET}{slash}", view) for slash in ("", "/")]
         if server.healthz and is_usable():
-            subpaths += [
-                path(f"{server.path}/{HEALTHZ}{slash}", HealthEndpoint(get_lifecycle).view) for slash in ("", "/")
-            ]
+            health = HealthEndpoint(get_lifecycle, get_database_readiness)
+            subpaths += [path(f"{server.path}/{HEALTHZ}{slash}", health.view) for slash in ("", "/")]
 
     return [
         # As in `asgi.mount`, a static path precedes patterns that it would match.

@@ -137,6 +137,7 @@ MCP: dict[str, Any] = {
             "CACHE_TTL": 60,  # default: seconds for which clients may keep a list
             "MIDDLEWARE": [],  # default: dotted paths, outermost first
             "PROVIDERS": [],  # default: dotted paths of providers of further tools, resources and prompts
+            "EXTENSIONS": [],  # default: dotted paths of extensions of the protocol
             # Toolsets and servers within this one, by prefix: the tool of this one is called units__convert.
             "MOUNTS": {"units": "project.airports.units.Units"},
             "PROXIES": {},  # default: servers in CLIENTS that are passed on to the clients of this one

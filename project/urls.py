@@ -2,10 +2,9 @@
 
 from django.conf import settings
 from django.contrib import admin
-from django.contrib.auth.views import LoginView
 from django.urls import include, path
 
-from project.airports.views import home
+from project.airports.views import Login, home
 
 urlpatterns = [
     path("", home, name="home"),
@@ -16,5 +15,5 @@ if settings.DEMO_AUTH == "oauth":
     # The authorization server's own pages, and one to log in at that looks like them.
     urlpatterns += [
         path("", include("mcp_django.contrib.oauth.urls")),
-        path("accounts/login/", LoginView.as_view(), name="login"),
+        path("accounts/login/", Login.as_view(), name="login"),
     ]

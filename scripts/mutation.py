@@ -101,47 +101,70 @@ def mutations(node: ast.AST) -> Iterator[ast.expr]:
             yield ast.Constant(value + 1)
 
 
+class _Faults(ast.NodeVisitor):
+    """Collect the faults that can be planted in the functions of a module."""
+
+    def __init__(self, path: str) -> None:
+        self.found: list[Fault] = []
+        self._path = path
+        self._names: list[str] = []
+        self._in_function = False
+        self._counts: Counter[tuple[str, str, str]] = Counter()
+
+    def visit(self, node: ast.AST) -> None:
+        if self._in_function:
+            for fault in _statement_faults(node) if isinstance(node, ast.Expr) else ():
+                self._add(*fault)
+            for other in mutations(node) if isinstance(node, ast.expr) else ():
+                self._add(node, ast.unparse(ast.fix_missing_locations(other)))
+        super().visit(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        self._visit_body(node, in_function=True)
+
+    visit_AsyncFunctionDef = visit_FunctionDef
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        self._visit_body(node, in_function=False)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if node.value is not None:
+            self.visit(node.value)
+
+    def skip(self, node: ast.AST) -> None:
+        """Leave out a node whose parts are no expressions that a fault may take the place of."""
+
+    visit_JoinedStr = visit_Assert = visit_Import = visit_ImportFrom = visit_match_case = visit_Subscript = skip
+
+    def _visit_body(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, *, in_function: bool) -> None:
+        before, self._in_function = self._in_function, in_function
+        self._names.append(node.name)
+        for child in node.body:
+            self.visit(child)
+        self._names.pop()
+        self._in_function = before
+
+    def _add(self, node: ast.expr, after: str) -> None:
+        key = (".".join(self._names), ast.unparse(node), after)
+        self._counts[key] += 1
+        end = (node.end_lineno or 0, node.end_col_offset or 0)
+        self.found.append(Fault(self._path, *key, self._counts[key], (node.lineno, node.col_offset), end))
+
+
+def _statement_faults(statement: ast.Expr) -> Iterator[tuple[ast.expr, str]]:
+    """Yield the fault that leaves out a call or an await whose value has no reader."""
+    match statement.value:
+        case ast.Call(func=func) as call if not ast.unparse(func).startswith("logger."):
+            yield call, "None"
+        case ast.Await() as waiting:
+            yield waiting, "None"
+
+
 def faults_of(path: str, source: str) -> list[Fault]:
     """List all faults that can be planted in a module."""
-    found: list[Fault] = []
-    seen: Counter[tuple[str, str, str]] = Counter()
-
-    def add(function: str, node: ast.expr, after: str) -> None:
-        before = ast.unparse(node)
-        seen[function, before, after] += 1
-        end = (node.end_lineno or 0, node.end_col_offset or 0)
-        place = (node.lineno, node.col_offset)
-        found.append(Fault(path, function, before, after, seen[function, before, after], place, end))
-
-    def visit(node: ast.AST, function: str, inside: bool) -> None:
-        match node:
-            case ast.FunctionDef() | ast.AsyncFunctionDef():
-                name = f"{function}.{node.name}".lstrip(".")
-                for child in node.body:
-                    visit(child, name, inside=True)
-                return
-            case ast.ClassDef():
-                for child in node.body:
-                    visit(child, f"{function}.{node.name}".lstrip("."), inside=False)
-                return
-            case ast.JoinedStr() | ast.Assert() | ast.Import() | ast.ImportFrom() | ast.match_case() | ast.Subscript():
-                return
-            case ast.Expr(value=ast.Call(func=func) as call) if inside and not ast.unparse(func).startswith("logger."):
-                add(function, call, "None")
-            case ast.Expr(value=ast.Await() as waiting) if inside:
-                add(function, waiting, "None")
-        if isinstance(node, ast.AnnAssign):
-            if node.value is not None:
-                visit(node.value, function, inside)
-            return
-        if inside and isinstance(node, ast.expr):
-            for other in mutations(node):
-                add(function, node, ast.unparse(ast.fix_missing_locations(other)))
-        for child in ast.iter_child_nodes(node):
-            visit(child, function, inside)
-
-    visit(ast.parse(source), "", inside=False)
-    return found
+    faults = _Faults(path)
+    faults.visit(ast.parse(source))
+    return faults.found
 
 
 def sample(package: Path) -> list[Fault]:

@@ -329,6 +329,7 @@ def lanes() -> set[threading.Thread]:
 HEALTHY = ServerOptions(healthz=True)
 
 
+@pytest.mark.django_db
 def test_health_needs_no_credential_and_no_host(subtests: pytest.Subtests) -> None:
     async def check(where: str, path: str) -> None:
         application = mount(inner, servers={where: a_server("own", options=HEALTHY)})
@@ -346,6 +347,7 @@ def test_health_needs_no_credential_and_no_host(subtests: pytest.Subtests) -> No
                 async_to_sync(check)(where, path)
 
 
+@pytest.mark.django_db
 async def test_health_is_served_where_it_is_switched_on() -> None:
     application = mount(inner, servers={"mcp": a_server("own", options=HEALTHY)})
     start, body = await request(application, "HEAD", "/mcp/healthz")

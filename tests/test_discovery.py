@@ -7,6 +7,8 @@ import pytest
 from django.apps import apps
 from django.test import override_settings
 
+from mcp_django.server.primitives import registry
+
 
 @pytest.fixture
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
@@ -77,3 +79,23 @@ def test_an_error_in_a_module_is_not_swallowed(shop: Path, subtests: pytest.Subt
             (shop / "mcp_tools.py").write_text(source)
             with install(), pytest.raises(error):
                 autodiscover()
+
+
+def test_declarations_that_are_not_served_are_logged_at_start(
+    shop: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(registry, "REGISTRIES", {})
+    monkeypatch.setattr(registry.MARKED_METHODS, "_unclaimed", {})
+    (shop / "mcp_tools.py").write_text(
+        "from mcp_django import tool\n"
+        "@tool\ndef unserializable(order: object()): ...\n"
+        "@tool(server='stuff')\ndef elsewhere() -> str: ...\n"
+        "class NoToolset:\n    @tool\n    def method(self) -> str: ...\n"
+    )
+    with install():
+        autodiscover()
+    errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert len(errors) == 3
+    assert "unserializable" in errors[0]
+    assert "NoToolset.method" in errors[1]
+    assert "'stuff'" in errors[2]

@@ -12,6 +12,7 @@ from django.db import connection
 from django.test import AsyncClient, Client, RequestFactory, override_settings
 from django.urls import NoReverseMatch, Resolver404, include, path, resolve, reverse
 
+from mcp_django.runtime.shutdown import Lifecycle
 from mcp_django.runtime.url_elicitation import PageVisit
 from mcp_django.wiring import get_elicitation_pages
 
@@ -76,6 +77,7 @@ def test_the_default_path_is_mcp() -> None:
 
 
 @pytest.mark.usefixtures("served")
+@pytest.mark.django_db
 def test_health_needs_no_credential_where_it_is_switched_on(subtests: pytest.Subtests) -> None:
     async def check(where: str) -> None:
         answer = await AsyncClient().get(where)
@@ -94,6 +96,7 @@ def test_health_needs_no_credential_where_it_is_switched_on(subtests: pytest.Sub
 
 
 @pytest.mark.usefixtures("served")
+@pytest.mark.django_db
 def test_health_is_told_under_wsgi_too() -> None:
     answer = Client().head("/api/mcp/healthz")
     assert (answer.status_code, answer.content, answer.headers["Content-Length"]) == (200, b"", "15")
@@ -107,9 +110,32 @@ def test_health_needs_no_login_where_everything_does(settings: Any) -> None:
 
 
 @pytest.mark.usefixtures("served")
+@pytest.mark.django_db
 def test_health_is_served_where_each_request_is_a_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
     assert Client().get("/api/mcp/healthz").status_code == 200
+
+
+@pytest.mark.usefixtures("served")
+@pytest.mark.django_db
+def test_health_during_a_shutdown_is_logged_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    is_draining = True
+    monkeypatch.setattr(Lifecycle, "is_draining", lambda self: is_draining)
+
+    for _ in range(3):
+        answer = Client().get("/api/mcp/healthz")
+        assert (answer.status_code, answer.json()) == (503, {"status": "draining"})
+    logged = [record for record in caplog.records if not record.name.startswith("django.db")]
+    assert [(record.name, record.levelname) for record in logged] == [("mcp_django.lifecycle", "INFO")]
+
+    is_draining = False
+    assert Client().get("/api/mcp/healthz").status_code == 200
+    is_draining = True
+    assert Client().get("/api/mcp/healthz").status_code == 503
+    assert len([record for record in caplog.records if record.name == "mcp_django.lifecycle"]) == 2
 
 
 def test_links_to_pages_stay_below_the_prefix_that_the_call_came_through() -> None:

@@ -1,13 +1,19 @@
-"""Base class of the admin pages: rights, search by user, links, page contexts and reports."""
+"""Base classes of the admin pages: rights, search, links, filters, actions on a row."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import django
 from django.contrib import admin, messages
+from django.contrib.admin.utils import unquote
 from django.contrib.auth import get_user_model
-from django.http import HttpRequest
-from django.urls import reverse
+from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http.response import HttpResponseBase
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils.text import capfirst
 from django.utils.translation import gettext_lazy as _
 
 from mcp_django import wiring
@@ -19,6 +25,9 @@ class BaseAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at r
 
     In `search_fields`, "user" stands for the name of the user.
     """
+
+    class Media:
+        css = {"all": ["mcp_django/admin.css"]}
 
     can_add = True
     can_change = True
@@ -77,6 +86,92 @@ class OwnedAdmin(BaseAdmin):
         if db_field.name == "user" and not maker.is_superuser:
             kwargs["queryset"] = get_user_model()._default_manager.filter(pk=maker.pk)
         return super().formfield_for_foreignkey(db_field, request, **kwargs)
+
+
+class RowActionAdmin(BaseAdmin):
+    """Admin with an action on the page of a row, which a second page confirms.
+
+    The action requires the same permission as actions on several rows.
+    """
+
+    action_name = ""
+    """Name of the action in URLs."""
+    action_label: Any = ""
+    action_question: Any = ""
+    change_form_template = "mcp_django/admin/row_action_change_form.html"
+
+    def is_action_available(self, row: Any) -> bool:
+        """Return True if the action would change the row."""
+        raise NotImplementedError
+
+    def run_action(self, row: Any) -> str:
+        """Run the action; return a report for the user."""
+        raise NotImplementedError
+
+    def get_urls(self) -> list[URLPattern]:
+        name = f"{self.opts.app_label}_{self.opts.model_name}_{self.action_name}"
+        view = self.admin_site.admin_view(self.action_view)
+        return [path(f"<path:object_id>/{self.action_name}/", view, name=name), *super().get_urls()]
+
+    def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
+        row = kwargs.get("obj")
+        if row is not None and self.has_manage_permission(request) and self.is_action_available(row):
+            context |= {"action_url": self.get_url(self.action_name, row.pk), "action_label": self.action_label}
+        return super().render_change_form(request, context, *args, **kwargs)
+
+    def action_view(self, request: HttpRequest, object_id: str) -> HttpResponseBase:
+        """Ask for confirmation; on POST run the action."""
+        if not self.has_manage_permission(request):
+            raise PermissionDenied
+        row = self.get_object(request, unquote(object_id))
+        if row is None:
+            raise Http404
+        page_url = self.get_url("change", row.pk)
+
+        if request.method == "POST":
+            report = self.run_action(row)
+            self.log_change(request, row, report)
+            self.message_user(request, report, messages.SUCCESS)
+            return HttpResponseRedirect(page_url)
+        context = self.build_context(
+            request,
+            title=self.action_label,
+            question=self.action_question,
+            row=row,
+            page_url=page_url,
+            crumbs=[
+                (reverse(f"{self.admin_site.name}:index"), _("Home")),
+                (self.get_url("changelist"), capfirst(str(self.opts.verbose_name_plural))),
+                (page_url, str(row)),
+            ],
+        )
+        return TemplateResponse(request, "mcp_django/admin/row_action.html", context)
+
+
+class ServerFilter(admin.SimpleListFilter):
+    """Filter by server. Rows without a server are for all servers."""
+
+    title = _("server")
+    parameter_name = "server"
+    ALL_SERVERS = "*"
+    """Value for rows without a server, which no alias can have."""
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        aliases = model_admin.get_queryset(request).order_by().values_list(self.parameter_name, flat=True).distinct()
+        choices = [(alias or self.ALL_SERVERS, alias or _("all servers")) for alias in sorted(aliases)]
+        return choices if len(choices) > 1 else []
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        value = self.value()
+        if value is None:
+            return queryset
+        return queryset.filter(**{self.parameter_name: "" if value == self.ALL_SERVERS else value})
+
+
+class AudienceFilter(ServerFilter):
+    """Filter by the server of a token."""
+
+    parameter_name = "audience"
 
 
 def build_server_choices(current: str) -> list[tuple[str, Any]]:

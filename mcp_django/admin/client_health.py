@@ -1,29 +1,36 @@
 """Admin page of the servers that this project uses: addresses, health and checks."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from asgiref.sync import async_to_sync
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
+from django.db.models import Q, TextChoices
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 from django.utils import timezone
+from django.utils.html import format_html
 from django.utils.text import capfirst
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
 from mcp_django.admin.base import BaseAdmin
+from mcp_django.client.errors import AuthorizationNeeded
+from mcp_django.client.oauth.auth import get_connect_path
 from mcp_django.client.pool.health import HEALTH_REGISTRY, HEARTBEAT_TIMEOUT_SECONDS, get_process_name
 from mcp_django.client.pool.health_check import HealthCheckResult, check_client
 from mcp_django.conf import get_settings, is_usable
 from mcp_django.conf.clients import ClientSettings
-from mcp_django.models import ClientHealth
+from mcp_django.models import ClientHealth, ClientToken
 
 CHECK_TIMEOUT_SECONDS = 10.0
 """Timeout of a check in seconds. It is short because the user waits for the page."""
+CHECK_TAG = "check-"
+"""Prefix of the tag of messages about a check; the alias follows."""
 CREDENTIAL_LABELS = {
     ("bearer", False): _("a token of the project"),
     ("bearer", True): _("a token of each user"),
@@ -33,6 +40,16 @@ CREDENTIAL_LABELS = {
 }
 
 
+class ServerState(TextChoices):
+    """State of a used server, from the reports of all processes and the stored tokens."""
+
+    IN_USE = "in_use", _("in use")
+    ANSWERS = "answers", _("answers")
+    UNUSED = "unused", _("not used yet")
+    UNAUTHORIZED = "unauthorized", _("must be connected")
+    FAILING = "failing", _("fails")
+
+
 @dataclass
 class ServerOverview:
     """Used server, as shown on the page."""
@@ -40,6 +57,10 @@ class ServerOverview:
     settings: ClientSettings
     rows: list[ClientHealth]
     check_url: str
+    token: ClientToken | None
+    """Tokens that requests of the current user would send, for OAuth with a user's authorization."""
+    results: list[Any] = field(default_factory=list)
+    """Messages about checks, shown beside the server."""
     live_rows: list[ClientHealth] = field(init=False)
     """Rows of processes that reported recently."""
 
@@ -56,27 +77,61 @@ class ServerOverview:
         return CREDENTIAL_LABELS[auth.type, auth.per_user]
 
     @property
-    def state(self) -> str:
-        """State of the server: "connected", "failed" or "idle"."""
+    def state(self) -> ServerState:
+        """State of the server."""
         if any(row.connections for row in self.live_rows):
-            return "connected"
-        return "failed" if self.latest_row is not None and self.latest_row.is_failing else "idle"
+            return ServerState.IN_USE
+        if self.needs_authorization:
+            return ServerState.UNAUTHORIZED
+        if self.last_error is not None:
+            return ServerState.FAILING
+        return ServerState.UNUSED if self.reached_at is None else ServerState.ANSWERS
 
     @property
-    def state_name(self) -> Any:
-        """State of the server as a translated text."""
-        return {"connected": _("connected"), "failed": _("failed"), "idle": _("not connected")}[self.state]
+    def needs_authorization(self) -> bool:
+        """Return True if a person has to authorize the server first."""
+        auth = self.settings.auth
+        return auth is not None and auth.type == "oauth" and (self.token is None or not self.token.is_connected)
 
     @property
-    def latest_row(self) -> ClientHealth | None:
-        """The row that was updated last."""
-        return max(self.rows, key=lambda row: row.updated, default=None)
+    def connect_url(self) -> str | None:
+        """URL of the page to authorize the server; None if the site has none."""
+        return get_connect_path(self.settings) if self.needs_authorization else None
+
+    @property
+    def reached_at(self) -> datetime | None:
+        """Time of the last success in any process."""
+        return max((row.reached for row in self.rows if row.reached is not None), default=None)
 
     @property
     def last_error(self) -> ClientHealth | None:
-        """The row with the newest error."""
-        failed = [(row.error_at, row) for row in self.rows if row.error_at is not None]
-        return max(failed, key=lambda pair: pair[0])[1] if failed else None
+        """The row with the newest error, unless a process reached the server after it."""
+        failed = [(row.error_at, row) for row in self.unresolved_rows if row.error_at is not None]
+        if not failed:
+            return None
+        error_at, row = max(failed, key=lambda pair: pair[0])
+        return None if self.reached_at is not None and self.reached_at >= error_at else row
+
+    @property
+    def unresolved_rows(self) -> list[ClientHealth]:
+        """Rows of processes whose last event is an error. The user's authorization resolves the lack of one."""
+        authorized_at = self.token.updated if self.token is not None and self.token.is_connected else None
+        return [
+            row
+            for row in self.rows
+            if row.is_failing
+            and not (
+                row.error == AuthorizationNeeded.__name__
+                and authorized_at is not None
+                and row.error_at is not None
+                and authorized_at >= row.error_at
+            )
+        ]
+
+    @property
+    def failing_processes(self) -> list[str]:
+        """Names of the processes whose errors are shown in their rows, because the server shows none itself."""
+        return [] if self.last_error is not None else [row.process for row in self.unresolved_rows]
 
     @property
     def known(self) -> ClientHealth | None:
@@ -105,11 +160,14 @@ class ClientHealthAdmin(BaseAdmin):
         if not self.has_view_or_change_permission(request):
             raise PermissionDenied
 
+        is_setting_usable = is_usable()
+        servers = self._build_overviews(request.user) if is_setting_usable else []
         context = self.build_context(
             request,
+            messages=_assign_messages(request, servers),
             title=capfirst(str(self.opts.verbose_name_plural)),
-            is_usable=is_usable(),
-            servers=self._build_overviews() if is_usable() else [],
+            is_usable=is_setting_usable,
+            servers=servers,
             may_check=self.has_change_permission(request),
             this_process=get_process_name(),
             believed=timezone.now() - timedelta(seconds=HEARTBEAT_TIMEOUT_SECONDS),
@@ -138,14 +196,20 @@ class ClientHealthAdmin(BaseAdmin):
                 "The server %(alias)s is available: %(tools)d tools, connected in %(ms)d ms.",
                 len(result.tools),
             )
-            self.message_user(request, text % values, messages.SUCCESS)
-            return
-        values = {"alias": result.alias, "error": result.error, "text": result.error_text}
-        self.message_user(
-            request, _("Connecting to the server %(alias)s failed: %(error)s. %(text)s") % values, messages.ERROR
-        )
+            level, text = messages.SUCCESS, text % values
+        elif result.error == AuthorizationNeeded.__name__:
+            level, text = messages.WARNING, _("%(alias)s must be connected first.") % {"alias": result.alias}
+        else:
+            detail = format_html('<span lang="en">{}</span>', result.error_text)
+            failure = str(_("Connecting to the server {alias} failed: {detail}"))
+            level, text = messages.ERROR, format_html(failure, alias=result.alias, detail=detail)
+        self.message_user(request, text, level, extra_tags=f"{CHECK_TAG}{result.alias}")
 
-    def _build_overviews(self) -> list[ServerOverview]:
+    def _build_overviews(self, user: Any) -> list[ServerOverview]:
+        tokens = {
+            (token.alias, token.server, token.user_id is not None): token
+            for token in ClientToken.objects.filter(Q(user=user) | Q(user=None))
+        }
         rows: dict[str, list[ClientHealth]] = {}
         for row in ClientHealth.objects.exclude(process=get_process_name()).order_by("process"):
             rows.setdefault(row.alias, []).append(row)
@@ -156,6 +220,24 @@ class ClientHealthAdmin(BaseAdmin):
                 )
                 rows.setdefault(health.alias, []).insert(0, own_row)
         return [
-            ServerOverview(settings, rows.get(alias, []), self.get_url("check", alias))
+            ServerOverview(
+                settings,
+                rows.get(alias, []),
+                self.get_url("check", alias),
+                tokens.get((alias, settings.display_location, settings.per_user)),
+            )
             for alias, settings in get_settings().clients.items()
         ]
+
+
+def _assign_messages(request: HttpRequest, servers: Iterable[ServerOverview]) -> list[Any]:
+    """Move the messages about checks to their servers; return the remaining ones.
+
+    The page scrolls to the server after a check, so a message at the top would be out of sight.
+    """
+    servers_by_tag = {f"{CHECK_TAG}{server.settings.alias}": server for server in servers}
+    remaining: list[Any] = []
+    for message in messages.get_messages(request):
+        server = servers_by_tag.get(message.extra_tags)
+        (remaining if server is None else server.results).append(message)
+    return remaining

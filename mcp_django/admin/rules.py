@@ -14,7 +14,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from mcp_django import wiring
-from mcp_django.admin.base import BaseAdmin, build_server_choices
+from mcp_django.admin.base import BaseAdmin, ServerFilter, build_server_choices
 from mcp_django.admin.widgets import LinesField, SuggestingInput
 from mcp_django.conf import get_settings
 from mcp_django.models import ScopeGrant, ToolPolicy
@@ -144,7 +144,7 @@ class ToolPolicyAdmin(RuleAdmin):
 
     form = ToolPolicyForm
     list_display = ["tool", "server_name", "effect", "fits", "note"]
-    list_filter = ["disabled", "server"]
+    list_filter = ["disabled", ServerFilter]
     search_fields = ["tool", "note"]
 
     def get_warnings(self, row: ToolPolicy) -> Iterator[str]:

@@ -18,7 +18,7 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
 from mcp_django import wiring
-from mcp_django.admin.base import BaseAdmin, build_server_choices
+from mcp_django.admin.base import BaseAdmin, ServerFilter, build_server_choices
 from mcp_django.admin.preview import Preview
 from mcp_django.admin.versions import compare_snapshots
 from mcp_django.admin.widgets import SuggestingInput, WordsField
@@ -68,7 +68,7 @@ class StoredAdmin(BaseAdmin):
     """
 
     change_form_template = "mcp_django/admin/stored_change_form.html"
-    list_filter = ["enabled", "server"]
+    list_filter = ["enabled", ServerFilter]
     actions = ["enable", "disable"]
 
     def get_serving_aliases(self, row: Any) -> list[str]:
@@ -145,7 +145,7 @@ class StoredAdmin(BaseAdmin):
                 row.enabled = enabled
                 row.save()
                 row.record(request.user)
-                self.log_change(request, row, [{"changed": {"fields": [str(_("enabled"))]}}])
+                self.log_change(request, row, [{"changed": {"fields": ["enabled"]}}])
         text = ngettext("%d entry was changed.", "%d entries were changed.", len(rows))
         self.report_count(request, text, len(rows))
 

@@ -1,6 +1,7 @@
 """Admin of stored prompts: arguments, messages, previews and versions."""
 
 from collections.abc import Iterator
+from difflib import get_close_matches
 from typing import Any
 
 from django import forms
@@ -9,6 +10,7 @@ from django.contrib.admin.options import InlineModelAdmin
 from django.db.models import QuerySet
 from django.forms.models import BaseInlineFormSet
 from django.http import HttpRequest
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from mcp_django import wiring
@@ -18,7 +20,6 @@ from mcp_django.admin.widgets import LinesField
 from mcp_django.models import StoredArgument, StoredMessage, StoredPrompt
 from mcp_django.models.stored.prompt import MAX_ARGUMENTS, MAX_MESSAGES
 from mcp_django.models.stored.template_strings import find_placeholders
-from mcp_django.schema.validation.messages import describe_unknown
 from mcp_django.server.primitives.base import Primitive
 
 
@@ -37,18 +38,18 @@ class ArgumentForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic at
         required=False,
         label=_("Choices"),
         help_text=_("One choice per line. Users see them as suggestions; other values are rejected."),
-        widget=forms.Textarea(attrs={"rows": 3, "cols": 12}),
+        widget=forms.Textarea(attrs={"rows": 3, "cols": 40}),
     )
 
     class Meta:
         model = StoredArgument
         fields = ["name", "title", "description", "required", "default", "choices", "position"]
         widgets = {
-            "name": forms.TextInput(attrs={"size": 12}),
-            "title": forms.TextInput(attrs={"size": 11}),
-            "description": forms.Textarea(attrs={"rows": 3, "cols": 18}),
-            "default": forms.Textarea(attrs={"rows": 3, "cols": 12}),
-            "position": forms.NumberInput(attrs={"min": 0, "style": "width: 4em"}),
+            "name": forms.TextInput(attrs={"size": 40}),
+            "title": forms.TextInput(attrs={"size": 40}),
+            "description": forms.Textarea(attrs={"rows": 2, "cols": 80}),
+            "default": forms.Textarea(attrs={"rows": 2, "cols": 40}),
+            "position": forms.NumberInput(attrs={"min": 0}),
         }
 
 
@@ -88,16 +89,22 @@ class MessageFormSet(BaseInlineFormSet):  # type: ignore[type-arg]  # not generi
             for field in ("text", "uri"):
                 for name in find_placeholders(data.get(field) or ""):
                     if name not in known:
-                        reason = describe_unknown(name, known, "argument")
-                        form.add_error(
-                            field, _("Invalid placeholder $%(name)s: %(why)s.") % {"name": name, "why": reason}
-                        )
+                        form.add_error(field, _describe_unknown_placeholder(name, known))
 
         if message_count == 0 and not self.non_form_errors():
             raise forms.ValidationError(_("A prompt needs at least one message."))
 
     def _is_empty(self, form: Any) -> bool:
         return bool(form.empty_permitted and not form.has_changed())
+
+
+def _describe_unknown_placeholder(name: str, known: list[str]) -> str:
+    """Return the error of a placeholder without an argument, with the most similar argument."""
+    similar = get_close_matches(name, known, n=1)
+    if similar:
+        text = gettext("Invalid placeholder $%(name)s. Did you mean $%(similar)s?")
+        return text % {"name": name, "similar": similar[0]}
+    return gettext("Invalid placeholder $%(name)s: the prompt has no argument with this name.") % {"name": name}
 
 
 def _iter_kept_data(formset: Any) -> Iterator[dict[str, Any]]:
@@ -139,7 +146,7 @@ class PartInline(InlineModelAdmin):  # type: ignore[type-arg]  # not generic at 
 class ArgumentInline(PartInline):
     """Inline rows of the arguments."""
 
-    template = "admin/edit_inline/tabular.html"
+    template = "admin/edit_inline/stacked.html"
 
     model = StoredArgument
     form, formset = ArgumentForm, ArgumentFormSet

@@ -7,6 +7,7 @@ from django import forms
 from django.contrib import admin
 from django.http import HttpRequest
 from django.template.defaultfilters import filesizeformat
+from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
 from mcp_django import wiring
@@ -25,7 +26,7 @@ class ResourceForm(StoredForm):
     upload = forms.FileField(
         required=False,
         label=_("Upload a file"),
-        help_text=_("Replaces the current content. Up to %d MiB.") % (MAX_FILE_BYTES // 1024**2),
+        help_text=format_lazy(_("Replaces the current content. Up to {limit} MiB."), limit=MAX_FILE_BYTES // 1024**2),
     )
     remove_file = forms.BooleanField(required=False, label=_("Remove the file"))
 

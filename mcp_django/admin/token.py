@@ -18,8 +18,9 @@ from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from mcp_django.admin.base import OwnedAdmin
+from mcp_django.admin.base import AudienceFilter, OwnedAdmin, RowActionAdmin
 from mcp_django.admin.widgets import WordsField
+from mcp_django.auth.authorization.token_scopes import TokenScopes
 from mcp_django.conf import get_settings
 from mcp_django.models import PersonalAccessToken
 from mcp_django.models.token import DEFAULT_LIFETIME_DAYS, check_scopes
@@ -45,6 +46,19 @@ class PersonalAccessTokenForm(forms.ModelForm):  # type: ignore[type-arg]  # not
         audience = self.fields.get("audience")
         if isinstance(audience, forms.ChoiceField):
             audience.choices = [("", _("All servers")), *((alias, alias) for alias in get_settings().servers)]
+        token_scopes = TokenScopes()
+        if "scopes" in self.fields and token_scopes.declares_all:
+            self.fields["scopes"] = _build_scope_choices(token_scopes)
+
+    def clean(self) -> Any:
+        cleaned = super().clean()
+        user, scopes = self.cleaned_data.get("user"), self.cleaned_data.get("scopes")
+        if user is not None and scopes:
+            try:
+                TokenScopes(user).check(scopes)
+            except ValidationError as problem:
+                self.add_error("scopes", problem)
+        return cleaned
 
     def clean_expires_at(self) -> Any:
         expires = self.cleaned_data["expires_at"]
@@ -53,18 +67,60 @@ class PersonalAccessTokenForm(forms.ModelForm):  # type: ignore[type-arg]  # not
         return expires
 
 
+def _build_scope_choices(token_scopes: TokenScopes) -> forms.MultipleChoiceField:
+    """Build a field with one check box for each scope that a token may hold."""
+    texts = {scope: scope if text == scope else f"{scope}: {text}" for scope, text in token_scopes.offered.items()}
+    return forms.MultipleChoiceField(
+        choices=list(texts.items()),
+        required=False,
+        label=_("Scopes"),
+        help_text=_("Allowed scopes. The user's permissions apply too."),
+        widget=forms.CheckboxSelectMultiple(),
+    )
+
+
+class TokenStateFilter(admin.SimpleListFilter):
+    """Filter by state: usable, expired or revoked."""
+
+    title = _("state")
+    parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [("usable", _("usable")), ("expired", _("expired")), ("revoked", _("revoked"))]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[PersonalAccessToken]) -> QuerySet[PersonalAccessToken]:
+        match self.value():
+            case "usable":
+                return queryset.filter(pk__in=PersonalAccessToken.objects.usable().values("pk"))
+            case "expired":
+                return queryset.filter(revoked_at=None, expires_at__lte=timezone.now())
+            case "revoked":
+                return queryset.exclude(revoked_at=None)
+        return queryset
+
+
 @admin.register(PersonalAccessToken)
-class PersonalAccessTokenAdmin(OwnedAdmin):
+class PersonalAccessTokenAdmin(RowActionAdmin, OwnedAdmin):
     """Create and revoke tokens.
 
     Only superusers may create tokens for other users, because a token acts for its user.
     """
 
     form = PersonalAccessTokenForm
-    list_display = ["name", "user", "prefix", "scope_words", "server", "expires_at", "last_used_at", "state"]
-    list_filter = ["audience"]
+    list_display = ["name", "state", "user", "last_used_at", "expires_at", "scope_words", "server", "prefix"]
+    list_filter = [TokenStateFilter, AudienceFilter, "expires_at", "last_used_at"]
     search_fields = ["name", "prefix", "user"]
     actions = ["revoke"]
+    action_name = "revoke"
+    action_label = _("Revoke token")
+    action_question = _("Clients that use the token lose access. This cannot be undone.")
+
+    def is_action_available(self, row: PersonalAccessToken) -> bool:
+        return row.revoked_at is None
+
+    def run_action(self, row: PersonalAccessToken) -> str:
+        row.revoke()
+        return str(_("The token was revoked."))
 
     def get_fields(self, request: HttpRequest, obj: PersonalAccessToken | None = None) -> Any:
         if obj is None:
@@ -73,7 +129,8 @@ class PersonalAccessTokenAdmin(OwnedAdmin):
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
         expires = timezone.now().replace(microsecond=0) + timedelta(days=DEFAULT_LIFETIME_DAYS)
-        initial: dict[str, Any] = {"user": request.user.pk, "expires_at": expires}
+        scopes = TokenScopes().get_preset()
+        initial: dict[str, Any] = {"user": request.user.pk, "expires_at": expires, "scopes": scopes}
         return initial | super().get_changeform_initial_data(request)
 
     def save_model(self, request: HttpRequest, obj: PersonalAccessToken, form: Any, change: bool) -> None:
@@ -81,6 +138,9 @@ class PersonalAccessTokenAdmin(OwnedAdmin):
         super().save_model(request, obj, form, change)
         text = _("This is the token. Copy it now: it is not stored and cannot be shown again.")
         self.message_user(request, format_html("{}<br><code>{}</code>", text, token), messages.SUCCESS)
+        missing = TokenScopes(obj.user).find_missing(obj.scopes, obj.audience)
+        if missing is not None:
+            self.message_user(request, str(missing), messages.WARNING)
 
     def response_add(self, request: HttpRequest, obj: Any, post_url_continue: str | None = None) -> HttpResponse:
         """Show the token in this response.

@@ -9,6 +9,14 @@ T = TypeVar("T")
 Loop = asyncio.AbstractEventLoop
 
 
+def find_running_loop() -> Loop | None:
+    """Return the loop that runs in this thread; None if it has none."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
 class LoopLocal(Generic[T]):
     """A value for each event loop, created at its first use on that loop.
 

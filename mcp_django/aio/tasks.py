@@ -25,6 +25,15 @@ def start_timer(delay: float, callback: Callable[[*Ts], object], *args: *Ts) -> 
     return asyncio.get_running_loop().call_later(delay, callback, *args, context=contextvars.Context())
 
 
+def call_threadsafe(loop: asyncio.AbstractEventLoop, callback: Callable[[*Ts], object], *args: *Ts) -> bool:
+    """Call a function soon on a loop, in a clean context; return False if the loop is closed. Thread-safe."""
+    try:
+        loop.call_soon_threadsafe(callback, *args, context=contextvars.Context())
+    except RuntimeError:
+        return False
+    return True
+
+
 async def wait_for_event(event: asyncio.Event, timeout: float) -> bool:
     """Wait until an event is set; return False after `timeout` seconds."""
     try:

@@ -31,8 +31,11 @@ async def run_in_thread(fn: Callable[..., Any], /, *args: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class DjangoPrincipal:
-    """An authenticated caller: `subject` at `issuer`, through the client `client_id`."""
+class DjangoPrincipal(ports.PrincipalType):
+    """An authenticated caller: `subject` at `issuer`, through the client `client_id`.
+
+    `mcp_django.Principal` is this class. Verifiers create it, and handlers receive it.
+    """
 
     issuer: str
     """Authority that identifies the caller. The verifier sets it."""

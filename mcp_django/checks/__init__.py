@@ -22,7 +22,7 @@ E043  a server whose URL is invalid as a resource, or used by another server
 E044  MCP names a cache that CACHES lacks
 E050  MCP["CLIENTS"] without the packages of the client
 E051  credentials for a server are sent over the network without encryption
-E060  a mount or proxy that cannot be created
+E060  a mount, proxy or extension that cannot be created
 E061  two sources of a server use the same name
 W001  every request is refused: neither AUTH nor DEBUG is set
 W002  AUTH = "none" without DEBUG
@@ -34,6 +34,8 @@ W007  any logged-in user may register OAuth clients
 W008  an endpoint with a repeated path, as in /mcp/mcp
 W009  a path of a toolset to a field that its server does not serve
 W010  a toolset that requires a permission which Django does not create
+W011  a declaration that requires a permission which no installed app defines
+W012  an attribute of a toolset that is a misspelt option or hook
 W020  DEBUG is on, and relaxes security (with --deploy)
 W021  an origin without encryption (with --deploy)
 W022  any Host is accepted (with --deploy)
@@ -50,6 +52,7 @@ W040  an identity provider whose tokens fit no server
 W041  ISSUERS or SESSION_SCOPES without "external" or "session" in AUTH
 W042  AUDIENCES of an identity provider for an unknown server
 W043  a scope that SCOPES does not declare
+W044  personal access tokens that can do nothing (with --database)
 W050  the working directory of a program does not exist
 W051  a program is not installed
 W052  a client that needs users' authorization, without its pages in the URLconf
@@ -57,7 +60,7 @@ I001  RedisChannelLayer, where RedisPubSubChannelLayer is more robust (with --de
 I002  middleware that keeps a thread for each running call of the Django view (with --deploy)
 I003  lists of a toolset in an order without an index (with --deploy)
 
-docs/reference/checks.md describes each of them. No check opens a connection to a database, and none fails on invalid
+docs/reference/checks.md describes each of them. Only W044 queries a database, and none fails on invalid
 settings: Django, E002 and E003 report those.
 """
 
@@ -70,8 +73,10 @@ from mcp_django.checks import (
     deployment,
     installation,
     issuers,
+    permissions,
     resources,
     settings,
+    tokens,
     toolsets,
     urls,
 )
@@ -85,8 +90,10 @@ __all__ = [
     "deployment",
     "installation",
     "issuers",
+    "permissions",
     "resources",
     "settings",
+    "tokens",
     "toolsets",
     "urls",
 ]

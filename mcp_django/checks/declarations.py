@@ -1,5 +1,6 @@
-"""System checks of declarations, and of servers that are composed of mounts and proxies."""
+"""System checks of declarations, and of servers that are composed of mounts, proxies and extensions."""
 
+import logging
 from collections.abc import Iterator
 
 from django.core.checks import CheckMessage, Error
@@ -10,15 +11,29 @@ from mcp_django.conf.project import databases
 from mcp_django.server.primitives import registry
 from mcp_django.server.primitives.registry import CombinedRegistry
 
+logger = logging.getLogger("mcp_django.server")
+
 
 @register_check(reads_settings=False)
 def check_declarations() -> Iterator[CheckMessage]:
     """Check that every declaration is served, by a server that exists."""
     for problem in registry.collect_problems():
-        text = problem.text if problem.source in problem.text else f"{problem.source}: {problem.text}"
-        yield Error(text, hint=problem.hint, id="mcp_django.E004")
+        yield Error(str(problem), hint=problem.hint, id="mcp_django.E004")
 
     yield from _unknown_databases()
+    yield from _unknown_servers()
+
+
+def log_unserved_declarations() -> None:
+    """Log the errors of declarations that no registry has logged at their registration."""
+    for problem in registry.MARKED_METHODS.problems():
+        logger.error("Declaration not served: %s", problem)
+    for message in _unknown_servers():
+        logger.error("Declaration not served: %s", message.msg)
+
+
+def _unknown_servers() -> Iterator[CheckMessage]:
+    """Yield errors for declarations on a server that MCP["SERVERS"] lacks."""
     if not conf.is_usable():
         return
 
@@ -33,19 +48,23 @@ def check_declarations() -> Iterator[CheckMessage]:
 
 @register_check()
 def check_composition() -> Iterator[CheckMessage]:
-    """Check that mounted servers exist, and that names do not collide."""
+    """Check that mounted servers exist, that names do not collide, and what each extension checks itself."""
     for alias, settings in conf.get_settings().servers.items():
-        if not (settings.mounts or settings.proxies):
+        if not (settings.mounts or settings.proxies or settings.extensions):
             continue
         try:
-            registry = wiring.get_server(alias).registry
+            server = wiring.get_server(alias)
+        except ImportError:
+            continue  # E007 reports the path.
         except Exception as problem:
-            hint = "docs/topics/composition.md describes mounts and proxies."
+            hint = "docs/topics/composition.md describes mounts and proxies, docs/topics/extensions.md extensions."
             text = f'The server "{alias}" cannot be composed: {problem}'
             yield Error(text, hint=hint, id="mcp_django.E060")
             continue
-        if isinstance(registry, CombinedRegistry):
-            for one in registry.problems:
+        for extension in server.extensions.extensions:
+            yield from extension.check()
+        if isinstance(server.registry, CombinedRegistry):
+            for one in server.registry.problems:
                 yield Error(f"{one.text}.", hint=one.hint, id="mcp_django.E061")
 
 

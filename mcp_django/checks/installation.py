@@ -45,7 +45,7 @@ def check_distributions() -> Iterator[CheckMessage]:
         yield Error(
             f"The distribution {OTHER_DISTRIBUTION} is installed beside mcp-django-channels, and both install a "
             "package named mcp_django. One has overwritten files of the other.",
-            hint=f"pip uninstall {OTHER_DISTRIBUTION}, then pip install --force-reinstall mcp-django-channels",
+            hint=f"pip uninstall {OTHER_DISTRIBUTION}, then install mcp-django-channels again with --force-reinstall",
             id="mcp_django.E001",
         )
 

@@ -57,7 +57,11 @@ def _iter_dotted_paths() -> Iterator[tuple[str, str]]:
 
     for alias, server in settings.servers.items():
         where = f'MCP["SERVERS"]["{alias}"]'
-        for key, paths in (("MIDDLEWARE", server.middleware), ("PROVIDERS", server.providers)):
+        for key, paths in (
+            ("MIDDLEWARE", server.middleware),
+            ("PROVIDERS", server.providers),
+            ("EXTENSIONS", server.extensions),
+        ):
             for path in paths:
                 yield f'{where}["{key}"]', path
         functions = (

@@ -16,7 +16,9 @@ from mcp_django.conf.project import databases
 from mcp_django.orm import ModelToolset
 from mcp_django.orm.declaration.exposed_fields import find_relation, is_to_many
 from mcp_django.schema import DeclarationError
+from mcp_django.server.injection.handler import describe_source
 from mcp_django.server.primitives import registry
+from mcp_django.server.primitives.toolset import find_misspelt_attributes
 
 
 @register_check(reads_settings=False)
@@ -41,6 +43,28 @@ def check_orders() -> Iterator[CheckMessage]:
                 "toolset. If the table is small, silence this check.",
                 id="mcp_django.I003",
             )
+
+
+@register_check(reads_settings=False)
+def check_attributes() -> Iterator[CheckMessage]:
+    """Check that no attribute of a toolset class is a misspelt option or hook."""
+    toolsets = [toolset for declared in registry.REGISTRIES.values() for toolset in declared.toolsets]
+    inlines = [inline for toolset in _iter_toolsets() for inline in toolset.inline_toolsets]
+    for toolset in (*toolsets, *inlines):
+        custom_names = _get_custom_hooks(toolset) if isinstance(toolset, ModelToolset) else ()
+        for name, known in find_misspelt_attributes(type(toolset)):
+            if name not in custom_names:
+                yield Warning(
+                    f"{describe_source(type(toolset))}: unknown attribute {name!r}, which has no effect.",
+                    hint=f"Did you mean {known!r}? Otherwise rename it, or begin its name with an underscore.",
+                    id="mcp_django.W012",
+                )
+
+
+def _get_custom_hooks(toolset: ModelToolset) -> set[str]:
+    """Return the names of computed fields, of actions, and of the permission hooks that actions require."""
+    hooks = {f"has_{name}_permission" for name in toolset.action_permissions}
+    return {*hooks, *toolset.action_titles, *toolset.field_names()}
 
 
 def _iter_toolsets() -> Iterator[ModelToolset]:

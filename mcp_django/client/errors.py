@@ -15,6 +15,8 @@ credentials.
 
 from typing import Any
 
+from mcp_django.protocol.display_text import clean_text
+
 __all__ = [
     "AuthorizationNeeded",
     "CallError",
@@ -72,7 +74,7 @@ class CallError(ClientError):
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(code, message, data)
         self.code = code
-        self.message = sanitize_text(message)
+        self.message = clean_text(message, MAX_TEXT_LENGTH)
         self.data = data
 
     def __str__(self) -> str:
@@ -92,9 +94,3 @@ class InvalidAnswer(CallError):
     def __init__(self, message: str, code: int = INTERNAL_ERROR, data: Any = None) -> None:
         super().__init__(code, message, data)
         self.args = (message, code, data)
-
-
-def sanitize_text(text: str) -> str:
-    """Return another server's text, truncated and without control characters."""
-    truncated = text if len(text) <= MAX_TEXT_LENGTH else text[: MAX_TEXT_LENGTH - 1] + "…"
-    return "".join(character if character.isprintable() or character == "\n" else " " for character in truncated)

@@ -22,9 +22,9 @@ from mcp_django.client.errors import (
     ClientError,
     HandshakeError,
     InvalidAnswer,
-    sanitize_text,
 )
 from mcp_django.client.options import ClientOptions
+from mcp_django.protocol.display_text import clean_line
 
 CONNECTION_CLOSED_MESSAGE = "Connection closed"
 LOST_MESSAGE_PREFIXES = (CONNECTION_CLOSED_MESSAGE, "SSE stream")
@@ -127,7 +127,7 @@ def convert_connection_error(error: BaseException, options: ClientOptions) -> Cl
 
 def _format_line(error: MCPError) -> str:
     """Return a server's message in one line, because connection errors are logged."""
-    return " ".join(sanitize_text(error.message).split())
+    return clean_line(error.message)
 
 
 def flatten_error(error: BaseException) -> Iterator[BaseException]:

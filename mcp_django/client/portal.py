@@ -15,6 +15,8 @@ from typing import Any, Protocol, TypeVar
 
 from asgiref.sync import SyncToAsync
 
+from mcp_django.aio.loop_local import find_running_loop
+
 T = TypeVar("T")
 
 CLOSE_TIMEOUT_SECONDS = 5.0
@@ -97,11 +99,7 @@ def run_for_client(
     Raises:
         RuntimeError: The calling thread has a running event loop, which the wait would block.
     """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        pass
-    else:
+    if find_running_loop() is not None:
         coroutine.close()
         raise RuntimeError(
             "A blocking client cannot be used in a thread with a running event loop; await the methods of its Client"

@@ -200,6 +200,14 @@ def auth_names() -> tuple[str, ...]:
     return get_settings().auth or (("oauth", "token") if issuer() else ())
 
 
+def accepts_personal_tokens() -> bool:
+    """Return True if a verifier in `AUTH` may accept personal access tokens.
+
+    This is "token", or one of the project.
+    """
+    return any(name == "token" or "." in name for name in auth_names())
+
+
 def issuer() -> str | None:
     """Return the issuer of the embedded authorization server, or None.
 

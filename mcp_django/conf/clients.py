@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
+from mcp_django.conf import readers
 from mcp_django.conf.issuers import (
     ALGORITHMS,
     CLIENT_AUTH,
@@ -20,24 +21,7 @@ from mcp_django.conf.issuers import (
     issuer_name,
     provider_url,
     secret,
-)
-from mcp_django.conf.readers import (
-    ERAS,
-    Count,
-    OptionalDotted,
-    OptionalLevel,
-    OptionalSeconds,
-    OptionalText,
-    Scopes,
-    Seconds,
-    SecondsOrZero,
-    Text,
-    WrongValue,
-    integer,
-    one_of,
-    optional,
-    tuple_of,
-    word,
+    split_url,
 )
 from mcp_django.protocol.headers import TOKEN_PATTERN
 from mcp_django.protocol.revisions import REVISIONS
@@ -75,18 +59,12 @@ class WrongPart(WrongSecret):
 
 def server_url(raw: Any) -> str:
     # Never shown: the query may contain a key.
-    if not isinstance(raw, str) or not raw.isascii() or not raw.isprintable() or " " in raw or "\\" in raw:
-        raise WrongPart("must be an absolute URL: https, http, wss or ws")
-    try:
-        parts = urlsplit(raw)
-        parts.port  # noqa: B018  # raises for an invalid port
-    except ValueError:
-        raise WrongPart("must be an absolute URL: https, http, wss or ws") from None
-    if parts.scheme not in TRANSPORT_BY_SCHEME or not parts.hostname:
+    parts = split_url(raw)
+    if parts is None or parts.scheme not in TRANSPORT_BY_SCHEME:
         raise WrongPart("must be an absolute URL: https, http, wss or ws")
     if "@" in parts.netloc or "#" in raw:
         raise WrongPart("must not contain credentials or a fragment; set credentials in AUTH or HEADERS")
-    return raw
+    return str(raw)
 
 
 def program(raw: Any) -> tuple[str, ...]:
@@ -126,13 +104,13 @@ def environment(raw: Any) -> Mapping[str, str]:
 
 def directory(raw: Any) -> str:
     if not isinstance(raw, str | PathLike) or not fspath(raw):
-        raise WrongValue("must be the path of a directory")
+        raise readers.WrongValue("must be the path of a directory")
     return str(fspath(raw))
 
 
 def root_uris(raw: Any) -> tuple[str, ...]:
     if isinstance(raw, str) or not isinstance(raw, list | tuple):
-        raise WrongValue("must be a list of absolute paths or file:// URIs")
+        raise readers.WrongValue("must be a list of absolute paths or file:// URIs")
     return tuple(dict.fromkeys(_root(item) for item in raw))
 
 
@@ -140,7 +118,7 @@ def _root(raw: Any) -> str:
     if isinstance(raw, str) and raw.startswith("file://"):
         return raw
     if not isinstance(raw, str | PathLike) or not PurePath(raw).is_absolute():
-        raise WrongValue("must be a list of absolute paths or file:// URIs")
+        raise readers.WrongValue("must be a list of absolute paths or file:// URIs")
     return PurePath(raw).as_uri()
 
 
@@ -152,52 +130,52 @@ def _empty_mapping() -> Mapping[str, str]:
 class ClientAuth:
     """`AUTH` of an entry: the credential for the server."""
 
-    type: Annotated[str | None, optional(one_of(AUTH_TYPES))] = None
+    type: Annotated[str | None, readers.optional(readers.one_of(AUTH_TYPES))] = None
     """Type of the credential. Required.
 
     "bearer": TOKEN, or the result of TOKEN_FUNCTION. "oauth": a token that a user grants (authorization code with
     PKCE). "client_credentials": an OAuth token of the project itself.
     """
-    per: Annotated[str | None, optional(one_of(OWNERS))] = None
+    per: Annotated[str | None, readers.optional(readers.one_of(OWNERS))] = None
     """Owner of the credential: "user" or "project".
 
     "user": each user of this site has a credential and a connection. "project": all users share one. None: "user" for
     "oauth", "project" otherwise.
     """
-    token: Annotated[str | None, optional(secret)] = field(default=None, repr=False)
+    token: Annotated[str | None, readers.optional(secret)] = field(default=None, repr=False)
     """Token of "bearer"."""
-    token_function: OptionalDotted = None
+    token_function: readers.OptionalDotted = None
     """Dotted path of a function of the user that returns the token of "bearer".
 
     It may return None. The user is None where PER is "project". The function runs in a thread, for each connection and
     again when the server rejects the token.
     """
-    client_id: OptionalText = None
+    client_id: readers.OptionalText = None
     """OAuth client identifier of this project.
 
     None, for "oauth": the project registers itself, or CLIENT_METADATA_URL describes it.
     """
-    client_secret: Annotated[str | None, optional(secret)] = field(default=None, repr=False)
+    client_secret: Annotated[str | None, readers.optional(secret)] = field(default=None, repr=False)
     """OAuth client secret."""
-    client_auth: Annotated[str, one_of(CLIENT_AUTH)] = "basic"
+    client_auth: Annotated[str, readers.one_of(CLIENT_AUTH)] = "basic"
     """Transmission of the secret: in the header ("basic") or in the form ("post")."""
-    private_key: Annotated[str | None, optional(secret)] = field(default=None, repr=False)
+    private_key: Annotated[str | None, readers.optional(secret)] = field(default=None, repr=False)
     """Private key (PEM) for "client_credentials", used instead of a secret."""
-    algorithm: Annotated[str, one_of(ALGORITHMS)] = "RS256"
+    algorithm: Annotated[str, readers.one_of(ALGORITHMS)] = "RS256"
     """Signature algorithm for the private key."""
-    issuer: Annotated[str | None, optional(issuer_name)] = None
+    issuer: Annotated[str | None, readers.optional(issuer_name)] = None
     """Authorization server that issued the CLIENT_ID.
 
     Required with a secret. The secret is sent to no other authorization server, whatever the MCP server announces.
     """
-    client_metadata_url: Annotated[str | None, optional(provider_url)] = None
+    client_metadata_url: Annotated[str | None, readers.optional(provider_url)] = None
     """URL (https) of the client metadata of this project, for "oauth".
 
     Only some authorization servers read it.
     """
-    client_name: OptionalText = None
+    client_name: readers.OptionalText = None
     """Client name on the consent page, for "oauth". None: "Django"."""
-    scopes: Scopes = ()
+    scopes: readers.Scopes = ()
     """OAuth scopes to request. Empty: the scopes that the server names."""
 
     @property
@@ -213,11 +191,11 @@ class ClientSettings:
     Requires a URL or a COMMAND.
     """
 
-    alias: Text = ""
+    alias: readers.Text = ""
     """Key of the entry; not an option."""
-    url: Annotated[str | None, optional(server_url)] = field(default=None, repr=False)
+    url: Annotated[str | None, readers.optional(server_url)] = field(default=None, repr=False)
     """URL of the server: https:// or http://, wss:// or ws://."""
-    transport: Annotated[str | None, optional(one_of(CLIENT_TRANSPORTS))] = None
+    transport: Annotated[str | None, readers.optional(readers.one_of(CLIENT_TRANSPORTS))] = None
     """Transport: "http", "sse" or "websocket".
 
     "http" is Streamable HTTP; "sse" is HTTP+SSE, of older servers. None: the default of the URL's scheme, "http" or
@@ -227,12 +205,12 @@ class ClientSettings:
     """Headers of every request."""
     auth: ClientAuth | None = None
     """Credential, see `ClientAuth`. None: only the credentials in HEADERS."""
-    command: Annotated[tuple[str, ...] | None, optional(program)] = field(default=None, repr=False)
+    command: Annotated[tuple[str, ...] | None, readers.optional(program)] = field(default=None, repr=False)
     """Program and its arguments, as a list.
 
     It communicates over standard input and output.
     """
-    cwd: Annotated[str | None, optional(directory)] = None
+    cwd: Annotated[str | None, readers.optional(directory)] = None
     """Working directory of the program. None: that of this process."""
     env: Annotated[Mapping[str, str], environment] = field(default_factory=_empty_mapping, repr=False)
     """Additional environment variables of the program.
@@ -240,50 +218,50 @@ class ClientSettings:
     It also gets the few that every program needs (PATH, HOME, …), but no other variables of this process, because they
     may be secrets.
     """
-    protocol_version: Annotated[str | None, optional(one_of((*ERAS, *REVISIONS)))] = None
+    protocol_version: Annotated[str | None, readers.optional(readers.one_of((*readers.ERAS, *REVISIONS)))] = None
     """Protocol revision, or an era, "handshake" or "stateless".
 
     None: the newest common revision.
     """
-    timeout: Seconds = 60.0
+    timeout: readers.Seconds = 60.0
     """Default timeout of a call in seconds."""
-    startup_timeout: Seconds = 30.0
+    startup_timeout: readers.Seconds = 30.0
     """Seconds until the server must have responded for the first time."""
-    max_retries: Annotated[int, integer(0, 100)] = 3
+    max_retries: Annotated[int, readers.integer(0, 100)] = 3
     """Maximum number of retries of a failed connection, with increasing delays."""
-    backoff: SecondsOrZero = 10.0
+    backoff: readers.SecondsOrZero = 10.0
     """Seconds for which calls fail at once after the server was unreachable.
 
     The time doubles with each further failure, up to 16 times.
     """
-    idle: OptionalSeconds = 300.0
+    idle: readers.OptionalSeconds = 300.0
     """Seconds without a call after which a connection is closed and a program stopped.
 
     The next call connects again. None: never.
     """
-    max_owners: Count = 100
+    max_owners: readers.Count = 100
     """Maximum number of connections of single users in one process.
 
     A further one closes the least recently used.
     """
-    tools: Annotated[tuple[str, ...], tuple_of(word)] = ("*",)
+    tools: Annotated[tuple[str, ...], readers.tuple_of(readers.word)] = ("*",)
     """Names of the tools that `Bridge.from_settings` includes; * matches anything."""
     roots: Annotated[tuple[str, ...], root_uris] = ()
     """Directories announced to the server as roots: absolute paths or file:// URIs.
 
     The list is information only; the server's access is not restricted to them.
     """
-    sampling: OptionalDotted = None
+    sampling: readers.OptionalDotted = None
     """Dotted path of the handler of the server's `sampling/createMessage`.
 
     None: not offered.
     """
-    elicitation: OptionalDotted = None
+    elicitation: readers.OptionalDotted = None
     """Dotted path of the handler of the server's `elicitation/create`.
 
     None: not offered.
     """
-    log_level: OptionalLevel = None
+    log_level: readers.OptionalLevel = None
     """Minimum level of log messages requested from the server.
 
     None: the server's default.

@@ -10,22 +10,9 @@ from ipaddress import ip_address
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
-from mcp_django.conf.readers import (
-    ALIAS_PATTERN,
-    Flag,
-    OptionalText,
-    Reader,
-    Text,
-    WrongValue,
-    matching,
-    nonempty_tuple_of,
-    one_of,
-    optional,
-    tuple_of,
-    word,
-)
+from mcp_django.conf import readers
 
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 LINK_METHODS: Final = ("email", "username", "create")
@@ -36,7 +23,7 @@ MAX_ISSUER_CHARS: Final = 255
 """Maximum length of an issuer's URL in characters."""
 
 
-class WrongSecret(WrongValue):
+class WrongSecret(readers.WrongValue):
     """An invalid value that must not be shown."""
 
 
@@ -49,19 +36,25 @@ def is_loopback_url(url: str) -> bool:
         return False
 
 
+def split_url(url: object) -> SplitResult | None:
+    """Return the parts of a printable URL with a host and a valid port; None for anything else."""
+    if not isinstance(url, str) or not url.isascii() or not url.isprintable() or " " in url or "\\" in url:
+        return None
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018  # raises for an invalid port
+    except ValueError:
+        return None
+    return parts if parts.hostname else None
+
+
 def is_provider_url(url: str, *, plain: bool = True) -> bool:
     """Return True for an absolute https URL without credentials and fragment.
 
     With `plain` an http URL of this machine is allowed as well.
     """
-    if not url.isascii() or not url.isprintable() or " " in url or "\\" in url:
-        return False
-    try:
-        parts = urlsplit(url)
-        parts.port  # noqa: B018  # raises for an invalid port
-    except ValueError:
-        return False
-    if not parts.hostname or "@" in parts.netloc or "#" in url:
+    parts = split_url(url)
+    if parts is None or "@" in parts.netloc or "#" in url:
         return False
     return parts.scheme == "https" or (plain and parts.scheme == "http" and is_loopback_url(url))
 
@@ -69,7 +62,7 @@ def is_provider_url(url: str, *, plain: bool = True) -> bool:
 def provider_url(raw: Any) -> str:
     if not isinstance(raw, str) or not is_provider_url(raw):
         # Not shown where it may contain a password.
-        wrong = WrongSecret if isinstance(raw, str) and "@" in raw else WrongValue
+        wrong = WrongSecret if isinstance(raw, str) and "@" in raw else readers.WrongValue
         raise wrong("must be an https URL, or an http URL of this machine, without credentials and fragment")
     return raw
 
@@ -77,14 +70,14 @@ def provider_url(raw: Any) -> str:
 def issuer_name(raw: Any) -> str:
     name = provider_url(raw)
     if "?" in name or len(name) > MAX_ISSUER_CHARS:
-        raise WrongValue(f"must be a URL of at most {MAX_ISSUER_CHARS} characters without a query")
+        raise readers.WrongValue(f"must be a URL of at most {MAX_ISSUER_CHARS} characters without a query")
     return name
 
 
-def seconds_between(minimum: float, maximum: float) -> Reader:
+def seconds_between(minimum: float, maximum: float) -> readers.Reader:
     def read(raw: Any) -> float:
         if isinstance(raw, bool) or not isinstance(raw, int | float) or not minimum <= raw <= maximum:
-            raise WrongValue(f"must be a number of seconds from {minimum:g} to {maximum:g}")
+            raise readers.WrongValue(f"must be a number of seconds from {minimum:g} to {maximum:g}")
         return float(raw)
 
     return read
@@ -98,37 +91,36 @@ def secret(raw: Any) -> str:
 
 def audience_lists(raw: Any) -> Mapping[str, tuple[str, ...]]:
     """Read audiences by the alias of a server; the key "" applies to every server."""
-    read = tuple_of(word)
+    read = readers.tuple_of(readers.word)
     if not isinstance(raw, Mapping):
         return MappingProxyType({"": read(raw)})
-    if not all(isinstance(alias, str) and re.fullmatch(ALIAS_PATTERN, alias) for alias in raw):
-        raise WrongValue("must be a list, or a dict of lists by the alias of a server")
+    if not all(isinstance(alias, str) and re.fullmatch(readers.ALIAS_PATTERN, alias) for alias in raw):
+        raise readers.WrongValue("must be a list, or a dict of lists by the alias of a server")
     return MappingProxyType({alias: read(listed) for alias, listed in raw.items()})
 
 
 def scope_map(raw: Any) -> Mapping[str, tuple[str, ...]]:
     if not isinstance(raw, Mapping) or not all(isinstance(name, str) for name in raw):
-        raise WrongValue("must be a dict from scopes or roles of the provider to a scope, or a list of scopes")
-    read = tuple_of(scope)
-    return MappingProxyType({name: read([to] if isinstance(to, str) else to) for name, to in raw.items()})
+        raise readers.WrongValue("must be a dict from scopes or roles of the provider to a scope, or a list of scopes")
+    read = readers.one_or_more(scope)
+    return MappingProxyType({name: read(to) for name, to in raw.items()})
 
 
 def names(raw: Any) -> tuple[str, ...]:
-    listed = [raw] if isinstance(raw, str) else raw
-    found: tuple[str, ...] = tuple_of(word)(listed)
+    found: tuple[str, ...] = readers.one_or_more(readers.word)(raw)
     if not found:
-        raise WrongValue("must name at least one claim")
+        raise readers.WrongValue("must name at least one claim")
     return found
 
 
 def readable_file(raw: Any) -> str:
     if not isinstance(raw, str | Path) or not Path(raw).is_file():
-        raise WrongValue("must be the path of a file of certificates (PEM)")
+        raise readers.WrongValue("must be the path of a file of certificates (PEM)")
     return str(raw)
 
 
-scope = matching(r"[\x21\x23-\x5b\x5d-\x7e]+", "a scope, which is one word without quotes and backslashes")
-token_prefix = matching(r"[A-Za-z0-9._~+/-]+", "the beginning of a token")
+scope = readers.matching(r"[\x21\x23-\x5b\x5d-\x7e]+", "a scope, which is one word without quotes and backslashes")
+token_prefix = readers.matching(r"[A-Za-z0-9._~+/-]+", "the beginning of a token")
 
 Names = Annotated[tuple[str, ...], names]
 
@@ -141,12 +133,12 @@ class ClaimNames:
     also leads into objects, such as "realm_access.roles".
     """
 
-    subject: Text = "sub"
+    subject: readers.Text = "sub"
     """Subject: one claim, unique and never reassigned, as `sub` is.
 
     Not an e-mail address.
     """
-    scopes: Names = ("scope", "scp")
+    scopes: Names = ("scope", "scp", "scopes")
     """Delegated scopes: a string with spaces, or a list.
 
     All claims present are merged.
@@ -159,7 +151,7 @@ class ClaimNames:
     """E-mail address, for LINK. Used only if it is verified."""
     email_verified: Names = ("email_verified",)
     """Verification of the e-mail address. Must be true."""
-    extra: Annotated[tuple[str, ...] | None, optional(tuple_of(word))] = None
+    extra: Annotated[tuple[str, ...] | None, readers.optional(readers.tuple_of(readers.word))] = None
     """Claims that handlers read in `principal.claims`; None for all claims."""
 
 
@@ -172,15 +164,15 @@ class IssuerSettings:
 
     A trailing slash is significant.
     """
-    jwks_uri: Annotated[str | None, optional(provider_url)] = None
+    jwks_uri: Annotated[str | None, readers.optional(provider_url)] = None
     """URL of its keys."""
-    discovery: Annotated[str | None, optional(provider_url)] = None
+    discovery: Annotated[str | None, readers.optional(provider_url)] = None
     """URL of its discovery document, which names its keys.
 
     The document follows RFC 8414 or OpenID Connect. Without DISCOVERY, JWKS_URI and INTROSPECTION_URL the well-known
     URLs of the two standards are tried.
     """
-    algorithms: Annotated[tuple[str, ...], nonempty_tuple_of(ALGORITHMS, "algorithm")] = ("RS256", "ES256")
+    algorithms: Annotated[tuple[str, ...], readers.nonempty_tuple_of(ALGORITHMS, "algorithm")] = ("RS256", "ES256")
     """Accepted signature algorithms; asymmetric ones only."""
     audiences: Annotated[Mapping[str, tuple[str, ...]], audience_lists] = field(
         default_factory=lambda: MappingProxyType({})
@@ -189,7 +181,7 @@ class IssuerSettings:
 
     A list, or lists by the alias of a server, or by the `audience` of a BearerAuthentication.
     """
-    require_type: Flag = True
+    require_type: readers.Flag = True
     """Require that the header declares an access token ("at+jwt", RFC 9068).
 
     Many providers do not. False also accepts "JWT" and a missing type, and recognizes ID tokens by their claims.
@@ -198,34 +190,34 @@ class IssuerSettings:
     """Maximum difference of the provider's clock in seconds."""
     claims: ClaimNames = field(default_factory=ClaimNames)
     """Names of its claims."""
-    scopes: Annotated[Mapping[str, tuple[str, ...]] | None, optional(scope_map)] = None
+    scopes: Annotated[Mapping[str, tuple[str, ...]] | None, readers.optional(scope_map)] = None
     """Scopes of this project by scope or role of the provider.
 
     Unknown ones are dropped. None: unchanged.
     """
-    link: Annotated[tuple[str, ...], tuple_of(one_of(LINK_METHODS))] = ()
+    link: Annotated[tuple[str, ...], readers.tuple_of(readers.one_of(LINK_METHODS))] = ()
     """Link methods for a subject without an ExternalIdentity, in order.
 
     "email" and "username" link the matching account, unless it belongs to staff or a superuser. "create" creates an
     account. Empty: refuse.
     """
-    require_user: Flag = True
+    require_user: readers.Flag = True
     """Refuse subjects without a linked account.
 
     False: serve them without a user, without tools that need permissions.
     """
-    introspection_url: Annotated[str | None, optional(provider_url)] = None
+    introspection_url: Annotated[str | None, readers.optional(provider_url)] = None
     """Introspection endpoint (RFC 7662), for opaque tokens.
 
     Also for its JWTs if neither JWKS_URI nor DISCOVERY is set.
     """
-    client_id: OptionalText = None
+    client_id: readers.OptionalText = None
     """Client identifier for introspection."""
-    client_secret: Annotated[str | None, optional(secret)] = field(default=None, repr=False)
+    client_secret: Annotated[str | None, readers.optional(secret)] = field(default=None, repr=False)
     """Client secret for introspection."""
-    client_auth: Annotated[str, one_of(CLIENT_AUTH)] = "basic"
+    client_auth: Annotated[str, readers.one_of(CLIENT_AUTH)] = "basic"
     """Transmission of the secret: in the header ("basic") or in the form ("post")."""
-    prefix: Annotated[str | None, optional(token_prefix)] = None
+    prefix: Annotated[str | None, readers.optional(token_prefix)] = None
     """Prefix of its opaque tokens.
 
     None: all opaque tokens, so only one entry can omit it.
@@ -235,7 +227,7 @@ class IssuerSettings:
 
     They add to TOKEN_CACHE_SECONDS.
     """
-    ca_file: Annotated[str | None, optional(readable_file)] = None
+    ca_file: Annotated[str | None, readers.optional(readable_file)] = None
     """File of certificates (PEM) to trust for its URLs instead of the default ones."""
 
     @property

@@ -9,17 +9,7 @@ from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Annotated, Any, Protocol
 
-from mcp_django.conf.readers import (
-    ALIAS_PATTERN,
-    DOTTED_PATH_PATTERN,
-    SCHEME_PREFIX_PATTERN,
-    WrongValue,
-    find_closest,
-    optional,
-    scope_names,
-    tuple_of,
-    word,
-)
+from mcp_django.conf import readers
 
 TARGET_DESCRIPTION = "an alias of SERVERS, or the dotted path of a server or toolset"
 
@@ -46,7 +36,7 @@ class MountSettings:
 
 def read_mounts(raw: Any) -> Mapping[str, MountSettings]:
     if not isinstance(raw, Mapping) or not all(isinstance(prefix, str) for prefix in raw):
-        raise WrongValue(f"must be a dict from prefixes to {TARGET_DESCRIPTION}, or to dicts with it")
+        raise readers.WrongValue(f"must be a dict from prefixes to {TARGET_DESCRIPTION}, or to dicts with it")
     return MappingProxyType({prefix: _read_mount(prefix, entry) for prefix, entry in raw.items()})
 
 
@@ -55,37 +45,36 @@ def _read_mount(prefix: str, entry: Any) -> MountSettings:
     known = {field.name.upper(): field.name for field in fields(MountSettings)}
     for key in given:
         if key not in known:
-            raise WrongValue(f"has the unknown option {key!r} under {prefix!r}", find_closest(key, known))
+            raise readers.WrongValue(
+                f"has the unknown option {key!r} under {prefix!r}", readers.find_closest(key, known)
+            )
     if "SERVER" not in given:
-        raise WrongValue(f"needs a WHAT under {prefix!r}: {TARGET_DESCRIPTION}")
+        raise readers.WrongValue(f"needs a WHAT under {prefix!r}: {TARGET_DESCRIPTION}")
     try:
         return MountSettings(**{known[key]: _READERS[key](value) for key, value in given.items()})
-    except WrongValue as problem:
-        raise WrongValue(f"{problem.message} under {prefix!r}", problem.suggestion) from None
+    except readers.WrongValue as problem:
+        raise readers.WrongValue(f"{problem.message} under {prefix!r}", problem.suggestion) from None
 
 
 def _read_target(raw: Any) -> str:
-    if not isinstance(raw, str) or not (re.fullmatch(ALIAS_PATTERN, raw) or re.fullmatch(DOTTED_PATH_PATTERN, raw)):
-        raise WrongValue(f"must name {TARGET_DESCRIPTION}")
+    if not isinstance(raw, str) or not (
+        re.fullmatch(readers.ALIAS_PATTERN, raw) or re.fullmatch(readers.DOTTED_PATH_PATTERN, raw)
+    ):
+        raise readers.WrongValue(f"must name {TARGET_DESCRIPTION}")
     return raw
 
 
 def _read_uri_prefix(raw: Any) -> str:
-    if not isinstance(raw, str) or not re.fullmatch(SCHEME_PREFIX_PATTERN, raw):
-        raise WrongValue("must have a valid URI_PREFIX: a letter, then letters, digits, - and .")
+    if not isinstance(raw, str) or not re.fullmatch(readers.SCHEME_PREFIX_PATTERN, raw):
+        raise readers.WrongValue("must have a valid URI_PREFIX: a letter, then letters, digits, - and .")
     return raw
-
-
-def _read_permission(raw: Any) -> tuple[str, ...]:
-    permissions: tuple[str, ...] = tuple_of(word)([raw] if isinstance(raw, str) else raw)
-    return permissions
 
 
 _READERS = {
     "SERVER": _read_target,
-    "URI_PREFIX": optional(_read_uri_prefix),
-    "PERMISSION": _read_permission,
-    "SCOPES": scope_names,
+    "URI_PREFIX": readers.optional(_read_uri_prefix),
+    "PERMISSION": readers.one_or_more(readers.word),
+    "SCOPES": readers.scope_names,
 }
 Mounts = Annotated[Mapping[str, MountSettings], read_mounts]
 

@@ -8,44 +8,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Annotated
 
+from mcp_django.conf import readers
 from mcp_django.conf.clients import ClientSettings
 from mcp_django.conf.issuers import IssuerSettings
 from mcp_django.conf.mounts import Mounts
 from mcp_django.conf.proxies import ProxySettings
-from mcp_django.conf.readers import (
-    ERAS,
-    Auth,
-    Count,
-    DottedPaths,
-    Entries,
-    Eras,
-    Flag,
-    Icons,
-    ImpliedScopes,
-    Modules,
-    OptionalAlias,
-    OptionalCount,
-    OptionalDotted,
-    OptionalLevel,
-    OptionalOrigin,
-    OptionalRate,
-    OptionalSeconds,
-    OptionalText,
-    OptionalURL,
-    Origins,
-    OrmStyle,
-    ScopeDescriptions,
-    Scopes,
-    ScopesOrFunction,
-    Seconds,
-    SecondsOrZero,
-    Text,
-    Transports,
-    URLOrFunction,
-    URLPath,
-    URLsOrFunction,
-    integer,
-)
 from mcp_django.server.options import TRANSPORTS
 from mcp_django.server.primitives.base import Rate
 
@@ -54,120 +21,120 @@ from mcp_django.server.primitives.base import Rate
 class Limits:
     """`MCP["LIMITS"]`: limits of one client, and of one worker process."""
 
-    body: Count = 4 * 1024 * 1024
+    body: readers.Count = 4 * 1024 * 1024
     """Maximum size of a request body in bytes."""
-    nesting: Annotated[int, integer(4, 512)] = 64
+    nesting: Annotated[int, readers.integer(4, 512)] = 64
     """Maximum nesting of arrays and objects in a message."""
-    batch: Count = 50
+    batch: readers.Count = 50
     """Maximum number of messages in a batch, in the one revision with batches."""
-    in_flight: Count = 32
+    in_flight: readers.Count = 32
     """Maximum number of concurrent calls on one server in one process.
 
     The limit applies to each session (handshake era), principal (stateless era), socket and pipe. Calls of a batch
     count individually.
     """
-    sessions_per_owner: Annotated[int, integer(1, 32767)] = 20
+    sessions_per_owner: Annotated[int, readers.integer(1, 32767)] = 20
     """Maximum number of live sessions of one principal.
 
     A further one ends the session that was idle longest. The local principal has no such limit, because it represents
     many clients of one machine.
     """
-    sessions: Count = 10_000
+    sessions: readers.Count = 10_000
     """Maximum number of live sessions of one server. Above it `initialize` is refused."""
-    max_client_info: Annotated[int, integer(256)] = 64 * 1024
+    max_client_info: Annotated[int, readers.integer(256)] = 64 * 1024
     """Maximum size of client information in `initialize`, in bytes of JSON.
 
     The session stores it.
     """
-    session_idle: Seconds = 3600.0
+    session_idle: readers.Seconds = 3600.0
     """Seconds without a message after which an idle session expires.
 
     A session that serves a call does not expire.
     """
-    session_lifetime: Seconds = 7 * 24 * 3600.0
+    session_lifetime: readers.Seconds = 7 * 24 * 3600.0
     """Seconds after which a session expires, even if it is in use."""
-    sse_upgrade_after: SecondsOrZero = 5.0
+    sse_upgrade_after: readers.SecondsOrZero = 5.0
     """Seconds after which the response to a running call becomes an event stream."""
-    send_buffer: Count = 64
+    send_buffer: readers.Count = 64
     """Size of the send buffer of a call, in messages.
 
     When it is full the handler waits.
     """
-    send_timeout: Seconds = 60.0
+    send_timeout: readers.Seconds = 60.0
     """Send timeout in seconds.
 
     A client that reads nothing for so long counts as disconnected.
     """
-    events: Count = 1000
+    events: readers.Count = 1000
     """Number of messages of a stream stored for replay (handshake era).
 
     A client that reconnects receives them.
     """
-    keep_alive: Seconds = 15.0
+    keep_alive: readers.Seconds = 15.0
     """Seconds between comments that keep an idle event stream open."""
-    ping: Seconds = 30.0
+    ping: readers.Seconds = 30.0
     """Seconds of silence on a socket before a ping (handshake era).
 
     The client must respond within the same time.
     """
-    max_streams: Count = 1000
+    max_streams: readers.Count = 1000
     """Maximum number of open streams in one process, in addition to those of calls.
 
     These are `subscriptions/listen`, GET streams of sessions, and sockets.
     """
-    max_streams_per_owner: Count = 50
+    max_streams_per_owner: readers.Count = 50
     """Maximum number of such streams for one principal.
 
     The local principal has no such limit.
     """
-    subscriptions: Count = 100
+    subscriptions: readers.Count = 100
     """Maximum number of resource subscriptions of one session or one change stream."""
-    elicitation_timeout: Seconds = 600.0
+    elicitation_timeout: readers.Seconds = 600.0
     """Seconds that a handshake-era call waits for a client's response.
 
     This applies to elicitation and other client requests.
     """
-    url_elicitation_timeout: SecondsOrZero = 60.0
+    url_elicitation_timeout: readers.SecondsOrZero = 60.0
     """Seconds that a stateless-era call waits for the user to finish a page.
 
     Then it repeats the request.
     """
-    state_bytes: Annotated[int, integer(1024)] = 64 * 1024
+    state_bytes: Annotated[int, readers.integer(1024)] = 64 * 1024
     """Maximum size of the sealed `requestState` in bytes.
 
     It carries a conversation between rounds.
     """
-    state_ttl: Seconds = 3600.0
+    state_ttl: readers.Seconds = 3600.0
     """Lifetime of a `requestState` in seconds."""
-    answers: Count = 64
+    answers: readers.Count = 64
     """Maximum number of client responses in one conversation."""
-    rounds: Count = 32
+    rounds: readers.Count = 32
     """Maximum number of rounds in one conversation."""
-    stale_rounds: Count = 3
+    stale_rounds: readers.Count = 3
     """Maximum number of consecutive rounds in which the handler uses no new response."""
-    event_ttl: Seconds = 600.0
+    event_ttl: readers.Seconds = 600.0
     """Seconds for which events stay in the log.
 
     Clients and processes that reconnect read them.
     """
-    threads: Count = 16
+    threads: readers.Count = 16
     """Number of threads for sync handlers and the ORM."""
-    thread_queue: Annotated[int, integer(0)] = 256
+    thread_queue: Annotated[int, readers.integer(0)] = 256
     """Maximum number of calls that wait for a thread.
 
     Further ones are refused at once.
     """
-    waiting_threads: Annotated[int, integer(0)] = 256
+    waiting_threads: Annotated[int, readers.integer(0)] = 256
     """Maximum number of sync handlers that wait for a client's response (`ctx.sync`).
 
     Each keeps its thread, which does not count as one of the pool during the wait. Further ones are refused at once.
     """
-    background: Annotated[int, integer(0)] = 256
+    background: Annotated[int, readers.integer(0)] = 256
     """Maximum number of background tasks that wait or run in one process.
 
     Tasks are added by `ctx.background`. A call that adds a further one is refused at once.
     """
-    shutdown_grace: SecondsOrZero = 10.0
+    shutdown_grace: readers.SecondsOrZero = 10.0
     """Seconds that running calls have to finish after a shutdown request.
 
     Then each one is aborted, and its client is notified.
@@ -185,29 +152,29 @@ class Rates:
     cache. All workers count together if they share that cache.
     """
 
-    principal: OptionalRate = None
+    principal: readers.OptionalRate = None
     """Messages of one principal on all servers; each message of a batch counts.
 
     None: unlimited. The local principal has no such limit, because it represents many clients of one machine.
     """
-    address: OptionalRate = None
+    address: readers.OptionalRate = None
     """Requests and new sockets of one address, counted before authentication.
 
     None: unlimited.
     """
-    token_failures: OptionalRate = DEFAULT_TOKEN_FAILURE_RATE
+    token_failures: readers.OptionalRate = DEFAULT_TOKEN_FAILURE_RATE
     """Invalid credentials of one address.
 
     Above it tokens from the address are refused for a while, unless they are cached as valid.
     """
-    registration: OptionalRate = DEFAULT_REGISTRATION_RATE
+    registration: readers.OptionalRate = DEFAULT_REGISTRATION_RATE
     """Client registrations of one address.
 
     While the cache is down, registration is refused.
     """
-    cache: Text = "default"
+    cache: readers.Text = "default"
     """Alias in CACHES of the cache that counts."""
-    num_proxies: Annotated[int, integer(0, 16)] = 0
+    num_proxies: Annotated[int, readers.integer(0, 16)] = 0
     """Number of trusted proxies in front of the workers.
 
     Each adds an address to X-Forwarded-For. 0: the header is ignored, and the peer is the client.
@@ -221,60 +188,65 @@ class ServerSettings:
     "default" serves declarations that name no server.
     """
 
-    name: Text = "django"
+    name: readers.Text = "django"
     """`serverInfo.name`. Default: the alias, and "django" for the default server."""
-    version: Text = "1"
+    version: readers.Text = "1"
     """`serverInfo.version`: the version of the project, not of this package."""
-    title: OptionalText = None
+    title: readers.OptionalText = None
     """`serverInfo.title`, for people."""
-    description: OptionalText = None
+    description: readers.OptionalText = None
     """`serverInfo.description`, in revisions that have it."""
-    instructions: OptionalText = None
+    instructions: readers.OptionalText = None
     """Information for the model about this server, read before it is used."""
-    website_url: OptionalText = None
+    website_url: readers.OptionalText = None
     """`serverInfo.websiteUrl`, in revisions that have it."""
-    icons: Icons = ()
+    icons: readers.Icons = ()
     """`serverInfo.icons`, in revisions that have it.
 
     URLs, or dicts of `src`, `mimeType`, `sizes` and `theme`.
     """
-    path: URLPath = "mcp"
+    path: readers.URLPath = "mcp"
     """Path of the endpoint, below the include of `mcp_django.urls`.
 
     Default for another alias: "mcp/<alias>".
     """
-    eras: Eras = ERAS
+    eras: readers.Eras = readers.ERAS
     """Served eras: "handshake" (revisions with `initialize`), "stateless", or both."""
-    transports: Transports = TRANSPORTS
+    transports: readers.Transports = TRANSPORTS
     """Served transports.
 
     "http" (Streamable HTTP, at the path), "websocket" (at "ws" below it), "sse" (HTTP+SSE of the first revision, at
     "sse" below it), "stdio" (`manage.py mcp_stdio`).
     """
-    require_session: Flag = True
+    require_session: readers.Flag = True
     """Require a session from clients of the handshake era.
 
     False: `initialize` opens no session, every request is independent, and client requests, subscriptions and
     persistent settings are not available.
     """
-    page_size: OptionalCount = 1000
+    page_size: readers.OptionalCount = 1000
     """Entries per page of a list; None for all.
 
     Large, because some clients read only the first page.
     """
-    timeout: OptionalSeconds = None
+    timeout: readers.OptionalSeconds = None
     """Default timeout of a handler in seconds. None: unlimited."""
-    log_level: OptionalLevel = "info"
+    log_level: readers.OptionalLevel = "info"
     """Minimum level of log messages for clients that have not set one.
 
     None: no log messages.
     """
-    cache_ttl: SecondsOrZero = 60.0
+    cache_ttl: readers.SecondsOrZero = 60.0
     """Seconds for which clients may cache a list (`ttlMs`)."""
-    middleware: DottedPaths = ()
+    middleware: readers.DottedPaths = ()
     """Dotted paths of middleware, outermost first."""
-    providers: DottedPaths = ()
+    providers: readers.DottedPaths = ()
     """Dotted paths of providers, consulted after registered declarations."""
+    extensions: readers.DottedPaths = ()
+    """Dotted paths of protocol extensions.
+
+    Each names a subclass of `mcp_django.extensions.Extension`, an instance, or a function that returns one.
+    """
     mounts: Mounts = field(default_factory=lambda: MappingProxyType({}))
     """Mounted servers and toolsets by prefix.
 
@@ -285,47 +257,47 @@ class ServerSettings:
 
     See `mcp_django/conf/proxies.py`.
     """
-    stored: Flag = True
+    stored: readers.Flag = True
     """Serve the prompts and resources written in the admin, after all others."""
-    lifespan: OptionalDotted = None
+    lifespan: readers.OptionalDotted = None
     """Dotted path of a function of the server that returns an async context manager.
 
     It is entered once per process. Handlers read its value as `ctx.lifespan`.
     """
-    enable_get: Flag = True
+    enable_get: readers.Flag = True
     """Allow clients to open and resume a stream of their session (GET, handshake era)."""
-    allow_delete: Flag = True
+    allow_delete: readers.Flag = True
     """Allow clients to end their session (DELETE, handshake era)."""
-    healthz: Flag = False
-    """Respond to GET and HEAD at "<path>/healthz": 200, or 503 during shutdown.
+    healthz: readers.Flag = False
+    """Respond to GET and HEAD at "<path>/healthz" with 200 or 503.
 
-    Without authentication.
+    503 during shutdown, and while the database does not answer or lacks migrations. Without authentication.
     """
-    required_scopes: ScopesOrFunction = ()
+    required_scopes: readers.ScopesOrFunction = ()
     """Scopes that every request requires, and that clients request first.
 
     Or the dotted path of a function that takes the request (`mcp_django.auth.requests.AuthRequest`) and returns them.
     """
-    resource: OptionalURL = None
+    resource: readers.OptionalURL = None
     """URL that tokens are issued for. None: ORIGIN and the path of the endpoint."""
-    authorization_servers: URLsOrFunction = None
+    authorization_servers: readers.URLsOrFunction = None
     """Issuers announced to clients, the preferred one first.
 
     Or the dotted path of a function of the request. None: those whose tokens AUTH accepts.
     """
-    resource_metadata_url: URLOrFunction = None
+    resource_metadata_url: readers.URLOrFunction = None
     """URL of the metadata of this resource (RFC 9728).
 
     Or the dotted path of a function of the request. None: the well-known URL of the resource, which is served here.
     """
-    resource_metadata: Entries = field(default_factory=lambda: MappingProxyType({}))
+    resource_metadata: readers.Entries = field(default_factory=lambda: MappingProxyType({}))
     """Additional entries of that metadata, such as "resource_documentation"."""
-    authorizer: OptionalDotted = None
+    authorizer: readers.OptionalDotted = None
     """Dotted path of a function that may remove rights from a verified principal.
 
     It cannot add rights.
     """
-    capabilities: Entries = field(default_factory=lambda: MappingProxyType({}))
+    capabilities: readers.Entries = field(default_factory=lambda: MappingProxyType({}))
     """Additional entries of the declared capabilities, such as "experimental".
 
     None as a value removes a capability and its methods: {"logging": None}.
@@ -336,7 +308,7 @@ class ServerSettings:
 class Settings:
     """The `MCP` setting."""
 
-    auth: Auth = ()
+    auth: readers.Auth = ()
     """Accepted credentials.
 
     - "none": the local principal, on loopback only.
@@ -349,15 +321,15 @@ class Settings:
     Default: None, parsed as (). With an embedded authorization server it means ["oauth", "token"]. Otherwise every
     request is refused with 403, except for the local principal with DEBUG.
     """
-    origin: OptionalOrigin = None
+    origin: readers.OptionalOrigin = None
     """Origin of the project, such as "https://example.com".
 
     It names the endpoints in tokens and metadata, whatever the Host of a request is. None: the origin of the embedded
     authorization server's issuer, if there is one.
     """
-    scopes: ScopeDescriptions = field(default_factory=lambda: MappingProxyType({}))
+    scopes: readers.ScopeDescriptions = field(default_factory=lambda: MappingProxyType({}))
     """Descriptions of scopes for people, by scope."""
-    scope_implies: ImpliedScopes = field(default_factory=lambda: MappingProxyType({}))
+    scope_implies: readers.ImpliedScopes = field(default_factory=lambda: MappingProxyType({}))
     """Included scopes by scope: {"notes:write": ["notes:read"]}.
 
     Inclusion is transitive.
@@ -367,16 +339,16 @@ class Settings:
 
     See `mcp_django/conf/issuers.py`.
     """
-    session_scopes: Scopes = ()
+    session_scopes: readers.Scopes = ()
     """Scopes of the pages of this site, for "session" in AUTH."""
     rates: Rates = field(default_factory=Rates)
     """Rate limits, see `Rates`."""
-    token_cache: OptionalAlias = None
+    token_cache: readers.OptionalAlias = None
     """Alias in CACHES of the cache in which processes share verified principals.
 
     None: not shared.
     """
-    local_user: OptionalText = None
+    local_user: readers.OptionalText = None
     """Username of the user that the local principal acts as.
 
     None: without a user, with all rights.
@@ -389,41 +361,41 @@ class Settings:
     """Servers that this project uses, by alias. See `mcp_django/conf/clients.py`."""
     limits: Limits = field(default_factory=Limits)
     """Limits, see `Limits`."""
-    channel_layer: OptionalText = "default"
+    channel_layer: readers.OptionalText = "default"
     """Alias in CHANNEL_LAYERS of the layer that wakes other processes.
 
     None: they poll once a second.
     """
-    allowed_origins: Origins = ()
+    allowed_origins: readers.Origins = ()
     """Origins of pages that may send requests.
 
     They add to CSRF_TRUSTED_ORIGINS and loopback.
     """
-    cors_allowed_origins: Origins = ()
+    cors_allowed_origins: readers.Origins = ()
     """Origins of pages that may also read responses (CORS).
 
     With DEBUG, pages from loopback are included.
     """
-    autodiscover_modules: Modules = ("mcp_tools",)
+    autodiscover_modules: readers.Modules = ("mcp_tools",)
     """Modules imported from every installed app at startup."""
-    orm_style: OrmStyle = "per_model"
+    orm_style: readers.OrmStyle = "per_model"
     """Style of the tools of model toolsets.
 
     "per_model": one tool for each operation of each model, such as `airport_list`. "generic": one tool for each
     operation of all models of a server, such as `models_list`, which takes the model as an argument.
     """
-    expose_internal_errors: Flag = False
+    expose_internal_errors: readers.Flag = False
     """Send the text of an unexpected exception to the client while DEBUG is on.
 
     Never without DEBUG.
     """
-    interrupt_sql: Flag = True
+    interrupt_sql: readers.Flag = True
     """Interrupt the SQL of a call that is cancelled, times out or ends.
 
     Supported on PostgreSQL and SQLite. Further statements of the call are refused. False: the SQL runs to its end and
     keeps its thread until then.
     """
-    token_cache_seconds: SecondsOrZero = 10.0
+    token_cache_seconds: readers.SecondsOrZero = 10.0
     """Seconds for which a worker caches a verified token.
 
     A revoked token may stay valid for so long.

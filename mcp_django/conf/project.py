@@ -75,3 +75,8 @@ def _entries(setting: str) -> dict[str, Mapping[str, Any]]:
     if not isinstance(raw, Mapping):
         return {}
     return {str(name): entry for name, entry in raw.items() if isinstance(entry, Mapping)}
+
+
+def authentication_backends() -> list[str]:
+    """Return the dotted paths of the backends that decide about users' permissions."""
+    return list(django_settings.AUTHENTICATION_BACKENDS)

@@ -26,6 +26,10 @@ LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "e
 
 DOTTED_PATH_PATTERN = r"[^\W\d]\w*(\.[^\W\d]\w*)+"
 SCOPE_PATTERN = r"[\x21\x23-\x5b\x5d-\x7e]+"  # RFC 6749, section 3.3
+DOCUMENT_URL_PATTERN = r"https?://[A-Za-z0-9._\[\]:-]+([/?][!$-;=?-Z\[\]_a-z~]*)?"
+"""Pattern of the URL of a document, which may have a query."""
+ISSUER_URL_PATTERN = r"https?://[A-Za-z0-9._\[\]:-]+(/[!$-;=@-Z\[\]_a-z~]*)?"
+"""Pattern of the URL of an issuer: without a query (RFC 8414, section 2)."""
 ALIAS_PATTERN = r"[a-z][a-z0-9_-]{0,63}"
 
 
@@ -98,6 +102,12 @@ def tuple_of(reader: Reader) -> Reader:
         return tuple(dict.fromkeys(reader(item) for item in raw))
 
     return read
+
+
+def one_or_more(reader: Reader) -> Reader:
+    """Return a reader of a list, which a single string may stand for."""
+    read = tuple_of(reader)
+    return lambda raw: read([raw] if isinstance(raw, str) else raw)
 
 
 def icon(raw: Any) -> Icon:
@@ -240,6 +250,8 @@ origin_url = matching(
     "an origin such as 'https://example.com', without a path",
 )
 url = matching(r"https?://[^\s?#@\\]+", "a URL such as 'https://example.com/mcp'")
+issuer_url = matching(ISSUER_URL_PATTERN, "URLs such as 'https://login.example.com'")
+document_url = matching(DOCUMENT_URL_PATTERN, "a URL such as 'https://example.com/metadata?tenant=a'")
 scope = matching(SCOPE_PATTERN, "scopes, which are words without quotes and backslashes")
 path = matching(r"[^\s?#/]+(/[^\s?#/]+)*", "a URL path such as 'mcp', without a slash at either end")
 
@@ -270,6 +282,6 @@ ScopeDescriptions = Annotated[Mapping[str, Any], scope_descriptions]
 ImpliedScopes = Annotated[Mapping[str, tuple[str, ...]], implied_scopes]
 Scopes = Annotated[tuple[str, ...], scope_names]
 ScopesOrFunction = Annotated[tuple[str, ...] | str, function_path_or(dotted, scope_names)]
-URLsOrFunction = Annotated[tuple[str, ...] | str | None, optional(function_path_or(dotted, tuple_of(url)))]
-URLOrFunction = Annotated[str | None, optional(function_path_or(dotted, url))]
+URLsOrFunction = Annotated[tuple[str, ...] | str | None, optional(function_path_or(dotted, tuple_of(issuer_url)))]
+URLOrFunction = Annotated[str | None, optional(function_path_or(dotted, document_url))]
 OptionalRate = Annotated[Rate | None, optional(rate)]

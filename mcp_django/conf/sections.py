@@ -24,7 +24,7 @@ class SettingsProblem(NamedTuple):
     """Path of the option, such as `MCP["LIMITS"]["BODY"]`."""
     message: str
     """Description of the problem, to be read after the path."""
-    suggestion: str | None
+    suggestion: str | None = None
     """Probable intention, for the hint."""
     unknown: bool = False
     """True for an unknown key, False for an invalid value."""
@@ -37,7 +37,7 @@ def read_servers(raw: Any, problems: list[SettingsProblem]) -> Mapping[str, Serv
     for alias, options in read_mapping(raw, path, problems).items():
         if not isinstance(alias, str) or not re.fullmatch(ALIAS_PATTERN, alias):
             message = f"has the alias {reprlib.repr(alias)}, which is not a word in small letters"
-            problems.append(SettingsProblem(path, message, None))
+            problems.append(SettingsProblem(path, message))
             continue
         options = read_mapping(options, f'{path}["{alias}"]', problems)
         if alias != "default":
@@ -47,16 +47,14 @@ def read_servers(raw: Any, problems: list[SettingsProblem]) -> Mapping[str, Serv
         option_path = f'{path}["{alias}"]["PATH"]'
         path_owner = next((other for other, earlier in servers.items() if earlier.path == server.path), None)
         if path_owner is not None and not any(problem.path == option_path for problem in problems):
-            problems.append(
-                SettingsProblem(option_path, f"is {server.path!r}, which is already the path of {path_owner!r}", None)
-            )
+            problem = f"is {server.path!r}, which is already the path of {path_owner!r}"
+            problems.append(SettingsProblem(option_path, problem))
 
         servers[alias] = server
     if "default" not in servers:
         if servers:
-            problems.append(
-                SettingsProblem(path, 'needs a "default", which serves declarations that name no server', None)
-            )
+            problem = 'needs a "default", which serves declarations that name no server'
+            problems.append(SettingsProblem(path, problem))
         servers["default"] = ServerSettings()
     return MappingProxyType(servers)
 
@@ -70,12 +68,12 @@ def _read_proxies(raw: Any, path: str, problems: list[SettingsProblem]) -> Mappi
     for alias, options in read_mapping(raw, path, problems).items():
         where = f"{path}[{_quote_key(alias)}]"
         if not isinstance(alias, str) or not re.fullmatch(CLIENT_ALIAS_PATTERN, alias):
-            problems.append(SettingsProblem(where, 'must be an alias in MCP["CLIENTS"]', None))
+            problems.append(SettingsProblem(where, 'must be an alias in MCP["CLIENTS"]'))
             continue
         proxy = proxies[alias] = read_section(ProxySettings, options, where, problems)
         prefix_owner = prefixes.setdefault(proxy.prefix or alias, alias)
         if prefix_owner != alias:
-            problems.append(SettingsProblem(f'{where}["PREFIX"]', f"is already used by {prefix_owner!r}", None))
+            problems.append(SettingsProblem(f'{where}["PREFIX"]', f"is already used by {prefix_owner!r}"))
     return MappingProxyType(proxies)
 
 
@@ -92,7 +90,7 @@ def find_unknown_proxies(servers: Mapping[str, ServerSettings], clients: Any) ->
 def read_issuers(raw: Any, problems: list[SettingsProblem]) -> tuple[IssuerSettings, ...]:
     """Read `MCP["ISSUERS"]`."""
     if isinstance(raw, str | Mapping) or not isinstance(raw, Sequence):
-        problems.append(SettingsProblem('MCP["ISSUERS"]', "must be a list of dicts", None))
+        problems.append(SettingsProblem('MCP["ISSUERS"]', "must be a list of dicts"))
         return ()
 
     issuers: list[IssuerSettings] = []
@@ -100,15 +98,15 @@ def read_issuers(raw: Any, problems: list[SettingsProblem]) -> tuple[IssuerSetti
         path, entry_problems = f'MCP["ISSUERS"][{number}]', list[SettingsProblem]()
         if not isinstance(entry, Mapping):
             # The value itself is not shown: it could be a secret.
-            problems.append(SettingsProblem(path, f"must be a dict, not {type(entry).__name__}", None))
+            problems.append(SettingsProblem(path, f"must be a dict, not {type(entry).__name__}"))
             continue
         claims = read_section(ClaimNames, entry.get("CLAIMS", {}), f'{path}["CLAIMS"]', entry_problems)
         issuer = read_section(IssuerSettings, entry, path, entry_problems, claims=claims)
         if "ISSUER" not in entry:
-            entry_problems.append(SettingsProblem(path, "needs an ISSUER", None))
+            entry_problems.append(SettingsProblem(path, "needs an ISSUER"))
         if all(problem.unknown for problem in entry_problems):
             messages = (*find_issuer_problems(issuer), *find_issuer_conflicts(issuer, issuers))
-            entry_problems += [SettingsProblem(f'{path}["{key}"]', message, None) for key, message in messages]
+            entry_problems += [SettingsProblem(f'{path}["{key}"]', message) for key, message in messages]
             issuers.append(issuer)
         problems += entry_problems
 
@@ -119,15 +117,11 @@ def read_clients(raw: Any, problems: list[SettingsProblem]) -> Mapping[str, Clie
     """Read the valid entries of `MCP["CLIENTS"]`."""
     path = 'MCP["CLIENTS"]'
     clients: dict[str, ClientSettings] = {}
-    if not isinstance(raw, Mapping):
-        problems.append(SettingsProblem(path, f"must be a dict, not {type(raw).__name__}", None))
-        return MappingProxyType(clients)
-
-    for alias, entry in raw.items():
+    for alias, entry in read_mapping(raw, path, problems, is_secret=True).items():
         if not isinstance(alias, str) or not re.fullmatch(CLIENT_ALIAS_PATTERN, alias):
             shown = reprlib.repr(alias)
             message = f"has the alias {shown}, which is not a word of at most 32 small letters, digits, - and single _"
-            problems.append(SettingsProblem(path, message, None))
+            problems.append(SettingsProblem(path, message))
             continue
         client = _read_client(alias, entry, f'{path}["{alias}"]', problems)
         if client is not None:
@@ -142,19 +136,15 @@ def _read_client(alias: str, entry: Any, path: str, problems: list[SettingsProbl
     A value that is not a dict is not shown, because it could be a secret.
     """
     if not isinstance(entry, Mapping):
-        problems.append(SettingsProblem(path, f"must be a dict, not {type(entry).__name__}", None))
+        problems.append(SettingsProblem(path, f"must be a dict, not {type(entry).__name__}"))
         return None
 
     entry_problems, auth = list[SettingsProblem](), None
-    raw_auth = entry.get("AUTH")
-    if isinstance(raw_auth, Mapping):
+    if entry.get("AUTH") is not None:
+        raw_auth = read_mapping(entry["AUTH"], f'{path}["AUTH"]', entry_problems, is_secret=True)
         auth = read_section(ClientAuth, raw_auth, f'{path}["AUTH"]', entry_problems)
-    elif raw_auth is not None:
-        entry_problems.append(
-            SettingsProblem(f'{path}["AUTH"]', f"must be a dict, not {type(raw_auth).__name__}", None)
-        )
     if "ALIAS" in entry:
-        entry_problems.append(SettingsProblem(f'{path}["ALIAS"]', "is not an option", None, unknown=True))
+        entry_problems.append(SettingsProblem(f'{path}["ALIAS"]', "is not an option", unknown=True))
 
     client = read_section(ClientSettings, entry, path, entry_problems, alias=alias, auth=auth)
     usable = all(problem.unknown for problem in entry_problems)
@@ -163,7 +153,7 @@ def _read_client(alias: str, entry: Any, path: str, problems: list[SettingsProbl
         usable = not messages
         for keys, message in messages:
             where = "".join(f'["{key}"]' for key in keys.split(".") if key)
-            entry_problems.append(SettingsProblem(f"{path}{where}", message, None))
+            entry_problems.append(SettingsProblem(f"{path}{where}", message))
 
     problems += entry_problems
     return client if usable else None
@@ -205,11 +195,15 @@ def read_section(cls: type[S], raw: Any, path: str, problems: list[SettingsProbl
     return cls(**values)
 
 
-def read_mapping(raw: Any, path: str, problems: list[SettingsProblem]) -> Mapping[Any, Any]:
-    """Return the dict, or an empty one and a problem for any other value."""
+def read_mapping(raw: Any, path: str, problems: list[SettingsProblem], *, is_secret: bool = False) -> Mapping[Any, Any]:
+    """Return the dict, or an empty one and a problem for any other value.
+
+    A secret value is not shown.
+    """
     if isinstance(raw, Mapping):
         return raw
-    problems.append(SettingsProblem(path, f"must be a dict, not {reprlib.repr(raw)}", None))
+    shown = type(raw).__name__ if is_secret else reprlib.repr(raw)
+    problems.append(SettingsProblem(path, f"must be a dict, not {shown}"))
     return {}
 
 

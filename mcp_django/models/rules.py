@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy as _
 
 from mcp_django.models.rows import RULES_PK, PrimaryManager, StoredState, VersionedQuerySet
 from mcp_django.models.token import check_scopes
-from mcp_django.server.primitives.base import RATE_FORMAT, Rate
+from mcp_django.server.primitives.base import Rate
 
 MAX_LIST_ENTRIES = 100
 """Maximum number of entries in one list of a row."""
@@ -42,7 +42,8 @@ def check_rate(text: str) -> None:
     try:
         Rate.parse(text)
     except ValueError:
-        raise ValidationError(_("Write %s.") % RATE_FORMAT, code="rate") from None
+        message = _("Invalid rate. Write a number, a slash and a unit, such as 10/m or 5/15m. Units are s, m, h and d.")
+        raise ValidationError(message, code="rate") from None
 
 
 def check_scope(text: str) -> None:

@@ -12,6 +12,7 @@ from typing import NamedTuple, Self
 from django.db import connections, models, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import F, Max
+from django.db.models.functions import Now
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
@@ -30,7 +31,7 @@ WITH {quick} taken AS (
     UPDATE {sequence} SET last = last + %s WHERE id = %s RETURNING last - %s AS before
 )
 INSERT INTO {events} (seq, topic, kind, payload, created)
-SELECT taken.before + new.n, new.topic, new.kind, new.payload, %s
+SELECT taken.before + new.n, new.topic, new.kind, new.payload, statement_timestamp()
 FROM {source} ROWS FROM (json_to_recordset(%s::json) AS (topic text, kind text, payload text))
     WITH ORDINALITY AS new (topic, kind, payload, n)
 RETURNING seq
@@ -74,12 +75,13 @@ class StreamEventQuerySet(models.QuerySet["StreamEvent"]):
         return last or 0
 
     def older_than(self, *, seconds: float, limit: int) -> Self:
-        """Return those of the `limit` oldest events that are older than `seconds`."""
-        before = timezone.now() - timedelta(seconds=seconds)
-        oldest = self.order_by("seq").values_list("seq", "created")[:limit]
+        """Return those of the `limit` oldest events that are at least `seconds` old."""
+        max_age = timedelta(seconds=seconds)
+        # Both times are the database's, because the clocks of processes differ.
+        oldest = self.order_by("seq").values_list("seq", "created", Now())[:limit]
         # Filtered by number, because numbers are in the order of time. An index on the time would slow down every
         # append.
-        last = max((seq for seq, created in oldest if created < before), default=0)
+        last = max((seq for seq, created, now in oldest if created <= now - max_age), default=0)
         return self.filter(seq__lte=last)
 
     def _append_with_orm(self, new: Sequence[NewEvent]) -> int | None:
@@ -88,10 +90,9 @@ class StreamEventQuerySet(models.QuerySet["StreamEvent"]):
             if not sequence.update(last=F("last") + len(new)):
                 return None
             first = sequence.values_list("last", flat=True).get() - len(new) + 1
-            created = timezone.now()
             self.bulk_create(
                 [
-                    self.model(seq=first + n, topic=topic, kind=kind, payload=payload, created=created)
+                    self.model(seq=first + n, topic=topic, kind=kind, payload=payload, created=Now())
                     for n, (topic, kind, payload) in enumerate(new)
                 ],
                 batch_size=100,
@@ -112,7 +113,7 @@ def _append_on_postgres(connection: BaseDatabaseWrapper, new: Sequence[NewEvent]
 
     rows = dumps([event._asdict() for event in new]).decode()
     with connection.cursor() as cursor:
-        cursor.execute(statement, [len(new), SEQUENCE_PK, len(new), timezone.now(), rows])
+        cursor.execute(statement, [len(new), SEQUENCE_PK, len(new), rows])
         written = cursor.fetchall()
     return min(seq for (seq,) in written) if written else None
 

@@ -7,18 +7,22 @@ all workers when the surrounding transaction commits.
 from mcp_django.notifications.model_signals import publish_changes
 from mcp_django.notifications.publish import (
     abroadcast,
+    anotify_extension_key,
     anotify_list_changed,
     anotify_resource_updated,
     broadcast,
+    notify_extension_key,
     notify_list_changed,
     notify_resource_updated,
 )
 
 __all__ = [
     "abroadcast",
+    "anotify_extension_key",
     "anotify_list_changed",
     "anotify_resource_updated",
     "broadcast",
+    "notify_extension_key",
     "notify_list_changed",
     "notify_resource_updated",
     "publish_changes",

@@ -83,6 +83,27 @@ def broadcast(
     _publish("broadcast", payload, server, using)
 
 
+@async_unsafe(ASYNC_CONTEXT_ERROR)
+def notify_extension_key(field: str, key: str, *, server: str = "default", using: str | None = None) -> None:
+    """Notify the clients that follow a key of an extension of its change.
+
+    `field` is the filter member of the extension's `subscription`. The notification of each client is built when it is
+    sent, and only for callers that may follow the key. See `notify_resource_updated` for `using`.
+
+    Raises:
+        ImproperlyConfigured: an unknown alias.
+    """
+    _publish("extension", {"field": field, "key": key}, server, using)
+
+
+async def anotify_extension_key(field: str, key: str, *, server: str = "default", using: str | None = None) -> None:
+    """Notify clients of a changed key from async code; see `notify_extension_key`.
+
+    Inside a call it waits for the commit of the call's transaction.
+    """
+    await sync_to_async(notify_extension_key)(field, key, server=server, using=using)
+
+
 async def anotify_resource_updated(
     uri: str, *, owner: str | None = None, server: str | None = None, using: str | None = None
 ) -> None:

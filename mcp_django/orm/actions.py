@@ -20,12 +20,13 @@ from mcp_django.orm import admin_log
 from mcp_django.orm.declaration.base import BaseModelToolset
 from mcp_django.orm.schema import Schema, object_schema
 from mcp_django.orm.tools.base import build_model_tool
-from mcp_django.orm.writes.base import DRY_RUN, IDEMPOTENCY_KEY, WriteOperation
+from mcp_django.orm.writes.base import WriteOperation
 from mcp_django.orm.writes.lookup import find_rows, format_values, get_label
-from mcp_django.orm.writes.schema import pk_schema
+from mcp_django.orm.writes.schema import dry_run_schema, idempotency_schema, pk_schema
 from mcp_django.protocol.errors import InvalidParams, ToolError
 from mcp_django.protocol.types import ToolAnnotations
 from mcp_django.schema import (
+    ANY_VALUE_SCHEMA,
     ArgumentError,
     CompiledOutput,
     CompiledParameters,
@@ -40,7 +41,7 @@ from mcp_django.server.context.context import Context
 from mcp_django.server.injection.handler import describe_source
 from mcp_django.server.injection.parameters import get_injection, is_injected
 from mcp_django.server.ports import ContextView, Principal
-from mcp_django.server.primitives.base import Tool
+from mcp_django.server.primitives.base import CallCheck, Tool
 
 F = TypeVar("F", bound=Callable[..., Any])
 _OPTIONS_ATTRIBUTE = "__mcp_action__"
@@ -170,7 +171,7 @@ class ActionCall(WriteOperation):
             raise ToolError(str(problem)) from None
         self._method_arguments = method_arguments
 
-    def build_question(self) -> tuple[str, Sequence[Model]]:
+    def build_question(self) -> tuple[str, tuple[str, ...]]:
         """See WriteOperation."""
         rows = self._find_rows(lock=False)
         labels = [get_label(self.toolset, self.ctx, row) for row in rows[:_MAX_QUESTION_ROWS]]
@@ -178,7 +179,8 @@ class ActionCall(WriteOperation):
             labels.append(f"{len(rows) - _MAX_QUESTION_ROWS} more")
         text = f"{self._action.title[:1].upper()}{self._action.title[1:]}"
         row_labels = f": {', '.join(labels)}" if labels else ""
-        return f"{text}{row_labels}?\n{format_values(self._method_arguments)}".rstrip("\n"), rows
+        question = f"{text}{row_labels}?\n{format_values(self._method_arguments)}".rstrip("\n")
+        return question, self.get_versions(rows)
 
     def execute(self) -> dict[str, Any]:
         """See WriteOperation."""
@@ -243,6 +245,7 @@ def build_action_tool(toolset: BaseModelToolset, name: str, fn: Callable[..., An
 
     tool.title, tool.permission, tool.source = options.title, compiled.permission_names or None, describe_source(fn)
     tool.single_use_state = compiled.confirm
+    tool.call_checks = tuple(CallCheck(getattr(hook, "__name__", repr(hook)), hook) for hook in compiled.hooks)
     return tool
 
 
@@ -326,18 +329,18 @@ def _build_arguments_schema(toolset: BaseModelToolset, compiled: CompiledAction)
     method_schema = compiled.parameters.schema
     properties |= method_schema["properties"]
     if compiled.options.dry_run:
-        properties["dry_run"] = DRY_RUN
-    properties["idempotency_key"] = IDEMPOTENCY_KEY
+        properties |= dry_run_schema(toolset)
+    properties |= idempotency_schema(toolset)
     return object_schema(properties, (*required, *method_schema.get("required", ())), method_schema.get("$defs"))
 
 
 def _build_result_schema(compiled: CompiledAction) -> Schema:
     output = compiled.output
-    result: Schema = {}
+    result: Schema = ANY_VALUE_SCHEMA
     definitions: Schema = {}
     if output is not None:
         definitions = output.schema.get("$defs", {})
         root = {key: value for key, value in output.schema.items() if key != "$defs"}
-        result = root["properties"]["result"] if output.is_wrapped else root
+        result = (root["properties"]["result"] if output.is_wrapped else root) or ANY_VALUE_SCHEMA
     properties = {"result": result, "rows": {"type": "integer"}, "dry_run": {"type": "boolean"}}
     return object_schema(properties, ("result", "rows", "dry_run"), definitions)

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 from mcp_django.orm.declaration.base import GENERIC_PREFIX
 from mcp_django.orm.tools import TOOL_TEMPLATES
 from mcp_django.orm.toolset import ModelToolset
+from mcp_django.schema import ANNOTATION_KEYWORDS, ANY_VALUE_SCHEMA, any_of_types
 from mcp_django.server.composition.mounting import get_client_name
 from mcp_django.server.composition.provider import Provider
 from mcp_django.server.context.context import Context
@@ -33,7 +34,6 @@ MAX_CACHED_TOOLS = 256
 
 Schema = Mapping[str, Any]
 
-_ANNOTATION_KEYWORDS = frozenset({"title", "description", "default", "examples"})
 _LIMIT_KEYWORDS = frozenset(
     {"format", "contentEncoding", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems"}
 )
@@ -160,9 +160,9 @@ class GenericTools(Provider):
         for verb in WRITE_TOOLS:
             if verb in self._get_tools_by_name() and label in await self._list_models(verb, ctx):
                 schema = self._get_tools_by_name()[verb][label].parameters.schema
-                arguments = {name: said for name, said in schema["properties"].items() if name in ("values", "inlines")}
                 name = get_client_name(ctx, f"{GENERIC_PREFIX}{verb}")
-                schemas[name] = {key: schema[key] for key in ("$defs",) if key in schema} | arguments
+                definitions = {"$defs": schema["$defs"]} if "$defs" in schema else {}
+                schemas[name] = {**definitions, "values": schema["properties"]["values"]}
         return schemas
 
     def _get_title(self, label: str) -> str:
@@ -187,10 +187,19 @@ def _find_denied_models(hooks: Mapping[str, Callable[[Context], bool]], ctx: Con
 
 
 def _build_input_schema(verb: str, tools: ToolsByLabel) -> dict[str, Any]:
-    merged = merge_argument_schemas([tool.parameters.schema for tool in tools.values()])
+    # The models' own tools check filters, and `describe` returns their types.
+    merged = merge_argument_schemas([_omit_filter_types(tool.parameters.schema) for tool in tools.values()])
     model = {"type": "string", "enum": list(tools), "description": "The model, by its label."}
     required = [] if verb == DESCRIBE_TOOL else ["model", *merged["required"]]
     return {**merged, "properties": {"model": model, **merged["properties"]}, "required": required}
+
+
+def _omit_filter_types(schema: Schema) -> Schema:
+    properties = schema["properties"]
+    if "filters" not in properties:
+        return schema
+    filters = {key: value for key, value in properties["filters"].items() if key != "properties"}
+    return {**schema, "properties": {**properties, "filters": filters}}
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,9 +226,17 @@ def _build_output(verb: str, tools: ToolsByLabel) -> _UncheckedOutput | None:
 def _merge_annotations(tools: Sequence[Tool]) -> dict[str, bool]:
     """Merge the annotations of several tools to the most cautious values."""
     hints = [{} if tool.annotations is None else tool.annotations.to_wire() for tool in tools]
-    true_for_all = {key: all(one.get(key, False) for one in hints) for key in ("readOnlyHint", "idempotentHint")}
-    true_for_any = {key: any(one.get(key, True) for one in hints) for key in ("destructiveHint", "openWorldHint")}
-    return {**true_for_all, **true_for_any}
+    merged = {
+        "readOnlyHint": all(one.get("readOnlyHint", False) for one in hints),
+        "openWorldHint": any(one.get("openWorldHint", True) for one in hints),
+    }
+    if merged["readOnlyHint"]:
+        return merged  # the other hints are about writes
+    return {
+        **merged,
+        "idempotentHint": all(one.get("idempotentHint", False) for one in hints),
+        "destructiveHint": any(one.get("destructiveHint", True) for one in hints),
+    }
 
 
 def merge_argument_schemas(schemas: Sequence[Schema]) -> dict[str, Any]:
@@ -268,7 +285,7 @@ def _merge_property(name: str, schemas: Sequence[Schema]) -> dict[str, Any]:
     return {
         **{
             key: property_schemas[0][key]
-            for key in _ANNOTATION_KEYWORDS
+            for key in ANNOTATION_KEYWORDS
             if all(one.get(key, _MISSING) == property_schemas[0].get(key) for one in property_schemas)
         },
         **merged,
@@ -287,13 +304,13 @@ def _merge_schemas(schemas: Sequence[Schema]) -> dict[str, Any]:
     merged = {
         key: first[key]
         for key in first
-        if (key in _ANNOTATION_KEYWORDS or key in _LIMIT_KEYWORDS)
+        if (key in ANNOTATION_KEYWORDS or key in _LIMIT_KEYWORDS)
         and all(other.get(key, _MISSING) == first[key] for other in schemas)
     }
 
     types = dict.fromkeys(kind for schema in schemas for kind in _iter_types(schema))
     if "" in types:
-        return merged
+        return {**ANY_VALUE_SCHEMA, **merged}
     if "integer" in types and "number" in types:
         del types["integer"]
 
@@ -306,8 +323,7 @@ def _merge_schemas(schemas: Sequence[Schema]) -> dict[str, Any]:
         merged["properties"] = {key: _merge_schemas([schema["properties"][key] for schema in schemas]) for key in keys}
         merged["required"] = _intersect_required(schemas)
 
-    kinds = list(types)
-    return {"type": kinds[0] if len(kinds) == 1 else kinds, **merged}
+    return {**({"type": next(iter(types))} if len(types) == 1 else any_of_types(*types)), **merged}
 
 
 def _get_common_sentences(texts: Sequence[str]) -> str:

@@ -19,6 +19,7 @@ from django.db.models.constants import LOOKUP_SEP
 from mcp_django.orm.declaration.base import BaseModelToolset
 from mcp_django.orm.declaration.codecs import Codec
 from mcp_django.orm.declaration.exposed_fields import find_field
+from mcp_django.orm.queries.visibility import UnknownFieldError
 from mcp_django.protocol.errors import InsufficientScope, InvalidParams, NotFound
 from mcp_django.protocol.uri import MAX_URI_LENGTH, UriTemplate, Value
 from mcp_django.schema import ArgumentError
@@ -46,11 +47,16 @@ class RowUri(UriTemplate):
     harmless.
     """
 
-    __slots__ = ("_start",)
+    __slots__ = ("_scheme", "_start")
 
     def __init__(self, scheme: str) -> None:
         super().__init__(f"{scheme}://{{pk}}")
+        self._scheme = scheme
         self._start = f"{scheme}://"
+
+    def prepend(self, prefix: str) -> "RowUri":
+        """See UriTemplate."""
+        return RowUri(f"{prefix}{self._scheme}")
 
     def match(self, uri: str) -> dict[str, Value] | None:
         """See UriTemplate."""
@@ -64,6 +70,25 @@ class RowUri(UriTemplate):
         except UnicodeDecodeError:
             return None
         return None if "\0" in pk else {"pk": pk}
+
+
+class PageUri(UriTemplate):
+    """URI template of pages, such as `shop.order://{?customer,search,cursor}`.
+
+    It also matches variables that its text does not name: paths into models that a caller may not view.
+    """
+
+    __slots__ = ("_scheme", "_unnamed")
+
+    def __init__(self, scheme: str, variables: Sequence[str], unnamed: Sequence[str]) -> None:
+        super().__init__(f"{scheme}://{{?{','.join(variables)}}}")
+        self._scheme = scheme
+        self._unnamed = unnamed
+        self._query = (*variables, *unnamed)
+
+    def prepend(self, prefix: str) -> "PageUri":
+        """See UriTemplate."""
+        return PageUri(f"{prefix}{self._scheme}", self.variables, self._unnamed)
 
 
 def build_declarations(toolset: BaseModelToolset) -> list[Declaration]:
@@ -84,11 +109,13 @@ def build_declarations(toolset: BaseModelToolset) -> list[Declaration]:
 
     if "list" in toolset.tools:
         declarations.append((partial(_build_page_template, toolset), f"{toolset.source}, their pages"))
-        text = _build_page_uri(toolset)
-        for name in _list_filter_variables(toolset):
-            complete = _find_completion_source(toolset, name)
+        template = _build_page_uri(toolset)
+        for name in template.variables:
+            complete = None if name in _RESERVED_VARIABLES else _find_completion_source(toolset, name)
             if complete is not None:
-                declarations.append((partial(_build_completer, text, name, complete), f"{toolset.source}, {name}"))
+                declarations.append(
+                    (partial(_build_completer, template.text, name, complete), f"{toolset.source}, {name}")
+                )
 
     return declarations
 
@@ -132,6 +159,7 @@ def _build_template(
         title=str(title).capitalize(),
         description=description,
         permission=tool.permission,
+        call_checks=tool.call_checks,
         scopes=tool.scopes,
         stands_for=tool,
         tags=tool.tags,
@@ -146,8 +174,11 @@ def _build_template(
     )
 
 
-def _build_page_uri(toolset: BaseModelToolset) -> str:
-    return f"{toolset.uri_scheme}://{{?{','.join((*_list_filter_variables(toolset), *_RESERVED_VARIABLES))}}}"
+def _build_page_uri(toolset: BaseModelToolset) -> PageUri:
+    names = _list_filter_variables(toolset)
+    paths = [name for name in names if _is_path(toolset, name)]
+    own_names = [name for name in names if name not in paths]
+    return PageUri(toolset.uri_scheme, (*own_names, *_RESERVED_VARIABLES), paths)
 
 
 def _list_filter_variables(toolset: BaseModelToolset) -> tuple[str, ...]:
@@ -157,6 +188,11 @@ def _list_filter_variables(toolset: BaseModelToolset) -> tuple[str, ...]:
     """
     names = toolset.field_names() if toolset.list_filter == "__all__" else toolset.list_filter
     return tuple(name for name in names if name not in _RESERVED_VARIABLES and name not in toolset.sensitive_fields)
+
+
+def _is_path(toolset: BaseModelToolset, name: str) -> bool:
+    """Return True for a path into another model, which callers without its permission must not find."""
+    return LOOKUP_SEP in name and find_field(toolset.model, name.partition(LOOKUP_SEP)[0]) is not None
 
 
 def _build_page_template(toolset: BaseModelToolset) -> ResourceTemplate:
@@ -175,7 +211,7 @@ def _build_page_template(toolset: BaseModelToolset) -> ResourceTemplate:
 
     text = f"A page of {meta.verbose_name_plural}: what {rows.name} returns."
     name = str(meta.verbose_name_plural).replace(" ", "_")
-    template = UriTemplate(_build_page_uri(toolset))
+    template = _build_page_uri(toolset)
     return _build_template(toolset, rows, read, template, name=name, title=meta.verbose_name_plural, description=text)
 
 
@@ -252,10 +288,10 @@ def _build_key_queries(toolset: BaseModelToolset, prefix: str) -> list[dict[str,
 
 
 async def _call_tool(ctx: Context, tool: Tool, arguments: dict[str, Any]) -> Any:
-    """Return the tool's result, or None if the rows or the tool are unavailable."""
+    """Return the tool's result, or None if the rows, a field or the tool are unavailable."""
     try:
         return await delegate_to_tool(ctx, tool, arguments)
-    except (NotFound, ArgumentError, InvalidParams, InsufficientScope):
+    except (NotFound, UnknownFieldError, ArgumentError, InvalidParams, InsufficientScope):
         return None
 
 

@@ -1,7 +1,8 @@
 """JSON Schemas of a toolset's tools, built on first use.
 
-By then all toolsets are registered. A schema is the same for every caller. Fields that a caller may not see are missing
-from results. In arguments they are rejected like unknown names.
+By then all toolsets are registered. A schema is the same for every caller, so that lists of tools stay cacheable. It
+names neither paths into other models nor these models, because a caller may not view them. `describe` names them to
+callers who may.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,17 +10,35 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
+from mcp_django.orm.arguments import describe_argument, describe_filters, is_described
 from mcp_django.orm.declaration.base import BaseModelToolset
-from mcp_django.orm.declaration.codecs import MAX_TEXT_CHARACTERS, make_nullable
+from mcp_django.orm.declaration.codecs import MAX_TEXT_CHARACTERS
 from mcp_django.orm.declaration.exposed_fields import ExposedField
-from mcp_django.orm.queries.visibility import MAX_FILTER_DEPTH, MAX_ORDER_FIELDS
+from mcp_django.orm.declaration.writable_form import KEY_DESCRIPTION
+from mcp_django.orm.queries.visibility import MAX_ORDER_FIELDS
 from mcp_django.protocol.headers import HeaderParam
-from mcp_django.schema import ArgumentError, OutputError, call_in_default_language
+from mcp_django.schema import (
+    ANY_VALUE_SCHEMA,
+    ArgumentError,
+    OutputError,
+    any_of_types,
+    call_in_default_language,
+    make_nullable,
+)
 from mcp_django.schema.custom_schema import check_schema
 
 Schema = dict[str, Any]
 MAX_LISTED_CHOICES = 30
-"""Maximum number of choices in a description; `describe` lists all of them."""
+"""Maximum number of choices in a schema; `describe` lists all of them."""
+NAME_SCHEMA: Schema = {"type": "string", "maxLength": 200}
+"""Schema of a field's name."""
+
+
+_BRANCHES_SCHEMA: Schema = {"type": "array", "items": {"type": "object"}}
+_CHECKED_FILTERS_SCHEMA: Schema = {
+    "type": "object",
+    "properties": {"and": _BRANCHES_SCHEMA, "or": _BRANCHES_SCHEMA, "not": {"type": "object"}},
+}
 
 
 @dataclass(eq=False)
@@ -35,9 +54,14 @@ class _LazySchema:
         """See ToolParameters and ToolOutput."""
         return call_in_default_language(self._build_schema)
 
+    @property
+    def checked_schema(self) -> Schema:
+        """Schema that values are checked against."""
+        return self.schema
+
     @cached_property
     def _checker(self) -> Any:
-        return check_schema(self.schema, f"{self._source}: {self.kind} schema")
+        return check_schema(self.checked_schema, f"{self._source}: {self.kind} schema")
 
 
 class ModelToolParameters(_LazySchema):
@@ -45,6 +69,16 @@ class ModelToolParameters(_LazySchema):
 
     kind = "input"
     header_params: tuple[HeaderParam, ...] = ()
+
+    @property
+    def checked_schema(self) -> Schema:
+        """Schema without the types of filters.
+
+        `FilterBuilder` checks filters: it accepts null, and its messages explain lookups.
+        """
+        properties = self.schema["properties"]
+        relaxed = {"filters": _CHECKED_FILTERS_SCHEMA} if "filters" in properties else {}
+        return {**self.schema, "properties": {**properties, **relaxed}}
 
     def check(self, arguments: dict[str, Any]) -> None:
         """See ToolParameters."""
@@ -70,27 +104,37 @@ class ModelToolOutput(_LazySchema):
         return value
 
 
-def row_schema(toolset: BaseModelToolset) -> tuple[Schema, Schema]:
+def row_schema(toolset: BaseModelToolset, *, is_described: bool) -> tuple[Schema, Schema]:
     """Return the schema of a row, and the definitions that it refers to.
 
-    Fields are optional: a client may leave them out, and some may be hidden from the caller.
+    Fields are optional: a client may leave them out. Paths into other models are additional properties. The fields have
+    descriptions unless `describe` returns them.
     """
     exposure = toolset.exposure
     definitions: Schema = {}
-    properties: Schema = {"pk": {**value_schema(exposure.pk), "description": "the primary key"}}
-    for item in exposure.fields.values():
-        properties[item.name] = field_schema(item)
+    properties: Schema = {"pk": value_schema(exposure.pk)}
+    for item in exclude_paths(exposure.fields):
+        properties[item.name] = field_schema(item, is_described=is_described)
         if item.computed is not None:
             definitions |= item.computed.definitions
-    row = {"type": "object", "properties": properties, "required": ["pk"], "additionalProperties": False}
-    return row, definitions
+    return {"type": "object", "properties": properties, "required": ["pk"]}, definitions
 
 
-def field_schema(item: ExposedField) -> Schema:
+def exclude_paths(fields: Mapping[str, ExposedField]) -> list[ExposedField]:
+    """Return the fields of the model itself, without paths into other models."""
+    return [item for item in fields.values() if not item.hops]
+
+
+def format_field_names(toolset: BaseModelToolset, fields: Mapping[str, ExposedField]) -> str:
+    """Return the names of the model's own fields for a description, unless `describe` returns them."""
+    return "" if is_described(toolset) else f". Of: {', '.join(item.name for item in exclude_paths(fields))}"
+
+
+def field_schema(item: ExposedField, *, is_described: bool) -> Schema:
     """Return the schema of a field's value in a row."""
-    description = describe_field(item)
+    description = {} if is_described else describe_field(item)
     if item.computed is not None:
-        return {**item.computed.schema, **description}
+        return {**(item.computed.schema or ANY_VALUE_SCHEMA), **description}
     value = reference_schema(item) if item.is_relation and item.target is not None else value_schema(item)
     if item.is_to_many:
         return {"type": "array", "items": value, **description}
@@ -99,7 +143,7 @@ def field_schema(item: ExposedField) -> Schema:
 
 def value_schema(item: ExposedField) -> Schema:
     """Return the schema of a field's comparable value; relations use the primary key."""
-    return dict(item.codec.schema)
+    return {key: value for key, value in item.codec.schema.items() if key != "description"}
 
 
 def reference_schema(item: ExposedField) -> Schema:
@@ -136,55 +180,72 @@ def describe_field(item: ExposedField) -> Schema:
 def filters_schema(toolset: BaseModelToolset) -> Schema:
     """Return the schema of the `filters` argument.
 
-    Unknown names pass the schema. They are rejected later with the same message as hidden names.
+    It lists comparisons for equality. Other names pass the schema, and `FilterBuilder` rejects unknown and hidden names
+    with the same message.
     """
+    text = describe_filters(toolset)
     properties: Schema = {}
-    for name, item in toolset.exposure.filters.items():
-        lookups = [lookup for lookup in item.codec.lookups if lookup != "exact"]
-        text = describe_field(item).get("description") or (item.key_description if item.is_relation else None)
-        lookup_text = f"Also as {name}__<lookup>: {', '.join(lookups)}"
-        properties[name] = {"description": f"{text}. {lookup_text}" if text else lookup_text}
-
-    branches: Mapping[str, Any] = {"type": "array", "items": {"type": "object"}}
+    for item in exclude_paths(toolset.exposure.filters):
+        is_comparable = "exact" in item.codec.lookups
+        name = item.name if is_comparable else f"{item.name}__isnull"
+        description = {} if is_described(toolset) else _describe_filter(item)
+        properties[name] = {**(_comparison_schema(item) if is_comparable else {"type": "boolean"}), **description}
     return {
         "type": "object",
-        "description": (
-            "Conditions, all of which must hold: a field's name for equality, or name__lookup, such as "
-            '{"price__gte": 10, "or": [{"name__icontains": "tea"}, {"not": {"stock": 0}}]}. in takes a list, range a '
-            f"list of two, isnull true or false. and, or and not nest up to {MAX_FILTER_DEPTH} levels."
-        ),
-        "properties": {**properties, "and": branches, "or": branches, "not": {"type": "object"}},
+        "description": text.short if is_described(toolset) else text.full,
+        "properties": properties,
     }
+
+
+def _comparison_schema(item: ExposedField) -> Schema:
+    """Return the schema of a value that a field is compared with for equality."""
+    choices = [] if item.is_relation else list(getattr(item.model_field, "flatchoices", None) or ())
+    values = [item.codec.serialize(value) for value, _ in choices if value is not None]
+    if 0 < len(values) <= MAX_LISTED_CHOICES:
+        return {"enum": values}
+    match item.codec.kind:
+        case "decimal":
+            return any_of_types("number", "string")
+        case "number":
+            return {"type": "number"}
+    return value_schema(item)
+
+
+def _describe_filter(item: ExposedField) -> Schema:
+    lookups = [lookup for lookup in item.codec.lookups if lookup != "exact"]
+    text = describe_field(item).get("description") or (KEY_DESCRIPTION if item.is_relation else None)
+    lookup_text = f"Also as {item.name}__<lookup>: {', '.join(lookups)}"
+    return {"description": f"{text}. {lookup_text}" if text else lookup_text}
 
 
 def search_schema(toolset: BaseModelToolset) -> Schema:
     """Return the schema of the `search` argument, or {} if the toolset has no search."""
     if not toolset.search_fields and not toolset.is_overridden("get_search_results"):
         return {}
-    return {
-        "search": {"type": "string", "maxLength": MAX_TEXT_CHARACTERS, "description": "Words that rows must contain"}
-    }
+    return {"search": {"type": "string", "maxLength": MAX_TEXT_CHARACTERS, **describe_argument(toolset, "search")}}
 
 
 def order_schema(toolset: BaseModelToolset) -> Schema:
     """Return the schema of the `order_by` argument."""
-    names = ", ".join(toolset.exposure.ordering)
-    return {
-        "type": "array",
-        "items": {"type": "string", "maxLength": 200},
-        "maxItems": MAX_ORDER_FIELDS,
-        "description": f"Fields to order by, descending with a leading -. Of: {names}",
-    }
+    text = describe_argument(toolset, "order_by")["description"]
+    names = format_field_names(toolset, toolset.exposure.ordering)
+    return {"type": "array", "items": NAME_SCHEMA, "maxItems": MAX_ORDER_FIELDS, "description": f"{text}{names}"}
 
 
 def fields_schema(toolset: BaseModelToolset) -> Schema:
     """Return the schema of the `fields` argument."""
-    return {
-        "type": "array",
-        "items": {"type": "string", "maxLength": 200},
-        "maxItems": 200,
-        "description": f"What to show of each row, if not everything. Of: {', '.join(toolset.exposure.fields)}",
-    }
+    text = describe_argument(toolset, "fields")["description"]
+    names = format_field_names(toolset, toolset.exposure.fields)
+    return {"type": "array", "items": NAME_SCHEMA, "maxItems": 200, "description": f"{text}{names}"}
+
+
+def result_object_schema(
+    properties: Schema, required: tuple[str, ...] = (), definitions: Schema | None = None
+) -> Schema:
+    """Return the schema of an object in a result; it may gain properties in later versions."""
+    schema = object_schema(properties, required, definitions)
+    del schema["additionalProperties"]
+    return schema
 
 
 def object_schema(properties: Schema, required: tuple[str, ...] = (), definitions: Schema | None = None) -> Schema:

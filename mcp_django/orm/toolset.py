@@ -12,7 +12,7 @@ from mcp_django.orm.declaration.checks import check_declaration, check_write_opt
 from mcp_django.orm.declaration.inlines import ModelInline
 from mcp_django.orm.resources import Declaration, build_declarations
 from mcp_django.orm.tools import build_tool
-from mcp_django.schema import DeclarationError
+from mcp_django.schema import ConflictError, DeclarationError
 from mcp_django.server.injection.handler import describe_source
 from mcp_django.server.primitives.base import Completer, Primitive, Tool
 from mcp_django.server.primitives.registry import Registry
@@ -60,12 +60,12 @@ class ModelToolset(BaseModelToolset):
         others = [toolset for toolset in registry.toolsets if isinstance(toolset, ModelToolset)]
         for other in others:
             if other.model is self.model:
-                raise DeclarationError(
+                raise ConflictError(
                     f"{self.model._meta.label} has two toolsets on this server, {other.source} and {self.source}; "
                     "merge them, or register one on another server"
                 )
             if other.prefix == self.prefix:
-                raise DeclarationError(
+                raise ConflictError(
                     f"the tools of {self.source} and of {other.source} have the same names, {self.prefix}…; "
                     "give one of the two another prefix"
                 )
@@ -78,6 +78,7 @@ class ModelToolset(BaseModelToolset):
         self.inline_toolsets = _bind_inlines(self)
         self._actions = collect_actions(self)
         self.action_titles = {name: options.get_title(name) for name, (_, options) in self._actions.items()}
+        self.action_permissions = {name for _, options in self._actions.values() for name in options.permissions}
         _check_confirm_option(self)
         for other in others:
             # Exposures compiled before this registration may gain relations to this model.

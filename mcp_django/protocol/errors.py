@@ -47,7 +47,7 @@ class MCPError(Exception):
         self.data = data
 
 
-class ParseError(MCPError):
+class ParseError(MCPError, ValueError):
     """Bytes that are not JSON."""
 
     code = -32700

@@ -132,6 +132,19 @@ def check_routing(headers: Headers, version: str, method: str, name: str | None)
             raise _mismatch("Mcp-Name", got, f"params.{NAMED_PARAMS.get(method, 'name')}")
 
 
+def check_name(headers: Headers, name: str, mirrored: str) -> None:
+    """Check that the name header, if it was sent, equals the body's value.
+
+    `mirrored` describes the value, for the message.
+
+    Raises:
+        HeaderMismatch: malformed or different.
+    """
+    got = headers.get(NAME_HEADER)
+    if got is not None and not (_is_plainly(got, name) or decode_value(got) == name):
+        raise _mismatch("Mcp-Name", got, mirrored)
+
+
 def _is_plainly(got: bytes, name: str) -> bool:
     # Equal bytes are not enough: they may be illegal in a header, or the encoded form of another name.
     return got == name.encode() and name.isascii() and name.isprintable() and not got.startswith(_PREFIX)

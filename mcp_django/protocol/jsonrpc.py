@@ -72,13 +72,15 @@ _NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 _RUNS = re.compile(rb"\[+|\]+")
 
 
-def decode(body: bytes, *, max_nesting: int = 64) -> Any:
-    """Decode one JSON document.
+def decode(body: bytes | str, *, max_nesting: int = 64) -> Any:
+    """Decode one JSON document, from bytes in UTF-8 or from text.
 
     Raises:
         ParseError: not JSON, or not UTF-8.
         InvalidRequest: objects and arrays are nested deeper than `max_nesting`.
     """
+    if isinstance(body, str):
+        body = _encode(body)
     # A quick check for ordinary requests. An object takes five bytes a level, `{"":` and `}`. With at most
     # `max_nesting` opening brackets, inside strings or not, deeper nesting is impossible. Searching a byte is cheaper
     # than counting.
@@ -92,6 +94,14 @@ def decode(body: bytes, *, max_nesting: int = 64) -> Any:
     try:
         return loads(body) if len(body) < LARGE_BODY_BYTES else _load_large(body)
     except ValueError:
+        raise ParseError from None
+
+
+def _encode(text: str) -> bytes:
+    """Encode a text. Raises ParseError for a lone surrogate."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
         raise ParseError from None
 
 
@@ -146,7 +156,8 @@ def read(raw: Any) -> Message:
     method = raw.get("method")
     if type(method) is str and raw.get("jsonrpc") == "2.0":
         params = raw.get("params")
-        if type(params) is dict or (params is None and "params" not in raw):
+        # Some libraries encode absent params as null.
+        if type(params) is dict or params is None:
             id = raw.get("id")
             if type(id) is int or type(id) is str:
                 return _new(Request, (id, method, params))

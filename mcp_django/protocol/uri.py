@@ -29,6 +29,21 @@ _PLAIN = r"[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]*"
 _ENCODED = re.compile(rf"{_PLAIN}(?:%[0-9A-Fa-f]{{2}}{_PLAIN})*")
 _RESERVED = ":/?#[]@!$&'()*+,;="
 _FORMS = "{x}, {+x}, {x*} and {?a,b}"
+_IGNORED_BY_BROWSERS = re.compile(r"^[\x00-\x20]+|[\t\n\r]")
+_SCRIPT_SCHEMES = frozenset({"javascript", "vbscript", "livescript", "mocha", "blob", "filesystem", "view-source"})
+_PASSIVE_DATA = re.compile(r"image/(?!svg)|audio/|video/|text/plain|[;,]")
+"""Beginnings of the media types in `data:` that browsers show and do not run."""
+
+
+def is_script_uri(uri: str) -> bool:
+    """Return True for a URI that a browser runs, or opens as a page of its own making.
+
+    The scheme is read as browsers read it (WHATWG URL): without leading spaces, tabs and line breaks, in any case.
+    """
+    scheme, _, rest = _IGNORED_BY_BROWSERS.sub("", uri).partition(":")
+    if scheme.lower() != "data":
+        return scheme.lower() in _SCRIPT_SCHEMES
+    return _PASSIVE_DATA.match(rest.lstrip().lower()) is None
 
 
 class _Segment(NamedTuple):
@@ -86,6 +101,10 @@ class UriTemplate:
     def __hash__(self) -> int:
         return hash(self.text)
 
+    def prepend(self, prefix: str) -> UriTemplate:
+        """Return the template for the same URIs after a prefix, such as "shop+"."""
+        return UriTemplate(f"{prefix}{self.text}")
+
     def match(self, uri: str) -> dict[str, Value] | None:
         """Return the variables of `uri`: text, or a list for ``{x*}``.
 
@@ -105,24 +124,20 @@ class UriTemplate:
             if mark and not _match_query(query, self._query, found):
                 return None
 
-        parts = uri.split("/")
-        segments = self._segments
-        at, after = self._span, 0
-        if at is None:
-            if len(parts) != len(segments):
-                return None
-        else:
-            after = len(segments) - at - 1
-            end = len(parts) - after
+        return found if self._match_path(uri.split("/"), found) else None
+
+    def _match_path(self, parts: list[str], found: dict[str, Value]) -> bool:
+        segments, at = self._segments, self._span
+        if at is not None:
+            end = len(parts) - (len(segments) - at - 1)
             if end <= at or not _match_span("/".join(parts[at:end]), segments[at], found):
-                return None
+                return False
             parts = [*parts[:at], *parts[end:]]
             segments = segments[:at] + segments[at + 1 :]
 
-        for part, segment in zip(parts, segments, strict=True):
-            if not _match_segment(part, segment, found):
-                return None
-        return found
+        return len(parts) == len(segments) and all(
+            _match_segment(part, segment, found) for part, segment in zip(parts, segments, strict=True)
+        )
 
     def expand(self, values: Mapping[str, str | Sequence[str]]) -> str:
         """Return the URI for `values`, the inverse of ``match``.
@@ -142,6 +157,11 @@ class UriTemplate:
         if len(uri) > MAX_URI_LENGTH:
             raise ValueError(f"the URI would be longer than {MAX_URI_LENGTH} characters")
         return uri
+
+    def build_example(self) -> str:
+        """Return a URI of the template, with two segments for a variable that spans them."""
+        names = ((name, segment.span) for segment in self._segments for name in segment.names)
+        return self.expand({name: "x/x" if span else "x" for name, span in names})
 
     def _expand(self, segment: _Segment, values: Mapping[str, str | Sequence[str]]) -> str:
         written = [segment.literals[0]]

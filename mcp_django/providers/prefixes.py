@@ -95,5 +95,5 @@ class NamePrefixes:
 
     def template(self, template: UriTemplate) -> UriTemplate:
         """Return the prefixed template. Raises InvalidPrefixedName."""
-        prefixed = self.uri(template.text)
-        return template if prefixed == template.text else UriTemplate(prefixed)
+        self.uri(template.text)
+        return template if self.uri_prefix is None else template.prepend(f"{self.uri_prefix}+")

@@ -11,8 +11,8 @@ Behaviour of the servers on SIGTERM, according to their sources:
 - granian (`granian/_signals.py`, `server/mp.py`): `loop.add_signal_handler` in each worker process. It waits for
   connections, sends lifespan.shutdown and cancels nothing. Worker threads receive no signals.
 - hypercorn (`hypercorn/run.py`, `asyncio/run.py`): the parent handles the signals and sets an event; a worker waits
-  `graceful_timeout`, cancels, and sends lifespan.shutdown, the only notification that this package receives. Without
-  workers (`-w 0`): `loop.add_signal_handler`.
+  `graceful_timeout`, cancels, and sends lifespan.shutdown, the only notification that this package receives. With
+  several workers, the parent terminates all once one has ended. Without workers (`-w 0`): `loop.add_signal_handler`.
 - daphne (`daphne/server.py`, `twisted/internet/_signals.py`): `signal.signal`. `kill_all_applications` cancels every
   request at once. The lifespan scope is not supported.
 
@@ -32,7 +32,7 @@ from types import FrameType
 from typing import Any, Protocol
 
 from mcp_django.aio.loop_local import LoopLocal
-from mcp_django.aio.tasks import run_in_background, start_task
+from mcp_django.aio.tasks import call_threadsafe, run_in_background, start_task
 from mcp_django.server.server import Server
 
 logger = logging.getLogger("mcp_django.lifecycle")
@@ -224,11 +224,10 @@ class Lifecycle:
             delays_server = loop is signal_loop and (not state.has_lifespan_scope or state.protected_count > 0)
             # Set the flag first, because the loop of another thread may start before this function continues.
             state.is_draining = self.has_started_draining = True
-            try:
-                loop.call_soon_threadsafe(self._start_shutdown, loop, state, notify_server if delays_server else None)
-            except RuntimeError:
-                continue  # another thread's loop, closed just now
-            is_delayed = is_delayed or delays_server
+            is_scheduled = call_threadsafe(
+                loop, self._start_shutdown, loop, state, notify_server if delays_server else None
+            )
+            is_delayed = is_delayed or (is_scheduled and delays_server)
         return is_delayed
 
     def _start_shutdown(self, loop: Loop, state: _DrainState, notify_server: Callable[[], None] | None) -> None:

@@ -144,7 +144,7 @@ class SessionEventSource:
         self._era = HandshakeEra(self.server)
 
     async def open(
-        self, session: ServerSession, after: int, handler: MessageHandler, *, connection: Connection, is_new: bool
+        self, session: ServerSession, after: int, handler: MessageHandler, *, connection: Connection
     ) -> "SessionEventStream":
         """Open a stream of the session's events from number `after` + 1 on.
 
@@ -152,8 +152,8 @@ class SessionEventSource:
         event. It must neither block nor raise. On return, all past events have been passed to `handler` and no future
         event is missed.
 
-        Updates of resources require the permission of the principal of `connection`. With `is_new`, the stream
-        continues no other one. It then starts with the lists that changed since the session received them.
+        Updates of resources require the permission of the principal of `connection`. The stream starts with the lists
+        that changed since the session received them, because a new release appends no event.
 
         Raises:
             django.db.Error: the event log cannot be read.
@@ -169,7 +169,7 @@ class SessionEventSource:
             subscribed_uris = await run_on_own_thread(
                 self.executor, ResourceSubscription.objects.get_start_events, session.pk
             )
-            stale_lists = await self.server.listings.find_stale(call) if is_new else ()
+            stale_lists = await self.server.listings.find_stale(call)
         except BaseException:
             stream.stop()
             raise
@@ -233,11 +233,16 @@ class SessionEventStream:
         """Start delivery after all topics are subscribed.
 
         `subscribed_uris` maps URIs to the event after which their updates are sent. `stale_lists` are kinds of lists
-        that changed before event `after`.
+        that changed. The changes of some of them are among the buffered events.
         """
         self._subscribed_uris.update(subscribed_uris)
+        logged_lists = {
+            event.payload["kind"]
+            for event in self._buffered or ()
+            if event.kind == "list_changed" and is_relevant(event.payload, self._call.principal)
+        }
         for kind in stale_lists:
-            if kind in self._allowed_notifications.lists:
+            if kind in self._allowed_notifications.lists and kind not in logged_lists:
                 self._send_notification(after, LIST_NOTIFICATIONS[kind], None)
 
         buffered = self._buffered or []

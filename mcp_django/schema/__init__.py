@@ -4,6 +4,14 @@ Only this package uses pydantic, jsonschema-rs, docstring-parser and msgspec; ot
 here. It does not depend on servers, transports or Django.
 """
 
+from mcp_django.schema.alternatives import (
+    ANNOTATION_KEYWORDS,
+    ANY_VALUE_SCHEMA,
+    any_of_types,
+    list_types,
+    make_nullable,
+    strip_null,
+)
 from mcp_django.schema.custom_schema import check_schema, find_header_params
 from mcp_django.schema.forms import Choice, ElicitationForm, build_form
 from mcp_django.schema.functions.callables import DocstringDescription, describe_callable, inspect_callable
@@ -17,13 +25,22 @@ from mcp_django.schema.functions.prompts import (
 from mcp_django.schema.functions.signature import CompiledParameters, compile_parameters, find_injected
 from mcp_django.schema.jsonable import call_in_default_language, is_lazy, to_json
 from mcp_django.schema.reading import TextParser, compile_text_parser
-from mcp_django.schema.validation.validation import ArgumentError, DeclarationError, OutputError, SchemaChecker
+from mcp_django.schema.validation.validation import (
+    ArgumentError,
+    ConflictError,
+    DeclarationError,
+    OutputError,
+    SchemaChecker,
+)
 
 __all__ = [
+    "ANNOTATION_KEYWORDS",
+    "ANY_VALUE_SCHEMA",
     "ArgumentError",
     "Choice",
     "CompiledOutput",
     "CompiledParameters",
+    "ConflictError",
     "DeclarationError",
     "DocstringDescription",
     "ElicitationForm",
@@ -31,6 +48,7 @@ __all__ = [
     "PromptParameters",
     "SchemaChecker",
     "TextParser",
+    "any_of_types",
     "build_form",
     "call_in_default_language",
     "check_schema",
@@ -45,5 +63,8 @@ __all__ = [
     "find_injected",
     "inspect_callable",
     "is_lazy",
+    "list_types",
+    "make_nullable",
+    "strip_null",
     "to_json",
 ]

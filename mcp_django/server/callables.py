@@ -22,6 +22,15 @@ def is_async(fn: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(vars(type(fn)).get("__call__"))
 
 
+def accepts_keyword(fn: Callable[..., Any], name: str) -> bool:
+    """Return True if `fn` has a parameter of this name; `**kwargs` does not count."""
+    try:
+        parameter = inspect.signature(fn).parameters.get(name)
+    except (TypeError, ValueError):
+        return False
+    return parameter is not None and parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+
+
 def is_generator(fn: Callable[..., Any]) -> bool:
     """Return True if `fn` is a generator function, sync or async.
 

@@ -11,7 +11,7 @@ from typing import Any
 from mcp_django.protocol.errors import MethodNotFound
 from mcp_django.server.calls.call import Call
 from mcp_django.server.execution.lists import PROMPTS, RESOURCES, TEMPLATES, TOOLS, EncodedResult, serve_page
-from mcp_django.server.methods import completion, lifecycle, prompts, resources, tools
+from mcp_django.server.methods import completion, extensions, lifecycle, prompts, resources, tools
 from mcp_django.server.subscriptions import methods
 from mcp_django.server.subscriptions.listen import LISTEN_METHOD
 
@@ -55,7 +55,7 @@ def dispatch(call: Call) -> ResultBody | Coroutine[Any, Any, ResultBody]:
 
     function, capability = METHODS.get(method, _UNKNOWN)
     if function is None or method not in call.revision.methods:
-        raise MethodNotFound(f"Method not found: {method[:128]}")
+        return extensions.run_method(call)
     if capability is not None and capability not in call.server.offered_capabilities:
         raise MethodNotFound(f"This server does not offer {capability}")
 
@@ -68,3 +68,5 @@ async def handle_notification(call: Call) -> None:
     function = NOTIFICATIONS.get(call.method)
     if function is not None and call.method in call.revision.client_notifications:
         await function(call)
+    else:
+        await extensions.handle_notification(call)

@@ -23,7 +23,7 @@ from mcp_django.server.calls.pending import Acknowledgement, AnyCoroutine, Pendi
 from mcp_django.server.context.conversation import INPUT_REQUIRED
 from mcp_django.server.dispatcher import ResultBody, dispatch, handle_notification
 from mcp_django.server.eras.handshake import INITIALIZE, HandshakeEra
-from mcp_django.server.eras.stateless import StatelessEra
+from mcp_django.server.eras.stateless import COMPLETE, StatelessEra
 from mcp_django.server.execution.lists import EncodedResult
 from mcp_django.server.ports import CallObservation, Outcome, Overloaded
 from mcp_django.server.primitives.results import build_tool_error
@@ -114,6 +114,16 @@ class Pipeline:
             )
         return PendingResponse(call, run, inner, (call,))
 
+    def _report_unavailability(self, call: Call, problem: BaseException) -> Overloaded | None:
+        """Log a failure of the server's storage and return it; None for a bug.
+
+        A server with `raise_bugs` raises the exception itself instead.
+        """
+        if self.server.options.raise_bugs:
+            return None
+        subject = f"method {sanitize_label(call.method)!r} of server {self.server.alias!r}"
+        return self.server.ports.report_unavailability(subject, problem)
+
     def _report_bug(self, call: Call, problem: BaseException) -> InternalError:
         token = CURRENT_CALL.set(call)
         try:
@@ -181,6 +191,11 @@ class Pipeline:
                 finish_call(call, CANCELLED)
                 raise
 
+            overload = self._report_unavailability(call, problem)
+            if overload is not None:
+                finish_call(call, Outcome.OVERLOADED, overload)
+                raise overload from None
+
             error = self._report_bug(call, problem)
             if call.method == TOOLS_CALL:
                 # A tool result without a JSON form is a bug of the tool.
@@ -201,7 +216,7 @@ class Pipeline:
         if kind is None:
             return jsonrpc.result(id, call.era.add_result_fields(call, body))
         # Check the content, not the type, because middleware may have copied the body.
-        return jsonrpc.result(id, call.era.add_round_fields(call, body) if kind == INPUT_REQUIRED else body)
+        return jsonrpc.result(id, body if kind == COMPLETE else call.era.add_round_fields(call, body))
 
     def _handle_incoming(
         self, era: EraStrategy, message: jsonrpc.Notification | jsonrpc.Response, connection: Connection, outbox: Outbox
@@ -213,7 +228,13 @@ class Pipeline:
             if session.receive_response(message) or not replies.is_valid_id(session, message.id):
                 return Acknowledgement()
             return Acknowledgement(replies.forward(session, message))
-        if era.name is Era.STATELESS and self._middleware_chain is None and connection.in_flight is None:
+        is_handled = (
+            era.name is Era.HANDSHAKE
+            or self._middleware_chain is not None
+            or connection.in_flight is not None
+            or message.method in self.server.extensions.notifications
+        )
+        if not is_handled:
             return Acknowledgement()
         return Acknowledgement(self._run_notification(era.create_call(message, connection, outbox)))
 
@@ -230,6 +251,10 @@ class Pipeline:
             if not is_bug(problem):
                 finish_call(call, CANCELLED)
                 raise
+            overload = self._report_unavailability(call, problem)
+            if overload is not None:
+                finish_call(call, Outcome.OVERLOADED, overload)
+                raise overload from None  # Not accepted: the transport may refuse the message.
             self._report_bug(call, problem)
             finish_call(call, BUG)
         finally:

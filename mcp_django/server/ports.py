@@ -370,8 +370,8 @@ class ChangeFeed(Protocol[CallT]):
         """Call `callback` on the running loop for each later change.
 
         The callback receives `"updated"` and `{"uri": ...}`, with an `"owner"` if the change concerns one owner only,
-        or `"list_changed"` and `{"kind": "tools"}` (or prompts, resources). It may ignore other kinds. It must neither
-        block nor raise.
+        or `"list_changed"` and `{"kind": "tools"}` (or prompts, resources), or `"extension"` and
+        `{"field": ..., "key": ...}`. It may ignore other kinds. It must neither block nor raise.
 
         The callback is registered when this returns. Returns a function that removes it.
         """
@@ -426,6 +426,12 @@ class ElicitationPages(Protocol[CallT]):
         """Wait until the user has returned. Returns False after `timeout` seconds."""
 
 
+class PrincipalType:
+    """Base of classes of principals; a parameter annotated with one receives the caller of the call."""
+
+    __slots__ = ()
+
+
 class ContextView:
     """Base of `context.Context`: the part that injected parameters are filled from.
 
@@ -450,3 +456,8 @@ Lifespan = Callable[[Any], Any]
 
 ExceptionTranslator = Callable[[Exception], Exception | None]
 """Translator of exceptions into an MCPError or ToolError, or None for a bug."""
+UnavailabilityReporter = Callable[[str, BaseException], Overloaded | None]
+"""Reporter of a failed operation and its exception; it logs and returns a failure.
+
+It returns None for a bug.
+"""

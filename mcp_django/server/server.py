@@ -10,6 +10,8 @@ from mcp_django.protocol.types import Implementation
 from mcp_django.schema import DeclarationError
 from mcp_django.server.calls.call import Call, Middleware
 from mcp_django.server.calls.server_core import Ports, ServerCore
+from mcp_django.server.composition.extension import Extension
+from mcp_django.server.composition.extension_registry import ExtensionRegistry
 from mcp_django.server.composition.mounting import MountedServer
 from mcp_django.server.composition.provider import Provider, sort_providers
 from mcp_django.server.context.sampling import OfferedTool
@@ -52,7 +54,7 @@ class Server(ServerCore):
         toolsets: Sequence[Toolset] = (),
         middleware: Sequence[Middleware] = (),
         mounts: Sequence[Mountable] = (),
-        proxies: Sequence[Provider] = (),
+        extensions: Sequence[Extension] = (),
         lifespan: Lifespan | None = None,
         options: ServerOptions | None = None,
         ports: Ports | None = None,
@@ -63,8 +65,9 @@ class Server(ServerCore):
         self.instructions = instructions
         self.eras = tuple(eras)
         self.registry = registry if registry is not None else Registry(alias)
-        self.providers = sort_providers((*providers, *proxies))
+        self.providers = sort_providers(providers)
         self.middleware = tuple(middleware)
+        self.extensions = ExtensionRegistry(extensions)
         self.options = options or ServerOptions()
         self._ports = ports
 

@@ -246,7 +246,8 @@ class TestClient:
                 **entries,
             }
         entries = {name: value for name, value in entries.items() if value is not None}
-        return {**params, "_meta": entries} if entries else params
+        other = {name: value for name, value in params.items() if name != "_meta"}
+        return {**other, "_meta": entries} if entries else other
 
     async def _exchange(self, method: str, params: JSONObject, connection: Connection) -> JSONObject:
         id = next(self._ids)
@@ -308,6 +309,8 @@ async def _run_sample_callback(sample: ClientCallback, params: JSONObject) -> JS
 
 
 def _build_principal(user: Any, scopes: Iterable[str] | None) -> DjangoPrincipal:
+    if user is not None and getattr(getattr(user, "_state", None), "adding", False):
+        raise ValueError(f"the user {user!r} is not saved; save it before it calls a server")
     if user is None:
         if scopes is not None:
             raise ValueError("scopes were given without a user; pass user or principal")

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from mcp_django.aio.clock import PeriodicVisitor
 from mcp_django.aio.loop_local import LoopLocal
-from mcp_django.aio.tasks import run_in_background
+from mcp_django.aio.tasks import call_threadsafe, run_in_background
 from mcp_django.auth.authentication.principal_cache import add_invalidation_callback
 
 logger = logging.getLogger("mcp_django.auth")
@@ -93,10 +93,7 @@ def get_credential_monitor() -> CredentialMonitor:
 def check_all_loops() -> None:
     """Make all loops of this process verify their streams now. Thread-safe."""
     for loop, monitor in _monitors.items():
-        try:
-            loop.call_soon_threadsafe(monitor.check_now)
-        except RuntimeError:
-            pass  # The loop is closed, and its streams with it.
+        call_threadsafe(loop, monitor.check_now)
 
 
 add_invalidation_callback(check_all_loops)

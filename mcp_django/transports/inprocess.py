@@ -9,7 +9,7 @@ import contextlib
 import itertools
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from asgiref.sync import sync_to_async
 
@@ -18,7 +18,7 @@ from mcp_django.protocol.errors import InternalError
 from mcp_django.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION
 from mcp_django.protocol.revisions import LATEST
 from mcp_django.server.calls.background import run_background_jobs
-from mcp_django.server.calls.call import Connection, EraStrategy
+from mcp_django.server.calls.call import CURRENT_CALL, Call, Connection, EraStrategy, reset_current_call
 from mcp_django.server.calls.message_queue import Outbox
 from mcp_django.server.calls.pending import Acknowledgement
 from mcp_django.server.context.conversation import INPUT_REQUIRED
@@ -29,6 +29,7 @@ from mcp_django.server.server import Server
 ElicitFunction = Callable[[dict[str, Any]], dict[str, Any]]
 NotificationCallback = Callable[[str, dict[str, Any]], None]
 MessageCallback = Callable[[dict[str, Any]], Awaitable[None]]
+T = TypeVar("T")
 READ_TIMEOUT_SECONDS = 60.0
 
 
@@ -124,20 +125,38 @@ class InProcessCaller:
         params = {"name": name, "arguments": arguments}
         return await complete_rounds(partial(self.request, "tools/call"), params, self._respond_to_server)
 
+    async def run_in_call(self, method: str, run: Callable[[Call], Awaitable[T]]) -> T:
+        """Return the result of `run` with a call of `method`, in the state in which its handler would run."""
+        server = self._pipeline.server
+        message = jsonrpc.Request(next(self._ids), method, {"_meta": self._build_meta()})
+        call = self._pipeline.stateless.create_call(message, Connection(self._principal), Outbox())
+        token = CURRENT_CALL.set(call)
+        lease = server.executor.acquire_lease()
+        try:
+            if server.has_lifespan:
+                await server.lifespan.enter()
+            return await run(call)
+        finally:
+            lease.close()
+            reset_current_call(token)
+
     async def request(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the result of one request. Raises MCPError, Overloaded."""
-        meta: dict[str, Any] = {
-            PROTOCOL_VERSION: LATEST.version,
-            CLIENT_CAPABILITIES: {"elicitation": {"form": {}, "url": {}}} if self._elicit else {},
-            CLIENT_INFO: {"name": "mcp_django", "version": "1"},
-            LOG_LEVEL: "info",
-        }
+        meta = self._build_meta()
         id = next(self._ids)
         if self._on_notification is not None:
             meta["progressToken"] = id
         message = {"jsonrpc": "2.0", "id": id, "method": method, "params": {**(params or {}), "_meta": meta}}
         connection = Connection(self._principal)
         return await send_request(self._pipeline, self._pipeline.stateless, message, connection, self._on_message)
+
+    def _build_meta(self) -> dict[str, Any]:
+        return {
+            PROTOCOL_VERSION: LATEST.version,
+            CLIENT_CAPABILITIES: {"elicitation": {"form": {}, "url": {}}} if self._elicit else {},
+            CLIENT_INFO: {"name": "mcp_django", "version": "1"},
+            LOG_LEVEL: "info",
+        }
 
     async def _on_message(self, message: dict[str, Any]) -> None:
         if self._on_notification is not None:

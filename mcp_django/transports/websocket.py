@@ -23,6 +23,7 @@ from mcp_django.auth.throttling import check_address_rate
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InternalError, InvalidRequest, TransportRefusal
 from mcp_django.protocol.headers import Headers
+from mcp_django.runtime.database_failures import report_database_error
 from mcp_django.server.ports import Overloaded, Principal
 from mcp_django.transports.connection.connection import DuplexConnection, open_connection
 from mcp_django.transports.connection.options import CloseReason, ConnectionOptions
@@ -142,9 +143,8 @@ class WebSocketAcceptor:
             return await self._accept(scope)
         except Overloaded as error:
             raise _build_busy_refusal(error) from None
-        except Error:
-            logger.exception("Database error before a WebSocket was accepted")
-            raise _build_busy_refusal(Overloaded("The database does not answer; try again later")) from None
+        except Error as error:
+            raise _build_busy_refusal(report_database_error("the handshake of a WebSocket", error)) from None
 
     async def _accept(self, scope: Scope) -> tuple[DuplexConnection, str | None]:
         services = self._services

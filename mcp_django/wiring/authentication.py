@@ -12,7 +12,9 @@ from django.db import transaction
 from django.utils.module_loading import import_string
 
 from mcp_django import conf
+from mcp_django.aio.tasks import BackgroundTasks
 from mcp_django.auth.authentication import principal_cache
+from mcp_django.auth.authentication.active_principals import ACTIVE_PRINCIPALS
 from mcp_django.auth.authentication.authenticator import Authenticator
 from mcp_django.auth.authentication.principal_cache import SharedPrincipalCache
 from mcp_django.auth.authentication.session import SessionAuthenticator
@@ -26,11 +28,13 @@ from mcp_django.runtime.calls.idempotency import DatabaseIdempotencyStore
 from mcp_django.runtime.events.event_log import Event
 from mcp_django.runtime.events.invalidation import InvalidationTopic
 from mcp_django.runtime.sealing import TokenSealer
+from mcp_django.runtime.sessions.activity import publish_callers
 from mcp_django.wiring.authorization import create_scope_filter
 from mcp_django.wiring.services import get_event_publisher, get_executor, get_log_executor
 
 PRINCIPALS_TOPIC, INVALIDATE_EVENT = "principals", "forget"
 """Topic and name of events in the event log that invalidate cached principals."""
+_reports: Final = BackgroundTasks()
 VERIFIER_FACTORIES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "token": "mcp_django.auth.authentication.verifiers.PersonalTokenVerifier",
@@ -69,7 +73,7 @@ def create_authenticator(server: str) -> Authenticator:
         local=is_development or names == ("none",),
         local_user=settings.local_user,
         cache_seconds=_get_cache_seconds(),
-        filter_scopes=create_scope_filter(server),
+        scope_filter=create_scope_filter(server),
         shared_cache=get_shared_principal_cache(),
         follow_invalidations=get_invalidation_topic().keep_subscribed
         if verifier_names and settings.token_cache_seconds
@@ -86,7 +90,7 @@ def create_resource_authenticator(resource: ProtectedResource) -> Authenticator:
         resolve_resource=lambda request: resource,
         verifiers=[verifier for name in verifier_names for verifier in _create_verifiers(name)],
         cache_seconds=_get_cache_seconds(),
-        filter_scopes=create_scope_filter(resource.server),
+        scope_filter=create_scope_filter(resource.server),
         shared_cache=get_shared_principal_cache(),
     )
 
@@ -124,9 +128,16 @@ def get_invalidation_topic() -> InvalidationTopic:
 
     It survives changes of settings, because the event log uses it.
     """
-    return InvalidationTopic(
-        get_event_publisher, PRINCIPALS_TOPIC, handler=_on_invalidation, is_needed=principal_cache.has_cached_principals
-    )
+    return InvalidationTopic(get_event_publisher, PRINCIPALS_TOPIC, handler=_on_invalidation, is_needed=_report_callers)
+
+
+def _report_callers() -> bool:
+    """Report the callers since the last report; return True if the subscription is still needed."""
+    callers = ACTIVE_PRINCIPALS.take()
+    if callers:
+        topic = get_invalidation_topic()
+        _reports.spawn(publish_callers(topic.get_publisher(), topic.sender_id, callers))
+    return principal_cache.has_cached_principals()
 
 
 def _on_invalidation(event: Event) -> None:

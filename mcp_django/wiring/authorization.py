@@ -9,7 +9,6 @@ from django.utils.module_loading import import_string
 from mcp_django import conf
 from mcp_django.auth.authorization.policy import Policy
 from mcp_django.auth.authorization.scopes import ScopeFilter, ScopeHierarchy
-from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.conf.options import ServerSettings
 from mcp_django.runtime.threads.executor import run_on_own_thread
 from mcp_django.wiring.services import get_executor, get_log_executor
@@ -20,7 +19,7 @@ def create_policy(alias: str) -> Policy:
     return Policy(get_executor(), server=alias, run_outside_transaction=_get_rule_runner())
 
 
-def create_scope_filter(alias: str) -> Callable[..., Awaitable[DjangoPrincipal]]:
+def create_scope_filter(alias: str) -> ScopeFilter:
     """Create the scope filter of a server.
 
     It applies `SCOPE_IMPLIES`, the server's `AUTHORIZER`, and scope grants.
@@ -33,7 +32,7 @@ def create_scope_filter(alias: str) -> Callable[..., Awaitable[DjangoPrincipal]]
         authorize=authorize() if isinstance(authorize, type) else authorize,
         run=get_executor().run,
         run_outside_transaction=_get_rule_runner(),
-    ).filter_scopes
+    )
 
 
 def _get_rule_runner() -> Callable[..., Awaitable[Any]]:

@@ -9,7 +9,7 @@ import functools
 import logging
 import threading
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from django.core.exceptions import ImproperlyConfigured
 from django.middleware.locale import LocaleMiddleware
@@ -30,12 +30,14 @@ from mcp_django.runtime.calls.idempotency import DatabaseIdempotencyStore
 from mcp_django.runtime.calls.observer import SignalCallObserver
 from mcp_django.runtime.calls.pending_requests import EventLogPendingRequests
 from mcp_django.runtime.calls.tracing import create_tracer
+from mcp_django.runtime.database_failures import report_database_failure
 from mcp_django.runtime.sealing import NameSigner, TokenSealer
 from mcp_django.runtime.sessions.list_digests import DatabaseListDigestStore
 from mcp_django.runtime.sessions.store import DatabaseSessionStore
 from mcp_django.runtime.subscriptions import EventLogChangeFeed
 from mcp_django.server.calls.call import Connection
 from mcp_django.server.calls.server_core import Ports
+from mcp_django.server.composition.extension import Extension
 from mcp_django.server.composition.provider import Provider, sort_providers
 from mcp_django.server.options import ConversationLimits, ServerOptions
 from mcp_django.server.primitives.registry import get_registry
@@ -54,6 +56,7 @@ from mcp_django.wiring.services import (
     get_stream_limiter,
 )
 
+T = TypeVar("T")
 logger = logging.getLogger("mcp_django.auth")
 
 
@@ -116,9 +119,9 @@ def _create_server(alias: str) -> Server:
         instructions=described.instructions,
         eras=tuple(Era(name) for name in described.eras),
         registry=get_registry(alias),
-        providers=_create_providers(alias, described),
+        providers=(*_create_providers(alias, described), *composition.create_proxies(alias, described)),
         mounts=mounts,
-        proxies=composition.create_proxies(alias, described),
+        extensions=[import_extension(path) for path in described.extensions],
         middleware=[import_string(path) for path in described.middleware],
         lifespan=import_string(described.lifespan) if described.lifespan else None,
         options=options,
@@ -173,9 +176,13 @@ def _create_ports(alias: str) -> Ports:
         cursor_sealer=TokenSealer(conf.secret_keys(), purpose="cursor"),
         idempotency_store=DatabaseIdempotencyStore(get_executor(), background_executor=get_log_executor()),
         pending_requests=EventLogPendingRequests(
-            get_event_publisher, NameSigner(conf.secret_keys(), purpose="question"), timeout=limits.elicitation_timeout
+            get_event_publisher,
+            NameSigner(conf.secret_keys(), purpose="question"),
+            timeout=limits.elicitation_timeout,
+            get_time=lambda: get_event_publisher().clock.time(),
         ),
         translate_exception=translate,
+        report_unavailability=report_database_failure,
         observer=SignalCallObserver(get_executor(), create_tracer()),
         background=get_background_slots(),
         add_shutdown_callback=lambda work: get_lifecycle().add_cleanup(work),
@@ -227,11 +234,18 @@ def _create_conversation_limits(limits: Limits) -> ConversationLimits:
 
 
 def _import_provider(path: str) -> Provider:
-    provider: Any = import_string(path)
-    if not isinstance(provider, Provider) and callable(provider):
-        provider = provider()
-    if not isinstance(provider, Provider):
-        raise ImproperlyConfigured(
-            f"{path} is not a provider; name a mcp_django.providers.Provider, or a function that returns one"
-        )
-    return provider
+    return _import_instance(path, Provider, "a provider; name a mcp_django.providers.Provider")
+
+
+def import_extension(path: str) -> Extension:
+    """Return the extension of a dotted path. Raises ImportError, ImproperlyConfigured."""
+    return _import_instance(path, Extension, "an extension; name a mcp_django.extensions.Extension")
+
+
+def _import_instance(path: str, kind: type[T], expected: str) -> T:
+    found: Any = import_string(path)
+    if not isinstance(found, kind) and callable(found):
+        found = found()
+    if not isinstance(found, kind):
+        raise ImproperlyConfigured(f"{path} is not {expected}, or a function that returns one")
+    return found

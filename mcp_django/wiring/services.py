@@ -14,6 +14,7 @@ from mcp_django.runtime.concurrency import StreamLimiter
 from mcp_django.runtime.events.channel_layer import find_channel_layer
 from mcp_django.runtime.events.list_changes import ListChangeDetector
 from mcp_django.runtime.events.publisher import EventPublisher
+from mcp_django.runtime.readiness import DatabaseReadiness
 from mcp_django.runtime.sealing import NameSigner
 from mcp_django.runtime.shutdown import Lifecycle
 from mcp_django.runtime.streams.call_streams import CallStreamRegistry
@@ -104,6 +105,12 @@ def get_event_publisher() -> EventPublisher:
             settle_seconds=PERMISSION_CACHE_SECONDS,
         ),
     )
+
+
+@conf.cached(*SERVER_SETTINGS)
+def get_database_readiness() -> DatabaseReadiness:
+    """Return the check of the package's database tables."""
+    return DatabaseReadiness(get_log_executor)
 
 
 @functools.cache

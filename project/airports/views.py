@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
+from django.contrib.auth.views import LoginView
 from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -56,6 +57,16 @@ def home(request: HttpRequest) -> HttpResponse:
         "resources": [*registry.resources, *registry.templates],
     }
     return render(request, "home.html", context)
+
+
+class Login(LoginView):
+    """The page to log in, which announces the page of consent if that comes next."""
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """Add whether an application asks for access."""
+        authorize = reverse("oauth2_provider:authorize")
+        asks = self.get_redirect_url().partition("?")[0] == authorize
+        return super().get_context_data(is_authorization=asks, **kwargs)
 
 
 def other_ways(endpoint: str) -> Iterator[tuple[str, str]]:

@@ -12,7 +12,8 @@ from django.utils import timezone
 from mcp_django.admin import client_health
 from mcp_django.client.pool.health import HEALTH_REGISTRY
 from mcp_django.client.pool.health_check import HealthCheckResult
-from mcp_django.models import ClientHealth
+from mcp_django.conf import get_settings
+from mcp_django.models import ClientHealth, ClientToken
 from tests.support.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
@@ -88,19 +89,19 @@ def test_what_processes_say_is_shown_for_each(operator: Client) -> None:
     )
     row(process="other:8", error="CallTimeout", error_text="No answer", error_at=now)
     found = section(page(operator), "weather")
-    for text in ("other:7", "other:8", "weatherd 2", "r1", "12 ms", "41", "CallTimeout", "No answer", ">connected<"):
+    for text in ("other:7", "other:8", "weatherd 2", "r1", "12 ms", "41", "CallTimeout", "No answer", ">in use<"):
         assert text in found
 
 
 def test_a_process_that_was_not_heard_of_lately_is_not_believed_to_be_connected(operator: Client) -> None:
     row(connections=1, ago=600)
     found = section(page(operator), "weather")
-    assert ">not connected<" in found
+    assert ">not used yet<" in found
     assert 'class="gone"' in found
 
 
 def test_a_server_has_failed_if_nothing_went_well_since(operator: Client, subtests: pytest.Subtests) -> None:
-    for reached, state in ((None, ">failed<"), (-1, ">failed<"), (1, ">not connected<")):
+    for reached, state in ((None, ">fails<"), (-1, ">fails<"), (1, ">answers<")):
         with subtests.test(reached=reached, state=state), rolled_back():
             now = timezone.now()
             row(error="ClientConnectionError", error_at=now, reached=reached and now + timedelta(seconds=reached))
@@ -182,10 +183,61 @@ def test_a_server_that_is_down_is_said_to_be(operator: Client) -> None:
     """All the way: the program ends at once."""
     content = operator.post(reverse(CHECK, args=["weather"]), follow=True).content.decode()
     assert "s3cret" not in content
-    assert 'class="error">Connecting to the server weather failed: ServerEnded' in content
-    assert ">failed<" in section(content, "weather")
+    found = section(content, "weather")
+    assert '<p class="client-result error" role="status">Connecting to the server weather failed: ' in found
+    assert ">fails<" in found
 
 
 def test_a_user_who_has_not_allowed_it_is_told(operator: Client) -> None:
-    content = operator.post(reverse(CHECK, args=["github"]), follow=True).content.decode()
-    assert "AuthorizationNeeded" in content
+    found = section(operator.post(reverse(CHECK, args=["github"]), follow=True).content.decode(), "github")
+    assert "github must be connected first." in found
+    assert ">must be connected<" in found
+    assert "AuthorizationNeeded" not in found
+    assert "manage.py mcp_clients login github" in found
+
+
+@pytest.mark.urls("tests.contrib.oauth.urls")
+def test_a_server_without_a_token_has_a_button_to_connect_it(operator: Client) -> None:
+    assert '<a class="button" href="/mcp/clients/github/connect/">' in section(page(operator), "github")
+    assert "/connect/" not in section(page(operator), "weather")
+
+
+def test_a_server_that_was_connected_after_its_error_fails_no_longer(operator: Client) -> None:
+    row("github", error="AuthorizationNeeded", error_text="Not allowed", error_at=timezone.now() - timedelta(minutes=9))
+    assert ">must be connected<" in section(page(operator), "github")
+    user = get_user_model()._default_manager.get(username="ada")
+    ClientToken.objects.create(
+        key="k", alias="github", server=get_settings().clients["github"].display_location, user=user, grant="sealed"
+    )
+    found = section(page(operator), "github")
+    assert ">not used yet<" in found
+    assert "Not allowed" not in found
+    assert "Last error" not in found
+
+
+def test_the_connection_of_another_user_is_not_ones_own(operator: Client) -> None:
+    other = get_user_model()._default_manager.create_user("bob")
+    where = get_settings().clients["github"].display_location
+    ClientToken.objects.create(key="k", alias="github", server=where, user=other, grant="sealed")
+    assert ">must be connected<" in section(page(operator), "github")
+
+
+def test_an_error_before_the_last_success_is_not_shown(operator: Client) -> None:
+    now = timezone.now()
+    row(error="CallTimeout", error_text="No answer", error_at=now - timedelta(minutes=9), reached=now)
+    found = section(page(operator), "weather")
+    assert ">answers<" in found
+    assert "No answer" not in found
+
+
+def test_the_result_of_a_check_is_shown_once_beside_the_server(
+    operator: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def check(alias: str, **kwargs: Any) -> HealthCheckResult:
+        return HealthCheckResult(alias=alias, reached=True, connecting=0.25)
+
+    monkeypatch.setattr(client_health, "check_client", check)
+    content = operator.post(reverse(CHECK, args=["weather"]), follow=True).content.decode()
+    assert content.count("The server weather is available") == 1
+    assert "The server weather is available" in section(content, "weather")
+    assert "messagelist" not in content

@@ -64,7 +64,7 @@ def test_invalid_rules_are_reported_at_their_field(browser: Client, subtests: py
         ({}, "This policy has no effect"),
         ({"disabled": "on", "tool": "a b"}, "letters without accents"),
         ({"disabled": "on", "tool": "[a-z]"}, "letters without accents"),
-        ({"rate": "often"}, "a rate such as"),
+        ({"rate": "often"}, "Invalid rate"),
         ({"scopes": ["other"]}, "not one of the available choices"),
         ({"groups": ["nobody"]}, "not one of the available choices"),
         ({"disabled": "on", "server": "elsewhere"}, "not one of the available choices"),

@@ -3,13 +3,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.admin.models import LogEntry
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
-from django.test import Client
+from django.test import Client, override_settings
 from django.urls import reverse
 from django.utils import timezone
 
-from mcp_django.models import EndReason, ResourceSubscription, Session, StreamEvent
+from mcp_django.models import EndReason, PersonalAccessToken, ResourceSubscription, Session, StreamEvent
 from mcp_django.runtime.events.event_log import EventDraft, EventLog
 from mcp_django.runtime.sessions import activity
 from tests.support.savepoints import rolled_back
@@ -60,8 +61,76 @@ def test_the_list_says_who_is_connected(browser: Client) -> None:
     ada = user("ada")
     session(ada, client_info={"name": "claude-code", "version": "2.1"}, seen=125)
     page = browser.get(reverse(LIST)).content.decode()
-    for text in ("claude-code 2.1", "ada", "default", "live", "2\N{NO-BREAK SPACE}minutes ago"):
+    for text in ("claude-code 2.1", "ada", "live", "2\N{NO-BREAK SPACE}minutes ago"):
         assert text in page
+
+
+def test_the_state_stands_beside_the_client_and_a_single_server_is_not_named(browser: Client) -> None:
+    session()
+    columns = re.findall(r'<th scope="col" class="[^"]*column-(\w+)', browser.get(reverse(LIST)).content.decode())
+    assert columns[:2] == ["client", "state"]
+    assert "server" not in columns
+    with override_settings(MCP={"SERVERS": {"default": {}, "staff": {"PATH": "staff"}}}):
+        assert "column-server" in browser.get(reverse(LIST)).content.decode()
+
+
+def test_every_filter_link_has_a_text(browser: Client) -> None:
+    session()
+    Session.objects.filter(pk=session().pk).end(EndReason.CLIENT)
+    page = browser.get(reverse(LIST)).content.decode()
+    assert not re.findall(r"<a href=\"\?[^>]*>\s*</a>", page)
+    assert "ended by the client" in page
+    for value, count in (("none", 1), ("client", 1), ("admin", 0)):
+        found = browser.get(reverse(LIST), {"end_reason": value}).context["cl"].result_list
+        assert len(found) == count
+
+
+def test_an_ended_session_has_nothing_open_although_processes_reported_it(browser: Client) -> None:
+    row = session()
+    report("one", **{f"s{row.pk}": [2, 1]})
+    Session.objects.filter(pk=row.pk).end(EndReason.ADMIN)
+    page = browser.get(reverse(LIST)).content.decode()
+    assert (cells(page, "calls"), cells(page, "streams")) == (["0"], ["0"])
+    assert not browser.get(reverse(LIST), {"activity": "open"}).context["cl"].result_list
+    assert browser.get(reverse(LIST), {"activity": "none"}).context["cl"].result_list
+
+
+def test_a_session_is_ended_on_its_own_page_after_a_confirmation(browser: Client) -> None:
+    row, kept = session(), session()
+    change = reverse("admin:mcp_django_session_change", args=[row.pk])
+    end = reverse("admin:mcp_django_session_end", args=[row.pk])
+    assert f'<a href="{end}">End session</a>' in browser.get(change).content.decode()
+    assert "has to connect again" in browser.get(end).content.decode()
+    assert live() == {row, kept}
+
+    response = browser.post(end, follow=True)
+    assert response.redirect_chain == [(change, 302)]
+    assert "The session was ended." in response.content.decode()
+    assert end not in response.content.decode()
+    assert live() == {kept}
+    assert LogEntry.objects.get().object_id == str(row.pk)
+    assert browser.get(reverse("admin:mcp_django_session_end", args=[10**6])).status_code == 404
+
+
+def test_ending_on_the_page_takes_the_permission_to_change(client: Client) -> None:
+    row = session()
+    end = reverse("admin:mcp_django_session_end", args=[row.pk])
+    client.force_login(user("viewer", "view_session"))
+    assert end not in client.get(reverse("admin:mcp_django_session_change", args=[row.pk])).content.decode()
+    assert client.post(end).status_code == 403
+    assert live() == {row}
+
+
+def test_the_page_of_a_session_uses_words(browser: Client) -> None:
+    ada = user("ada")
+    token = PersonalAccessToken.issue(user=ada, name="CI job", expires=None)[0]
+    row = session(ada, client_capabilities={"sampling": {}, "elicitation": {"form": {}, "url": {}}})
+    Session.objects.filter(pk=row.pk).update(owner=f"django|{ada.pk}|token:{token.pk}")
+    page = browser.get(reverse("admin:mcp_django_session_change", args=[row.pk])).content.decode()
+    assert "sampling, elicitation (form, url)" in page
+    url = reverse("admin:mcp_django_personalaccesstoken_change", args=[token.pk])
+    assert f'<a href="{url}">token CI job</a>' in page
+    assert page.count("field-client") == 1
 
 
 def test_the_key_s_hash_is_nowhere(browser: Client) -> None:
@@ -165,7 +234,7 @@ def test_the_list_says_what_is_open_over_all_processes(browser: Client) -> None:
     report("one", **{f"s{busy.pk}": [2, 1]})
     report("two", **{f"s{busy.pk}": [9, 0]})
     report("two", **{f"s{busy.pk}": [1, 0]})  # it counts what a process said last
-    page = browser.get(reverse(LIST), {"o": "-6"}).content.decode()
+    page = browser.get(reverse(LIST), {"o": "-5"}).content.decode()
     assert sorted(cells(page, "calls")) == ["0", "3"]
     assert sorted(cells(page, "streams")) == ["0", "1"]
     for wanted, rows in (("open", [busy]), ("none", [idle])):
@@ -216,3 +285,51 @@ def test_all_processes_are_told_of_the_sessions_of_a_user_who_is_deleted(browser
     said = StreamEvent.objects.filter(kind="ended").order_by("seq").values_list("topic", "payload")
     reason = '"reason":"deleted"'
     assert list(said) == [(f"session:{row.pk}", f"{{{reason}}}"), ("sessions", f'{{"session":{row.pk},{reason}}}')]
+
+
+def test_hidden_characters_of_a_client_are_not_displayed(browser: Client) -> None:
+    row = session(client_info={"name": "claude\u202e-code\u200b", "version": "2\n1", "title": "x\u2066"})
+    assert "claude-code 2 1" in browser.get(reverse(LIST)).content.decode()
+    for page in (reverse(LIST), reverse("admin:mcp_django_session_change", args=[row.pk])):
+        shown = browser.get(page).content.decode()
+        assert not set("\u202e\u200b\u2066") & set(shown)
+
+
+def report_callers(by: str, *callers: list[Any]) -> None:
+    """Report the callers of a process."""
+    EventLog().append([EventDraft(activity.CALLERS_TOPIC, activity.CALLERS_KIND, {"by": by, "callers": [*callers]})])
+
+
+def test_callers_without_a_session_are_listed(browser: Client) -> None:
+    ada = user("ada")
+    token = PersonalAccessToken.issue(user=ada, name="CI job", expires=None)[0]
+    key = f"django|{ada.pk}|token:{token.pk}"
+    row = session(ada)
+    Session.objects.filter(pk=row.pk).update(owner="django|9|<b>")
+    report_callers("one", ["default", key, f"token:{token.pk}", str(ada.pk), "token"])
+    report_callers("two", ["default", key, f"token:{token.pk}", str(ada.pk), "token"])
+    report_callers("two", ["default", "django|9|<b>", "<b>", None, "oauth"])
+
+    callers = reverse("admin:mcp_django_session_callers")
+    assert f'href="{callers}"' in browser.get(reverse(LIST)).content.decode()
+    page = browser.get(callers).content.decode()
+    found = re.findall(r'<th scope="row">(.*?)</th>\s*<td>(.*?)</td>', page)
+    assert sorted(found) == [("ada", "token CI job"), ("django|9|&lt;b&gt;", "&lt;b&gt;")]
+    assert page.count("<td>none</td>") == 1
+
+
+def test_callers_of_some_minutes_ago_are_left_out(browser: Client) -> None:
+    report_callers("one", ["default", "k", "", None, "token"])
+    StreamEvent.objects.update(created=timezone.now() - activity.CALLER_WINDOW)
+    assert "No caller was active." in browser.get(reverse("admin:mcp_django_session_callers")).content.decode()
+
+
+def test_the_callers_take_the_permission_to_view_sessions(client: Client) -> None:
+    client.force_login(user("clerk", "view_personalaccesstoken"))
+    assert client.get(reverse("admin:mcp_django_session_callers")).status_code == 403
+
+
+def test_an_empty_list_says_how_a_client_connects(browser: Client) -> None:
+    assert "manage.py mcp_install" in browser.get(reverse(LIST)).content.decode()
+    session()
+    assert "manage.py mcp_install" not in browser.get(reverse(LIST)).content.decode()

@@ -11,7 +11,7 @@ from django.test import Client, override_settings
 from django.urls import reverse
 from django.utils import timezone
 
-from mcp_django.models import PersonalAccessToken
+from mcp_django.models import PersonalAccessToken, ScopeGrant
 from tests.support.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
@@ -152,3 +152,71 @@ def test_revoking_takes_the_permission_to_change(client: Client, boss: Any) -> N
     client.force_login(user("keeper", "view_personalaccesstoken", "change_personalaccesstoken"))
     revoke(client, row)
     assert not PersonalAccessToken.objects.get().is_usable
+
+
+def test_a_token_is_revoked_on_its_own_page_after_a_confirmation(browser: Client, boss: Any) -> None:
+    row = issue(boss)
+    change, act = reverse(CHANGE, args=[row.pk]), reverse("admin:mcp_django_personalaccesstoken_revoke", args=[row.pk])
+    assert f'<a href="{act}">Revoke token</a>' in browser.get(change).content.decode()
+    assert "lose access" in browser.get(act).content.decode()
+    assert PersonalAccessToken.objects.get().is_usable
+    assert "The token was revoked." in browser.post(act, follow=True).content.decode()
+    assert not PersonalAccessToken.objects.get().is_usable
+    assert act not in browser.get(change).content.decode()
+
+
+def test_the_list_starts_with_the_state_and_is_narrowed_by_it(browser: Client, boss: Any) -> None:
+    now = timezone.now()
+    rows = {
+        "usable": issue(boss, audience="staff"),
+        "expired": issue(boss, expires=now - timedelta(days=1)),
+        "revoked": issue(boss),
+    }
+    rows["revoked"].revoke()
+    page = browser.get(reverse(LIST)).content.decode()
+    assert re.findall(r'<th scope="col" class="[^"]*column-(\w+)', page)[:2] == ["name", "state"]
+    assert not re.findall(r"<a href=\"\?[^>]*>\s*</a>", page)
+    assert "all servers" in page
+    for state, row in rows.items():
+        assert list(browser.get(reverse(LIST), {"state": state}).context["cl"].result_list) == [row]
+    assert set(browser.get(reverse(LIST), {"audience": "*"}).context["cl"].result_list) == {
+        rows["expired"],
+        rows["revoked"],
+    }
+
+
+SCOPED: dict[str, Any] = {
+    "AUTH": "token",
+    "SCOPES": {"orders:read": "Read orders", "orders:all": "All"},
+    "SCOPE_IMPLIES": {"orders:all": ["orders:read"]},
+    "SERVERS": {
+        "default": {"REQUIRED_SCOPES": ["orders:read"]},
+        "staff": {"REQUIRED_SCOPES": ["orders:read", "orders:all"]},
+    },
+}
+
+
+@override_settings(MCP=SCOPED)
+def test_declared_scopes_are_boxes_of_which_the_required_ones_are_ticked(browser: Client, boss: Any) -> None:
+    page = browser.get(reverse(ADD)).content.decode()
+    boxes = re.findall(r'<input type="checkbox" name="scopes" value="([^"]+)"[^>]*?( checked)?>', page)
+    assert boxes == [("orders:read", " checked"), ("orders:all", " checked")]
+    assert "Read orders" in page
+    response = browser.post(reverse(ADD), form(boss, scopes=["order:read"]))
+    assert "scopes" in response.context["adminform"].form.errors
+    browser.post(reverse(ADD), form(boss, scopes=["orders:read"]))
+    assert PersonalAccessToken.objects.get().scopes == ["orders:read"]
+
+
+@override_settings(MCP=SCOPED)
+def test_a_scope_that_is_reserved_for_other_users_is_refused(browser: Client, boss: Any) -> None:
+    ScopeGrant.objects.create(scope="orders:all", groups=["staff"])
+    response = browser.post(reverse(ADD), form(boss, scopes=["orders:all"]))
+    assert "reserves orders:all" in str(response.context["adminform"].form.errors)
+
+
+@override_settings(MCP=SCOPED)
+def test_a_token_that_can_do_nothing_is_shown_with_a_warning(browser: Client, boss: Any) -> None:
+    page = browser.post(reverse(ADD), form(boss, scopes=[])).content.decode()
+    assert TOKEN.search(page)
+    assert "can do nothing: it lacks orders:read" in page

@@ -4,7 +4,7 @@ import asyncio
 import gc
 import threading
 
-from mcp_django.aio.loop_local import LoopLocal
+from mcp_django.aio.loop_local import LoopLocal, find_running_loop
 
 
 class Pool:
@@ -56,3 +56,8 @@ async def test_a_replaced_value_is_not_discarded() -> None:
     assert pools.find() is later
     pools.discard(later)
     assert pools.find() is None
+
+
+async def test_the_running_loop_is_found_in_its_own_thread_only() -> None:
+    assert find_running_loop() is asyncio.get_running_loop()
+    assert await asyncio.to_thread(find_running_loop) is None

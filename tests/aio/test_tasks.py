@@ -5,7 +5,7 @@ import contextvars
 
 import pytest
 
-from mcp_django.aio.tasks import BackgroundTasks, start_task, start_timer
+from mcp_django.aio.tasks import BackgroundTasks, call_threadsafe, start_task, start_timer
 
 VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("VARIABLE", default="clean")
 
@@ -44,3 +44,17 @@ async def test_ended_tasks_are_released_and_their_errors_reported() -> None:
     assert task.cancelled()
     assert not tasks
     assert [type(error) for error in errors] == [ValueError]
+
+
+async def test_a_thread_calls_a_function_on_a_loop_in_a_clean_context() -> None:
+    VARIABLE.set("of the caller")
+    called: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    loop = asyncio.get_running_loop()
+    assert await asyncio.to_thread(call_threadsafe, loop, lambda: called.set_result(VARIABLE.get()))
+    assert await called == "clean"
+
+
+def test_a_closed_loop_is_reported_to_the_thread_that_calls_on_it() -> None:
+    loop = asyncio.new_event_loop()
+    loop.close()
+    assert not call_threadsafe(loop, print)

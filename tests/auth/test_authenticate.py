@@ -13,11 +13,12 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.utils import timezone
 
-from mcp_django import wiring
+from mcp_django import Principal, wiring
 from mcp_django.auth.authentication import principal_cache as memory
 from mcp_django.auth.authentication.authenticator import MAX_TOKEN_BYTES, Authenticator
 from mcp_django.auth.authentication.principal_cache import get_generation
-from mcp_django.auth.authentication.verifiers import AuthError, PersonalTokenVerifier
+from mcp_django.auth.authentication.verifiers import AuthError, PersonalTokenVerifier, build_verifier
+from mcp_django.auth.authorization.scopes import ScopeFilter
 from mcp_django.auth.principal import DjangoPrincipal, local_principal
 from mcp_django.auth.requests import AuthRequest
 from mcp_django.auth.resource import ProtectedResource
@@ -579,3 +580,39 @@ def test_tokens_are_verified_on_a_lane_when_the_server_has_threads() -> None:
         return await server.authenticate(AuthRequest(headers(token="abc")))
 
     assert asyncio.run(main()).subject.startswith("mcp-lane")
+
+
+class ByHost(Recording):
+    """A verifier whose principal depends on the host."""
+
+    async def verify(self, token: str, *, resource: ProtectedResource, request: Any) -> DjangoPrincipal:  # type: ignore[override]
+        self.seen.append(token)
+        return DjangoPrincipal(issuer=request.headers[b"host"].decode(), subject=token)
+
+
+def test_a_verifier_may_take_the_request_and_runs_for_each_request() -> None:
+    verifier = ByHost()
+    authenticator = made(verifier)
+    for host in (b"a.example", b"b.example", b"a.example"):
+        sent = headers((b"host", host), token="t")
+        assert authenticate(authenticator, sent).issuer == host.decode()
+        assert known(authenticator, sent) is None
+    assert len(verifier.seen) == 3
+
+
+def test_a_function_that_takes_the_request_is_a_verifier_too() -> None:
+    async def verify(token: str, *, resource: ProtectedResource, request: Any) -> Principal:
+        return Principal(issuer="own", subject=request.peer)
+
+    assert authenticate(made(build_verifier(verify)), headers(token="t")).subject == LOOPBACK
+
+
+@pytest.mark.django_db
+def test_an_authorizer_may_take_the_request() -> None:
+    def by_host(principal: DjangoPrincipal, *, resource: Any, request: Any) -> DjangoPrincipal | None:
+        return principal if request.headers[b"host"] == b"a.example" else None
+
+    authenticator = made(Recording(), scope_filter=ScopeFilter(authorize=by_host))
+    for _ in range(2):
+        assert authenticate(authenticator, headers((b"host", b"a.example"), token="t")).subject == "t"
+        assert refusal(authenticator, headers((b"host", b"b.example"), token="t")).status == 403

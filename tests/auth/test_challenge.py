@@ -39,6 +39,11 @@ DESCRIPTIONS: list[tuple[str, bytes]] = [
 ]
 
 
+def test_the_url_of_metadata_keeps_its_query() -> None:
+    url = "https://meta.example/document?tenant=a,b&v='2'"
+    assert build_challenge(resource_metadata=url) == f'Bearer resource_metadata="{url}"'.encode()
+
+
 def test_a_description_cannot_leave_its_quotes(subtests: pytest.Subtests) -> None:
     for text, written in DESCRIPTIONS:
         with subtests.test(text=text):

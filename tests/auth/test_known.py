@@ -13,6 +13,11 @@ from django.test import override_settings
 
 from mcp_django import wiring
 from mcp_django.auth.authentication import principal_cache
+from mcp_django.auth.authentication.active_principals import (
+    ACTIVE_PRINCIPALS,
+    MAX_RECORDED_PRINCIPALS,
+    ActivePrincipals,
+)
 from mcp_django.auth.authentication.principal_cache import (
     CLOCK_SKEW_SECONDS,
     PrincipalCache,
@@ -24,10 +29,11 @@ from mcp_django.auth.authentication.principal_cache import (
 )
 from mcp_django.auth.principal import ALL_SCOPES, DjangoPrincipal
 from mcp_django.auth.requests import AuthRequest
-from mcp_django.models import PersonalAccessToken
+from mcp_django.models import PersonalAccessToken, StreamEvent
 from mcp_django.protocol.errors import TransportRefusal
 from mcp_django.protocol.headers import Headers
 from mcp_django.runtime.events.event_log import Event
+from mcp_django.runtime.sessions.activity import CALLERS_TOPIC, get_reported_callers
 from mcp_django.wiring import authentication
 
 LOCMEM = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "LOCATION": "tests.auth.test_known"}
@@ -299,3 +305,35 @@ class TestSharedCache:
             user.save()
             with pytest.raises(TransportRefusal):
                 async_to_sync(second.authenticate)(sent)
+
+
+class TestReports:
+    """Callers of this process, as the admin lists them."""
+
+    @pytest.mark.django_db(transaction=True)
+    def test_a_caller_without_a_session_is_reported_once_for_each_period_of_activity(self) -> None:
+        user = User.objects.create_user("carol")
+        row, token = PersonalAccessToken.issue(user=user, name="one", expires=None)
+        sent = AuthRequest(Headers([(b"authorization", f"Bearer {token}".encode())]))
+        ACTIVE_PRINCIPALS.take()
+
+        async def call_and_report() -> None:
+            authenticator = wiring.create_authenticator("default")
+            await authenticator.authenticate(sent)
+            assert authentication._report_callers()
+            await authentication._reports.wait()
+            authentication._report_callers()
+            assert not authentication._reports
+
+        with override_settings(MCP={"AUTH": "token"}):
+            async_to_sync(call_and_report)()
+        (caller,) = get_reported_callers()
+        assert caller[:5] == ("default", f"django|{user.pk}|token:{row.pk}", f"token:{row.pk}", str(user.pk), "token")
+        assert token not in StreamEvent.objects.get(topic=CALLERS_TOPIC).payload
+
+    def test_a_report_has_an_upper_bound(self) -> None:
+        active = ActivePrincipals()
+        for number in range(MAX_RECORDED_PRINCIPALS + 1):
+            active.record("default", principal(client_id=str(number)))
+        assert len(active.take()) == MAX_RECORDED_PRINCIPALS
+        assert active.take() == []

@@ -7,7 +7,10 @@ import pytest
 from django.contrib.auth.models import AnonymousUser, Permission, User
 from django.utils.functional import SimpleLazyObject
 
+from mcp_django import Principal
 from mcp_django.auth.principal import PERMISSION_CACHE_SECONDS, DjangoPrincipal, local_principal, owner_of
+from mcp_django.testing import TestClient
+from tests.server.client import make_server
 from tests.support.clock import Clock
 
 VIEW, ADD = "auth.view_group", "auth.add_group"
@@ -160,3 +163,17 @@ class TestValue:
             token_id="id7",
         )
         assert repr(who) == "<Principal django|1| (token), scopes: a b>"
+
+
+async def test_the_public_principal_is_constructed_and_injected() -> None:
+    server = make_server()
+
+    @server.tool
+    def whose(caller: Principal, other: DjangoPrincipal | None = None) -> str:
+        return f"{caller.owner} {other is caller}"
+
+    client = TestClient(server, principal=Principal(issuer="https://id.example", subject="7"))
+    result = await client.call_tool("whose")
+    assert result["content"][0]["text"] == "https://id.example|7 True"
+    [listed] = await client.list_tools()
+    assert listed["inputSchema"].get("properties", {}) == {}

@@ -35,7 +35,7 @@ def issuers_by_header(asked: AuthRequest) -> list[str]:
 
 def metadata_by_header(asked: AuthRequest) -> str:
     """Another."""
-    return f"https://{asked.headers.get(b'x-tenant', b'main').decode()}.example/metadata"
+    return f"https://{asked.headers.get(b'x-tenant', b'main').decode()}.example/metadata?v=2"
 
 
 def wrong(asked: AuthRequest) -> Any:
@@ -126,7 +126,7 @@ def test_issuers_and_the_place_of_metadata_may_be_functions_of_the_request() -> 
     }
     found = of("default", request((b"x-tenant", b"acme")), SERVERS={"default": options})
     assert found.authorization_servers == ("https://acme.login.example",)
-    assert found.metadata_url == "https://acme.example/metadata"
+    assert found.metadata_url == "https://acme.example/metadata?v=2"
 
 
 def test_an_unusable_result_of_a_function_is_a_configuration_error(subtests: pytest.Subtests) -> None:
@@ -159,3 +159,32 @@ def test_each_server_is_found_by_its_path() -> None:
             None,
         ]
         assert found.find_only_server() is None
+
+
+def test_the_place_of_metadata_may_have_a_query_and_encoded_characters(subtests: pytest.Subtests) -> None:
+    for url in [
+        "https://meta.example/document?tenant=a&v=2",
+        "https://meta.example/a%20b",
+        "http://[::1]:8000/m?a='b'",
+    ]:
+        with subtests.test(url=url):
+            assert of(SERVERS={"default": {"RESOURCE_METADATA_URL": url}}).metadata_url == url
+
+
+def test_a_url_that_requests_would_reject_is_refused_in_the_setting(subtests: pytest.Subtests) -> None:
+    for option, url in [
+        ("RESOURCE_METADATA_URL", "https://meta.example/#part"),
+        ("RESOURCE_METADATA_URL", "https://user@meta.example/"),
+        ("RESOURCE_METADATA_URL", 'https://meta.example/"'),
+        ("RESOURCE_METADATA_URL", "https://meta.example/\n"),
+        ("RESOURCE_METADATA_URL", "ftp://meta.example/"),
+        ("AUTHORIZATION_SERVERS", ["https://login.example/?realm=a"]),
+        ("AUTHORIZATION_SERVERS", ["https://login.example/é"]),
+    ]:
+        with subtests.test(option=option, url=url), pytest.raises(ImproperlyConfigured, match=option):
+            of(SERVERS={"default": {option: url}})
+
+
+def test_issuers_may_have_encoded_characters() -> None:
+    issuers = ["https://login.example/realms/my%20shop"]
+    assert of(SERVERS={"default": {"AUTHORIZATION_SERVERS": issuers}}).authorization_servers == tuple(issuers)

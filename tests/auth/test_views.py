@@ -149,3 +149,16 @@ def test_what_cannot_be_is_found_when_the_view_is_made() -> None:
         bearer_required(resource="shop")
     with pytest.raises(TypeError, match="list"):
         bearer_required(scopes="shop:read")
+
+
+@bearer_required(resource=API, scopes=["shop:read"], require_user=False)
+def for_machines(request: HttpRequest) -> JsonResponse:
+    """A view that needs no user."""
+    return JsonResponse({"by": request.principal.subject, "anonymous": request.user.is_anonymous})  # type: ignore[attr-defined]
+
+
+def test_a_view_may_admit_tokens_of_machines() -> None:
+    request = RequestFactory().get("/", headers={"Authorization": "Bearer nobody"})
+    assert plain(request).status_code == 401
+    answer = for_machines(request)
+    assert (answer.status_code, json.loads(answer.content)) == (200, {"by": "machine", "anonymous": True})

@@ -13,7 +13,7 @@ from mcp_django.conf.clients import ClientAuth, ClientSettings
 from mcp_django.contrib.oauth.flows import consents
 from mcp_django.models import PersonalAccessToken
 from tests.browser.conftest import DESK, PHONE, Open
-from tests.contrib.oauth.clients import LOOPBACK, MCP, SCOPES, Source, authorization_path, make_client
+from tests.contrib.oauth.clients import LOOPBACK, MCP, SCOPES, WEB, Source, authorization_path, make_client
 
 LONG = "https://a-very-long-label-of-a-host-that-goes-on.and-on.client.example/" + "path/" * 20
 PAPER: dict[Literal["light", "dark"], str] = {"light": "rgb(244, 246, 245)", "dark": "rgb(14, 20, 19)"}
@@ -32,8 +32,8 @@ def addresses(person: User, site: Settings) -> dict[str, str]:
     row.save_missing_scopes("averylongscope:" * 10)
     web = make_client(source=Source.DOCUMENT)
     native = make_client(LOOPBACK, LONG, name="Extraordinarilylongnameofaclientwithoutspaces " * 2)
-    consents.record_consent(person, web, [MCP], [*SCOPES, "offline_access"])
-    consents.record_consent(person, native, [MCP], ["averylongscopewithoutany:placetobreakit." * 3])
+    consents.record_consent(person, web, [MCP], [*SCOPES, "offline_access"], WEB)
+    consents.record_consent(person, native, [MCP], ["averylongscopewithoutany:placetobreakit." * 3], WEB)
     PersonalAccessToken.issue(user=person, name="W" * 60, scopes=["scope:" + "x" * 60, *SCOPES], expires=None)
     PersonalAccessToken.issue(user=person, name="Old laptop", expires=None)[0].revoke()
     return {

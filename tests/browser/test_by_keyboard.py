@@ -72,7 +72,7 @@ def test_another_user_logs_in(open_page: Open) -> None:
 
 
 def test_access_is_taken_away(open_page: Open, person: User) -> None:
-    consents.record_consent(person, make_client(source=Source.DOCUMENT), [MCP], SCOPES)
+    consents.record_consent(person, make_client(source=Source.DOCUMENT), [MCP], SCOPES, WEB)
     keys = open_page("/o/connections/").to("Take access away").press("Enter").to("Take it away now").submit()
     assert keys.page.get_by_role("status").inner_text() == "Access of Claude was withdrawn."
     assert Consent.objects.get().revoked is not None

@@ -9,8 +9,8 @@ from django.contrib.auth.models import User
 from django.core.checks import CheckMessage, run_checks
 from django.test import override_settings
 
-from mcp_django import ModelToolset, checks, register, tool
-from mcp_django.checks import authentication
+from mcp_django import ModelToolset, action, checks, register, tool
+from mcp_django.checks import authentication, permissions
 from mcp_django.server.primitives import registry
 from mcp_django.server.primitives.decorators import register_completer, register_tool
 
@@ -166,6 +166,7 @@ def test_a_dotted_path_that_leads_nowhere_is_reported(subtests: pytest.Subtests)
         ({"AUTH": "shop.auth.Verifier"}, 'MCP["AUTH"]'),
         ({"SERVERS": {"default": {"MIDDLEWARE": ["tests.nothing.Audit"]}}}, 'MCP["SERVERS"]["default"]["MIDDLEWARE"]'),
         ({"SERVERS": {"default": {"PROVIDERS": ["tests.settings.Nothing"]}}}, '"PROVIDERS"'),
+        ({"SERVERS": {"default": {"EXTENSIONS": ["tests.settings.Nothing"]}}}, '"EXTENSIONS"'),
         ({"SERVERS": {"default": {}, "hotel": {"LIFESPAN": "tests.settings.nothing"}}}, '"hotel"]["LIFESPAN"]'),
     ):
         with subtests.test(changes=changes, where=where):
@@ -292,3 +293,60 @@ def test_an_order_without_an_index_is_mentioned_before_it_is_deployed() -> None:
     [message] = declared(Late)
     assert (message.id, "'last_name'" in message.msg) == ("mcp_django.I003", True)
     assert "mcp_django.I003" not in ids()
+
+
+@override_settings(MCP={"AUTH": "token"})
+def test_a_permission_that_no_app_defines_is_reported_with_a_similar_one() -> None:
+    found = registry.get_registry("default")
+    register_tool(found, lambda: "x", "first", {"permission": "auth.veiw_user"})
+    register_tool(found, lambda: "x", "second", {"permission": ["auth.veiw_user", "auth.view_user"]})
+    [message] = messages()
+    assert message.id == "mcp_django.W011"
+    assert "'auth.veiw_user'" in message.msg
+    assert "and 1 more" in message.msg
+    assert "Did you mean 'auth.view_user'?" in str(message.hint)
+
+
+def test_other_backends_may_define_permissions(subtests: pytest.Subtests) -> None:
+    found = registry.get_registry("default")
+    register_tool(found, lambda: "x", "own", {"permission": "zoo.feed_lions"})
+    register_tool(found, lambda: "x", "misspelt", {"permission": "auth.veiw_user"})
+    for backends, reported in (
+        (["django.contrib.auth.backends.ModelBackend"], ["'auth.veiw_user'", "'zoo.feed_lions'"]),
+        (["django.contrib.auth.backends.ModelBackend", "zoo.Backend"], ["'auth.veiw_user'"]),
+    ):
+        with (
+            subtests.test(backends=backends, reported=reported),
+            override_settings(AUTHENTICATION_BACKENDS=backends, MCP={"AUTH": "token"}),
+        ):
+            texts = [message.msg for message in permissions.check_permissions()]
+            assert len(texts) == len(reported)
+            assert all(name in text for name, text in zip(reported, texts, strict=True))
+
+
+@override_settings(MCP={"AUTH": "token"})
+def test_a_misspelt_attribute_of_a_toolset_is_reported() -> None:
+    class Misspelt(Shown):
+        list_filters = ["username"]
+        colours = ("red",)
+
+        def has_veiw_permission(self, ctx: Any) -> bool:
+            return False
+
+    found = declared(Misspelt)
+    assert [message.id for message in found] == ["mcp_django.W012"] * 2
+    assert ["'list_filters'" in found[0].msg, "'list_filter'" in str(found[0].hint)] == [True, True]
+    assert ["'has_veiw_permission'" in found[1].msg, "'has_view_permission'" in str(found[1].hint)] == [True, True]
+
+
+@override_settings(MCP={"AUTH": "token"})
+def test_the_permission_hook_of_an_action_is_not_a_misspelling() -> None:
+    class Reviewed(Shown):
+        @action(permissions=["review"])
+        def review(self, ctx: Any, obj: Any) -> str:
+            return "ok"
+
+        def has_review_permission(self, ctx: Any, obj: Any = None) -> bool:
+            return True
+
+    assert declared(Reviewed) == []

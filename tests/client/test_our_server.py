@@ -128,8 +128,11 @@ async def test_changes_are_told(port: int, subtests: pytest.Subtests) -> None:
                         await client.call_tool("test_trigger_tool_change")
                         await asyncio.sleep(0)
                     assert await kinds.get() == "tools"
-                    await client.call_tool("change_watched_resource")
+                    before = await client.read_resource(WATCHED)
+                    await client.call_tool("touch_watched_resource")
                     assert await uris.get() == WATCHED
+                    after = await client.read_resource(WATCHED)
+                assert before.contents != after.contents
 
 
 async def test_a_call_that_is_cancelled_leaves_the_connection_as_it_was(port: int, subtests: pytest.Subtests) -> None:

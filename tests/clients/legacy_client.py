@@ -128,7 +128,7 @@ async def watch(session: ClientSession, user: User) -> None:
     await session.subscribe_resource(WATCHED)
     # Over HTTP the client opens the stream by itself, and does not say when.
     for _ in range(20):
-        await session.call_tool("change_watched_resource", {})
+        await session.call_tool("touch_watched_resource", {})
         with suppress(TimeoutError):
             await asyncio.wait_for(user.told.wait(), 0.5)
             return

@@ -99,7 +99,7 @@ async def watch(client: Client, user: User) -> None:
     """Be told that a resource changed: on a stream of changes, or on that of the session."""
     if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
         async with client.listen(resource_subscriptions=[WATCHED]) as changes:
-            await client.call_tool("change_watched_resource", {})
+            await client.call_tool("touch_watched_resource", {})
             async for change in changes:
                 assert change.uri == WATCHED, change
                 return
@@ -109,7 +109,7 @@ async def watch(client: Client, user: User) -> None:
         await client.subscribe_resource(WATCHED)
     # The client opens the stream of its session by itself, and does not say when.
     for _ in range(20):
-        await client.call_tool("change_watched_resource", {})
+        await client.call_tool("touch_watched_resource", {})
         with suppress(TimeoutError):
             await asyncio.wait_for(user.told.wait(), 0.5)
             return

@@ -94,7 +94,7 @@ async def check(way: str, said: str, calls: dict[str, Any], mode: str) -> str:
 async def _fixtures(client: Client, user: User) -> None:
     """Our own server: rounds of questions, a resource that changes, and one handler that does everything."""
     assert await _text(client, "test_input_required_result_multi_round") == "Multi-round complete for Al who likes blue"
-    await _watch(client, user, "test://watched-resource", "change_watched_resource")
+    await _watch(client, user, "test://watched-resource", "touch_watched_resource")
     numbers = []
     for _ in range(2):
         user.asked.clear()

@@ -82,6 +82,7 @@ def _inspector(era: str, way: str, target: Target, calls: Calls) -> str:
         base = [*_inspector_tool(), "--cli", *where, "--protocol-era", era, "--format", "json"]
         listed = json.loads(_peer([*base, "--method", "tools/list", "--strict"]))
         names = [listed_tool["name"] for listed_tool in _result(listed)["tools"]]
+        warnings = sum(len(tool["findings"]) for tool in listed.get("schemaFindings", ()))
         name = next((name for name in calls if name in names), None)
         if name is None:
             raise Failed(f"none of {', '.join(calls)} is among the tools listed: {', '.join(names)}")
@@ -89,7 +90,7 @@ def _inspector(era: str, way: str, target: Target, calls: Calls) -> str:
         called = _result(json.loads(_peer([*base, "--method", "tools/call", *arguments])))
     if called.get("isError") or not called["content"]:
         raise Failed(f"{name} answered {called}")
-    return f"{len(names)} tools, {name} called"
+    return f"{len(names)} tools, {warnings} warnings about schemas, {name} called"
 
 
 _OLD_WAYS = ("http", "sse", "websocket", "stdio")

@@ -65,7 +65,7 @@ export class Traveller {
     // The stream of a session is opened by the client itself, which does not say when: so it is tried more than once.
     async watch(client) {
         for (let tries = 0; tries < 20 && this.told.length === 0; tries++) {
-            await client.callTool({ name: 'change_watched_resource', arguments: {} });
+            await client.callTool({ name: 'touch_watched_resource', arguments: {} });
             for (let waits = 0; waits < 10 && this.told.length === 0; waits++) await pause(50);
         }
         assert.equal(this.told[0], WATCHED);

@@ -59,6 +59,7 @@ SERVERS = {
     "unsessioned": {"NAME": "unsessioned", "REQUIRE_SESSION": False, "STORED": False},
     "modern": {"NAME": "modern", "ERAS": ["stateless"]},
     "legacy": {"NAME": "legacy", "ERAS": ["handshake"]},
+    "extended": {"NAME": "extended", "STORED": False, "EXTENSIONS": ["tests.interaction.extensions.Counters"]},
 }
 
 

@@ -52,14 +52,28 @@ async def test_a_round_may_end_on_a_stream(modern):
     assert reply.result["resultType"] == "input_required"
 
 
-async def test_an_answer_without_a_state_counts_when_the_key_is_known(modern):
-    reply = await modern().tool("ask_name", inputResponses={"user_name": value("Al")})
-    assert text(reply) == "Hello Al"
+async def test_a_response_without_a_state_is_asked_for_again(modern):
+    result = (await modern().tool("ask_name", inputResponses={"user_name": value("Al")})).result
+    assert list(result["inputRequests"]) == ["user_name"]
 
 
-async def test_answers_that_nobody_asked_for_are_ignored(modern):
+async def test_a_response_to_a_request_that_the_state_does_not_record_is_asked_for(modern):
+    client = modern()
+    first = (await ask(client, "ask_twice")).result
+    (key,) = first["inputRequests"]
+    second = (await ask(client, "ask_twice", first, 1)).result
+    (later,) = second["inputRequests"]
+
+    both = {key: value(1), later: value(2)}
+    result = (await client.tool("ask_twice", inputResponses=both, requestState=first["requestState"])).result
+    assert list(result["inputRequests"]) == [later]
+
+
+async def test_responses_to_other_requests_are_ignored(modern):
+    client = modern()
+    state = (await client.tool("ask_name")).result["requestState"]
     extra = {"user_name": value("Al"), "other": value(1), "third": {"action": "accept", "content": {"foo": "bar"}}}
-    assert text(await modern().tool("ask_name", inputResponses=extra)) == "Hello Al"
+    assert text(await client.tool("ask_name", inputResponses=extra, requestState=state)) == "Hello Al"
 
 
 async def test_a_wrong_key_is_asked_again_and_no_error(modern):

@@ -451,9 +451,47 @@ async def test_a_process_that_ends_leaves_what_was_not_heard(latest_legacy, move
         checkpoints.gate(gate).set()
     await checkpoints.until("answered")
     home = move()
-    await home._store_undelivered()
+    await home._store_finished()
     assert len(home.store) == 0
     for _ in range(2):
         again = client.listen(exchange.last_id)
         await read(again, 2)
         await finish(again)
+
+
+async def test_a_process_that_ends_leaves_what_it_sent_and_may_not_have_arrived(latest_legacy, move, checkpoints):
+    client = await latest_legacy()
+    exchange = begin(client, to=2)
+    for gate in ("say 1", "say 2", "answer"):
+        checkpoints.gate(gate).set()
+    await read(exchange, 1)
+    seen = exchange.last_id
+    await read(exchange, 2)
+    await finish(exchange)
+    home = move()
+    await home._store_finished()
+    assert len(home.store) == 0
+    again = client.listen(seen)
+    await read(again, 2)
+    await finish(again)
+
+
+async def test_a_process_that_ends_leaves_what_another_worker_sent(latest_legacy, move, checkpoints):
+    client = await latest_legacy()
+    exchange = begin(client, to=2)
+    checkpoints.gate("say 1").set()
+    await read(exchange, 1)
+    seen, home = exchange.last_id, move()
+    again = client.listen(seen)
+    await again.started()
+    for gate in ("say 2", "answer"):
+        checkpoints.gate(gate).set()
+    await read(again, 2)
+    await finish(again)
+    (ring,) = home.store._buffers.values()
+    await eventually(lambda: ring.is_delivered)
+    await home._store_finished()
+    assert len(home.store) == 0
+    again = client.listen(seen)
+    await read(again, 2)
+    await finish(again)

@@ -1,14 +1,29 @@
 """Sessions of the handshake era: statuses, owners, ends (basic/transports)."""
 
-import pytest
-from django.db import OperationalError
+import logging
+from unittest.mock import AsyncMock, Mock
 
+import pytest
+from django.db import IntegrityError, InterfaceError, InternalError, OperationalError, ProgrammingError
+
+from mcp_django.models import Session as SessionRow
 from mcp_django.wiring import get_server
 from tests.interaction.clients import HANDSHAKE, Client
 from tests.interaction.transports import on_http
 
 pytestmark = pytest.mark.revisions(HANDSHAKE[0], HANDSHAKE[-1])
 
+INITIALIZED = "notifications/initialized"
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 0,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "tests", "version": "1"},
+    },
+}
 MESSAGE = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
 
 
@@ -66,6 +81,63 @@ async def test_a_database_that_is_down_is_said_at_once_and_is_no_missing_session
     assert "db.internal" in caplog.text
     monkeypatch.undo()
     assert (await client.post(MESSAGE)).status == 200
+
+
+class DriverError(Exception):
+    """An exception of PostgreSQL's driver."""
+
+    def __init__(self, sqlstate):
+        super().__init__("secret words of the database")
+        self.sqlstate = sqlstate
+
+
+DATABASE_FAILURES = [
+    (OperationalError("database or disk is full"), "Database unavailable"),
+    (OperationalError("attempt to write a readonly database"), "Database unavailable"),
+    (InterfaceError("connection already closed"), "Database unavailable"),
+    (InternalError("cannot execute INSERT", DriverError("25006")), "Database unavailable"),
+    (OperationalError("no such table: mcp_django_session"), "run 'manage.py migrate'"),
+    (ProgrammingError("relation does not exist", DriverError("42P01")), "run 'manage.py migrate'"),
+]
+
+
+async def test_a_session_that_the_database_cannot_store_is_an_overload(transport, monkeypatch, caplog, subtests):
+    for error, logged in DATABASE_FAILURES:
+        with subtests.test(error=error):
+            error.__cause__ = error.args[1] if len(error.args) > 1 else None
+            monkeypatch.setattr(SessionRow.objects.__class__, "admit", Mock(side_effect=error))
+            caplog.clear()
+            reply = await Client(transport, "2025-11-25").post(INITIALIZE)
+            assert (reply.status, int(reply.headers["retry-after"]) >= 1) == (503, True)
+            assert ("migrate" in reply.body.decode()) is ("migrate" in logged)
+            assert "secret" not in reply.body.decode()
+            (record,) = (record for record in caplog.records if record.levelno >= logging.ERROR)
+            assert logged in record.getMessage()
+            assert "Reference" not in record.getMessage()
+    monkeypatch.undo()
+    assert (await Client(transport, "2025-11-25").post(INITIALIZE)).status == 200
+
+
+async def test_a_bug_in_the_storage_of_sessions_is_no_overload(transport, monkeypatch, caplog):
+    monkeypatch.setattr(SessionRow.objects.__class__, "admit", Mock(side_effect=IntegrityError("secret")))
+    reply = await Client(transport, "2025-11-25").post(INITIALIZE)
+    assert (reply.status, "Internal error (reference" in reply.body.decode()) == (200, True)
+
+
+@on_http
+async def test_a_notification_that_the_database_cannot_store_is_refused_and_may_be_repeated(
+    transport, monkeypatch, caplog
+):
+    client = Client(transport, "2025-11-25")
+    client.session = (await client.post(INITIALIZE)).headers["mcp-session-id"]
+    sessions, initialized = get_server("interaction").sessions, {"jsonrpc": "2.0", "method": INITIALIZED}
+    save = AsyncMock(side_effect=OperationalError("database or disk is full"))
+    monkeypatch.setattr(sessions, "save", save)
+    assert (await client.post(initialized)).status == 503
+    assert "Database unavailable" in caplog.text
+    monkeypatch.undo()
+    assert (await client.post(initialized)).status == 202
+    assert (await SessionRow.objects.aget(key_hash=SessionRow.hash(client.session))).initialized
 
 
 async def test_delete_without_a_session_is_a_bad_request(transport, handshake):

@@ -29,6 +29,29 @@ async def test_a_quick_answer_is_one_json_body(connect):
 
 
 @on_http
+async def test_a_client_that_accepts_only_streams_gets_one(connect, subtests):
+    """Every response with status 200 is one event; a result of the handshake has its session."""
+    client = await connect(headers={"accept": "text/event-stream"})
+    errors = ["tools/nothing"] if client.stateless else []
+    for method, params in [("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}}), ("tools/list", {})]:
+        with subtests.test(method=method):
+            reply = await client.request(method, params)
+            assert reply.is_stream
+            assert reply.body.startswith(b"event: message\ndata: {")
+            assert reply.result
+    for method in errors:
+        with subtests.test(method=method):
+            reply = await client.request(method)
+            assert (reply.status, reply.headers["content-type"]) == (404, "application/json")
+
+
+@on_http
+async def test_a_client_of_the_handshake_that_accepts_only_streams_gets_errors_in_one(legacy):
+    reply = await (await legacy(headers={"accept": "text/event-stream"})).request("tools/nothing")
+    assert (reply.is_stream, reply.verdict) == (True, (200, -32601))
+
+
+@on_http
 async def test_a_slow_answer_becomes_a_stream(quick, clock, either, checkpoints):
     exchange = (await either()).begin("tools/call", {"name": "wait"})
     status, headers = await clock.advance_while(exchange.started())

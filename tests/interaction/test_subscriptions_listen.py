@@ -202,7 +202,7 @@ async def test_a_filter_names_so_many_resources_and_no_more(limits, modern):
     uris = [f"note://numbered/{n}" for n in range(3)]
     reply = await modern().request("subscriptions/listen", {"notifications": {"resourceSubscriptions": uris}})
     assert reply.refused(400, -32602)
-    assert "at most 2 resources" in reply.error["message"]
+    assert "resourceSubscriptions must have at most 2 entries, not 3" in reply.error["message"]
 
 
 @contract_with_headers

@@ -219,6 +219,47 @@ async def test_somebody_else_gets_neither_through_the_gate_nor_back(modern):
     assert (await alice.get(back)).status_code == 200
 
 
+async def test_another_user_can_sign_in_as_the_right_one(modern):
+    _, url, _ = await rounds(modern)
+    bob = await browser("bob")
+    refused = await bob.get(url)
+    assert refused.status_code == 403
+    shown = refused.content.decode()
+    assert "This link is for another account" in shown
+    assert "bob" in shown
+    assert '<form method="post">' in shown
+
+    strict = Browser(enforce_csrf_checks=True)
+    strict.cookies = bob.cookies
+    assert (await strict.post(url)).status_code == 403
+
+    signed_out = await bob.post(url)
+    assert signed_out.status_code == 200
+    login = f"/login/?next={urlsplit(url).path}"
+    assert login in signed_out.content.decode()
+    assert (await bob.get(url)).headers["location"] == login
+
+
+async def test_every_page_around_a_visit_has_a_heading_and_a_strict_policy(modern, subtests):
+    _, url, _ = await rounds(modern)
+    alice, bob = await browser("alice"), await browser("bob")
+    back = parse_qs(urlsplit(await sent_on(alice, url)).query)["next"][0]
+    for visitor, address, status, heading in (
+        (bob, url, 403, "This link is for another account"),
+        (alice, f"{url}x", 404, "This link has expired"),
+        (alice, back, 200, "Done"),
+        (alice, back, 410, "This link was used before"),
+        (alice, url, 410, "This link was used before"),
+    ):
+        with subtests.test(heading):
+            reply = await visitor.get(address)
+            assert reply.status_code == status
+            assert f"<h1>{heading}</h1>" in reply.content.decode()
+            assert "default-src 'none'" in reply.headers["content-security-policy"]
+            assert "no-store" in reply.headers["cache-control"]
+            assert reply.headers["referrer-policy"] in ("no-referrer", "same-origin")
+
+
 async def test_who_is_not_logged_in_is_sent_to_the_login_and_from_there_to_the_page(modern):
     _, url, _ = await rounds(modern)
     nobody = await browser(None)

@@ -1,4 +1,4 @@
-"""The Django view under WSGI: JSON only, in both eras."""
+"""The Django view under WSGI: complete responses only, in both eras."""
 
 import contextlib
 import json
@@ -11,6 +11,8 @@ from django.db import close_old_connections
 from django.test import Client as DjangoClient
 from django.utils import translation
 
+from mcp_django.models import EndReason, Session
+from mcp_django.protocol import sse
 from mcp_django.signals import call_finished, call_started
 from tests.interaction.clients import HANDSHAKE, META, REVISIONS, STATELESS, Client, accept
 from tests.interaction.messages import message_check
@@ -73,6 +75,19 @@ def test_a_call_in_a_session_is_answered(post, session):
     params = {"name": "add", "arguments": {"a": 1, "b": 2}}
     _, found = post({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}, HANDSHAKE[-1], **session)
     assert found["result"]["structuredContent"] == {"result": 3}
+
+
+def test_a_client_that_accepts_only_streams_gets_one_event(post, session):
+    message = {
+        "jsonrpc": "2.0",
+        "id": 2,
+        "method": "tools/call",
+        "params": {"name": "steps", "arguments": {"count": 3}},
+    }
+    response, _ = post(message, HANDSHAKE[-1], accept="text/event-stream", **session)
+    (found,) = sse.Decoder().feed(response.content)
+    assert response["content-type"] == "text/event-stream"
+    assert json.loads(found.data)["result"]["content"][0]["text"] == "done"
 
 
 def test_what_a_handler_tells_is_dropped(call):
@@ -153,6 +168,7 @@ def test_there_is_nothing_to_get(subtests):
 def test_a_session_ends_when_its_client_says_so(post, session):
     headers = {**HEADERS, "mcp-session-id": session["mcp_session_id"]}
     assert DjangoClient().delete("/view/mcp/interaction", headers=headers).status_code == 204
+    assert Session.objects.get(terminated_at__isnull=False).end_reason == EndReason.CLIENT
     message = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
     assert post(message, HANDSHAKE[-1], **session)[0].status_code == 404
 

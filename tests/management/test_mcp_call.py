@@ -14,7 +14,7 @@ from django.contrib.auth.models import Permission
 from django.core.management import CommandError, call_command
 from django.test import override_settings
 
-from mcp_django import Context, ToolError, ToolResult, tool
+from mcp_django import Context, ModelToolset, ToolError, ToolResult, register, tool
 from mcp_django.server.primitives import registry
 from tests.testapp import mcp_tools
 from tests.testapp.models import Book
@@ -193,7 +193,7 @@ def ada() -> Any:
 def test_a_user_s_permissions_count() -> None:
     assert text("count_books", "--user", "ada") == "0"
     assert text("where", "--user", "ada", "--server", "staff") == "staff as ada"
-    with pytest.raises(CommandError, match=r"Unknown tool: count_books .* hidden from this caller; mcp_inspect"):
+    with pytest.raises(CommandError, match=r"Unknown tool: count_books .* lacks the permission testapp"):
         call("count_books", "--user", "bob")
 
 
@@ -260,3 +260,27 @@ def test_a_question_without_a_terminal_is_an_error(typing: Answer) -> None:
 def test_what_a_shell_cannot_answer_is_said() -> None:
     with pytest.raises(CommandError, match=r"-32021"):
         call("sample")
+
+
+def test_the_reason_why_a_tool_is_missing_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    @tool
+    def unserializable(order: object) -> str:
+        raise NotImplementedError
+
+    @tool(name="broken")
+    def with_a_strange_argument(order: Iterator[Book]) -> str:
+        raise NotImplementedError
+
+    with pytest.raises(CommandError, match=r"Unknown tool: broken .* could not be registered: .*strange_argument"):
+        call("broken")
+    with pytest.raises(CommandError, match=r"Unknown tool: ad .*did you mean 'add'\?"):
+        call("ad")
+
+
+def test_the_tools_of_a_refused_toolset_are_explained() -> None:
+    class Books(ModelToolset):
+        fields = ["titel"]
+
+    register(Book)(Books)
+    with pytest.raises(CommandError, match=r"Unknown tool: book_list .* could not be registered: .*'titel'"):
+        call("book_list")

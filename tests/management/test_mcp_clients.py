@@ -1,4 +1,6 @@
+import asyncio
 import json
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,8 +13,10 @@ from mcp_django.client import AuthorizationNeeded, ClientConnectionError
 from mcp_django.client.oauth.http import AuthorizationFailed
 from mcp_django.client.pool import factory
 from mcp_django.client.pool.health import HEALTH_REGISTRY
+from mcp_django.client.pool.health_check import check_client
 from mcp_django.management.commands import mcp_clients
 from tests.client.script import Script
+from tests.support.clock import Clock
 
 SCHEMA = {
     "type": "object",
@@ -120,7 +124,7 @@ def test_a_server_that_is_not_in_the_setting_is_refused(scripts: dict[str, Scrip
 
 def test_the_tools_of_a_server_are_listed(scripts: dict[str, Script], capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = run(capsys, "tools", "weather")
-    assert out.splitlines() == ["now", "  The weather [31m.", "    city (string)", "    days (integer, optional)"]
+    assert out.splitlines() == ["now", "  The weather[31m.", "    city (string)", "    days (integer, optional)"]
     _, out, _ = run(capsys, "tools", "weather", "--json")
     assert json.loads(out)[0]["inputSchema"] == SCHEMA
     scripts["weather"].refusals.append(ClientConnectionError("It is down"))
@@ -191,3 +195,42 @@ def test_a_login_is_left_to_the_flow(
     monkeypatch.setattr(mcp_clients, "login", refuse)
     with pytest.raises(CommandError, match="It was refused"):
         call_command("mcp_clients", "login", "maps", skip_checks=True)
+
+
+PROGRAM = "import sys; sys.stderr.write('one\\n' * 50 + 'Cannot find \\x1b[31mmodule weather; key s3cret-key\\n'); "
+
+
+def test_the_last_lines_of_a_program_s_standard_error_are_shown(
+    capsys: pytest.CaptureFixture[str], subtests: pytest.Subtests
+) -> None:
+    ended = {"COMMAND": [sys.executable, "-c", PROGRAM + "sys.exit(3)"], "ENV": {"KEY": "s3cret-key"}, "MAX_RETRIES": 0}
+    silent = {**ended, "COMMAND": [sys.executable, "-c", PROGRAM + "sys.stderr.flush(); sys.stdin.read()"]}
+    silent["STARTUP_TIMEOUT"] = 1
+    for client, error in ((ended, "ServerEnded"), (silent, "ServerUnresponsive")):
+        with subtests.test(error=error), override_settings(MCP={"AUTH": "none", "CLIENTS": {"child": client}}):
+            code, _, err = run(capsys)
+            first, heading, *lines = err.splitlines()
+            assert code == 1
+            assert first.startswith(f"child: {error}: python")
+            assert heading == "  The last lines of its standard error:"
+            assert 2 <= len(lines) <= 20
+            assert lines[-2:] == ["  one", "  Cannot find \\x1b[31mmodule weather; key …"]
+            for words in (["tools", "child"], ["call", "child", "now"]):
+                with pytest.raises(CommandError, match=rf"{error}(.|\n)*Cannot find"):
+                    call_command("mcp_clients", *words, skip_checks=True)
+            assert "Cannot find" in json.loads(run(capsys, "--json")[1])[0]["stderr"]
+
+
+async def test_a_check_waits_as_long_as_the_setting_says(clock: Clock, scripts: dict[str, Script]) -> None:
+    async def never(params: Any) -> None:
+        await asyncio.Event().wait()
+
+    scripts["weather"].answers["tools/list"] = never
+    client = {"URL": "https://weather.example/mcp", "TIMEOUT": 40}
+    with override_settings(MCP={"AUTH": "none", "CLIENTS": {"weather": client}}):
+        checking = asyncio.create_task(check_client("weather"))
+        await scripts["weather"].until(lambda: "tools/list" in scripts["weather"].methods())
+        await clock.advance(39)
+        assert not checking.done()
+        await clock.advance(1)
+        assert (await checking).error == "CallTimeout"

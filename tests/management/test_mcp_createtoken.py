@@ -8,7 +8,7 @@ from django.core.management import CommandError, call_command
 from django.test import override_settings
 from django.utils import timezone
 
-from mcp_django.models import PersonalAccessToken
+from mcp_django.models import PersonalAccessToken, ScopeGrant
 from tests.support.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
@@ -79,3 +79,53 @@ def test_an_inactive_user_gets_no_token(user: Any) -> None:
 def test_a_token_can_be_for_any_server_of_the_project() -> None:
     create("ada", "--server", "staff")
     assert PersonalAccessToken.objects.get().audience == "staff"
+
+
+SCOPED: dict[str, Any] = {
+    "AUTH": "token",
+    "SCOPES": {"orders:read": "Read orders", "orders:all": "All"},
+    "SCOPE_IMPLIES": {"orders:all": ["orders:read"]},
+    "SERVERS": {
+        "default": {"REQUIRED_SCOPES": ["orders:read"]},
+        "staff": {"REQUIRED_SCOPES": ["orders:read", "orders:all"]},
+    },
+}
+
+
+@override_settings(MCP=SCOPED)
+def test_a_token_has_the_scopes_that_its_servers_require_unless_said_otherwise() -> None:
+    for arguments, scopes in (
+        ([], ["orders:all", "orders:read"]),
+        (["--server", "default"], ["orders:read"]),
+        (["--scope", "orders:all"], ["orders:all"]),
+    ):
+        _, err = create("ada", *arguments)
+        assert PersonalAccessToken.objects.latest("pk").scopes == scopes
+        assert "can do nothing" not in err
+
+
+@override_settings(MCP={**SCOPED, "SCOPES": {**SCOPED["SCOPES"], "other": "Other"}})
+def test_a_token_that_can_do_nothing_comes_with_a_warning() -> None:
+    out, err = create("ada", "--scope", "other")
+    assert PersonalAccessToken.is_well_formed(out.strip())
+    assert "Warning: The token can do nothing: it lacks orders:read" in err
+    assert "default" in err
+
+
+@override_settings(MCP={"AUTH": "oauth"})
+def test_a_token_that_no_verifier_accepts_comes_with_a_warning() -> None:
+    assert 'MCP["AUTH"] does not contain "token"' in create("ada")[1]
+
+
+@override_settings(MCP=SCOPED)
+def test_an_undeclared_scope_makes_no_token() -> None:
+    with pytest.raises(CommandError, match=r"does not declare order:read. Use: orders:read, orders:all"):
+        create("ada", "--scope", "order:read")
+    assert not PersonalAccessToken.objects.exists()
+
+
+@override_settings(MCP=SCOPED)
+def test_a_scope_that_a_grant_reserves_makes_no_token() -> None:
+    ScopeGrant.objects.create(scope="orders:all", tokens=False)
+    with pytest.raises(CommandError, match="reserves orders:all"):
+        create("ada", "--scope", "orders:all")

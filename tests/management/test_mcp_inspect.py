@@ -6,14 +6,26 @@ from io import StringIO
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from django.core.management import CommandError, call_command
 from django.test import override_settings
 
-from mcp_django import prompt, resource, tool
+from mcp_django import Context, ModelToolset, action, prompt, register, resource, tool
+from mcp_django.auth.authorization.rule_cache import RULE_CACHE
+from mcp_django.contrib.rest import expose
+from mcp_django.management.command_options import get_command_principal
+from mcp_django.models import StoredPrompt, ToolPolicy
+from mcp_django.protocol import jsonrpc
+from mcp_django.providers import Provider
 from mcp_django.server.primitives import registry
+from mcp_django.server.primitives.decorators import build_tool
+from mcp_django.transports.inprocess import InProcessCaller
+from mcp_django.wiring import get_server
+from tests.library import views
 from tests.support.savepoints import rolled_back
+from tests.testapp.models import Book
 
 pytestmark = pytest.mark.django_db
 
@@ -83,7 +95,8 @@ def test_the_text_has_the_same_a_line_each_with_its_source() -> None:
     assert "[" not in lines[named]
 
 
-ALLOWED, HIDDEN = "allowed", "hidden: the permission is missing"
+ALLOWED = "allowed"
+HIDDEN = "hidden: lacks the permission testapp.view_book"
 
 
 def test_a_user_s_verdicts_are_those_of_a_call(subtests: pytest.Subtests) -> None:
@@ -107,7 +120,7 @@ def test_a_user_s_verdicts_are_those_of_a_call(subtests: pytest.Subtests) -> Non
             options = [part for scope in scopes or () for part in ("--scope", scope)]
             found = rows("--user", user, *options)
             assert {name: found[f"tool {name}"]["verdict"] for name in verdicts} == verdicts
-            assert found["template test://a/{n}"]["verdict"] == HIDDEN
+            assert found["template test://a/{n}"]["verdict"] == "hidden: lacks the permission testapp.delete_book"
 
 
 def test_all_servers_are_shown_with_verdicts_unless_one_is_named() -> None:
@@ -136,3 +149,84 @@ def test_invalid_arguments_are_reported(subtests: pytest.Subtests) -> None:
             pytest.raises(CommandError, match=message),
         ):
             inspect(*arguments)
+
+
+def test_a_hook_that_runs_at_each_call_is_named_and_asked() -> None:
+    class Books(ModelToolset):
+        fields = ["title"]
+
+        @action(permissions=["lend"])
+        def lend(self, queryset: Any) -> None:
+            raise NotImplementedError
+
+        def has_lend_permission(self, ctx: Context, obj: Any = None) -> bool:
+            return bool(ctx.user.username == "ada")
+
+        def has_view_permission(self, ctx: Context, obj: Any = None) -> bool:
+            return bool(ctx.user.username == "ada")
+
+    register(Book)(Books)
+    ada, bob = rows("--user", "ada"), rows("--user", "bob")
+    assert ada["tool book_lend"]["takes"] == "at each call has_lend_permission"
+    assert ada["tool book_lend"]["verdict"] == ada["tool book_list"]["verdict"] == ALLOWED
+    assert bob["tool book_lend"]["verdict"] == "listed, but each call is refused by has_lend_permission"
+    assert bob["tool book_list"]["verdict"] == "listed, but each call is refused by has_view_permission"
+    assert bob["template testapp.book://{pk}"]["verdict"] == bob["tool book_list"]["verdict"]
+    with pytest.raises(CommandError, match=r"Unknown tool: book_lend .* each call is refused by has_lend_permission"):
+        call_command("mcp_call", "book_lend", '{"pks": [1], "idempotency_key": "k"}', "--user", "bob")
+
+
+@override_settings(ROOT_URLCONF="tests.library.urls")
+def test_the_permission_classes_of_a_view_are_named_and_asked() -> None:
+    expose(views.BookViewSet, actions=["list", "ban"])
+    found = rows("--user", "bob")
+    assert found["tool book_list"]["takes"] == "at each call the view's IsAuthenticated, OwnerOrReadOnly"
+    assert found["tool book_list"]["verdict"] == ALLOWED
+    assert found["tool book_ban"]["verdict"] == "listed, but each call is refused by the view's IsAdminUser"
+
+
+class Provided(Provider):
+    """Tools of no registry."""
+
+    async def tools(self, ctx: Context) -> list[Any]:
+        return [build_tool(lambda: "x", "provided", permission="testapp.view_book")]
+
+
+def test_provided_mounted_and_stored_primitives_are_listed() -> None:
+    StoredPrompt.objects.create(name="stored", enabled=True, permission="testapp.view_book")
+    described = {
+        "default": {
+            "PROVIDERS": [f"{__name__}.Provided"],
+            "MOUNTS": {"s": {"SERVER": "staff", "PERMISSION": "testapp.view_book"}},
+        },
+        "staff": {},
+    }
+    with override_settings(MCP={"SERVERS": described}):
+        tool(lambda: "x", name="inner", server="staff")
+        found = rows("--user", "bob")
+        assert found["tool provided"]["takes"] == "permission testapp.view_book"
+        for name in ("tool provided", "tool s__inner", "prompt stored"):
+            assert found[name]["verdict"] == HIDDEN
+        assert rows("--user", "ada")["tool s__inner"]["verdict"] == ALLOWED
+
+
+def test_rules_of_the_admin_are_named() -> None:
+    ToolPolicy.objects.create(tool="open", disabled=True)
+    ToolPolicy.objects.create(tool="scoped", groups=["Keepers"])
+    RULE_CACHE.invalidate()
+    found = rows("--user", "ada")
+    assert found["tool open"]["takes"] == "by tool policy disabled"
+    assert found["tool open"]["verdict"] == "hidden: a tool policy disables it"
+    assert found["tool scoped"]["verdict"] == "hidden: a tool policy requires the groups Keepers"
+
+
+def test_sizes_are_those_of_the_list_that_the_caller_receives() -> None:
+    caller = InProcessCaller(get_server("default"), get_command_principal("bob", None))
+    listed = async_to_sync(caller.request)("tools/list")["tools"]
+    sizes = {entry["name"]: len(jsonrpc.dumps(entry)) for entry in listed}
+
+    found = rows("--user", "bob", "--sizes")
+    assert {name: found[f"tool {name}"]["bytes"] for name in sizes} == sizes
+    total = sum(sizes.values()) + len(sizes) - 1
+    assert f"list of tools: {len(sizes)} entries, {total} bytes" in inspect("--user", "bob", "--sizes")
+    assert "bytes" not in rows()["tool open"]

@@ -67,6 +67,36 @@ def entry(client: str, *arguments: str, name: str = "django") -> Any:
     return data[SECTIONS.get(client, "mcpServers")][name]
 
 
+@pytest.mark.parametrize("mode", [(), ("--write",)])
+@pytest.mark.parametrize(
+    ("arguments", "rights"),
+    [
+        ((), "The client gets all rights: every tool, without permission checks. Use --user NAME to limit it."),
+        (("--user", "ada"), "The client acts as the user ada, with that user's permissions."),
+        (
+            ("--user", "ada", "--scope", "read", "--scope", "plan"),
+            "The client acts as the user ada, with that user's permissions, within the scopes read, plan.",
+        ),
+        (("--token-env", "KEY"), "The client acts as the user of its token, within the scopes of the token."),
+        (
+            ("--transport", "http"),
+            "The client gets the rights of the user who authorizes it, or of the token that it sends.",
+        ),
+    ],
+)
+def test_the_output_names_the_rights_of_the_client(
+    arguments: tuple[str, ...], rights: str, mode: tuple[str, ...]
+) -> None:
+    install("vscode", *arguments, *mode)
+    assert install.said.splitlines()[-1] == rights  # type: ignore[attr-defined]
+
+
+@override_settings(MCP={"LOCAL_USER": "ada"})
+def test_the_local_user_is_named_beside_the_rights() -> None:
+    install("vscode")
+    assert "gets all rights: every tool, without permission checks. It acts as the user ada." in install.said  # type: ignore[attr-defined]
+
+
 def test_every_client_is_told_how_to_start_the_server(home: Path, subtests: pytest.Subtests) -> None:
     for client in CLIENT_PROGRAMS:
         with subtests.test(client=client):

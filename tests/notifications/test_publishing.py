@@ -15,7 +15,7 @@ from mcp_django import (
     notify_list_changed,
     notify_resource_updated,
 )
-from mcp_django.notifications import abroadcast, broadcast
+from mcp_django.notifications import abroadcast, broadcast, notify_extension_key
 from mcp_django.runtime.events.event_log import EventLog
 from mcp_django.runtime.threads.executor import LeasingExecutor
 
@@ -63,6 +63,12 @@ def test_a_server_can_be_named(two_servers: None, committed: Any, said: Any) -> 
     with committed():
         notify_list_changed("tools", server="staff")
     assert said() == [("changes:staff", "list_changed", {"kind": "tools"})]
+
+
+def test_a_key_of_an_extension_is_said_to_the_server_that_has_it(two_servers: None, committed: Any, said: Any) -> None:
+    with committed():
+        notify_extension_key("entryIds", "17", server="staff")
+    assert said() == [("changes:staff", "extension", {"field": "entryIds", "key": "17"})]
 
 
 def test_a_broadcast_carries_its_params(committed: Any, said: Any) -> None:

@@ -9,7 +9,7 @@ from asgiref.sync import async_to_sync
 
 from mcp_django import Context, ModelToolset
 from tests.orm.toolsets import Categories, Orders, Products, Tags, data, peer
-from tests.shop.models import Category, Line, Order, Product
+from tests.shop.models import Category, Line, Order, Product, Supplier
 
 pytestmark = pytest.mark.django_db
 
@@ -153,3 +153,46 @@ async def test_distinct_and_annotated_querysets_are_counted_once_for_each_row(st
     metrics = [{"function": "sum", "field": "stock"}]
     assert (await data(client, "product_aggregate", metrics=metrics))["groups"] == [{"sum_stock": 3}]
     assert len((await data(client, "product_list"))["items"]) == 1
+
+
+def test_numbers_are_summed_up_and_averaged_on_every_database(stock: None, subtests: pytest.Subtests) -> None:
+    """PostgreSQL returns numeric for the sum of a key, and Django does not convert it."""
+
+    class Suppliers(ModelToolset):
+        model = Supplier
+        fields = ["name"]
+
+        def get_queryset(self, ctx: Context) -> Any:
+            return super().get_queryset(ctx).exclude(name="hidden")
+
+    class Counted(ModelToolset):
+        model = Product
+        fields = ["name", "supplier", "supplier__pk", "stock"]
+        list_filter = "__all__"
+        tools = ["aggregate"]
+
+    suppliers = [Supplier.objects.create(name=name) for name in ("seen", "seen too", "hidden")]
+    products = Product.objects.order_by("pk")
+    for product, supplier in zip(products, suppliers, strict=False):
+        Product.objects.filter(pk=product.pk).update(supplier=supplier)
+    keys = [product.pk for product in products]
+    visible = [suppliers[0].pk, suppliers[1].pk]
+    expected = {"pk": keys, "supplier": visible, "supplier__pk": visible, "stock": [3, 5, 0, 7]}
+
+    for served in ((Counted, Suppliers), (Counted,)):
+        for field, values in expected.items():
+            if Suppliers not in served and field == "supplier":
+                values = [supplier.pk for supplier in suppliers]
+            elif Suppliers not in served and field == "supplier__pk":
+                continue  # a path needs a toolset
+            with subtests.test(field=field, is_masked=Suppliers in served):
+                metrics = [{"function": function, "field": field} for function in ("sum", "avg", "min", "max")]
+                given = {"metrics": metrics, "having": {f"avg_{field}__gte": 0.5, f"sum_{field}__gte": 1}}
+                (found,) = async_to_sync(data)(peer(*served), "product_aggregate", **given)["groups"]
+                assert found == {
+                    f"sum_{field}": sum(values),
+                    f"avg_{field}": pytest.approx(sum(values) / len(values)),
+                    f"min_{field}": min(values),
+                    f"max_{field}": max(values),
+                }
+                assert {type(value) for value in found.values()} <= {int, float}

@@ -1,15 +1,19 @@
 """`describe`, the schemas, and what both say about fields."""
 
+import json
+import re
 from decimal import Decimal
 from typing import Any
 
 import pytest
 from django.utils import translation
 
-from mcp_django import ModelToolset
+from mcp_django import ModelInline, ModelToolset, action
 from tests.official_schema import validator
+from tests.orm.test_generic import peer as generic_peer
 from tests.orm.toolsets import Categories, Orders, Products, Tags, data, peer
-from tests.shop.models import Product
+from tests.shop.models import Line, Product
+from tests.support.portable_schemas import find_warnings
 
 pytestmark = pytest.mark.django_db
 
@@ -44,21 +48,43 @@ async def test_it_says_what_can_be_asked(db: Any) -> None:
     assert found["loud"] == {"name": "loud", "type": "computed", "description": "The name, loudly.", "shown": True}
 
 
-async def test_choices_are_told_in_the_caller_s_language(db: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    german = {"Draft": "Entwurf", "Active": "Lieferbar", "Gone": "Vergriffen"}
-    real = translation.gettext
+@pytest.fixture
+def german(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A German catalogue for the labels of the shop."""
+    labels = {"Draft": "Entwurf", "Active": "Lieferbar", "Gone": "Vergriffen"}
     catalogue = translation._trans.gettext  # type: ignore[attr-defined]
     monkeypatch.setattr(
         translation._trans,  # type: ignore[attr-defined]
         "gettext",
-        lambda text: german.get(text, text) if translation.get_language() == "de" else catalogue(text),
+        lambda text: labels.get(text, text) if translation.get_language() == "de" else catalogue(text),
     )
-    assert real("Draft") == "Draft"
+
+
+@pytest.mark.usefixtures("german")
+async def test_choices_are_told_in_the_caller_s_language(db: Any) -> None:
     for language, labels in (("en", ["Draft", "Active", "Gone"]), ("de", ["Entwurf", "Lieferbar", "Vergriffen"])):
         with translation.override(language):
             found = await fields(Everything)
             assert [choice["label"] for choice in found["status"]["choices"]] == labels
             assert [choice["value"] for choice in found["status"]["choices"]] == ["draft", "active", "gone"]
+
+
+@pytest.mark.usefixtures("german")
+async def test_schemas_are_in_the_project_s_language_whoever_calls_first(db: Any) -> None:
+    class ProductInline(ModelInline):
+        model = Product
+        fields = ["status"]
+
+    class Shelves(Categories):
+        tools = ["describe", "create"]
+        inlines = [ProductInline]
+
+    client = peer(Shelves)
+    with translation.override("de"):
+        await data(client, "category_describe")
+    described = await data(client, "category_describe")
+    assert "'title': 'Gone'" in str(described["inlines"])
+    assert "Vergriffen" not in str(described["inlines"])
 
 
 async def test_the_label_of_a_choice_is_a_field_if_it_is_named(db: Any) -> None:
@@ -81,15 +107,76 @@ async def test_tools_are_listed_as_the_official_schema_wants_them(db: Any) -> No
     validator("2026-07-28", "ListToolsResult")(listed)
 
 
-async def test_schemas_say_what_choices_and_help_texts_say(db: Any) -> None:
-    tools = {tool["name"]: tool for tool in (await peer(Everything).request("tools/list"))["tools"]}
+class Undescribed(Everything):
+    tools = ["list", "get", "aggregate"]
+
+
+async def test_schemas_explain_themselves_where_describe_does_not(db: Any) -> None:
+    tools = {tool["name"]: tool for tool in (await peer(Undescribed).request("tools/list"))["tools"]}
     row = tools["product_get"]["outputSchema"]["properties"]
     assert row["name"] == {"type": "string", "description": "As on the label"}
     assert row["status"]["description"] == "draft: Draft; active: Active; gone: Gone"
-    assert row["weight"]["type"] == ["number", "null"]
+    assert row["weight"] == {"anyOf": [{"type": "number"}, {"type": "null"}]}
     assert row["margin"]["type"] == "number"
     assert row["margin"]["description"] == "What the shop earns."
-    assert tools["product_list"]["inputSchema"]["properties"]["limit"]["maximum"] == 100
+    given = tools["product_list"]["inputSchema"]["properties"]
+    assert given["limit"]["maximum"] == 100
+    assert "nest up to 4 levels" in given["filters"]["description"]
+    assert given["filters"]["properties"]["name"]["description"].startswith(
+        "As on the label. Also as name__<lookup>: in,"
+    )
+    assert "Of: name, category" in given["order_by"]["description"]
+
+
+async def test_describe_explains_arguments_once_for_all_tools(db: Any) -> None:
+    client = peer(Categories, Everything)
+    given = (await client.request("tools/list"))["tools"]
+    schemas = {tool["name"]: tool["inputSchema"]["properties"] for tool in given}
+    short = schemas["product_list"]["filters"]
+    assert short["description"] == (
+        'Conditions by field, or field__lookup: {"name__icontains": "a", "price__gte": "9.50"}; see describe'
+    )
+    assert short["properties"]["name"] == {"type": "string"}
+    assert short["properties"]["price"] == {"anyOf": [{"type": "number"}, {"type": "string"}]}
+    assert short["properties"]["status"] == {"enum": ["draft", "active", "gone"]}
+    assert short["properties"]["details__isnull"] == {"type": "boolean"}
+
+    described = (await data(client, "product_describe"))["arguments"]
+    assert "nest up to 4 levels" in described["filters"]
+    assert set(described) <= {name for schema in schemas.values() for name in schema}
+    assert {"filters", "search", "order_by", "fields", "cursor", "metrics", "having"} <= set(described)
+    assert "metrics" not in (await data(client, "category_describe"))["arguments"]
+
+
+async def test_examples_of_filters_are_accepted(db: Any) -> None:
+    class Numbers(ModelToolset):
+        model = Line
+        fields = ["quantity"]
+
+    for toolset, tool in ((Everything, "product"), (Categories, "category"), (Tags, "tag"), (Numbers, "line")):
+        client = peer(toolset)
+        text = (await data(client, f"{tool}_describe"))["arguments"]["filters"]
+        example = re.search(r"such as (\{.*\})\. in", text)
+        assert example
+        assert await data(client, f"{tool}_count", filters=json.loads(example[1])) == {"count": 0}
+
+
+async def test_clients_accept_the_schemas_without_warnings(db: Any) -> None:
+    class Written(Everything):
+        fields = [*Everything.fields, "unknown"]
+        tools = ["describe", "list", "get", "count", "aggregate", "create", "update", "delete", "history"]
+
+        def unknown(self, obj: Product):  # type: ignore[no-untyped-def]
+            return None
+
+        @action
+        def touch(self, obj: Product):  # type: ignore[no-untyped-def]
+            return None
+
+    for made in (peer, generic_peer):
+        for toolsets in ((Written, Categories, Tags, Orders), (Undescribed, Orders)):
+            tools = (await made(*toolsets).request("tools/list"))["tools"]
+            assert list(find_warnings(tools)) == []
 
 
 async def test_computed_fields_of_any_annotation_are_shown(db: Any) -> None:

@@ -9,6 +9,7 @@ from django.test import override_settings
 from mcp_django import Context, ModelToolset, ToolError, register, tool
 from mcp_django.orm.generic import GenericTools, merge_argument_schemas, merge_result_schemas
 from mcp_django.protocol.errors import InsufficientScope, InvalidParams
+from mcp_django.schema import ANY_VALUE_SCHEMA
 from mcp_django.server.primitives.registry import Registry, get_registry
 from mcp_django.wiring import get_server
 from tests.official_schema import validator
@@ -178,8 +179,8 @@ def test_one_schema_is_true_of_all() -> None:
     assert merged["required"] == ["a"]
     assert merged["properties"] == {
         "a": {"type": "string", "maxLength": 5},
-        "b": {"type": ["number", "null"]},
-        "c": {},
+        "b": {"anyOf": [{"type": "number"}, {"type": "null"}]},
+        "c": ANY_VALUE_SCHEMA,
     }
     assert merge_result_schemas([first, {"type": "object", "properties": {"b": number}, "required": ["b"]}]) == {
         "type": "object",

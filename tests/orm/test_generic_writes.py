@@ -80,12 +80,11 @@ def test_what_may_be_written_is_described_to_those_who_may() -> None:
         tools = ("describe", "create")
 
     sue = client(Described, DescribedTags, Products)
-    said = get_result(sue, "models_describe", model="shop.Order")["writes"]
+    described = get_result(sue, "models_describe", model="shop.Order")
+    said = described["writes"]
     assert set(said) == {"models_create", "models_update"}
     assert said["models_create"]["values"]["required"] == ["reference"]
-    assert (
-        "product" in said["models_create"]["inlines"]["properties"]["lines"]["properties"]["add"]["items"]["properties"]
-    )
+    assert "product" in described["inlines"]["lines"]["changes"]["properties"]["add"]["items"]["properties"]
     assert set(get_result(sue, "models_describe", model="shop.Tag")["writes"]) == {"models_create"}
 
 
@@ -102,7 +101,7 @@ async def test_what_all_models_take_is_said_to_its_last_part() -> None:
     listed = {tool["name"]: tool for tool in (await PipelineClient(server).request("tools/list"))["tools"]}
     order = listed["models_list"]["inputSchema"]["properties"]["order_by"]
     assert order["items"]["type"] == "string"
-    assert order["description"] == "Fields to order by, descending with a leading -"
+    assert order["description"] == "Orderable fields; descending with a leading -"
     metric = listed["models_aggregate"]["inputSchema"]["properties"]["metrics"]["items"]
     assert metric["properties"]["function"]["enum"] == ["count", "sum", "avg", "min", "max"]
     assert metric["required"] == ["function"]

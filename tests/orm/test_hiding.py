@@ -11,7 +11,9 @@ from django.db.models import Manager, QuerySet
 
 from mcp_django import Context, ModelToolset
 from mcp_django.orm.declaration.base import can_restrict_rows
-from mcp_django.protocol.errors import InvalidParams
+from mcp_django.protocol.errors import InvalidParams, ResourceNotFound
+from tests.orm.test_generic import peer as generic_peer
+from tests.orm.test_resources import read
 from tests.orm.toolsets import Categories, Orders, Products, Tags, data, peer, principal
 from tests.server.client import PipelineClient
 from tests.shop.models import Category, Line, Order, Product, Supplier, Tag
@@ -160,6 +162,28 @@ async def test_a_path_into_a_model_that_the_caller_may_not_view_is_unknown(
     assert "Drinks" not in str(await data(limited, "product_aggregate", group_by=["category"]))
     assert "category__name" not in str(await data(limited, "product_describe"))
     assert (await data(limited, "product_list", search="drinks"))["items"] == []
+
+
+async def test_no_list_names_a_path_or_a_model_that_the_caller_may_not_use(limited: PipelineClient) -> None:
+    generic = generic_peer(Categories, Tags, Everything, principal=limited.principal)
+    for client in (limited, generic):
+        for method in ("tools/list", "resources/templates/list"):
+            text = str(await client.request(method))
+            assert re.search("(?i)product", text)
+            assert not re.search("category__name|categories", text)
+
+
+async def test_a_page_is_filtered_by_a_path_for_callers_who_may_use_it(
+    client: PipelineClient, limited: PipelineClient, product: Product
+) -> None:
+    path, unknown = "shop.product://?category__name=Drinks", "shop.product://?category__nome=Drinks"
+    assert [row["name"] for row in (await read(client, path))["items"]] == ["Tea"]
+    problems = []
+    for uri in (path, unknown):
+        with pytest.raises(ResourceNotFound) as problem:
+            await limited.request("resources/read", {"uri": uri})
+        problems.append((problem.value.code, problem.value.message))
+    assert problems[0] == problems[1]
 
 
 class FoodOnly(Categories):

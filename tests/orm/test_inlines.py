@@ -115,6 +115,8 @@ def test_rows_below_another_row_are_out_of_reach(order: Order, sue: User, tea: P
 
 def test_they_take_permissions_of_their_own(order: Order, tea: Product) -> None:
     class All(Orders):
+        tools = ("describe", *Orders.tools)
+
         def get_queryset(self, ctx: Context) -> Any:
             return Order.objects.all()
 
@@ -122,11 +124,15 @@ def test_they_take_permissions_of_their_own(order: Order, tea: Product) -> None:
     tim = user("tim", "shop.view_order", "shop.change_order", "shop.view_product")
     client = as_user(tim, All, Products)
     assert "lines" not in get_result(client, "order_get", pk=str(order.pk))
-    assert "may not add" in get_error(
-        client, "order_update", pk=str(order.pk), inlines={"lines": {"add": [{"product": tea.pk}]}}
+    # Whoever may neither look at them nor add any is told nothing of them.
+    for changes in ({"add": [{"product": tea.pk}]}, {"delete": [line.pk]}):
+        hidden = get_error(client, "order_update", pk=str(order.pk), inlines={"lines": changes})
+        unknown = get_error(client, "order_update", pk=str(order.pk), inlines={"limes": changes})
+        assert hidden == unknown.replace("limes", "lines")
+    tom = user("tom", "shop.view_order", "shop.change_order", "shop.add_line")
+    told = get_field_errors(
+        as_user(tom, All, Products), "order_update", pk=str(order.pk), inlines={"lines": {"delete": [line.pk]}}
     )
-    # Whoever may not look at them is told nothing of them.
-    told = get_field_errors(client, "order_update", pk=str(order.pk), inlines={"lines": {"delete": [line.pk]}})
     assert told == {"lines.delete[0]": [f"There is no line with pk {line.pk}."]}
     ann = user("ann", "shop.view_order", "shop.change_order", "shop.view_line")
     text = get_error(as_user(ann, All), "order_update", pk=str(order.pk), inlines={"lines": {"delete": [line.pk]}})
@@ -216,6 +222,26 @@ def test_schemas_describe_them(sue: User) -> None:
     assert set(tools["order_create"]["inputSchema"]["properties"]["inlines"]["properties"]["lines"]["properties"]) == {
         "add"
     }
+
+
+def test_describe_names_them_to_those_who_may_use_them(order: Order, sue: User) -> None:
+    class Described(Orders):
+        tools = ("describe", *Orders.tools)
+
+    tim = as_user(user("tim", "shop.view_order", "shop.change_order"), Described, Products)
+    assert "inlines" not in get_result(tim, "order_describe")
+    assert "lines" not in str(async_to_sync(tim.request)("tools/list")).replace("inlines", "")
+
+    sue_client = as_user(sue, Described, Products)
+    lines = get_result(sue_client, "order_describe")["inlines"]["lines"]
+    assert set(lines["row"]["properties"]) == {"pk", "product", "quantity"}
+    assert set(lines["changes"]["properties"]) == {"add", "change", "delete"}
+    assert lines["changes"]["properties"]["add"]["items"]["required"] == ["product"]
+    for changes, problem in (
+        ({"add": [{"quantity": 1}]}, "inlines.lines: add[0]: missing key 'product'"),
+        ({"ad": []}, "inlines.lines: unknown argument 'ad'; did you mean 'add'?"),
+    ):
+        assert problem in get_error(sue_client, "order_update", pk=str(order.pk), inlines={"lines": changes})
 
 
 @pytest.mark.skipif(not connection.features.has_select_for_update, reason="rows are locked where the database can")

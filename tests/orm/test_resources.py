@@ -11,9 +11,10 @@ from django.contrib.contenttypes.models import ContentType
 from mcp_django import Context, ModelToolset
 from mcp_django.orm.resources import RowUri
 from mcp_django.protocol.errors import InternalError, InvalidParams, ResourceNotFound
+from mcp_django.providers.mounts import Mount
 from tests.official_schema import validator
-from tests.orm.toolsets import Categories, Orders, Products, Tags, peer, principal
-from tests.server.client import HANDSHAKE, STATELESS, PipelineClient
+from tests.orm.toolsets import Categories, Orders, Products, Tags, peer, principal, shop
+from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, make_server
 from tests.shop.models import Category, Order, Product, Tag
 from tests.support.savepoints import rolled_back
 
@@ -109,6 +110,18 @@ async def test_templates_are_listed_for_those_who_may_view_the_model() -> None:
         "shop.tag://{?name,search,cursor}",
         "shop.tag://{pk}",
     ]
+
+
+async def test_resources_of_a_mounted_server_take_the_same_keys_and_filters() -> None:
+    class Sold(Products):
+        list_filter = ["name", "category__name"]
+
+    server = make_server(mounts=[Mount(shop(Categories, Sold), prefix="s", uri_prefix="s")])
+    client = PipelineClient(server)
+    await Product.objects.acreate(name="Tea", category=await Category.objects.acreate(slug="a/b", name="Drinks"))
+    assert (await read(client, "s+shop.category://a%2Fb"))["name"] == "Drinks"
+    page = await read(client, "s+shop.product://?category__name=Drinks")
+    assert [row["name"] for row in page["items"]] == ["Tea"]
 
 
 async def test_a_hook_that_refuses_a_row_refuses_its_resource() -> None:

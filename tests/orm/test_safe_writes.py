@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync
 from django.contrib.admin.models import LogEntry
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models.signals import post_save
+from django.test.utils import CaptureQueriesContext
 
 from mcp_django import Context
 from mcp_django.models import OnceResult
@@ -85,6 +86,58 @@ def test_what_is_not_shown_makes_no_version(tea: Product) -> None:
     seen = get_result(client, "product_get", pk=tea.pk)["_version"]
     Product.objects.update(secret_token="hunter3", cost=7)
     assert get_result(client, "product_get", pk=tea.pk)["_version"] == seen
+
+
+class VisibleCategories(Categories):
+    """Categories without those whose slug begins with "hidden"."""
+
+    def get_queryset(self, ctx: Context) -> Any:
+        return super().get_queryset(ctx).exclude(slug__startswith="hidden")
+
+
+def test_a_version_shows_references_to_hidden_rows_no_more_than_the_row_does(tea: Product) -> None:
+    for slug in ("drinks", "hidden", "hidden-too"):
+        Category.objects.create(slug=slug, name=slug)
+    client = as_user(user(), VisibleCategories, Products)
+
+    def get_version(slug: str | None) -> str:
+        Product.objects.update(category=slug)
+        return str(get_result(client, "product_get", pk=tea.pk, fields=["category"])["_version"])
+
+    empty, visible = get_version(None), get_version("drinks")
+    assert get_version("hidden") == get_version("hidden-too") == empty != visible
+
+    for dry_run in (True, False):
+        changed = get_result(client, "product_update", pk=tea.pk, values={"stock": 4}, if_match=empty, dry_run=dry_run)
+    assert changed["item"]["_version"] == get_result(client, "product_get", pk=tea.pk)["_version"] != empty
+    Product.objects.update(category="drinks")
+    assert "has changed since" in get_error(client, "product_delete", pk=tea.pk, if_match=changed["item"]["_version"])
+
+
+def test_the_version_is_computed_for_each_caller(tea: Product) -> None:
+    class OwnCategories(Categories):
+        def get_queryset(self, ctx: Context) -> Any:
+            return super().get_queryset(ctx).filter(slug=ctx.user.username)
+
+    sue, tim = (
+        PipelineClient(server, principal=principal(user(name)))
+        for server in [shop(OwnCategories, Products)]
+        for name in ("sue", "tim")
+    )
+    empty = get_result(sue, "product_get", pk=tea.pk, fields=["name"])["_version"]
+    Product.objects.update(category=Category.objects.create(slug="sue"))
+    assert get_result(sue, "product_get", pk=tea.pk, fields=["name"])["_version"] != empty
+    assert get_result(tim, "product_get", pk=tea.pk, fields=["name"])["_version"] == empty
+
+
+def test_a_write_does_not_report_that_a_hidden_reference_was_replaced(tea: Product) -> None:
+    Category.objects.create(slug="hidden", name="Hidden")
+    client = as_user(user(), VisibleCategories, Products)
+    Product.objects.update(category="hidden")
+    changed = get_result(client, "product_update", pk=tea.pk, values={"category": None})
+    assert (changed["changed"], Product.objects.get().category) == ([], None)
+    (entry,) = LogEntry.objects.all()
+    assert "category" in entry.change_message.lower()
 
 
 def test_a_declared_field_makes_the_version(tea: Product) -> None:
@@ -185,6 +238,14 @@ def test_the_question_lists_the_written_values(tea: Product, subtests: pytest.Su
             ]
 
 
+def test_a_question_loads_its_row_once(tea: Product, subtests: pytest.Subtests) -> None:
+    for tool, values in (("product_update", {"values": {"stock": 9}}), ("product_delete", {})):
+        with subtests.test(tool=tool), CaptureQueriesContext(connection) as captured:
+            client = as_user(user(tool), Asking, version=HANDSHAKE, answer=RecordingUser("decline"))
+            get_error(client, tool, pk=tea.pk, **values)
+            assert len([query for query in captured if 'FROM "shop_product"' in query["sql"]]) == 1
+
+
 def test_no_value_and_no_label_can_pass_for_a_line_of_the_question(tea: Product) -> None:
     Product.objects.filter(pk=tea.pk).update(name="Tea?\nNothing is changed")
     person = RecordingUser()
@@ -267,6 +328,20 @@ def test_an_agreement_to_what_the_row_was_is_asked_for_again(tea: Product) -> No
     assert Product.objects.exists()
 
 
+def test_an_agreement_that_was_not_asked_for_writes_nothing(tea: Product) -> None:
+    """The key of a confirmation is predictable: it is a digest of its text."""
+    client = as_user(user(), Asking)
+    (key,) = call(client, "product_delete", pk=tea.pk)["inputRequests"]
+    unasked = {
+        "name": "product_delete",
+        "arguments": {"pk": tea.pk},
+        "inputResponses": {key: {"action": "accept", "content": {}}},
+    }
+    result = async_to_sync(client.request)("tools/call", unasked)
+    assert list(result["inputRequests"]) == [key]
+    assert Product.objects.exists()
+
+
 def test_without_elicitation_a_confirmed_write_is_refused(tea: Product) -> None:
     client = as_user(user(), Asking, version=HANDSHAKE, capabilities={})
     assert "elicitation" in get_error(client, "product_delete", pk=tea.pk)
@@ -330,3 +405,11 @@ def test_what_a_hook_writes_is_rolled_back_with_the_rest(tea: Product) -> None:
 
     get_result(as_user(user(), Noting), "product_update", pk=tea.pk, values={"stock": 1}, dry_run=True)
     assert Product.objects.get().stock == 3
+
+
+def test_a_question_shows_the_stored_text_without_hidden_characters(tea: Product) -> None:
+    Product.objects.filter(pk=tea.pk).update(name="gp\u202ej.exe\u200b")
+    person = RecordingUser()
+    client = as_user(user(), Asking, answer=person)
+    get_result(client, "product_update", pk=tea.pk, values={"description": "no\u2066thing\x07"})
+    assert person.messages == [f"Change product gpj.exe ({tea.pk})?\ndescription: nothing"]

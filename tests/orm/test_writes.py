@@ -422,7 +422,7 @@ def test_schemas_say_what_may_be_written() -> None:
     new = tools["product_create"]["inputSchema"]["properties"]["values"]
     assert new["required"] == ["name"]
     assert new["properties"]["name"]["maxLength"] == 120
-    assert new["properties"]["category"]["description"] == "The primary key of a row of categories"
+    assert new["properties"]["category"]["description"] == "A primary key"
     assert [option["const"] for option in new["properties"]["status"]["oneOf"]] == ["draft", "active", "gone"]
     assert not {"cost", "secret_token", "manual", "id"} & set(new["properties"])
     change = tools["product_update"]["inputSchema"]["properties"]["values"]

@@ -168,7 +168,7 @@ def test_a_broken_message_is_refused_under_its_id(subtests: pytest.Subtests) -> 
         ({"jsonrpc": 2.0, "id": 7, "method": "ping"}, "jsonrpc must be"),
         ({"jsonrpc": "2.0", "id": 7, "method": 1}, "method must be"),
         ({"jsonrpc": "2.0", "id": 7, "method": None, "result": {}}, "method must be"),
-        ({"jsonrpc": "2.0", "id": 7, "method": "ping", "params": None}, "params must be"),
+        ({"jsonrpc": "2.0", "id": 7, "method": "ping", "params": False}, "params must be"),
         ({"jsonrpc": "2.0", "id": 7, "method": "ping", "params": []}, "params must be"),
         ({"jsonrpc": "2.0", "id": 7, "method": "ping", "params": "a"}, "params must be"),
         ({"jsonrpc": "2.0", "id": 7}, "a message has"),
@@ -254,3 +254,19 @@ def test_a_large_document_is_read_without_the_garbage_collector() -> None:
         gc.callbacks.pop()
     assert len(document) == 100_000
     assert during <= 4, "one may come before, and one after"
+
+
+def test_null_params_are_absent_params() -> None:
+    assert jsonrpc.read({"jsonrpc": "2.0", "id": 1, "method": "ping", "params": None}) == Request(1, "ping", None)
+    assert jsonrpc.read({"jsonrpc": "2.0", "method": "ping", "params": None}) == Notification("ping", None)
+
+
+def test_text_is_decoded_like_bytes() -> None:
+    assert jsonrpc.decode('{"a": ["ä"]}') == {"a": ["ä"]}
+    with pytest.raises(InvalidRequest):
+        jsonrpc.decode("[" * 100 + "]" * 100)
+    for text in ("{", "\ud800"):
+        with pytest.raises(ParseError):
+            jsonrpc.decode(text)
+    with pytest.raises(ValueError, match="Parse error"):
+        jsonrpc.decode(b"{")

@@ -30,6 +30,7 @@ LAYERS = (
     {"auth", "client", "forms", "orm", "providers", "runtime"},
     {"wiring"},
     {"notifications", "transports"},
+    {"extensions"},
     {"__main__", "admin", "apps", "asgi", "checks", "management", "routing", "testing", "urls", "well_known"},
     {"contrib.http_tools"},
     {"contrib", "contrib.client_pages", "contrib.oauth", "contrib.openapi", "contrib.proxies", "contrib.rest"},
@@ -80,6 +81,7 @@ SUB_LAYERS = {
         {"admin_log"},
         {"declaration"},
         {"queries"},
+        {"arguments"},
         {"schema"},
         {"writes"},
         {"tools"},
@@ -100,7 +102,6 @@ DOORS = {
     "channels": ("asgi.py", "routing.py", "runtime/events/channel_layer", "transports/websocket"),
     "channels_redis": ("runtime/events/channel_layer",),
     "cryptography": ("crypto",),
-    "daphne": ("management/",),
     "docstring_parser": ("schema/",),
     "drf_spectacular": ("contrib/rest/openapi",),
     # One client sends the package's own requests; OpenAPI toolsets take httpx clients of the project.
@@ -145,8 +146,6 @@ PUBLIC_MODULES = {"lowlevel.py", "observability.py", "well_known.py"}
 # Still to be joined with the modules that they serve. To become empty; add none.
 SHORT_MODULES = {
     "auth/permissions.py",
-    "contrib/oauth/models/rotation.py",
-    "contrib/oauth/models/used_code.py",
     "server/rates.py",
     "wiring/external.py",
 }

@@ -15,6 +15,7 @@ MODULES = (
     "mcp_django.contrib.openapi",
     "mcp_django.contrib.proxies",
     "mcp_django.contrib.rest",
+    "mcp_django.extensions",
     "mcp_django.lowlevel",
     "mcp_django.notifications",
     "mcp_django.observability",

@@ -5,19 +5,34 @@ import os
 import re
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
+from itertools import chain
 from pathlib import Path
 
 import pytest
 from asgiref.sync import async_to_sync
 from django.contrib.auth.models import User
 
+from mcp_django import Server
+from mcp_django.extensions import Extension
 from mcp_django.server.context.responses import ElicitationResult
 from tests.repository.pages import ROOT, name_of, pages, python_blocks, served_by, tracked_files
 
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = PYPROJECT["project"]
 EXTRAS = PROJECT["optional-dependencies"]
+GROUPS = PYPROJECT.get("dependency-groups", {})
+MIN_SAFE_VERSIONS = {
+    "cryptography": (50,),
+    "daphne": (4, 2, 2),
+    "Django": (5, 2, 16),
+    "djangorestframework": (3, 17, 2),
+    "jwcrypto": (1, 5, 7),
+    "orjson": (3, 11, 6),
+}
+"""The first release of each package in which every published vulnerability is fixed."""
 LINK = re.compile(r"\[[^\]]*\]\((?!https?:|mailto:|#)([^)#\s]+)")
 # Spelled in pieces, so that this file is clean too.
 FORBIDDEN = {
@@ -49,10 +64,16 @@ def test_examples_on_pages_can_be_declared(subtests: pytest.Subtests) -> None:
             if "from mcp_django import" not in block:
                 continue
             with subtests.test(page=name_of(path), block=block[:80]), pytest.MonkeyPatch.context() as monkeypatch:
-                _, served = served_by(block, monkeypatch)
+                module, served = served_by(block, monkeypatch)
                 assert not served.problems
                 declared = (served.tools, served.resources, served.templates, served.prompts, served.completers)
-                assert any(len(kind) for kind in declared) or "@" not in block
+                extensions = [
+                    value()
+                    for value in vars(module).values()
+                    if isinstance(value, type) and issubclass(value, Extension) and value is not Extension
+                ]
+                Server("example", extensions=extensions)
+                assert any(len(kind) for kind in declared) or extensions or "@" not in block
 
 
 class FakeContext:
@@ -106,25 +127,82 @@ def test_make_targets_on_pages_exist() -> None:
 
 
 def test_dependencies_are_bounded_at_both_ends() -> None:
-    requirements = [*PROJECT["dependencies"], *(requirement for extra in EXTRAS.values() for requirement in extra)]
+    declared = [*PROJECT["dependencies"], *chain.from_iterable([*EXTRAS.values(), *GROUPS.values()])]
+    requirements = [one for one in declared if isinstance(one, str)]  # A group may include another one.
     bounded = re.compile(r">=[\d.]+,<[\d.]+$|==[\d.]+$")
     unbounded = [one for one in requirements if not one.startswith(PROJECT["name"]) and not bounded.search(one)]
     assert not unbounded
 
 
 def test_the_extra_all_is_every_extra_for_users() -> None:
-    users = sorted(EXTRAS.keys() - {"all", "dev"})
+    users = sorted(EXTRAS.keys() - {"all"})
     assert EXTRAS["all"] == [f"{PROJECT['name']}[{','.join(users)}]"]
 
 
-def test_the_wheel_holds_the_package_and_nothing_else(tmp_path: Path) -> None:
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+def test_the_lowest_allowed_versions_have_no_published_vulnerability() -> None:
+    bounds: dict[str, set[tuple[int, ...]]] = {}
+    for requirement in [*PROJECT["dependencies"], *chain.from_iterable(EXTRAS.values())]:
+        if bound := re.match(r"([\w-]+)(?:\[[\w,]+\])?>=([\d.]+)", requirement):
+            bounds.setdefault(bound[1], set()).add(tuple(map(int, bound[2].split("."))))
+    unsafe = {name: found for name, safe in MIN_SAFE_VERSIONS.items() if min(found := bounds[name]) < safe}
+    assert not unsafe
+
+
+def test_a_site_that_needs_no_development_server_installs_no_twisted() -> None:
+    assert not [one for one in PROJECT["dependencies"] if one.startswith("daphne")]
+    assert [one for one in PROJECT["dependencies"] if one.startswith("channels")]
+    assert EXTRAS["daphne"]
+
+
+def test_development_requirements_are_a_group_and_not_published() -> None:
+    assert "dev" in GROUPS
+    assert not EXTRAS.keys() & GROUPS.keys()
+    script = (ROOT / "scripts/environment").read_text(encoding="utf-8")
+    assert "--group dev" in script
+    assert '"dependency-groups"' in script  # a changed group sets the environment up again
+
+
+def test_pages_name_an_installation_that_works_before_the_first_release() -> None:
+    """The distribution is on no index until the changelog has a release."""
+    if re.search(r"^## \[?\d", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE):
+        pytest.skip("there is a release")
+    from_the_index = re.compile(r"pip install .*\bmcp-django-channels(?!\[)(?! *@)")
+    sources = [*pages(), *(path for path in (ROOT / "mcp_django").rglob("*.py"))]
+    assert [name_of(path) for path in sources if from_the_index.search(path.read_text(encoding="utf-8"))] == []
+    for page in ("README.md", "docs/intro/installation.md"):
+        first = re.search(r"^pip install (.+)$", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE)
+        assert first
+        assert first[1] == "path/to/checkout"
+
+
+@pytest.fixture(scope="module")
+def distributions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheel and the source distribution."""
+    folder = tmp_path_factory.mktemp("dist")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-t", "sdist", "-d", str(folder)]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=240)
-    with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
+    return folder
+
+
+def test_the_readme_on_an_index_names_files_of_the_source_distribution(distributions: Path) -> None:
+    with zipfile.ZipFile(next(distributions.glob("*.whl"))) as wheel:
+        metadata = next(name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+        readme = wheel.read(metadata).decode()
+    with tarfile.open(next(distributions.glob("*.tar.gz"))) as archive:
+        shipped = {name.partition("/")[2] for name in archive.getnames()}
+    assert not LINK.findall(readme)
+    named = re.findall(r"\(`([\w./-]+)`\)", readme)
+    assert len(named) > 20
+    assert not {name for name in named if name not in shipped}
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(distributions: Path) -> None:
+    with zipfile.ZipFile(next(distributions.glob("*.whl"))) as wheel:
         names = wheel.namelist()
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"mcp_django"}
     package = (p for p in (ROOT / "mcp_django").rglob("*") if p.is_file() and "__pycache__" not in p.parts)
     assert {name_of(path) for path in package} <= set(names)
+    assert "mcp_django/locale/de/LC_MESSAGES/django.mo" in names
 
 
 def test_no_file_holds_forbidden_text() -> None:

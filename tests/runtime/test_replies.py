@@ -1,6 +1,7 @@
 """Questions whose answers reach another worker than the one that asked."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
@@ -276,6 +277,19 @@ class TestIds:
         assert reader.is_valid_id(of(1), id)
         clock.move(pending_requests.MAX_CLOCK_SKEW_SECONDS + 1)
         assert not reader.is_valid_id(of(1), id)
+
+    def test_one_whose_time_does_not_fit_is_reported_once_a_minute(
+        self, asker: EventLogPendingRequests, caplog: pytest.LogCaptureFixture, clock: Clock
+    ) -> None:
+        reader = make("key")
+        reader.get_time = lambda: time.time() - pending_requests.MAX_CLOCK_SKEW_SECONDS - 30
+        assert [reader.is_valid_id(of(1), asker.new_id(of(1))) for _ in range(3)] == [False] * 3
+        assert [record.levelname for record in caplog.records] == ["WARNING"]
+        assert "the clocks of the processes differ" in caplog.text
+        clock.move(pending_requests.WARNING_INTERVAL_SECONDS)
+        assert not reader.is_valid_id(of(1), asker.new_id(of(1)))
+        assert not reader.is_valid_id(of(1), "invented.by.a.client")
+        assert len(caplog.records) == 2
 
     def test_keys_are_rotated(self, reader: EventLogPendingRequests) -> None:
         old = make("old").new_id(of(1))

@@ -145,7 +145,7 @@ async def test_what_was_heard_to_its_end_goes_first(monkeypatch: pytest.MonkeyPa
         reader.close()
         ring.finish(b"b")
         unheard.append(ring)
-    assert rings.find_undelivered() == unheard
+    assert rings.list_kept() == unheard
     assert rings.find(1, heard.token) is None
 
 

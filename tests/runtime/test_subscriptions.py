@@ -91,9 +91,9 @@ class Stage:
         return Connection(self.principal, session=session)
 
     async def open(self, session: ServerSession, after: int | None = None) -> "Stream":
-        stream, fresh = Stream(), after is None
+        stream = Stream()
         after = await self.executor.run(EventLog().head) if after is None else after
-        stream.view = await self.view.open(session, after, stream, connection=self.connection(session), is_new=fresh)
+        stream.view = await self.view.open(session, after, stream, connection=self.connection(session))
         return stream
 
     async def publish(self, kind: str, payload: Any, topic: str = "changes:tests") -> int:
@@ -321,7 +321,31 @@ def test_a_fresh_stream_says_first_which_lists_are_not_what_the_session_was_give
         fresh = await stage.open(session)
         assert [seq for seq, _ in fresh] == [last, last]
         assert fresh.methods == ["notifications/tools/list_changed", "notifications/resources/list_changed"]
-        assert await stage.open(session, last) == []
+
+    run(main)
+
+
+def test_a_resumed_stream_says_which_lists_are_not_what_the_session_was_given_each_once() -> None:
+    """A release that was deployed in between is in no event of the log."""
+
+    class Memory:
+        def save(self, session: ServerSession) -> None: ...
+
+        async def load(self, session: ServerSession) -> dict[str, str]:
+            return {"tools": "another", "resources": "another"}
+
+    async def main(stage: Stage) -> None:
+        stage.server.bind(replace(stage.server.ports, list_digests=Memory()))
+        session = await stage.session()
+        after = await stage.publish("message", {"n": 1}, f"session:{session.pk}")
+        resumed = await stage.open(session, after)
+        assert resumed.methods == ["notifications/tools/list_changed", "notifications/resources/list_changed"]
+        assert [seq for seq, _ in resumed] == [after, after]
+
+        last = await stage.publish("list_changed", {"kind": "tools"})
+        resumed = await stage.open(session, after)
+        assert resumed.methods == ["notifications/resources/list_changed", "notifications/tools/list_changed"]
+        assert [seq for seq, _ in resumed] == [after, last]
 
     run(main)
 

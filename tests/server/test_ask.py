@@ -1,8 +1,9 @@
 """Conversations: what is asked again, what is kept, and how a conversation ends."""
 
-from typing import Any
+from typing import Annotated, Any, Literal, TypedDict
 
 import pytest
+from pydantic import Field
 
 from mcp_django import Context, MCPError
 from mcp_django.protocol.errors import InvalidParams, MissingClientCapability
@@ -304,3 +305,24 @@ def test_what_a_handler_may_catch_is_a_tool_error() -> None:
     assert issubclass(InputRefused, Exception)
     assert issubclass(InputUnavailable, Exception)
     assert not issubclass(CallSuspended, Exception)
+
+
+@pytest.mark.parametrize("version", ERAS)
+async def test_a_question_shows_no_hidden_character_and_keeps_its_lines(version: str) -> None:
+    class Answer(TypedDict):
+        size: Annotated[Literal["s"], Field(title="Si\u202eze\nof it")]
+
+    asked: list[dict[str, Any]] = []
+
+    def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
+        asked.append(params)
+        return accept(size="s")
+
+    async def handler(ctx: Context) -> str:
+        given = await ctx.elicit("Delete in\u202evoice\u200b?\nIt is\u2066 final.", Answer)
+        await ctx.elicit_url("Pay\u202e here", "https://pay.example/")
+        return given.action
+
+    assert await asking(handler, version, answer).text("ask") == "accept"
+    assert [params["message"] for params in asked] == ["Delete invoice?\nIt is final.", "Pay here"]
+    assert asked[0]["requestedSchema"]["properties"]["size"]["title"] == "Size of it"

@@ -4,7 +4,7 @@ import functools
 
 import pytest
 
-from mcp_django import Context
+from mcp_django import Context, MCPError
 from mcp_django.protocol.meta import TAGS_KEY
 from mcp_django.schema import DeclarationError
 from mcp_django.server.primitives.decorators import build_completer, build_prompt, build_resource, build_tool
@@ -306,3 +306,45 @@ def test_an_atomic_that_means_nothing_is_refused(subtests: pytest.Subtests) -> N
             pytest.raises(DeclarationError, match=r"atomic=.* is invalid; use True, False, the alias"),
         ):
             build_tool(hello, atomic=atomic)
+
+
+async def test_a_name_may_be_the_first_argument() -> None:
+    server = make_server()
+
+    @server.tool("count", title="Count")
+    def first() -> int:
+        return 1
+
+    @server.prompt("greet")
+    def second() -> str:
+        return "hi"
+
+    @server.resource("city://oslo", "oslo", "The capital.")
+    def third() -> str:
+        return "x"
+
+    peer = PipelineClient(server)
+    assert await peer.names() == ["count"]
+    assert await peer.names("prompts/list", "prompts") == ["greet"]
+    [listed] = (await peer.request("resources/list"))["resources"]
+    assert (listed["name"], listed["description"]) == ("oslo", "The capital.")
+
+
+def test_a_name_is_given_once() -> None:
+    server = make_server()
+    with pytest.raises(TypeError, match="twice"):
+        server.tool("a", name="b")
+    with pytest.raises(TypeError, match="each once"):
+        server.resource("city://oslo", "a", name="b")
+    with pytest.raises(TypeError, match="each once"):
+        server.resource("city://oslo", "a", "b", "c")
+
+
+async def test_completions_that_are_not_strings_are_a_bug() -> None:
+    server = make_server()
+    server.prompt(lambda city: city, name="trip")
+    server.completion("trip", "city")(lambda value: [1, {"a": 2}])
+    asked = {"ref": {"type": "ref/prompt", "name": "trip"}, "argument": {"name": "city", "value": ""}}
+    with pytest.raises(MCPError) as raised:
+        await PipelineClient(server).request("completion/complete", asked)
+    assert raised.value.code == -32603

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import pytest
 
 from mcp_django import Context, Depends, Principal, ToolError, Toolset, tool
+from mcp_django.server import ports
 from mcp_django.server.injection.handler import describe_source
 from mcp_django.server.injection.parameters import get_injection
 from mcp_django.server.ports import ContextView
@@ -33,8 +34,8 @@ def test_what_the_server_fills_is_known_by_the_annotation(subtests: pytest.Subte
         (Context, ContextView),
         (Context | None, ContextView),
         (Annotated[Context, "x"], ContextView),
-        (Principal, Principal),
-        (Principal | None, Principal),
+        (Principal, ports.Principal),
+        (Principal | None, ports.Principal),
         (Annotated[Shop, Depends(plain_shop)], Depends(plain_shop)),
         (Annotated[Shop, "x", Depends(plain_shop)] | None, Depends(plain_shop)),
         (int, None),

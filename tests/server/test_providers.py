@@ -9,6 +9,7 @@ from mcp_django import Context, MCPError, ToolError, ToolResult
 from mcp_django.lowlevel import Handlers
 from mcp_django.protocol.errors import InsufficientScope, InvalidParams, MethodNotFound, ResourceNotFound
 from mcp_django.providers import Provider
+from mcp_django.schema import DeclarationError
 from mcp_django.server.primitives.base import Prompt, Resource, Tool
 from mcp_django.server.primitives.decorators import build_prompt, build_resource, build_tool
 from mcp_django.types import Completion
@@ -381,3 +382,38 @@ async def test_a_provider_offers_nothing_by_default() -> None:
     ):
         with pytest.raises(InvalidParams):
             await peer.request(method, params)
+
+
+async def test_handlers_may_leave_the_context_out() -> None:
+    async def list_tools() -> list[dict[str, Any]]:
+        return [entry("echo")]
+
+    def call_tool(name: str, arguments: dict[str, Any]) -> str:
+        return f"{name} called"
+
+    def read_resource(uri: str) -> str:
+        return f"read {uri}"
+
+    def get_prompt(name: str, arguments: dict[str, str], retries: int = 3) -> str:
+        return f"{name} {retries}"
+
+    provider = Handlers(
+        list_tools=list_tools,
+        call_tool=call_tool,
+        read_resource=read_resource,
+        list_prompts=lambda: [{"name": "greet"}],
+        get_prompt=get_prompt,
+        complete=lambda target, argument, value, arguments: ["a"],
+    )
+    peer = mixed(provider)
+    assert "echo" in await peer.names()
+    assert (await peer.request("tools/call", {"name": "echo", "arguments": {}}))["content"][0]["text"] == "echo called"
+    assert (await peer.request("resources/read", {"uri": "x://1"}))["contents"][0]["text"] == "read x://1"
+    got = await peer.request("prompts/get", {"name": "greet"})
+    assert got["messages"][0]["content"]["text"] == "greet 3"
+    assert await values(peer, wanted("greet")) == ["a"]
+
+
+def test_handlers_of_another_signature_are_refused() -> None:
+    with pytest.raises(DeclarationError, match=r"must take \(name, arguments, ctx\), or the same without ctx"):
+        Handlers(list_tools=list, call_tool=lambda name: "x")

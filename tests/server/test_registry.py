@@ -7,7 +7,7 @@ import pytest
 from mcp_django import Server, Toolset, completion, prompt, register, resource, tool
 from mcp_django.schema import DeclarationError
 from mcp_django.server.primitives import registry
-from mcp_django.server.primitives.decorators import build_prompt, build_resource, build_tool
+from mcp_django.server.primitives.decorators import build_prompt, build_resource, build_tool, register_tool
 from mcp_django.server.primitives.registry import Registry
 from tests.server.client import PipelineClient, make_server
 
@@ -273,3 +273,39 @@ def test_settling_a_server_with_mounts_does_not_end_its_making() -> None:
     joint.run_deferred()
     with pytest.raises(DeclarationError, match="taken"):
         joint.report_conflict("taken", "here")
+
+
+def test_a_refused_declaration_is_logged_as_an_error(caplog: pytest.LogCaptureFixture) -> None:
+    found = Registry("shop", strict=False)
+
+    class Unserializable:
+        pass
+
+    def broken(value: Unserializable) -> str:
+        return "x"
+
+    register_tool(found, broken, None, {})
+    [record] = caplog.records
+    assert (record.name, record.levelname) == ("mcp_django.server", "ERROR")
+    assert "broken" in record.getMessage()
+    assert "value" in record.getMessage()
+
+
+def test_the_hint_for_a_refused_declaration_fits_its_cause() -> None:
+    found = Registry("shop", strict=False)
+    register_tool(found, lambda: "x", "wrong name", {})
+    register_tool(found, lambda: "x", "twice", {})
+    register_tool(found, lambda: "y", "twice", {})
+    first, second = found.problems
+    assert "rename" not in first.hint.lower()
+    assert "Correct the declaration" in first.hint
+    assert "another name" in second.hint
+
+
+def test_a_problem_is_found_by_the_name_of_the_missing_primitive() -> None:
+    found = Registry("shop", strict=False)
+    register_tool(found, lambda: "x", "wrong name", {})
+    problem = registry.find_problem(found, "wrong name")
+    assert problem is found.problems[0]
+    assert registry.find_problem(registry.CombinedRegistry(found), "wrong name") is problem
+    assert registry.find_problem(found, "other") is None

@@ -166,7 +166,7 @@ async def test_what_is_offered_never_waits_and_is_dropped_when_there_is_no_room(
 async def test_what_threads_offer_arrives_on_the_loop_and_no_more_than_there_is_room_for() -> None:
     outbox, loop = Outbox(max_messages=2), asyncio.get_running_loop()
     scheduled: list[Any] = []
-    outbox.loop = Mock(spec=loop, call_soon_threadsafe=lambda *what: scheduled.append(what))
+    outbox.loop = Mock(spec=loop, call_soon_threadsafe=lambda *what, context: scheduled.append(what))
     for message in (b"1", b"2", b"3"):
         await asyncio.to_thread(outbox.put_if_room, message)
     assert [message for _, message in scheduled] == [b"1", b"2"]

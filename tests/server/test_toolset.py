@@ -11,7 +11,7 @@ from mcp_django.protocol.errors import InsufficientScope, InvalidParams
 from mcp_django.protocol.meta import TAGS_KEY
 from mcp_django.schema import DeclarationError
 from mcp_django.server.primitives import registry
-from mcp_django.server.primitives.toolset import add_toolset
+from mcp_django.server.primitives.toolset import add_toolset, find_misspelt_attributes
 from tests.server.client import PipelineClient, make_principal, make_server
 
 
@@ -512,3 +512,32 @@ def test_what_a_toolset_says_is_checked_like_what_a_method_says(subtests: pytest
             wrong = type("Wrong", (Ledger,), said)
             with pytest.raises(DeclarationError, match=r"Wrong: (timeout|atomic)="):
                 make_server(toolsets=[wrong()])
+
+
+def test_a_misspelt_restriction_of_a_toolset_is_refused() -> None:
+    class Open(Toolset):
+        permisson = "shop.view_order"
+
+        @tool
+        def drink(self) -> None: ...
+
+    found = registry.Registry(strict=False)
+    add_toolset(found, Open())
+    (problem,) = found.problems
+    assert "'permisson'; did you mean 'permission'?" in problem.text
+    assert problem.covers("drink")
+    assert not found.tools.get("drink")
+
+
+def test_similar_attributes_are_found_and_others_are_the_author_s_own() -> None:
+    class Own(Toolset):
+        timout = 5
+        rates = ("a", "b")
+        _permisson = "private"
+
+        def lifespn(self) -> None: ...
+
+        @tool
+        def atomics(self) -> None: ...
+
+    assert dict(find_misspelt_attributes(Own)) == {"timout": "timeout", "lifespn": "lifespan"}

@@ -211,3 +211,36 @@ class OfAProject(TestCase):
         client = TestClient(get_server().copy_with_options(require_session=False), revision=HANDSHAKE)
         assert (await client.call_tool("people"))["structuredContent"] == {"result": ["alice"]}
         assert client.session is None
+
+
+@both
+async def test_an_entry_of_meta_that_is_none_is_left_out(revision: str) -> None:
+    metas: list[Any] = []
+    server = make_server()
+
+    @server.tool
+    def look(ctx: Context) -> None:
+        metas.append(dict(ctx._call.meta))
+
+    client = TestClient(server, revision=revision)
+    await client.request("tools/call", {"name": "look", "_meta": {"progressToken": None}})
+    assert "progressToken" not in metas[0]
+
+
+def test_an_unsaved_user_is_refused() -> None:
+    with pytest.raises(ValueError, match="not saved"):
+        TestClient(make_server(), user=get_user_model()(username="ada", pk=5))
+
+
+@both
+async def test_the_threshold_of_log_messages_can_be_read(revision: str) -> None:
+    server = make_server()
+    levels: list[Any] = []
+
+    @server.tool
+    def look(ctx: Context) -> None:
+        levels.append(ctx.log_level)
+
+    await TestClient(server, revision=revision, log_level="error").call_tool("look")
+    await TestClient(server, revision=HANDSHAKE).call_tool("look")
+    assert levels == ["error" if revision == STATELESS else "info", "info"]

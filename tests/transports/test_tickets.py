@@ -69,6 +69,15 @@ async def test_a_ticket_opens_a_socket_once() -> None:
     assert await status(socket(f"ticket={found}")) == 401
 
 
+async def test_requests_for_tickets_count_for_the_rate_of_an_address() -> None:
+    token = await sync_to_async(issue)()
+    with override_settings(MCP={"AUTH": "token", "RATES": {"ADDRESS": "2/h"}}):
+        headers = {"authorization": f"Bearer {token}"}
+        replies = [await AsyncClient().post("/mcp/ws-ticket", headers=headers) for _ in range(3)]
+    assert [reply.status_code for reply in replies] == [200, 200, 429]
+    assert int(replies[-1].headers["Retry-After"]) > 0
+
+
 async def test_a_ticket_is_good_for_its_server_only() -> None:
     found = await ticket(await sync_to_async(issue)())
     assert await status(socket(f"ticket={found}", "/mcp/shop/ws")) == 401

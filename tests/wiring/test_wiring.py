@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from django.core.checks import CheckMessage, Warning
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.db import connection
@@ -18,6 +19,8 @@ from mcp_django.auth.authentication.verifiers import PersonalTokenVerifier
 from mcp_django.auth.authorization.rule_cache import RULE_CACHE
 from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.auth.resource import ProtectedResource
+from mcp_django.checks.declarations import check_composition
+from mcp_django.extensions import Extension
 from mcp_django.lowlevel import Handlers
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.protocol.revisions import LATEST, Era
@@ -121,6 +124,34 @@ def test_a_server_has_what_is_stored_unless_it_says_otherwise() -> None:
 def test_objects_that_are_not_providers_are_refused_with_their_path() -> None:
     with pytest.raises(ImproperlyConfigured, match=r"tests\.wiring\.test_wiring\.not_a_provider is not a provider"):
         wiring.get_server()
+
+
+class Audit(Extension):
+    identifier = "com.example/audit"
+
+    def check(self) -> list[CheckMessage]:
+        return [Warning("The audit has no table.", id="audit.W001")]
+
+
+audit = Audit()
+
+
+@override_settings(
+    MCP={"SERVERS": {"default": {"EXTENSIONS": [f"{HERE}.audit"]}, "other": {"EXTENSIONS": [f"{HERE}.Audit"]}}}
+)
+def test_extensions_are_instances_or_classes_and_add_their_checks() -> None:
+    assert wiring.get_server().extensions.extensions == (audit,)
+    (made,) = wiring.get_server("other").extensions.extensions
+    assert type(made) is Audit
+    assert [message.id for message in check_composition(None)] == ["audit.W001", "audit.W001"]
+
+
+@override_settings(MCP={"SERVERS": {"default": {"EXTENSIONS": [f"{HERE}.not_a_provider"]}}})
+def test_objects_that_are_not_extensions_are_refused_and_reported() -> None:
+    with pytest.raises(ImproperlyConfigured, match=r"tests\.wiring\.test_wiring\.not_a_provider is not an extension"):
+        wiring.get_server()
+    (message,) = check_composition(None)
+    assert message.id == "mcp_django.E060"
 
 
 @override_settings(MCP={"SERVERS": {"default": {"MIDDLEWARE": [f"{HERE}.missing"]}}})

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -50,7 +50,7 @@ class Workers:
         mcp = {
             "AUTH": ["oauth", "token", "tests.servers.site.people.anyone"],
             "LIMITS": LIMITS,
-            "SERVERS": {"default": {"RESOURCE": RESOURCE}},
+            "SERVERS": {"default": {"RESOURCE": RESOURCE, "HEALTHZ": True}},
         }
         layer = {"BACKEND": "channels.layers.InMemoryChannelLayer"}
         if self.redis is not None:
@@ -61,12 +61,12 @@ class Workers:
         """Lose, repeat or delay messages between processes from now on."""
         faults.write(self._wakes)
 
-    def start(self, many: int = 1) -> None:
-        """Start more of them, and wait until they answer."""
+    def start(self, many: int = 1, *, environ: Mapping[str, str] | None = None) -> None:
+        """Start more of them, with more variables of the environment, and wait until they answer."""
 
         def begin(_: int) -> Server:
-            environ = {"SITE_WAKES": str(self._wakes)}
-            how = {"workers": self._processes, "database": self.database, "environ": environ}
+            variables = {"SITE_WAKES": str(self._wakes), **(environ or {})}
+            how = {"workers": self._processes, "database": self.database, "environ": variables}
             return self._stack.enter_context(serve("uvicorn", settings=self.settings, site=SITE, **how))
 
         with ThreadPoolExecutor(many) as pool:

@@ -13,7 +13,7 @@ import pytest
 from tests.servers.client import HANDSHAKE, META, STATELESS
 from tests.support.waiting import WAIT_SECONDS
 from tests.workers.client import Message, UserClient
-from tests.workers.harness import Workers
+from tests.workers.harness import Workers, workers
 from tests.workers.unreliable_layer import DeliveryFaults
 
 QUESTIONS = 200
@@ -101,3 +101,15 @@ async def test_an_answer_arrives_without_any_wake(pair: Workers) -> None:
     pair.set_faults(DeliveryFaults(lost=1))
     across = await delays(pair, HANDSHAKE, 2 * CLIENTS, across=True)
     assert len(across) == 2 * CLIENTS
+
+
+async def test_an_answer_arrives_at_a_worker_whose_clock_differs(shared: Workers) -> None:
+    with workers(shared.database, shared.redis, many=1) as own:
+        for difference in (-300, 300):
+            own.start(environ={"SITE_CLOCK_DIFFERENCE": str(difference)})
+        exact, slow, fast = own.ports
+        user = await UserClient.initialized("early-and-late", exact)
+        for number, (asking, answering) in enumerate(itertools.permutations((exact, slow, fast), 2)):
+            await answer_across(asking, answering, user, number)
+        for server in own.servers[1:]:
+            assert "Clock differs from that of the database" in server.log()

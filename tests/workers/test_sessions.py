@@ -1,16 +1,18 @@
 """A session that ends on one worker ends on all of them, and it survives a restart of all workers."""
 
 import asyncio
+import hashlib
 import json
 from contextlib import AsyncExitStack
 
 import pytest
 
 from tests.servers.client import HANDSHAKE
-from tests.support.waiting import WAIT_SECONDS
+from tests.servers.databases import count
+from tests.support.waiting import WAIT_SECONDS, eventually
 from tests.workers.client import Refused, Stream, UserClient
 from tests.workers.event_log import NumberedMessage
-from tests.workers.harness import Workers
+from tests.workers.harness import Workers, workers
 from tests.workers.listeners import read
 from tests.workers.unreliable_layer import DeliveryFaults
 
@@ -173,3 +175,31 @@ async def test_a_restart_of_all_workers_keeps_sessions_and_what_is_said_meanwhil
             if len(received) == 2:
                 break
     assert received == [NumberedMessage("restart", 1), NumberedMessage("restart", 2)]
+
+
+async def test_a_stream_that_is_resumed_after_a_deploy_is_told_that_lists_changed(shared: Workers) -> None:
+    with workers(shared.database, shared.redis, many=1) as own:
+        user = await UserClient.initialized("updated", own.ports[0])
+        tools = await user.result(own.ports[0], "tools/list")
+        assert "from_the_next_release" not in [tool["name"] for tool in tools["tools"]]
+        async with AsyncExitStack() as stack:
+            stream = await opened(stack, user, own.ports[0])
+            last = (await anext(stream.events())).id
+            await stored_digests(shared, user)
+            await asyncio.to_thread(own.stop, own.servers[0], kill=False)
+
+        own.start(environ={"SITE_RELEASE": "next"})
+        async with AsyncExitStack() as stack, asyncio.timeout(WAIT_SECONDS):
+            stream = await opened(stack, user, own.ports[0], last)
+            message = await anext(stream.messages())
+        assert message["method"] == "notifications/tools/list_changed"
+
+
+async def stored_digests(workers: Workers, user: UserClient) -> None:
+    """Wait until the row of the session has the digest of a list."""
+    assert user.key is not None
+    digest = hashlib.sha256(user.key.encode()).hexdigest()
+    assert count(workers.database, "mcp_django_session", f"key_hash = '{digest}'") == 1
+    await eventually(
+        lambda: count(workers.database, "mcp_django_session", f"key_hash = '{digest}' AND lists::text LIKE '%tools%'")
+    )

@@ -4,7 +4,7 @@ import asyncio
 import json
 from contextlib import AsyncExitStack
 
-from tests.support.waiting import WAIT_SECONDS
+from tests.support.waiting import WAIT_SECONDS, eventually
 from tests.workers.client import UserClient
 from tests.workers.event_log import NumberedMessage
 from tests.workers.harness import Workers
@@ -75,3 +75,27 @@ async def test_a_client_that_follows_a_call_on_another_worker_is_told_when_its_w
     assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
     assert numbers[0] in (1, 2)
     assert await resumed(user, there, last) in (400, 404)
+
+
+async def test_an_answer_that_was_sent_and_did_not_arrive_survives_the_end_of_its_worker(own_pair: Workers) -> None:
+    """The last bytes were in the network when the connection broke."""
+    here, there = own_pair.ports
+    user = await UserClient.initialized("deployed", here)
+    async with user.call(here, "count", {"tag": "deployed", "times": 4, "pause": 0}) as stream:
+        first = await anext(stream.events())
+        own_pair.event("deployed", "ended")
+        await eventually(lambda: not own_pair.servers[0].probe()["in_flight"])
+        stream.cut(reset=True)
+    await asyncio.to_thread(own_pair.stop, own_pair.servers[0], kill=False)
+
+    assert first.id is not None
+    async with asyncio.timeout(WAIT_SECONDS), user.listen(there, first.id) as stream:
+        assert stream.status == 200
+        messages = [message async for message in stream.messages()]
+    assert stream.ended
+    assert [message["method"] for message in messages[:-1]][-3:] == [
+        "notifications/progress",
+        "notifications/message",
+        "notifications/progress",
+    ]
+    assert "result" in messages[-1]

@@ -14,6 +14,7 @@ from hashlib import blake2b
 from time import time
 from typing import Any, Final
 
+from mcp_django.auth.authentication.active_principals import ACTIVE_PRINCIPALS
 from mcp_django.auth.authentication.challenges import build_forbidden, build_insufficient_scope_challenge, build_refusal
 from mcp_django.auth.authentication.local import LocalAuthenticator, is_local
 from mcp_django.auth.authentication.principal_cache import PrincipalCache, SharedPrincipalCache, get_generation
@@ -27,12 +28,13 @@ from mcp_django.auth.authentication.verifiers import (
     Verifier,
     hold_lease,
 )
-from mcp_django.auth.authorization.scopes import FilterScopes, PrincipalRefused
+from mcp_django.auth.authorization.scopes import PrincipalRefused, ScopeFilter
 from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.auth.requests import AuthRequest
 from mcp_django.auth.resource import ProtectedResource
 from mcp_django.auth.throttling import check_failure_rate, count_failure
 from mcp_django.protocol.errors import TransportRefusal
+from mcp_django.server.callables import accepts_keyword
 from mcp_django.server.ports import Executor, Overloaded
 
 logger = logging.getLogger("mcp_django.auth")
@@ -66,7 +68,7 @@ class Authenticator:
         local: bool = False,
         local_user: str | None = None,
         cache_seconds: float = 10.0,
-        filter_scopes: FilterScopes | None = None,
+        scope_filter: ScopeFilter | None = None,
         shared_cache: SharedPrincipalCache | None = None,
         follow_invalidations: FollowInvalidations | None = None,
         sessions: SessionAuthenticator | None = None,
@@ -88,7 +90,12 @@ class Authenticator:
         self._tickets = tickets
         self._cache = PrincipalCache(cache_seconds)
         self._verifiers = tuple(verifiers)
-        self._filter_scopes = filter_scopes
+        self._scope_filter = scope_filter
+        self._request_verifiers = {id(one) for one in self._verifiers if accepts_keyword(one.verify, "request")}
+        self._depends_on_request = bool(self._request_verifiers) or (
+            scope_filter is not None and scope_filter.takes_request
+        )
+        """True if principals depend on more than the credential and the resource. They are not cached then."""
         self._shared_cache = shared_cache
         self._local = LocalAuthenticator(local_user, cache=self._cache, executor=executor) if local else None
 
@@ -103,8 +110,8 @@ class Authenticator:
             return None if self._local is None else self._local.get_cached(request)
         if headers.repeated and b"authorization" in headers.repeated:
             return None
-        if self._sessions is not None and b"cookie" in headers:
-            return None  # it may carry a session as well
+        if self._depends_on_request or (self._sessions is not None and b"cookie" in headers):
+            return None  # a cookie may carry a session as well
 
         if not self.varies_by_request:
             return self._cache.get(blake2b(credential).digest())
@@ -148,7 +155,7 @@ class Authenticator:
                 raise AuthError("invalid_request", "Send a token or a session cookie, not both")
             if b"authorization" in headers.repeated:
                 raise AuthError("invalid_request", "Send one Authorization header")
-            return await self._authenticate_token(credential, resource)
+            return await self._authenticate_token(credential, resource, request)
         except AuthError as problem:
             raise build_refusal(problem, resource) from None
 
@@ -170,13 +177,17 @@ class Authenticator:
                 AuthError("unavailable", UNAVAILABLE_MESSAGE), ProtectedResource(server=self._server)
             ) from None
 
-    async def _authenticate_token(self, credential: bytes, resource: ProtectedResource) -> DjangoPrincipal:
+    async def _authenticate_token(
+        self, credential: bytes, resource: ProtectedResource, request: AuthRequest
+    ) -> DjangoPrincipal:
         token = parse_bearer_token(credential)
         if token is None:
             raise AuthError("missing")
 
         if not self._verifiers:
             raise AuthError("invalid_token", INVALID_MESSAGE)
+        if self._depends_on_request:
+            return await self._filter(await self._verify(token, resource, request), resource, request)
         digest = self._digest(credential, resource)
         cached = self._cache.get(digest)
         if cached is not None:
@@ -185,24 +196,28 @@ class Authenticator:
         async with self._follow_invalidations():
             generation = get_generation()
             shared_digest = blake2b(repr((credential, resource.server, resource.uri)).encode(), digest_size=32).digest()
-            principal = await self._filter(await self._verify_shared(token, resource, shared_digest), resource)
+            verified = await self._verify_shared(token, resource, request, shared_digest)
+            principal = await self._filter(verified, resource, request)
             self._cache.add(digest, principal, generation)
+        ACTIVE_PRINCIPALS.record(self._server, principal)
         return principal
 
-    async def _verify_shared(self, token: str, resource: ProtectedResource, digest: bytes) -> DjangoPrincipal:
+    async def _verify_shared(
+        self, token: str, resource: ProtectedResource, request: AuthRequest, digest: bytes
+    ) -> DjangoPrincipal:
         """Return the principal of a token that this process or another one verified.
 
         `digest` is its key in the shared cache. Raises AuthError.
         """
         shared_cache = self._shared_cache
         if shared_cache is None:
-            return await self._verify(token, resource)
+            return await self._verify(token, resource, request)
 
         with hold_lease(self._executor):
             principal = await self._executor.run(shared_cache.find, digest)
             if principal is None:
                 started_at = time()
-                principal = await self._verify(token, resource)
+                principal = await self._verify(token, resource, request)
                 await self._executor.run(shared_cache.add, digest, principal, started_at)
         return principal
 
@@ -236,7 +251,7 @@ class Authenticator:
         if self._sessions is not None and not request.is_socket and self._sessions.get_session_key(request) is not None:
             principal = await self._sessions.authenticate(request)
             if principal is not None:
-                return await self._filter(principal, resource)
+                return await self._filter(principal, resource, request)
 
         if self._local is None:
             if self._verifiers or self._sessions is not None:
@@ -252,15 +267,15 @@ class Authenticator:
             return blake2b(credential).digest()
         return blake2b(repr((credential, resource)).encode()).digest()
 
-    async def _verify(self, token: str, resource: ProtectedResource) -> DjangoPrincipal:
-        principal = await self._call_verifier(token, resource)
+    async def _verify(self, token: str, resource: ProtectedResource, request: AuthRequest) -> DjangoPrincipal:
+        principal = await self._call_verifier(token, resource, request)
         if principal.expires_at is not None and principal.expires_at <= time():
             raise AuthError("invalid_token", INVALID_MESSAGE)
         if principal.audience not in (None, resource.server) and not resource.matches_audience(principal.audience):
             raise AuthError("invalid_token", INVALID_MESSAGE)
         return principal
 
-    async def _call_verifier(self, token: str, resource: ProtectedResource) -> DjangoPrincipal:
+    async def _call_verifier(self, token: str, resource: ProtectedResource, request: AuthRequest) -> DjangoPrincipal:
         """Call the verifier that accepts tokens of this shape."""
         verifier: Verifier | None = None
         with hold_lease(self._executor):
@@ -268,7 +283,8 @@ class Authenticator:
                 verifier = next((one for one in self._verifiers if one.accepts(token)), None)
                 if verifier is None:
                     raise AuthError("invalid_token", INVALID_MESSAGE)
-                principal: Any = await verifier.verify(token, resource=resource)
+                options = {"request": request} if id(verifier) in self._request_verifiers else {}
+                principal: Any = await verifier.verify(token, resource=resource, **options)
                 if not isinstance(principal, DjangoPrincipal) or principal.is_local:
                     name = type(principal).__name__
                     raise TypeError(f"verify() must return a Principal that is not local, not {name}")
@@ -281,15 +297,17 @@ class Authenticator:
                 raise AuthError("unavailable", UNAVAILABLE_MESSAGE) from None
         return principal
 
-    async def _filter(self, principal: DjangoPrincipal, resource: ProtectedResource) -> DjangoPrincipal:
+    async def _filter(
+        self, principal: DjangoPrincipal, resource: ProtectedResource, request: AuthRequest
+    ) -> DjangoPrincipal:
         """Return the principal with its effective scopes, which include those of every request.
 
         Raises AuthError and TransportRefusal.
         """
-        if self._filter_scopes is not None:
+        if self._scope_filter is not None:
             with hold_lease(self._executor):
                 try:
-                    principal = await self._filter_scopes(principal, resource=resource)
+                    principal = await self._scope_filter.filter_scopes(principal, resource=resource, request=request)
                 except PrincipalRefused:
                     raise build_forbidden("Access to this server is denied for this caller") from None
         if not principal.has_scopes(resource.scopes):

@@ -86,6 +86,9 @@ class Verifier(Protocol):
         """Return the principal of the token at `resource`. Raises AuthError.
 
         Check everything here: signature or existence, expiry, audience, and that the user is active.
+
+        With a further keyword parameter `request` it receives the AuthRequest. Then it runs for each request, because
+        the result is not cached.
         """
         ...
 
@@ -111,7 +114,7 @@ def build_verifier(candidate: Any) -> Verifier:
             f"{name} does not accept the resource that a token was issued for; write "
             "`async def verify(self, token, *, resource)`, where resource.server is the alias"
         )
-    return cast(Verifier, verifier) if hasattr(verifier, "accepts") else _AnyTokenVerifier(verify)
+    return cast(Verifier, verifier if hasattr(verifier, "accepts") else _AnyTokenVerifier(verify))
 
 
 def _accepts_resource(verify: Any) -> bool:
@@ -126,13 +129,10 @@ class _AnyTokenVerifier:
     """A verifier without an `accepts` method."""
 
     def __init__(self, verify: VerifyFunction) -> None:
-        self._verify = verify
+        self.verify = verify
 
     def accepts(self, token: str) -> bool:
         return True
-
-    async def verify(self, token: str, *, resource: ProtectedResource) -> DjangoPrincipal:
-        return await self._verify(token, resource=resource)
 
 
 class PersonalTokenVerifier:

@@ -144,6 +144,37 @@ class Policy:
             return decision
         return _apply_rules(principal, rules, requirements, groups, {*primitive.scopes, *scopes})
 
+    async def explain_hidden(self, principal: DjangoPrincipal, primitive: PermissionTarget) -> str:
+        """Return the reason why a primitive is hidden from `principal`; "" if it is visible.
+
+        The text is for administrators.
+        """
+        if (await self.decide(principal, primitive)).visible:
+            return ""
+        requirements = await self.get_requirements(primitive)
+        if requirements.disabled:
+            return "a tool policy disables it"
+
+        names, functions = _split_permission(primitive.permission)
+        held = await self._executor.run(_check_permissions, principal, names)
+        missing = [name for name, is_held in zip(names, held, strict=True) if not is_held]
+        if missing:
+            return f"lacks the permission {', '.join(missing)}"
+        for function in functions:
+            if not await _call_permission(function, principal, primitive, self._executor.run):
+                return f"the permission function {getattr(function, '__name__', repr(function))} denies it"
+
+        groups = await load_groups(principal, self._executor.run)
+        if not requirements.allows_groups(groups):
+            wanted = " and ".join("/".join(sorted(among)) for among in requirements.groups)
+            return f"a tool policy requires the groups {wanted}"
+        scopes = sorted({*primitive.scopes, *requirements.scopes})
+        return f"a scope grant withholds one of the scopes {' '.join(scopes)}"
+
+    async def get_requirements(self, primitive: PermissionTarget) -> ToolRequirements:
+        """Return what tool policies require for a primitive, in addition to its code."""
+        return self._get_requirements(await self._get_rules(), primitive)
+
     def is_allowed(self, principal: DjangoPrincipal, target: PermissionTarget, *, after_step_up: bool = False) -> bool:
         """See `ports.Authorizer`."""
         rules = self._rule_cache.get()

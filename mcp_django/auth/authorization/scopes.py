@@ -25,12 +25,12 @@ from mcp_django.auth.principal import (
     load_groups,
     run_in_thread,
 )
-from mcp_django.server.callables import is_async
+from mcp_django.server.callables import accepts_keyword, is_async
 
 logger = logging.getLogger("mcp_django.auth")
 
 Authorize = Callable[..., Any]
-"""`authorize(principal, resource=…)`, sync or async.
+"""`authorize(principal, resource=…)`, sync or async, optionally with `request=…`.
 
 Return the principal, optionally with fewer scopes, or None to refuse it.
 """
@@ -118,11 +118,15 @@ class ScopeFilter:
         """
         self._hierarchy = hierarchy or ScopeHierarchy()
         self._authorize = authorize
+        self.takes_request = authorize is not None and accepts_keyword(authorize, "request")
+        """True if the result depends on the request, and not only on the principal and the resource."""
         self._rule_cache = rule_cache
         self._run = run
         self._run_outside_transaction = run_outside_transaction or run
 
-    async def filter_scopes(self, principal: DjangoPrincipal, *, resource: Any = None) -> DjangoPrincipal:
+    async def filter_scopes(
+        self, principal: DjangoPrincipal, *, resource: Any = None, request: Any = None
+    ) -> DjangoPrincipal:
         """Return the principal with its effective scopes.
 
         `resource` is the protected resource it was verified for. Every request requires the `scopes` of that resource.
@@ -139,7 +143,8 @@ class ScopeFilter:
             principal = replace(principal, scopes=expanded)
 
         if self._authorize is not None:
-            principal = await self._call_authorizer(self._authorize, principal, resource)
+            options = {"resource": resource, **({"request": request} if self.takes_request else {})}
+            principal = await self._call_authorizer(self._authorize, principal, options)
         rules = await self._rule_cache.aget(self._run_outside_transaction)
         grants = rules.grants
 
@@ -158,13 +163,13 @@ class ScopeFilter:
         return principal if remaining == principal.scopes else replace(principal, scopes=remaining)
 
     async def _call_authorizer(
-        self, authorize: Authorize, principal: DjangoPrincipal, resource: Any
+        self, authorize: Authorize, principal: DjangoPrincipal, options: Mapping[str, Any]
     ) -> DjangoPrincipal:
         try:
             if is_async(authorize):
-                returned = await authorize(principal, resource=resource)
+                returned = await authorize(principal, **options)
             else:
-                returned = await self._run(lambda: authorize(principal, resource=resource))
+                returned = await self._run(lambda: authorize(principal, **options))
                 returned = await returned if inspect.isawaitable(returned) else returned
         except Exception:
             logger.exception("Authorizer failed; refusing %r", principal)

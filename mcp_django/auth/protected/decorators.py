@@ -15,6 +15,7 @@ from functools import wraps
 from typing import Any, NamedTuple, TypeVar, cast
 
 from asgiref.sync import async_to_sync
+from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.utils.module_loading import import_string
@@ -24,7 +25,7 @@ from mcp_django.auth.authentication.authenticator import Authenticator
 from mcp_django.auth.authentication.challenges import build_refusal
 from mcp_django.auth.authentication.verifiers import AuthError
 from mcp_django.auth.principal import DjangoPrincipal
-from mcp_django.auth.requests import FORWARDED_HEADERS, AuthRequest, select_headers
+from mcp_django.auth.requests import AuthRequest, select_headers
 from mcp_django.auth.resource import ProtectedResource, canonicalize_url
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import TransportRefusal
@@ -47,6 +48,8 @@ class ProtectedAPI(NamedTuple):
     """Scopes that every request requires."""
     metadata_url: str | None = None
     """URL of its metadata (RFC 9728)."""
+    require_user: bool = True
+    """False to admit tokens that act for no user, such as those of machines."""
 
     async def authenticate(self, request: HttpRequest) -> DjangoPrincipal:
         """Return the principal of the request's bearer token.
@@ -57,15 +60,20 @@ class ProtectedAPI(NamedTuple):
             ImproperlyConfigured: `resource` is an invalid URL.
         """
         # Invalid credentials are counted by client address.
-        headers = select_headers(request, {b"authorization", *FORWARDED_HEADERS})
-        auth_request = AuthRequest(headers, request.META.get("REMOTE_ADDR"), request.method or "GET")
+        match = request.resolver_match
+        auth_request = AuthRequest(
+            select_headers(request, _list_header_names(request)),
+            request.META.get("REMOTE_ADDR"),
+            request.method or "GET",
+            kwargs=None if match is None else match.kwargs,
+        )
         return await _get_authenticator(self).authenticate_throttled(auth_request)
 
     async def admit(self, request: HttpRequest) -> HttpResponse | None:
         """Set `request.user` and `request.principal`, or return the refusal."""
         try:
             principal = await self.authenticate(request)
-            if principal.user is None:
+            if principal.user is None and self.require_user:
                 protected = ProtectedResource(server=self.audience, scopes=self.scopes, metadata_url=self.metadata_url)
                 raise build_refusal(AuthError("invalid_token", "The token does not belong to a user"), protected)
         except TransportRefusal as refused:
@@ -76,9 +84,15 @@ class ProtectedAPI(NamedTuple):
         except Overloaded as problem:
             retry_after = str(max(1, round(problem.retry_after)))
             return JsonResponse({"detail": str(problem)}, status=problem.status, headers={"Retry-After": retry_after})
-        request.user = principal.user
+        request.user = AnonymousUser() if principal.user is None else principal.user
         request.principal = principal  # type: ignore[attr-defined]  # for the view; HttpRequest has no such field
         return None
+
+
+def _list_header_names(request: HttpRequest) -> list[bytes]:
+    """Return the names of the request's headers, without cookies, which count for nothing."""
+    names = [name.lower().encode("latin-1", "replace") for name in request.headers]
+    return [name for name in names if name != b"cookie"]
 
 
 def has_bearer_token(request: HttpRequest) -> bool:
@@ -107,6 +121,7 @@ def bearer_required(
     audience: str = "api",
     scopes: Sequence[str] = (),
     metadata_url: str | None = None,
+    require_user: bool = True,
 ) -> Callable[[V], V]:
     """Require an access token for a view, sync or async.
 
@@ -115,6 +130,9 @@ def bearer_required(
     tokens are accepted: those that name no server, or `audience`. At `metadata_url` clients learn how to get a token
     (RFC 9728).
 
+    With `require_user=False` a token that acts for no user is admitted, such as one of a machine. `request.user` is
+    then AnonymousUser.
+
     Other requests get 401, 403 or 400 with a challenge, 429 after too many bad tokens from one address, or 503 while
     tokens cannot be verified. Raises TypeError if `scopes` is a string, ValueError if `resource` is an invalid URL.
     """
@@ -122,7 +140,7 @@ def bearer_required(
         raise TypeError(f"scopes must be a list; write scopes=[{scopes!r}]")
     if resource is not None and canonicalize_url(resource) is None:
         raise ValueError(f"{resource!r} is not a valid URL for an API")
-    api = ProtectedAPI(audience, resource, tuple(scopes), metadata_url)
+    api = ProtectedAPI(audience, resource, tuple(scopes), metadata_url, require_user)
 
     def decorate(view: V) -> V:
         guarded: Any

@@ -12,8 +12,9 @@ from django.utils.module_loading import import_string
 
 from mcp_django import conf
 from mcp_django.auth.requests import AuthRequest
-from mcp_django.auth.resource import ProtectedResource, canonicalize_url
+from mcp_django.auth.resource import MAX_URI_CHARS, ProtectedResource, canonicalize_url
 from mcp_django.conf.options import ServerSettings
+from mcp_django.conf.readers import DOCUMENT_URL_PATTERN, ISSUER_URL_PATTERN
 from mcp_django.models.token import check_scopes
 from mcp_django.protocol.headers import Headers
 
@@ -104,8 +105,8 @@ class ResourceRegistry:
             server=alias,
             uri=canonicalize_url(uri),
             scopes=_validate_scopes(alias, scopes),
-            authorization_servers=self._issuers if issuers is None else _validate_urls(alias, issuers),
-            metadata_url=default_url if metadata is None else _validate_urls(alias, [metadata])[0],
+            authorization_servers=self._issuers if issuers is None else _validate_issuers(alias, issuers),
+            metadata_url=default_url if metadata is None else _validate_metadata_url(alias, metadata),
         )
 
     def _build_uri(self, alias: str, request: AuthRequest | None) -> str | None:
@@ -236,12 +237,23 @@ def _validate_scopes(alias: str, value: Any) -> tuple[str, ...]:
     return tuple(scopes)
 
 
-def _validate_urls(alias: str, value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list | tuple) or not all(isinstance(url, str) and canonicalize_url(url) for url in value):
+def _validate_issuers(alias: str, value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple) or not all(_is_url(url, ISSUER_URL_PATTERN) for url in value):
         raise ImproperlyConfigured(
-            f'The server "{alias}" needs a list of URLs of authorization servers or metadata, not {value!r}'
+            f'AUTHORIZATION_SERVERS of the server "{alias}" must be a list of URLs, not {value!r}'
         )
     return tuple(value)
+
+
+def _validate_metadata_url(alias: str, value: Any) -> str:
+    """Return the URL of a document, which may have a query (RFC 9728, section 5.1)."""
+    if not _is_url(value, DOCUMENT_URL_PATTERN):
+        raise ImproperlyConfigured(f'RESOURCE_METADATA_URL of the server "{alias}" must be a URL, not {value!r}')
+    return str(value)
+
+
+def _is_url(value: Any, pattern: str) -> bool:
+    return isinstance(value, str) and len(value) <= MAX_URI_CHARS and re.fullmatch(pattern, value) is not None
 
 
 def build_metadata(

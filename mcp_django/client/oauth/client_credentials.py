@@ -3,6 +3,7 @@
 from typing import Any
 
 import httpx2
+from mcp.client.auth import OAuthClientProvider
 from mcp.client.auth.extensions.client_credentials import (
     ClientCredentialsOAuthProvider,
     PrivateKeyJWTOAuthProvider,
@@ -23,8 +24,8 @@ from mcp_django.client.oauth.token_store import TokenGrant
 from mcp_django.conf.clients import ClientAuth, ClientSettings
 
 
-class _SecretProvider(ClientCredentialsOAuthProvider):
-    """The SDK's provider, which records its token request."""
+class _TokenRequestRecorder(OAuthClientProvider):
+    """Mixin for the SDK's providers that records the token request."""
 
     token_request: httpx2.Request | None = None
 
@@ -33,12 +34,12 @@ class _SecretProvider(ClientCredentialsOAuthProvider):
         return self.token_request
 
 
-class _KeyProvider(PrivateKeyJWTOAuthProvider):
-    token_request: httpx2.Request | None = None
+class _SecretProvider(_TokenRequestRecorder, ClientCredentialsOAuthProvider):
+    """Provider with a client secret."""
 
-    async def _perform_authorization(self) -> httpx2.Request:
-        self.token_request = await super()._perform_authorization()
-        return self.token_request
+
+class _KeyProvider(_TokenRequestRecorder, PrivateKeyJWTOAuthProvider):
+    """Provider with a private key."""
 
 
 async def obtain_grant(
@@ -59,7 +60,7 @@ async def obtain_grant(
     return create_grant(provider.context, token, scope=provider.context.client_metadata.scope)
 
 
-def _create_provider(url: str, auth: ClientAuth) -> "_SecretProvider | _KeyProvider":
+def _create_provider(url: str, auth: ClientAuth) -> _TokenRequestRecorder:
     assert auth.client_id is not None
     common: dict[str, Any] = {"client_id": auth.client_id, "issuer": auth.issuer}
     if auth.private_key is None:

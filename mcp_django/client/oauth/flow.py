@@ -137,14 +137,15 @@ async def finish_authorization(
     code = response_params.get("code")
     if not code:
         raise AuthorizationFailed("The response of the authorization server lacks a code")
-    return await token_endpoint.exchange_code(
-        context,
-        http_client,
-        code=code,
-        verifier=pending.verifier,
-        redirect_uri=pending.redirect_uri,
-        scope=pending.scope,
-    )
+    data = {
+        "grant_type": "authorization_code",
+        "code": code,
+        "redirect_uri": pending.redirect_uri,
+        "code_verifier": pending.verifier,
+        "resource": context.get_resource_url(),
+    }
+    token = await token_endpoint.request_token(context, http_client, data)
+    return token_endpoint.create_grant(context, token, scope=pending.scope)
 
 
 async def begin_flow(

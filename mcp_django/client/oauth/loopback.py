@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
-from mcp_django.client.oauth.flow import finish_authorization, prepare_authorization
+from mcp_django.client.oauth.flow import finish_authorization, get_token_owner, prepare_authorization
 from mcp_django.client.oauth.http import AuthorizationFailed, OAuthHTTPClient
 from mcp_django.client.oauth.token_store import TokenRow, run_in_thread
 from mcp_django.conf.clients import ClientSettings
@@ -40,7 +40,7 @@ async def login(
         raise AuthorizationFailed(f"{settings.alias} does not use OAuth, so authorization is not needed")
     if settings.per_user and user is None:
         raise ValueError(f"{settings.alias} is used per user; name the user")
-    owner = user if settings.per_user else None
+    owner = get_token_owner(settings, user)
 
     http_client = http_client or OAuthHTTPClient(settings.url or "")
     async with LoopbackServer(port) as server:

@@ -43,27 +43,6 @@ class GrantLost(AuthorizationFailed):
         self.error = error
 
 
-async def exchange_code(
-    context: OAuthContext,
-    http_client: OAuthHTTPClient,
-    *,
-    code: str,
-    verifier: str,
-    redirect_uri: str,
-    scope: str | None,
-) -> TokenGrant:
-    """Exchange an authorization code for tokens. Raises AuthorizationFailed."""
-    data = {
-        "grant_type": "authorization_code",
-        "code": code,
-        "redirect_uri": redirect_uri,
-        "code_verifier": verifier,
-        "resource": context.get_resource_url(),
-    }
-    token = await request_token(context, http_client, data)
-    return create_grant(context, token, scope=scope)
-
-
 async def renew_grant(
     grant: TokenGrant, http_client: OAuthHTTPClient, server_url: str, auth: ClientAuth | None = None
 ) -> TokenGrant:

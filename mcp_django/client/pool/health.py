@@ -21,9 +21,11 @@ from asgiref.sync import sync_to_async
 from django.db import connections
 from django.utils import timezone
 
-from mcp_django.client.errors import CallError, ClientError, sanitize_text
+from mcp_django.client.errors import CallError, ClientError
+from mcp_django.client.transports.stdio import ServerEnded, ServerUnresponsive
 from mcp_django.conf.clients import ClientSettings
 from mcp_django.models import ClientHealth
+from mcp_django.protocol.display_text import clean_line
 
 logger = logging.getLogger("mcp_django.client")
 
@@ -37,6 +39,8 @@ LATENCY_WEIGHT: Final = 0.2
 """Weight of the latest call in the moving average of the latency."""
 MAX_ERROR_LENGTH: Final = 300
 """Maximum length of a stored error, in characters."""
+MAX_STDERR_LINES: Final = 10
+"""Maximum number of shown lines of a program's standard error."""
 MIN_SECRET_LENGTH: Final = 4
 """Minimum length of a value that is removed from texts as a secret, in characters."""
 
@@ -106,7 +110,7 @@ class HealthRegistry:
                 health.since = timezone.now()
             health.connections += 1
             health.reached = timezone.now()
-            health.protocol_version, health.server = protocol_version[:32], sanitize_text(server)[:200]
+            health.protocol_version, health.server = protocol_version[:32], clean_line(server, 200)
 
     def record_disconnected(self, alias: str) -> None:
         """Record a closed connection."""
@@ -138,7 +142,7 @@ class HealthRegistry:
         health = self.get(alias)
         with self._lock:
             health.reached, health.tools = timezone.now(), tools
-            health.protocol_version, health.server = protocol_version[:32], sanitize_text(server)[:200]
+            health.protocol_version, health.server = protocol_version[:32], clean_line(server, 200)
 
     def reset_after_fork(self) -> None:
         """Discard all records of the parent process, in a forked child.
@@ -171,10 +175,23 @@ def describe_error(error: BaseException, settings: ClientSettings | None) -> str
         return f"The server responded with error {error.code}"
     if not isinstance(error, ClientError | OSError | TimeoutError):
         return "Unexpected error; see the log"
-    text = " ".join(str(error).split())
+    text = _remove_secrets(" ".join(str(error).split()), settings)
+    return text if len(text) <= MAX_ERROR_LENGTH else text[: MAX_ERROR_LENGTH - 1] + "…"
+
+
+def describe_stderr(error: BaseException, settings: ClientSettings) -> str:
+    """Return the last lines that a program wrote to standard error, without secrets of the setting."""
+    if not isinstance(error, ServerEnded | ServerUnresponsive):
+        return ""
+    lines = [clean_line(line) for line in _remove_secrets(error.stderr, settings).splitlines()]
+    last_lines = [line[:MAX_ERROR_LENGTH] for line in lines if line][-MAX_STDERR_LINES:]
+    return "\n".join(last_lines)
+
+
+def _remove_secrets(text: str, settings: ClientSettings | None) -> str:
     for secret in sorted(_list_secrets(settings), key=len, reverse=True) if settings is not None else ():
         text = text.replace(secret, "…")
-    return text if len(text) <= MAX_ERROR_LENGTH else text[: MAX_ERROR_LENGTH - 1] + "…"
+    return text
 
 
 def _list_secrets(settings: ClientSettings) -> Iterable[str]:

@@ -4,19 +4,16 @@ import asyncio
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import mcp_types as types
 
 from mcp_django.client.client import Client
 from mcp_django.client.errors import AuthorizationNeeded, ClientConnectionError
 from mcp_django.client.pool.factory import build_client
-from mcp_django.client.pool.health import HEALTH_REGISTRY, describe_error, describe_server
+from mcp_django.client.pool.health import HEALTH_REGISTRY, describe_error, describe_server, describe_stderr
 from mcp_django.client.pool.pool import client_settings
 from mcp_django.protocol.revisions import REVISIONS
-
-CHECK_TIMEOUT_SECONDS: Final = 20.0
-"""Default time limit of a check, in seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,13 +35,16 @@ class HealthCheckResult:
     """Class name of the error."""
     error_text: str = ""
     """The error in one line, without secrets of the setting."""
+    stderr: str = ""
+    """The last lines of a program's standard error, without secrets of the setting."""
     url: str | None = None
     """The URL where a person may authorize the server, if authorization is missing."""
 
 
-async def check_client(alias: str, *, user: Any = None, timeout: float = CHECK_TIMEOUT_SECONDS) -> HealthCheckResult:
+async def check_client(alias: str, *, user: Any = None, timeout: float | None = None) -> HealthCheckResult:
     """Connect to a server, list its tools, and disconnect.
 
+    Without `timeout`, the time limits are STARTUP_TIMEOUT and TIMEOUT of the setting.
     Errors are part of the result. Raises ImproperlyConfigured for an unknown alias.
     """
     settings = client_settings(alias)
@@ -61,6 +61,7 @@ async def check_client(alias: str, *, user: Any = None, timeout: float = CHECK_T
             alias=alias,
             error=type(error).__name__,
             error_text=describe_error(error, settings),
+            stderr=describe_stderr(error, settings),
             url=error.url if isinstance(error, AuthorizationNeeded) else None,
         )
 
@@ -71,7 +72,7 @@ async def check_client(alias: str, *, user: Any = None, timeout: float = CHECK_T
 
 
 async def check_clients(
-    aliases: Iterable[str], *, user: Any = None, timeout: float = CHECK_TIMEOUT_SECONDS
+    aliases: Iterable[str], *, user: Any = None, timeout: float | None = None
 ) -> list[HealthCheckResult]:
     """Check several servers concurrently."""
     return list(await asyncio.gather(*(check_client(alias, user=user, timeout=timeout) for alias in aliases)))

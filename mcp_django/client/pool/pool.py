@@ -19,7 +19,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.dispatch import receiver
 
 from mcp_django.aio.clock import monotonic
-from mcp_django.aio.tasks import start_task
+from mcp_django.aio.loop_local import find_running_loop
+from mcp_django.aio.tasks import call_threadsafe, start_task
 from mcp_django.client.client import Client
 from mcp_django.client.errors import AuthorizationNeeded, CallError, ClientConnectionError, ClientError
 from mcp_django.client.pool.factory import build_client
@@ -75,7 +76,7 @@ def close_clients() -> None:
 
     Raises RuntimeError in a thread with a running event loop.
     """
-    if _get_running_loop() is not None:
+    if find_running_loop() is not None:
         raise RuntimeError("An event loop is running in this thread: await aclose_clients()")
     _close_on_own_loops(_POOL.remove(None))
     _POOL.stop_reporters(None)
@@ -176,13 +177,8 @@ class _PooledClient(ClientObserver):
 
         Thread-safe; holders of the client may continue to use it.
         """
-        loop = self.client.loop
-        if loop is None or loop.is_closed():
-            return
-        try:
-            loop.call_soon_threadsafe(self._retire_on_loop)
-        except RuntimeError:
-            pass  # the loop was closed in the meantime
+        if self.client.loop is not None:
+            call_threadsafe(self.client.loop, self._retire_on_loop)
 
     def abandon(self) -> None:
         """Record the connection as closed, because its loop is closed."""
@@ -231,7 +227,7 @@ class _ClientPool:
         self.clients: weakref.WeakSet[Client] = weakref.WeakSet()
 
     def get(self, alias: str, user: Any, owner: str | None) -> Client:
-        settings, loop = client_settings(alias), _get_running_loop()
+        settings, loop = client_settings(alias), find_running_loop()
         key = _ClientKey(alias, _get_owner_key(settings, user, owner), loop)
         is_first_on_loop = False
 
@@ -333,13 +329,6 @@ class _ClientPool:
 def _get_owner_key(settings: ClientSettings, user: Any, owner: str | None) -> tuple[str, str] | None:
     user_key = str(user.pk) if settings.per_user and user is not None else ""
     return (user_key, owner or "") if user_key or owner else None
-
-
-def _get_running_loop() -> EventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
 
 
 async def _close_clients(clients: Iterable[Client]) -> None:

@@ -69,16 +69,12 @@ class ServerRequestCallbacks:
         self, context: ClientRequestContext, params: types.CreateMessageRequestParams
     ) -> SamplingResponse | types.ErrorData:
         """Handle `sampling/createMessage`."""
-        if self.sampling is None:
-            return _build_unsupported_error("sampling")
         return cast("SamplingResponse | types.ErrorData", await self._run_callback("sampling", self.sampling, params))
 
     async def elicit(
         self, context: ClientRequestContext, params: types.ElicitRequestParams
     ) -> types.ElicitResult | types.ErrorData:
         """Handle `elicitation/create`."""
-        if self.elicitation is None:
-            return _build_unsupported_error("elicitation")
         response = await self._run_callback("elicitation", self.elicitation, params)
         if response is None:
             return types.ElicitResult(action="decline")
@@ -88,9 +84,8 @@ class ServerRequestCallbacks:
 
     async def list_roots(self, context: ClientRequestContext) -> types.ListRootsResult | types.ErrorData:
         """Handle `roots/list`."""
-        if self.roots is None:
-            return _build_unsupported_error("roots")
-        return cast("types.ListRootsResult | types.ErrorData", await self._run_callback("roots", self._get_roots))
+        callback = None if self.roots is None else self._get_roots
+        return cast("types.ListRootsResult | types.ErrorData", await self._run_callback("roots", callback))
 
     async def _get_roots(self) -> types.ListRootsResult:
         roots: Any = self.roots() if callable(self.roots) else self.roots
@@ -115,8 +110,10 @@ class ServerRequestCallbacks:
             raise CallError(response.code, response.message)
         return response
 
-    async def _run_callback(self, feature: str, callback: Callable[..., Any], *values: Any) -> Any:
+    async def _run_callback(self, feature: str, callback: Callable[..., Any] | None, *values: Any) -> Any:
         """Run a project's callback; return its result, or an error response if it fails."""
+        if callback is None:
+            return types.ErrorData(code=INVALID_REQUEST, message=f"This client does not support {feature}")
         if self._running >= MAX_CONCURRENT_CALLBACKS:
             return types.ErrorData(
                 code=INVALID_REQUEST, message=f"This client handles at most {MAX_CONCURRENT_CALLBACKS} requests at once"
@@ -131,10 +128,6 @@ class ServerRequestCallbacks:
             return types.ErrorData(code=INTERNAL_ERROR, message="The client failed to handle the request")
         finally:
             self._running -= 1
-
-
-def _build_unsupported_error(feature: str) -> types.ErrorData:
-    return types.ErrorData(code=INVALID_REQUEST, message=f"This client does not support {feature}")
 
 
 def _create_root(root: Root) -> types.Root:

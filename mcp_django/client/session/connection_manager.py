@@ -16,6 +16,7 @@ import anyio.abc
 import mcp_types as types
 from mcp import MCPError
 
+from mcp_django.aio.tasks import wait_for_event
 from mcp_django.client import failures
 from mcp_django.client.errors import AuthorizationNeeded, ClientConnectionError, ClientError, HandshakeError
 from mcp_django.client.options import ClientOptions, ClientTarget
@@ -170,11 +171,7 @@ class ConnectionManager:
     async def get_close_reason(self, connection: ClientConnection) -> ClientError:
         """Return the reason why a connection broke, or a generic error."""
         if connection.is_closing:
-            try:
-                async with asyncio.timeout(CLOSE_REASON_TIMEOUT_SECONDS):
-                    await connection.finished.wait()
-            except TimeoutError:
-                pass
+            await wait_for_event(connection.finished, CLOSE_REASON_TIMEOUT_SECONDS)
         return (
             copy.copy(connection.failure)
             if connection.failure is not None
@@ -238,11 +235,7 @@ class ConnectionManager:
                     if not was_connected and not self._close_requested.is_set():
                         self.observer.on_connect_failed(failure)
                     return
-                try:
-                    async with asyncio.timeout(delay):
-                        await self._close_requested.wait()
-                except TimeoutError:
-                    pass
+                await wait_for_event(self._close_requested, delay)
         finally:
             self._fail_waiting_calls(failure or ClientConnectionError("This client was closed"))
 

@@ -1,7 +1,7 @@
 """Callbacks that forward a server's requests in wire format."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 import mcp_types as types
 
@@ -34,14 +34,8 @@ def create_callbacks(forward: ForwardRequest, features: frozenset[str]) -> Callb
     async def list_roots() -> list[types.Root]:
         return types.ListRootsResult.model_validate(await forward("roots/list", None)).roots
 
-    callbacks: CallbackOptions = {}
-    if "sampling" in features:
-        callbacks["sampling"] = sample
-    if "elicitation" in features:
-        callbacks["elicitation"] = elicit
-    if "roots" in features:
-        callbacks["roots"] = list_roots
-    return callbacks
+    callbacks = {"sampling": sample, "elicitation": elicit, "roots": list_roots}
+    return cast(CallbackOptions, {name: callback for name, callback in callbacks.items() if name in features})
 
 
 def _dump_params(params: Any) -> dict[str, Any]:

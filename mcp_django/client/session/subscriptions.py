@@ -15,6 +15,7 @@ import anyio.abc
 from mcp import MCPError
 from mcp.client.subscriptions import SubscriptionLost, listen
 
+from mcp_django.aio.tasks import wait_for_event
 from mcp_django.client import failures
 from mcp_django.client.errors import CallError, ClientConnectionError, ClientError
 from mcp_django.client.session.handlers import LIST_NAMES, ListName, NotificationHandlers
@@ -112,10 +113,7 @@ class ClientSubscriptions:
         if wanted:
             self._stream = stream = _SubscriptionStream(self._connection, wanted, self.refresh)
             group.start_soon(stream.run)
-            try:
-                async with asyncio.timeout(self._acknowledgement_timeout):
-                    await stream.opened_or_failed.wait()
-            except TimeoutError:
+            if not await wait_for_event(stream.opened_or_failed, self._acknowledgement_timeout):
                 stream.error = STREAM_LOST
                 stream.close()
             self._resolve_waiting(stream.error, stream)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from mcp_django.aio.clock import monotonic
+from mcp_django.protocol.display_text import escape_invisible
 
 OUTPUT_BUFFER_BYTES: Final = 128 * 1024
 """Maximum limit of the reader of stdout, in bytes.
@@ -113,4 +114,4 @@ class StderrTail:
 def _make_printable(raw: bytes) -> str:
     """Decode a line and escape its control characters."""
     text = raw.decode("utf-8", "backslashreplace").rstrip("\r").replace("\t", "    ")
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+    return escape_invisible(text)

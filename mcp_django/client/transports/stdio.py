@@ -19,6 +19,7 @@ import anyio
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 
+from mcp_django.aio.tasks import wait_for_event
 from mcp_django.client.errors import ClientConnectionError
 from mcp_django.client.transports.process_output import OUTPUT_BUFFER_BYTES, LineTooLong, StderrTail, read_line
 from mcp_django.client.transports.streams import MessageConnection, Streams, decode_message, encode_message
@@ -59,18 +60,29 @@ class ServerEnded(ClientConnectionError):
             self.add_note(f"It last wrote to standard error:\n{stderr}")
 
 
+class ServerUnresponsive(ClientConnectionError):
+    """The process runs, and did not answer in time; `stderr` is as in `ServerEnded`."""
+
+    def __init__(self, message: str, *, stderr: str = "") -> None:
+        super().__init__(message)
+        self.stderr = stderr
+
+
 @asynccontextmanager
 async def open_stdio(target: Stdio) -> AsyncIterator[Streams]:
     """Start a process and open its streams.
 
-    Raises ServerEnded if it cannot be started, or ends.
+    Raises ServerEnded if it cannot be started, or ends, and ServerUnresponsive for a timeout of the caller.
     """
     # A cancelled start would leave pipes open, and child processes running.
     starting = asyncio.create_task(_start_process(target))
     try:
         process = await _await_to_completion(starting)
         async with process.open_streams() as streams:
-            yield streams
+            try:
+                yield streams
+            except* TimeoutError:  # in a group, after the end of the session's tasks
+                raise process.build_unresponsive_error() from None
     finally:
         if not starting.cancelled() and starting.exception() is None:
             await _await_to_completion(asyncio.create_task(starting.result().stop(target.stop_timeout)))
@@ -206,6 +218,10 @@ class ServerProcess(asyncio.SubprocessProtocol, MessageConnection):
         how = f"exit code {code}" if code >= 0 else f"signal {_get_signal_name(-code)}"
         return ServerEnded(f"{self._name} ended with {how}", exit_code=code, stderr=self._stderr.text)
 
+    def build_unresponsive_error(self) -> ServerUnresponsive:
+        """Build the error for a process that did not answer in time."""
+        return ServerUnresponsive(f"{self._name} was started and did not answer in time", stderr=self._stderr.text)
+
     def _count_invalid_line(self) -> None:
         """Log the first invalid line, without its content, which may be confidential."""
         self._invalid_line_count += 1
@@ -225,7 +241,7 @@ class ServerProcess(asyncio.SubprocessProtocol, MessageConnection):
             await self._terminate(timeout)
         except asyncio.CancelledError:
             self._signal(KILL_SIGNAL)
-            await self._wait_for_exit(KILL_TIMEOUT_SECONDS)
+            await wait_for_event(self._exited, KILL_TIMEOUT_SECONDS)
             raise
         finally:
             self.transport.close()
@@ -234,18 +250,12 @@ class ServerProcess(asyncio.SubprocessProtocol, MessageConnection):
         stdin = self.transport.get_pipe_transport(STDIN)
         if stdin is not None:
             stdin.close()  # buffered output is still written
-        await self._wait_for_exit(timeout)
+        await wait_for_event(self._exited, timeout)
         self._signal(signal.SIGTERM)
-        if not (await self._wait_for_exit(timeout) and await self._wait_for_group_exit(timeout)):
+        if not (await wait_for_event(self._exited, timeout) and await self._wait_for_group_exit(timeout)):
             self._signal(KILL_SIGNAL)
-            if not await self._wait_for_exit(KILL_TIMEOUT_SECONDS):
+            if not await wait_for_event(self._exited, KILL_TIMEOUT_SECONDS):
                 logger.warning("Process cannot be killed: %s (pid %d)", self._name, self.transport.get_pid())
-
-    async def _wait_for_exit(self, timeout: float) -> bool:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(timeout):
-                await self._exited.wait()
-        return self._exited.is_set()
 
     async def _wait_for_group_exit(self, timeout: float) -> bool:
         deadline = asyncio.get_running_loop().time() + timeout

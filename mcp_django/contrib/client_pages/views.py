@@ -78,11 +78,13 @@ class ServicePageView(View):
             self.request, f"mcp_clients/{template}", {**known, **context}, status=status, form_targets=leads_to
         )
 
-    def render_problem(self, reason: str, status: int, alias: str) -> HttpResponse:
-        """Render the page for an error."""
-        return self.render_page(
-            "problem.html", status=status, reason=reason, alias=alias, again=get_page_path("connect", alias)
-        )
+    def render_problem(self, reason: str, status: int, alias: str, *, detail: str = "") -> HttpResponse:
+        """Render the page for an error.
+
+        `detail` is an error text in English. It is for the site's operators.
+        """
+        again = get_page_path("connect", alias)
+        return self.render_page("problem.html", status=status, reason=reason, detail=detail, alias=alias, again=again)
 
 
 class ServicesView(ServicePageView):
@@ -145,7 +147,7 @@ class ConnectView(ServicePageView):
                 settings, self.user, browser_secret=browser_secret, redirect_uri=redirect_uri, return_url=return_url
             )
         except AuthorizationFailed as problem:
-            return self.render_problem(str(problem), 502, alias)
+            return self.render_problem(_("The connection failed."), 502, alias, detail=str(problem))
         return add_security_headers(HttpResponseRedirect(url))
 
 
@@ -163,7 +165,8 @@ class CallbackView(ServicePageView):
         """Finish the flow and redirect to the user's page."""
         settings = self.get_client_settings(alias)
         if any(len(values) > 1 for _name, values in request.GET.lists()):
-            return self.render_problem("The response of the authorization server repeats a parameter", 400, alias)
+            detail = "The response of the authorization server repeats a parameter"
+            return self.render_problem(_("The connection failed."), 400, alias, detail=detail)
         answer = {name: str(value) for name, value in request.GET.items()}
         browser = str(request.session.get(BROWSER_SESSION_KEY) or "")
         try:
@@ -173,7 +176,7 @@ class CallbackView(ServicePageView):
         except UserDeclined:
             return self.render_problem(_("You did not allow it, so nothing is connected."), 403, alias)
         except AuthorizationFailed as problem:
-            return self.render_problem(str(problem), 400, alias)
+            return self.render_problem(_("The connection failed."), 400, alias, detail=str(problem))
 
         done = f"{get_page_path('services')}?{urlencode({'connected': alias})}"
         return add_security_headers(HttpResponseRedirect(get_safe_return_url(request, return_url) or done))

@@ -1,10 +1,9 @@
-"""Tools of operations: their parameters, their output, and annotations of HTTP methods."""
+"""Tools of operations: their schemas, parameters and output, and annotations of HTTP methods."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-from mcp_django.contrib.http_tools.schemas import Schema
 from mcp_django.protocol.types import ToolAnnotations
 from mcp_django.schema.validation.validation import SchemaChecker
 from mcp_django.server.context.context import Context
@@ -12,6 +11,8 @@ from mcp_django.server.injection.handler import AtomicDatabases, Handler
 from mcp_django.server.primitives.base import Tool, ToolOutput, ToolParameters
 from mcp_django.server.primitives.decorators import build_tool
 
+Schema = dict[str, Any]
+DESCRIPTIVE_KEYWORDS = ("description", "title")
 HTTP_METHODS = ("get", "post", "put", "patch", "delete")
 """HTTP methods that become tools. HEAD, OPTIONS and TRACE would add nothing to a list of tools."""
 
@@ -80,3 +81,21 @@ def build_method_annotations(method: str, *, creates: bool, open_world: bool | N
     return ToolAnnotations(
         read_only=False, destructive=not creates, idempotent=method.lower() in ("put", "delete"), open_world=open_world
     )
+
+
+def move_exclusive_limits(schema: Mapping[str, Any], translated: Schema) -> None:
+    """Translate the flags of OpenAPI 3.0 for exclusive limits, in place."""
+    for limit, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+        if schema.get(exclusive) is True and limit in translated:
+            translated[exclusive] = translated.pop(limit)
+        elif schema.get(exclusive) is False:
+            translated.pop(exclusive, None)
+
+
+def wrap_schema(schema: Schema, *, is_required: bool) -> Schema:
+    """Return the schema of an object with the value under "result"."""
+    inner = {key: value for key, value in schema.items() if key != "$defs"}
+    wrapped: Schema = {"type": "object", "properties": {"result": inner}}
+    if is_required:
+        wrapped["required"] = ["result"]
+    return {**wrapped, "$defs": schema["$defs"]} if "$defs" in schema else wrapped

@@ -20,6 +20,7 @@ from django.utils.translation import gettext_lazy as _
 from mcp_django.contrib.memory.models import Conversation, Fact, Owner
 from mcp_django.contrib.memory.privacy import erase_owners
 from mcp_django.contrib.memory.quotas import notify_owner
+from mcp_django.types import clean_line, clean_text
 
 
 class ExpiryFilter(admin.SimpleListFilter):
@@ -42,8 +43,28 @@ class ExpiryFilter(admin.SimpleListFilter):
         return queryset
 
 
+class CategoryFilter(admin.SimpleListFilter):
+    """Filter by category."""
+
+    title = _("category")
+    parameter_name = "category"
+    UNCATEGORIZED = " "
+    """Value for facts without a category. Categories have no spaces around them."""
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        categories = Fact.objects.order_by("category").values_list("category", flat=True).distinct()
+        return [(category or self.UNCATEGORIZED, category or _("no category")) for category in categories]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        value = self.value()
+        return queryset if value is None else queryset.filter(category="" if value == self.UNCATEGORIZED else value)
+
+
 class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none at run time
     """Admin that can view and delete only."""
+
+    class Media:
+        css = {"all": ["mcp_django/admin.css"]}
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -165,10 +186,10 @@ class ConversationAdmin(EntryAdmin):
     def transcript(self, conversation: Conversation) -> str:
         """Return the messages as readable text."""
         lines = [
-            f"{message.get('name') or message.get('role')}: {_readable(message.get('content'))}"
+            f"{clean_line(message.get('name') or message.get('role') or '')}: {_readable(message.get('content'))}"
             for message in conversation.messages
         ]
-        return format_html('<div style="white-space: pre-wrap">{}</div>', "\n\n".join(lines))
+        return format_html('<div class="mcp-transcript">{}</div>', "\n\n".join(lines))
 
     @admin.display(description=_("metadata"))
     def metadata_text(self, conversation: Conversation) -> str:
@@ -181,7 +202,7 @@ class FactAdmin(EntryAdmin):
     """Admin of facts."""
 
     list_display = ["name", "text", "category", "whose", "tag_words", "size", "updated", "expires"]
-    list_filter = [ExpiryFilter, "category", "updated"]
+    list_filter = [ExpiryFilter, CategoryFilter, "updated"]
     fields = readonly_fields = (
         "name",
         "text",
@@ -200,4 +221,4 @@ def _of_owner(rows: Any) -> Any:
 
 
 def _readable(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1)
+    return clean_text(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1))

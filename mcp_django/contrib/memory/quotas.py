@@ -99,17 +99,15 @@ def check_quota(owner: Owner, row: Entry, max_rows: int) -> None:
     """
     options, bytes_kept = get_settings(), row.size
 
-    for model in (Conversation, Fact):
+    # The error is for a client, so the nouns stay English.
+    for model, noun in ((Conversation, "conversations"), (Fact, "facts")):
         other_rows = model.objects.filter(owner=owner)
         if isinstance(row, model) and row.pk is not None:
             other_rows = other_rows.exclude(pk=row.pk)
         totals = other_rows.aggregate(count=models.Count("pk"), size=models.Sum("size"))
         bytes_kept += totals["size"] or 0
         if isinstance(row, model) and totals["count"] >= max_rows:
-            raise MemoryFull(
-                f"At most {max_rows} {model._meta.verbose_name_plural} can be saved. Delete some that are not "
-                "needed first."
-            )
+            raise MemoryFull(f"At most {max_rows} {noun} can be saved. Delete some that are not needed first.")
 
     if bytes_kept > options.bytes_per_owner:
         raise MemoryFull(

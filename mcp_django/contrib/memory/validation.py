@@ -12,6 +12,7 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 
+from mcp_django import types
 from mcp_django.contrib.memory.models import MAX_CATEGORY_CHARACTERS, MAX_NAME_CHARACTERS, MAX_TITLE_CHARACTERS
 from mcp_django.contrib.memory.options import MAX_DAYS
 
@@ -46,11 +47,11 @@ def clean_name(given: str) -> str:
 
 
 def clean_line(given: str, label: str, max_characters: int) -> str:
-    """Return text as one line, without surrounding space."""
-    line = " ".join(given.split())
+    """Return text as one line of visible characters, without surrounding space."""
+    line = types.clean_line(_check_no_null_text(given))
     if len(line) > max_characters:
         raise ValidationError(f"The {label} may have at most {max_characters} characters.")
-    return _check_no_null_text(line)
+    return line
 
 
 def clean_title(given: str) -> str:
@@ -74,13 +75,13 @@ def clean_tags(given: Iterable[str]) -> list[str]:
 
 
 def clean_text(given: str, label: str, max_characters: int) -> str:
-    """Return a text of one or more lines, which must not be empty."""
-    text = given.strip()
+    """Return a text of one or more lines of visible characters, which must not be empty."""
+    text = types.clean_text(_check_no_null_text(given)).strip()
     if not text:
         raise ValidationError(f"The {label} is empty.")
     if len(text) > max_characters:
         raise ValidationError(f"The {label} may have at most {max_characters} characters.")
-    return _check_no_null_text(text)
+    return text
 
 
 def clean_lifetime(days: float | None) -> timedelta | None:
@@ -125,8 +126,7 @@ def build_excerpt(messages: list[dict[str, Any]]) -> str:
     """Return a title for a conversation: the beginning of its first user message."""
     for message in messages:
         if message["role"] == "user" and isinstance(message["content"], str):
-            line = " ".join(message["content"].split())
-            return line if len(line) <= MAX_EXCERPT_CHARACTERS else f"{line[: MAX_EXCERPT_CHARACTERS - 1]}…"
+            return types.clean_line(message["content"], MAX_EXCERPT_CHARACTERS)
     return ""
 
 

@@ -10,8 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from django import forms
-from django.contrib import admin, messages
-from django.contrib.auth import get_user_model
+from django.contrib import admin
 from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.http import HttpRequest
@@ -21,6 +20,7 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 from oauth2_provider import admin as _registered  # noqa: F401  # for either order in INSTALLED_APPS
 
+from mcp_django.admin.base import BaseAdmin
 from mcp_django.admin.widgets import LinesField, WordsField
 from mcp_django.contrib.oauth import redirects
 from mcp_django.contrib.oauth.flows import revocation
@@ -32,6 +32,7 @@ from mcp_django.contrib.oauth.toolkit_compat import (
     get_refresh_token_model,
 )
 from mcp_django.models.token import check_scopes
+from mcp_django.protocol.display_text import clean_line
 
 TRUST_FIELDS = ("trusted", "service_user")
 """Fields that let a client act for a user without consent."""
@@ -73,7 +74,7 @@ class ClientProfileForm(forms.ModelForm):  # type: ignore[type-arg]  # not gener
 
 
 @admin.register(ClientProfile)
-class ClientProfileAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at run time
+class ClientProfileAdmin(BaseAdmin):
     """Clients with a profile.
 
     Their ids, secrets and redirect URIs belong to the toolkit and are in its admin. Only superusers may set which
@@ -87,6 +88,7 @@ class ClientProfileAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not gen
     search_fields = ["application__name", "application__client_id"]
     date_hierarchy = "created"
     raw_id_fields = ["service_user"]
+    can_add = False  # clients register, are described by documents, or are created by mcp_createclient
     actions = ["approve", "block", "unblock", "pin", "unpin"]
     fieldsets = [
         (None, {"fields": ["client", "client_id", "source", "redirect_uris", "kind", "links", "grants"]}),
@@ -98,9 +100,6 @@ class ClientProfileAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not gen
         *("client", "client_id", "source", "redirect_uris", "kind", "links", "grants"),
         *("document", "document_fetched", "created", "created_ip", "last_used"),
     ]
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False  # clients register, are described by documents, or are created by mcp_createclient
 
     def get_readonly_fields(self, request: HttpRequest, obj: ClientProfile | None = None) -> Any:
         user: Any = request.user
@@ -115,7 +114,7 @@ class ClientProfileAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not gen
     @admin.display(description=_("client"), ordering="application__name")
     def client(self, profile: ClientProfile) -> str:
         """Return the name of the client."""
-        return str(profile.application)
+        return clean_line(str(profile.application))
 
     @admin.display(description=_("client ID"), ordering="application__client_id")
     def client_id(self, profile: ClientProfile) -> str:
@@ -230,8 +229,7 @@ class ClientProfileAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not gen
         for profile in changed:
             self.log_change(request, profile, [{"changed": {"fields": [field]}}])
         count = len(changed)
-        text = ngettext("%d client was changed.", "%d clients were changed.", count) % count
-        self.message_user(request, text, messages.SUCCESS if count else messages.WARNING)
+        self.report_count(request, ngettext("%d client was changed.", "%d clients were changed.", count), count)
 
 
 def _render_lines(texts: Iterable[str]) -> str:
@@ -239,33 +237,32 @@ def _render_lines(texts: Iterable[str]) -> str:
 
 
 @admin.register(Consent)
-class ConsentAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at run time
+class ConsentAdmin(BaseAdmin):
     """List of consents.
 
     Withdrawing or deleting one ends all access of the client for the user, as on the user's page.
     """
 
-    list_display = ["user", "application", "resource", "scope_words", "granted", "expires", "state"]
+    list_display = ["user", "application", "resource", "redirect_uri", "scope_words", "granted", "expires", "state"]
     list_filter = ["granted", "revoked"]
     list_select_related = ["user", "application"]
+    search_fields = ["user", "application__name", "application__client_id", "resource"]
+    can_add = False
+    can_change = False
     date_hierarchy = "granted"
     actions = ["withdraw"]
-    readonly_fields = ["user", "application", "resource", "scope_words", "granted", "expires", "revoked", "state"]
+    readonly_fields = [
+        "user",
+        "application",
+        "resource",
+        "redirect_uri",
+        "scope_words",
+        "granted",
+        "expires",
+        "revoked",
+        "state",
+    ]
     fields = [*readonly_fields]
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Consent | None = None) -> bool:
-        return False
-
-    def has_withdraw_permission(self, request: HttpRequest) -> bool:
-        """Return True if the user may withdraw consents. Called by the action."""
-        return super().has_change_permission(request)
-
-    def get_search_fields(self, request: HttpRequest) -> list[str]:
-        names = ["application__name", "application__client_id", "resource"]
-        return [f"user__{get_user_model().USERNAME_FIELD}", *names]
 
     def delete_model(self, request: HttpRequest, obj: Consent) -> None:
         # Without the row, the remaining tokens would be invisible.
@@ -290,7 +287,7 @@ class ConsentAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic a
         remembered = consent.expires is not None and consent.expires > timezone.now()
         return str(_("remembered") if remembered else _("expired"))
 
-    @admin.action(description=_("Withdraw selected consents and revoke the tokens"), permissions=["withdraw"])
+    @admin.action(description=_("Withdraw selected consents and revoke the tokens"), permissions=["manage"])
     def withdraw(self, request: HttpRequest, queryset: QuerySet[Consent]) -> None:
         """End all access of the clients of these consents for their users."""
         pairs: dict[Any, tuple[Any, Any]] = {
@@ -300,8 +297,9 @@ class ConsentAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic a
         for user, application in pairs.values():
             revocation.withdraw_access(user, application)
         count = len(pairs)
-        text = ngettext("%d client lost its access.", "%d clients lost their access.", count) % count
-        self.message_user(request, text, messages.SUCCESS if count else messages.WARNING)
+        self.report_count(
+            request, ngettext("%d client lost its access.", "%d clients lost their access.", count), count
+        )
 
 
 class UnchangeableAdmin:

@@ -6,7 +6,7 @@ from django.utils.translation import gettext_lazy as _
 
 
 class OAuthConfig(AppConfig):
-    """App that registers system checks and connects signals that invalidate caches."""
+    """App that registers system checks, and connects signals that invalidate caches."""
 
     name = "mcp_django.contrib.oauth"
     label = "mcp_oauth"

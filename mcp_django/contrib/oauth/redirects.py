@@ -9,7 +9,7 @@ This module does not depend on Django, requests or rows.
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from ipaddress import ip_address
 from urllib.parse import unquote, urlsplit
 
@@ -21,6 +21,7 @@ _SCHEME = re.compile(r"[a-z][a-z0-9+.\-]*", re.ASCII)
 _AUTHORITY = re.compile(
     r"(?P<host>[A-Za-z0-9](?:[A-Za-z0-9.\-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?", re.ASCII
 )
+_LOOPBACK_AUTHORITY = re.compile(r"(?P<host>http://(?:127\.0\.0\.1|\[::1\]|localhost)):[0-9]{1,5}(?![^/?])", re.ASCII)
 # Schemes that run, show or store content in the browser itself, or that do not belong to apps.
 _RESERVED_SCHEMES = frozenset(
     {"about", "blob", "chrome", "data", "file", "filesystem", "ftp", "http", "https", "intent", "javascript"}
@@ -71,6 +72,22 @@ def is_well_formed(uri: str) -> bool:
     if parts.scheme not in ("http", "https"):
         return ":" in uri and "@" not in parts.netloc
     return bool(_AUTHORITY.fullmatch(parts.netloc)) and ".." not in parts.netloc
+
+
+def is_registered(uri: str, registered_uris: Iterable[str]) -> bool:
+    """Return True if a well-formed redirect URI is one of the registered ones, character by character.
+
+    The only exception is the port of an http URI on the user's own machine, because a program gets it from the
+    operating system for each request (RFC 8252, section 7.3).
+    """
+    comparable = remove_loopback_port(uri)
+    return any(remove_loopback_port(registered) == comparable for registered in registered_uris)
+
+
+def remove_loopback_port(uri: str) -> str:
+    """Return an http URI of the user's own machine without its port; every other URI unchanged."""
+    match = _LOOPBACK_AUTHORITY.match(uri)
+    return uri if match is None else match["host"] + uri[match.end() :]
 
 
 def is_private_use(scheme: str) -> bool:

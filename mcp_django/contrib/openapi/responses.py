@@ -7,8 +7,7 @@ from typing import Any
 
 from mcp_django.contrib.http_tools.bodies import includes_json
 from mcp_django.contrib.http_tools.replies import STATUS_META_KEY, OperationReply, get_phrase
-from mcp_django.contrib.http_tools.schemas import Schema, wrap_schema
-from mcp_django.contrib.http_tools.tools import OperationOutput
+from mcp_django.contrib.http_tools.tools import OperationOutput, Schema, wrap_schema
 from mcp_django.contrib.openapi.document.operations import OpenAPIOperation
 from mcp_django.contrib.openapi.document.references import References
 from mcp_django.contrib.openapi.document.schemas import build_checked_schema
@@ -20,6 +19,7 @@ from mcp_django.protocol.content import (
     ImageContent,
     TextContent,
 )
+from mcp_django.protocol.display_text import clean_text
 from mcp_django.protocol.errors import ToolError
 from mcp_django.providers.media_types import build_contents, parse_content_type
 from mcp_django.schema import DeclarationError
@@ -182,9 +182,8 @@ def _extract_error_text(reply: OperationReply) -> str:
 
 
 def _shorten(text: str) -> str:
-    lines = [line.rstrip() for line in text.strip().splitlines() if line.strip()]
+    lines = [line.rstrip() for line in clean_text(text).strip().splitlines() if line.strip()]
     text = "\n".join([*lines[:MAX_ERROR_LINES], "…"] if len(lines) > MAX_ERROR_LINES else lines)
-    text = "".join(char for char in text if char.isprintable() or char in "\n\t")
     return text if len(text) <= MAX_ERROR_CHARACTERS else f"{text[: MAX_ERROR_CHARACTERS - 1]}…"
 
 

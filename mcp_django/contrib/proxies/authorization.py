@@ -51,18 +51,19 @@ def build_connect_tool(
     )
 
 
-def build_unreachable_tool(name: str, naming: NamePrefixes, options: ComponentOptions) -> Tool:
+def build_unavailable_tool(name: str, naming: NamePrefixes, options: ComponentOptions, *, is_starting: bool) -> Tool:
     """Build the unlisted tool that handles calls while the remote tools are unknown."""
+    state = "is still starting" if is_starting else "cannot be reached now"
 
-    async def raise_unreachable() -> None:
-        raise ToolError(f"The server {name!r} cannot be reached now; try again later")
+    async def raise_unavailable() -> None:
+        raise ToolError(f"The server {name!r} {state}; try again later")
 
     return Tool(
         name=naming.name("absent"),
         permission=options.permission,
         scopes=options.scopes,
         rate=options.rate,
-        handler=Handler(raise_unreachable, atomic=()),
+        handler=Handler(raise_unavailable, atomic=()),
         parameters=_NoParameters(),
         source=f"the server {name!r}",
     )

@@ -12,7 +12,7 @@ from mcp_django.aio.loop_local import LoopLocal
 from mcp_django.client import Client
 from mcp_django.client.errors import AuthorizationNeeded, ClientError
 from mcp_django.client.session.passthrough import CallbackOptions
-from mcp_django.contrib.proxies.authorization import build_connect_tool, build_unreachable_tool, request_authorization
+from mcp_django.contrib.proxies.authorization import build_connect_tool, build_unavailable_tool, request_authorization
 from mcp_django.contrib.proxies.catalog.catalog_cache import CatalogCache, EmptyCatalog, FetchedList
 from mcp_django.contrib.proxies.catalog.components import (
     REMOTE_NAME_KEY,
@@ -34,6 +34,7 @@ from mcp_django.contrib.proxies.connections.targets import RemoteSource, resolve
 from mcp_django.contrib.proxies.forwarding import results
 from mcp_django.contrib.proxies.forwarding.failures import build_unknown_error, translate_error
 from mcp_django.contrib.proxies.forwarding.forwarding import ForwardedRequest, ForwardingOptions
+from mcp_django.contrib.proxies.forwarding.uris import convert_uris
 from mcp_django.contrib.proxies.loop_state import LoopState
 from mcp_django.contrib.proxies.options import ProxyOptions
 from mcp_django.protocol.errors import ToolError
@@ -56,7 +57,7 @@ CATALOG_IDLE_SECONDS = 900.0
 class Proxy(Provider):
     """Provider that serves the primitives of a remote server unchanged.
 
-        Server(proxies=[Proxy("github", permission="shop.use_github")])
+        Server(providers=[Proxy("github", permission="shop.use_github")])
 
     `source` is an alias of `MCP["CLIENTS"]`, or a target such as `StreamableHTTP(url)` with a `prefix`. The options are
     those of `MCP["SERVERS"][alias]["PROXIES"]`, in lower case. Raises TypeError for an unknown option, DeclarationError
@@ -81,7 +82,8 @@ class Proxy(Provider):
         handlers: Mapping[str, Any] = {"tool": self._call, "resource": self._read, "prompt": self._get}
         self._components = ComponentFactory(self.name, self.naming, terms, handlers, follow=self._subscribe_resource)
         self._connect_tool = build_connect_tool(self.name, self.naming, terms, self._check_connected)
-        self._unreachable_tool = build_unreachable_tool(self.name, self.naming, terms)
+        self._unreachable_tool = build_unavailable_tool(self.name, self.naming, terms, is_starting=False)
+        self._starting_tool = build_unavailable_tool(self.name, self.naming, terms, is_starting=True)
 
         self._headers = self.options.headers_function
         self._states = LoopLocal(self._create_state)
@@ -144,16 +146,18 @@ class Proxy(Provider):
         if self.naming.own_name(name) is None:
             return None
         catalog = await self._find_catalog(ctx, get_caller_capabilities(ctx, self.options.client_features))
-        tool: Tool | None = await catalog.find("tools", name)
+        tool: Tool | None = await self._find_component(catalog, "tools", name)
         if tool is not None or catalog.is_known("tools"):
             return tool
         # A client that received a tool earlier gets the reason for its absence.
-        return self._connect_tool if catalog.authorization_needed is not None else self._unreachable_tool
+        if catalog.authorization_needed is not None:
+            return self._connect_tool
+        return self._starting_tool if catalog.is_loading("tools") else self._unreachable_tool
 
     async def prompt(self, name: str, ctx: Context) -> Prompt | None:
         if self.naming.own_name(name) is None:
             return None
-        prompt: Prompt | None = await (await self._find_catalog(ctx)).find("prompts", name)
+        prompt: Prompt | None = await self._find_component(await self._find_catalog(ctx), "prompts", name)
         return prompt
 
     async def resource(self, uri: str, ctx: Context) -> Resource | None:
@@ -165,6 +169,11 @@ class Proxy(Provider):
         if resource is None and await self._matches_template(catalog, uri):
             resource = self._components.build_unlisted(uri, own)
         return resource
+
+    async def wait_for_resources(self, ctx: Context) -> bool:
+        catalog = await self._find_catalog(ctx)
+        kinds = [kind for kind in AFFECTED_LISTS["resources"] if catalog.is_loading(kind)]
+        return any([await catalog.wait_until_known(kind, self._connect_timeout) for kind in kinds])
 
     async def complete(
         self, target: str, argument: str, value: str, arguments: Mapping[str, str], ctx: Context
@@ -190,6 +199,19 @@ class Proxy(Provider):
             return results.parse_completion(await self._states.get().forwarder.exchange(client, request, None))
         except (ClientError, results.MalformedResult, ToolError):
             return Completion(())
+
+    @property
+    def _connect_timeout(self) -> float:
+        """Seconds that a call waits for the first list: connecting, and one request."""
+        return self.source.startup_timeout + self.options.list_timeout
+
+    async def _find_component(self, catalog: CatalogCache | EmptyCatalog, kind: str, key: str) -> Any:
+        """Return the primitive with this key for a call, which waits while the server is starting."""
+        component = await catalog.find(kind, key)
+        if component is None and catalog.is_loading(kind):
+            await catalog.wait_until_known(kind, self._connect_timeout)
+            component = await catalog.find(kind, key) if catalog.is_known(kind) else None
+        return component
 
     async def _matches_template(self, catalog: CatalogCache | EmptyCatalog, uri: str) -> bool:
         templates: Iterable[ResourceTemplate] = await catalog.items("templates")
@@ -355,9 +377,10 @@ class Proxy(Provider):
     ) -> RelayedResult:
         raw = await self._send(ctx, request, local_name)
         try:
-            return parse(raw, rename=self._rename)
+            body = parse(raw)
         except results.MalformedResult as problem:
             raise ToolError(f"The server {self.name!r} sent an invalid response: {problem}") from None
+        return await convert_uris(ctx, body, self._rename, self.name)
 
     async def _send(self, ctx: Context, request: ForwardedRequest, local_name: str) -> dict[str, Any]:
         """Send one request to the remote server; translate its errors for the client."""

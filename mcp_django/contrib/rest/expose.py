@@ -112,16 +112,12 @@ def _register_tools(registry: Registry, view: Any, options: ExposeOptions) -> No
         chosen = select_actions(subject, options.get("actions"))
         _check_action_options(subject, options, chosen)
     except DeclarationError as problem:
-        refused = problem  # Python deletes `problem` at the end of the block.
-
-        def refuse() -> Tool:
-            raise refused
-
-        registry.add(refuse, f"{getattr(view, '__module__', '?')}.{getattr(view, '__qualname__', view)}")
+        registry.refuse(problem, f"{getattr(view, '__module__', '?')}.{getattr(view, '__qualname__', view)}")
         return
 
     for action in chosen:
-        registry.add(functools.partial(_build_tool, action, options), f"{subject.name}.{action.name}")
+        name = _get_for_action(action, options.get("names"), None) or _build_tool_name(action, options.get("prefix"))
+        registry.add(functools.partial(_build_tool, action, options), f"{subject.name}.{action.name}", name)
 
 
 def _check_options(subject: ExposedView, options: ExposeOptions) -> None:
@@ -172,6 +168,7 @@ def _build_tool(action: ViewAction, options: ExposeOptions) -> Tool:
         annotations=build_method_annotations(action.method, creates=action.key == "create"),
         **tool_options,
     )
+    tool.call_checks = exposed.build_call_checks()
     parts = {field.name: getattr(tool, field.name) for field in fields(tool)}
     return ViewTool(**parts, exposed=exposed, has_own_description=description is not None)
 

@@ -14,10 +14,11 @@ from rest_framework import serializers
 
 from mcp_django.contrib.http_tools.bodies import is_json
 from mcp_django.contrib.http_tools.parameters import OperationParameter
-from mcp_django.contrib.http_tools.schemas import Schema, make_nullable, move_exclusive_limits
+from mcp_django.contrib.http_tools.tools import Schema, move_exclusive_limits
 from mcp_django.contrib.rest.requests.query_params import parse_openapi_parameter
 from mcp_django.contrib.rest.schema.fields import FILE_SCHEMA, is_file
 from mcp_django.contrib.rest.schema.serializers import build_body_schema
+from mcp_django.schema import make_nullable
 
 try:
     from drf_spectacular.drainage import GENERATOR_STATS

@@ -4,22 +4,24 @@ A plan is compiled once per URLconf. Arguments are flat: path arguments, query p
 by side. The body is a single argument `body` if its fields are unknown or conflict with other names.
 """
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
-from django.http import Http404
+from django.http import Http404, HttpRequest
 
 from mcp_django.contrib.http_tools.parameters import OperationParameter, Pairs
-from mcp_django.contrib.http_tools.schemas import Schema
+from mcp_django.contrib.http_tools.tools import Schema
 from mcp_django.contrib.rest.actions import ViewAction
+from mcp_django.contrib.rest.requests.page_links import PageLinks
 from mcp_django.contrib.rest.requests.request_body import BodyWriter, decode_upload
 from mcp_django.contrib.rest.requests.versioning import ApiVersion
 from mcp_django.contrib.rest.routes import ViewRoute, map_namespaces, to_path_text
 from mcp_django.contrib.rest.schema.fields import FILE_SCHEMA, is_file
 from mcp_django.internal_request import RequestContent
-from mcp_django.schema import ArgumentError
+from mcp_django.schema import ArgumentError, strip_null
 
 BODY_ARGUMENT = "body"
 _SCALAR_TYPES = ["string", "number", "boolean", "null"]
@@ -51,6 +53,8 @@ class RequestPlan:
     description: str = ""
     defaults: Mapping[str, str] = field(default_factory=dict)
     """Default values of query parameters."""
+    page_links: PageLinks | None = None
+    """Conversion of links to other pages; None for an action without pages."""
 
     @property
     def body_fields(self) -> Mapping[str, Schema]:
@@ -131,6 +135,12 @@ class RequestPlan:
             others[self.version.param] = version
         return "&".join([*(f"{name}={text}" for name, text in pairs), *([urlencode(others)] if others else [])])
 
+    def build_converter(self, request: HttpRequest, arguments: Mapping[str, Any]) -> Callable[[Any], Any] | None:
+        """Return the conversion of the page that answers `request`; None for an action without pages."""
+        if self.page_links is None:
+            return None
+        return functools.partial(self.page_links.convert, request=request, arguments=arguments)
+
     def build_accept_header(self, arguments: Mapping[str, Any]) -> str:
         """Return the Accept header, with the view's JSON media types first."""
         version = self._choose_version(arguments) if self.version.location == "accept" else None
@@ -192,7 +202,7 @@ def _encode_query_value(parameter: OperationParameter, value: Any) -> Pairs:
 
 def _build_file_gate(schema: Schema) -> Schema:
     one = {**FILE_SCHEMA, "type": ["object", "null"]}
-    return {"type": ["array", "null"], "items": one} if "items" in schema else one
+    return {"type": ["array", "null"], "items": one} if "items" in strip_null(schema) else one
 
 
 def _check_version_token(version: str) -> str:

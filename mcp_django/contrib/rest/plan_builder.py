@@ -10,10 +10,11 @@ from rest_framework import serializers
 
 from mcp_django.contrib.http_tools.bodies import JSON_MEDIA_TYPE, is_json
 from mcp_django.contrib.http_tools.parameters import OperationParameter
-from mcp_django.contrib.http_tools.schemas import Schema
+from mcp_django.contrib.http_tools.tools import Schema
 from mcp_django.contrib.rest.actions import ViewAction
 from mcp_django.contrib.rest.openapi import describe_operation
 from mcp_django.contrib.rest.plan import RequestPlan
+from mcp_django.contrib.rest.requests.page_links import PageLinks, build_page_links
 from mcp_django.contrib.rest.requests.query_params import (
     build_page_schema,
     collect_parameters,
@@ -103,6 +104,11 @@ class PlanBuilder:
         reserved = {*path, *([version.param] if version.location else [])}
         query = {name: one for name, one in query.items() if name not in reserved}
         argument_names = {*path, *query, *([version.param] if version.is_argument else [])}
+        response_schema = self._read("output", self._build_response_schema, None)
+        no_links: tuple[PageLinks | None, Schema | None] = None, response_schema
+        page_links, response_schema = self._read(
+            "paginator", lambda: self._build_page_links(query, response_schema), no_links
+        )
 
         return RequestPlan(
             action=self.action,
@@ -116,9 +122,10 @@ class PlanBuilder:
             is_body_flat=_can_be_flat(body, argument_names),
             writer=self.writer,
             media_types=self._read("renderers", self._list_json_media_types, (JSON_MEDIA_TYPE,)),
-            response_schema=self._read("output", self._build_response_schema, None),
+            response_schema=response_schema,
             description=self.operation.description if self.operation is not None else "",
             defaults=self._build_query_defaults(),
+            page_links=page_links,
         )
 
     def _read(self, part: str, read: Callable[[], T], default: T) -> T:
@@ -166,12 +173,21 @@ class PlanBuilder:
         return {**(known or {"type": "string"}), "description": f"{label} of the {model._meta.verbose_name}"}
 
     def _collect_query_parameters(self) -> dict[str, OperationParameter]:
-        action = self.action
         if self.operation is not None:
             return dict(self.operation.query)
-        if action.is_reading and (action.key == "list" or (action.is_extra and action.is_detail is False)):
+        if self._is_list():
             return collect_parameters(self.view, self.request)
         return {}
+
+    def _is_list(self) -> bool:
+        action = self.action
+        return action.is_reading and (action.key == "list" or (action.is_extra and action.is_detail is False))
+
+    def _build_page_links(
+        self, query: Mapping[str, OperationParameter], schema: Schema | None
+    ) -> tuple[PageLinks | None, Schema | None]:
+        """Return the conversion of links to other pages, and the output schema after it."""
+        return build_page_links(self.view, query, schema) if self._is_list() else (None, schema)
 
     def _list_json_media_types(self) -> tuple[str, ...]:
         media_types = [str(renderer.media_type) for renderer in self.view.get_renderers()]

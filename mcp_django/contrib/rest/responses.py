@@ -4,7 +4,7 @@ The text of an error has one line for each problem. Its source are DRF's error b
 (`exceptions.APIException.detail`).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from django.http import HttpRequest, HttpResponseBase
@@ -24,11 +24,18 @@ MAX_ERROR_CHARACTERS = 4000
 """Maximum length of the text in characters."""
 
 
-def build_result(response: HttpResponseBase, request: HttpRequest, *, wrapped: bool | None) -> ToolResult:
+def build_result(
+    response: HttpResponseBase,
+    request: HttpRequest,
+    *,
+    wrapped: bool | None,
+    convert: Callable[[Any], Any] | None = None,
+) -> ToolResult:
     """Convert a response to a tool result.
 
-    `wrapped` is True if the tool's output schema has the body under "result", None without an output schema. The
-    response is rendered here, by the renderer that the view selected. The response and its resources are closed.
+    `convert` changes the value of a JSON body. `wrapped` is True if the tool's output schema has the body under
+    "result", None without an output schema. The response is rendered here, by the renderer that the view selected. The
+    response and its resources are closed.
     """
     reply = read_reply(response, request, MAX_BINARY_BYTES)
     if reply.status >= 400:
@@ -40,8 +47,10 @@ def build_result(response: HttpResponseBase, request: HttpRequest, *, wrapped: b
 
     media_type = reply.get_header("content-type")
     if is_json(media_type):
-        structured = _build_structured(_parse_json(reply.body), wrapped)
-        return ToolResult(TextContent(reply.body.decode()), structured=structured, meta=reply.meta)
+        value = _parse_json(reply.body)
+        converted = value if convert is None else convert(value)
+        text = reply.body if converted == value else jsonrpc.dumps(converted)
+        return ToolResult(TextContent(text.decode()), structured=_build_structured(converted, wrapped), meta=reply.meta)
     if media_type.startswith("text/"):
         charset = getattr(response, "charset", None) or "utf-8"
         return ToolResult(TextContent(reply.body.decode(charset, errors="replace")), meta=reply.meta)

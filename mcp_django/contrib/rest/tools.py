@@ -4,7 +4,6 @@ Input and output are read when a tool is first listed or called. By then seriali
 not the case while apps are loaded.
 """
 
-import asyncio
 import functools
 import inspect
 import logging
@@ -24,9 +23,9 @@ from rest_framework.exceptions import APIException
 from rest_framework.views import set_rollback
 
 from mcp_django import conf
+from mcp_django.aio.loop_local import find_running_loop
 from mcp_django.contrib.http_tools.replies import build_exception_reply
-from mcp_django.contrib.http_tools.schemas import Schema, wrap_schema
-from mcp_django.contrib.http_tools.tools import OperationOutput
+from mcp_django.contrib.http_tools.tools import OperationOutput, Schema, wrap_schema
 from mcp_django.contrib.rest.actions import ViewAction
 from mcp_django.contrib.rest.plan import RequestPlan
 from mcp_django.contrib.rest.plan_builder import PlanBuilder, ViewOptions, resolve_route
@@ -39,7 +38,7 @@ from mcp_django.schema.custom_schema import CustomParameters, check_schema
 from mcp_django.schema.validation.validation import SchemaChecker
 from mcp_django.server.context.context import Context
 from mcp_django.server.injection.handler import AtomicDatabases
-from mcp_django.server.primitives.base import Tool
+from mcp_django.server.primitives.base import CallCheck, Tool
 from mcp_django.server.primitives.results import ToolResult
 
 logger = logging.getLogger("mcp_django.rest")
@@ -156,6 +155,18 @@ class ExposedAction:
             return False
         return True
 
+    def build_call_checks(self) -> tuple[CallCheck, ...]:
+        """Return the check that the view's permission classes make at each call."""
+        classes = self.action.kwargs.get(
+            "permission_classes", getattr(self.action.subject.cls, "permission_classes", ())
+        )
+        names = [_describe_permission_class(one) for one in classes]
+        return (
+            (CallCheck(f"the view's {', '.join(names)}", lambda ctx: self.is_permitted(ctx.principal)),)
+            if names
+            else ()
+        )
+
     def _compile(self) -> CompiledPlan:
         return CompiledPlan(repr(self), PlanBuilder(self.action, self.options).build())
 
@@ -182,21 +193,27 @@ class ExposedAction:
             )
 
             response = plan.callback(request, **kwargs)
-            if inspect.isawaitable(response):
-                return self._await_response(response, request, compiled, context)
-            return build_result(response, request, wrapped=compiled.wrapped)
+            build = functools.partial(
+                build_result,
+                request=request,
+                wrapped=compiled.wrapped,
+                convert=plan.build_converter(request, arguments),
+            )
+            return (
+                self._await_response(response, request, build, context)
+                if inspect.isawaitable(response)
+                else build(response)
+            )
         except Exception as problem:
             return _handle_exception(problem, request)
 
     async def _await_response(
-        self, response: Awaitable[Any], request: HttpRequest, compiled: CompiledPlan, context: Context
+        self, response: Awaitable[Any], request: HttpRequest, build: Callable[[Any], ToolResult], context: Context
     ) -> Any:
         executor = context.server.executor
         try:
             awaited_response = await response
-            return await executor.run(
-                functools.partial(build_result, awaited_response, request, wrapped=compiled.wrapped)
-            )
+            return await executor.run(build, awaited_response)
         except Exception as problem:
             return await executor.run(_handle_exception, problem, request)
 
@@ -264,6 +281,16 @@ class ViewTool(Tool):
         return entry
 
 
+def _describe_permission_class(permission: Any) -> str:
+    """Return the name of an entry of `permission_classes`, such as "IsAuthenticated & IsOwner"."""
+    operands = [getattr(permission, name) for name in ("op1_class", "op2_class") if hasattr(permission, name)]
+    if not operands:
+        return str(getattr(permission, "__name__", type(permission).__name__))
+    symbol = {"AND": "&", "OR": "|", "NOT": "~"}.get(permission.operator_class.__name__, "?")
+    described = [_describe_permission_class(operand) for operand in operands]
+    return f"{symbol}{described[0]}" if len(described) == 1 else f"({f' {symbol} '.join(described)})"
+
+
 def _get_atomic_databases(plan: RequestPlan) -> AtomicDatabases:
     """Return the databases with a transaction around the call, as in Django.
 
@@ -281,9 +308,7 @@ def run_off_loop(make: Callable[[], T]) -> T:
     The event loop waits for it, once for each tool. Lists are encoded on the loop, and serializers query the database
     for choices.
     """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if find_running_loop() is None:
         return make()
 
     def work() -> T:

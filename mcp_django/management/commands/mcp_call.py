@@ -7,6 +7,7 @@ from typing import Any
 from asgiref.sync import async_to_sync
 from django.core.management.base import BaseCommand, CommandError
 
+from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.management.command_options import (
     add_caller_options,
     add_server_option,
@@ -14,7 +15,11 @@ from mcp_django.management.command_options import (
     parse_tool_arguments,
     remove_protocol_members,
 )
+from mcp_django.management.inspection import ALLOWED, explain_denied_tool
 from mcp_django.protocol.errors import MCPError
+from mcp_django.server.primitives.decorators import describe_close_match
+from mcp_django.server.primitives.registry import find_problem
+from mcp_django.server.server import Server
 from mcp_django.transports.inprocess import InProcessCaller
 from mcp_django.wiring import get_server
 
@@ -37,9 +42,10 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         arguments = parse_tool_arguments(options["arguments"])
         server = get_server(options["server"])
+        principal = get_command_principal(options["user"], options["scopes"])
         caller = InProcessCaller(
             server,
-            get_command_principal(options["user"], options["scopes"]),
+            principal,
             elicit=self._on_elicitation,
             on_notification=self._on_notification,
         )
@@ -47,12 +53,7 @@ class Command(BaseCommand):
             result = async_to_sync(caller.call_tool)(options["tool"], arguments)
         except MCPError as problem:
             unknown = problem.message.startswith("Unknown tool")
-            hidden = unknown and options["tool"] in {tool.name for tool in server.registry.tools}
-            hint = (
-                ". The tool exists, but is hidden from this caller; mcp_inspect shows its requirements"
-                if hidden
-                else ""
-            )
+            hint = _explain_unknown_tool(server, principal, options["tool"]) if unknown else ""
             raise CommandError(f"{problem.message} ({problem.code}){hint}") from None
         except KeyboardInterrupt:
             caller.cancel()
@@ -91,6 +92,18 @@ class Command(BaseCommand):
             elif "default" in field:
                 content[name] = field["default"]
         return {"action": "accept", "content": content}
+
+
+def _explain_unknown_tool(server: Server, principal: DjangoPrincipal, name: str) -> str:
+    """Return the reason why a tool is unknown to the caller, or ""."""
+    reason = explain_denied_tool(server, principal, name)
+    if reason is not None and reason != ALLOWED:
+        return f". The tool exists, but is not available to this caller: {reason}"
+
+    problem = find_problem(server.registry, name)
+    if problem is not None:
+        return f". It could not be registered: {problem}"
+    return describe_close_match(name, [tool.name for tool in server.registry.tools])
 
 
 def _describe_input(field: dict[str, Any]) -> str:

@@ -12,17 +12,20 @@ from django.core.management.base import BaseCommand, CommandError
 
 from mcp_django import conf
 from mcp_django.client.client import Client
-from mcp_django.client.errors import AuthorizationNeeded, ClientError, sanitize_text
+from mcp_django.client.errors import MAX_TEXT_LENGTH, AuthorizationNeeded, ClientError
 from mcp_django.client.oauth.http import AuthorizationFailed
 from mcp_django.client.oauth.loopback import login
 from mcp_django.client.pool.factory import build_client
-from mcp_django.client.pool.health_check import CHECK_TIMEOUT_SECONDS, HealthCheckResult, check_client, check_clients
+from mcp_django.client.pool.health import describe_stderr
+from mcp_django.client.pool.health_check import HealthCheckResult, check_client, check_clients
 from mcp_django.client.pool.pool import client_settings
+from mcp_django.conf.clients import ClientSettings
 from mcp_django.management.command_options import (
     get_command_principal,
     parse_tool_arguments,
     remove_protocol_members,
 )
+from mcp_django.protocol.display_text import clean_line
 
 T = TypeVar("T")
 HEADINGS = ("alias", "state", "transport", "revision", "era", "tools", "connect", "latency", "where")
@@ -42,7 +45,7 @@ class Command(BaseCommand):
         parser.add_argument("--user", help="username for servers with credentials per user")
         parser.add_argument("--json", action="store_true", help="print JSON")
         parser.add_argument(
-            "--limit", type=float, default=CHECK_TIMEOUT_SECONDS, help="seconds for each server (default: %(default)g)"
+            "--limit", type=float, help="seconds for each server (default: STARTUP_TIMEOUT and TIMEOUT of the setting)"
         )
 
         actions = parser.add_subparsers(dest="action", metavar="check | tools | call | login", title="actions")
@@ -91,7 +94,7 @@ class Command(BaseCommand):
             self._write_table([_build_row(result) for result in results])
             for result in results:
                 if not result.reached:
-                    self.stderr.write(f"{result.alias}: {result.error}: {_sanitize_line(result.error_text)}")
+                    self.stderr.write(f"{result.alias}: {_describe_failure(result)}")
                     if result.url is not None:
                         self.stderr.write(
                             f"{result.alias}: authorize it at {result.url}, or with: mcp_clients login {result.alias}"
@@ -117,7 +120,7 @@ class Command(BaseCommand):
     def _list_tools(self, options: Mapping[str, Any], user: Any) -> None:
         result = async_to_sync(check_client)(options["alias"], user=user, timeout=options["limit"])
         if not result.reached:
-            raise CommandError(f"{result.error}: {_sanitize_line(result.error_text)}")
+            raise CommandError(_describe_failure(result))
         if options["json"]:
             self._write_json([_dump(tool) for tool in result.tools])
             return
@@ -153,7 +156,7 @@ class Command(BaseCommand):
             where = f" at {needed.url}, or" if needed.url else ""
             raise CommandError(f"{needed} Authorize it{where} with: mcp_clients login {alias}") from None
         except ClientError as problem:
-            raise CommandError(f"{type(problem).__name__}: {_sanitize_line(str(problem))}") from None
+            raise CommandError(_describe_error(problem, client_settings(alias))) from None
         except KeyboardInterrupt:
             raise CommandError("Stopped", returncode=130) from None
 
@@ -198,6 +201,20 @@ def _build_json(result: HealthCheckResult) -> dict[str, Any]:
     return {"transport": settings.kind, "where": settings.display_location, **output}
 
 
+def _describe_failure(result: HealthCheckResult) -> str:
+    return _join_failure(result.error, result.error_text, result.stderr)
+
+
+def _describe_error(problem: ClientError, settings: ClientSettings) -> str:
+    return _join_failure(type(problem).__name__, str(problem), describe_stderr(problem, settings))
+
+
+def _join_failure(name: str, text: str, stderr: str) -> str:
+    """Return a failure with the last lines of the program's standard error below it."""
+    lines = ["The last lines of its standard error:", *map(_sanitize_line, stderr.splitlines())] if stderr else []
+    return "\n  ".join([f"{name}: {_sanitize_line(text)}", *lines])
+
+
 def _format_milliseconds(seconds: float | None) -> str:
     return "" if seconds is None else f"{seconds * 1000:.0f} ms"
 
@@ -209,4 +226,4 @@ def _dump(value: Any) -> dict[str, Any]:
 
 def _sanitize_line(text: str) -> str:
     """Return another server's text in one line that is safe for a terminal."""
-    return " ".join(sanitize_text(text).split())
+    return clean_line(text, MAX_TEXT_LENGTH)

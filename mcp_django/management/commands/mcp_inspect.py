@@ -2,22 +2,22 @@
 
 import json
 from argparse import ArgumentParser
+from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
-from asgiref.sync import async_to_sync
 from django.core.management.base import BaseCommand
 
 from mcp_django.management.command_options import add_caller_options, get_command_principal
-from mcp_django.server.ports import ALLOW, HIDDEN, Principal
-from mcp_django.server.primitives.base import Primitive
-from mcp_django.server.server import Server
+from mcp_django.management.inspection import InspectedPrimitive, inspect_server
 from mcp_django.wiring import get_server, list_aliases
-
-COLLECTIONS = ("tools", "resources", "templates", "prompts")
 
 
 class Command(BaseCommand):
-    """Print each primitive with its requirements, source, and the user's access."""
+    """Print each primitive with its requirements, source, and the user's access.
+
+    The primitives are those of clients' lists: registered, mounted, proxied and stored ones.
+    """
 
     help = "List the tools, resources, templates and prompts of a server, with their access rules."
 
@@ -25,59 +25,47 @@ class Command(BaseCommand):
         add_caller_options(parser, user_help="show the access of this user (default: only the requirements)")
         parser.add_argument("--server", choices=list_aliases(), help="one server's alias (default: all)")
         parser.add_argument("--json", action="store_true", help="print JSON")
+        parser.add_argument(
+            "--sizes", action="store_true", help="print the bytes of each list entry, and of the lists of the caller"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        principal = (
-            get_command_principal(options["user"], options["scopes"]) if options["user"] or options["scopes"] else None
-        )
+        principal = get_command_principal(options["user"], options["scopes"])
+        has_user = options["user"] is not None
         chosen = [options["server"]] if options["server"] else list_aliases()
-        found = {alias: async_to_sync(_inspect)(get_server(alias), principal) for alias in chosen}
+        found = {alias: inspect_server(get_server(alias), principal) for alias in chosen}
 
         if options["json"]:
-            self.stdout.write(json.dumps(found, indent=2, ensure_ascii=False, default=str))
+            rows = {
+                alias: [_build_row(item, has_user=has_user, has_sizes=options["sizes"]) for item in items]
+                for alias, items in found.items()
+            }
+            self.stdout.write(json.dumps(rows, indent=2, ensure_ascii=False, default=str))
             return
-        for alias, rows in found.items():
+
+        for alias, items in found.items():
             server = get_server(alias)
             self.stdout.write(self.style.MIGRATE_HEADING(f"{alias}: {server.info.name} {server.info.version}"))
-            for row in rows:
-                verdict = f"  [{row['verdict']}]" if "verdict" in row else ""
-                self.stdout.write(f"  {row['kind']:<9}{row['key']:<32} {row['takes']}{verdict}")
-                self.stdout.write(f"           {row['source']}")
-            if not rows:
+            for item in items:
+                size = f"  {item.size_bytes} bytes" if options["sizes"] else ""
+                verdict = f"  [{item.verdict}]" if has_user else ""
+                self.stdout.write(f"  {item.kind:<9}{item.key:<32} {item.requirements}{size}{verdict}")
+                self.stdout.write(f"           {item.source}")
+            if not items:
                 self.stdout.write("  no primitives registered; write mcp_tools.py in an installed app")
+            if options["sizes"]:
+                self._write_totals(items)
+
+    def _write_totals(self, items: Sequence[InspectedPrimitive]) -> None:
+        """Write the sizes of the lists that the caller receives."""
+        for collection, group in groupby(items, key=lambda item: item.collection):
+            sizes = [item.size_bytes for item in group if item.is_listed]
+            separators = max(len(sizes) - 1, 0)
+            self.stdout.write(f"  list of {collection}: {len(sizes)} entries, {sum(sizes) + separators} bytes")
 
 
-async def _inspect(server: Server, principal: Principal | None) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
-    for collection in COLLECTIONS:
-        for primitive in getattr(server.registry, collection):
-            row = {
-                "kind": primitive.kind,
-                "key": primitive.key,
-                "takes": _describe_requirements(primitive),
-                "source": primitive.source,
-            }
-            if principal is not None:
-                row["verdict"] = await _describe_access(server, principal, primitive)
-            rows.append(row)
-    return rows
-
-
-async def _describe_access(server: Server, principal: Principal, primitive: Primitive) -> str:
-    decision = await server.authorizer.decide(principal, primitive)
-    if decision == ALLOW:
-        return "allowed"
-    return (
-        "hidden: the permission is missing" if decision == HIDDEN else f"needs the scopes {' '.join(decision.scopes)}"
-    )
-
-
-def _describe_requirements(primitive: Primitive) -> str:
-    permission = primitive.permission
-    parts = []
-    if permission is not None:
-        named = permission if isinstance(permission, tuple | list) else [permission]
-        parts.append(f"permission {', '.join(getattr(name, '__name__', str(name)) for name in named)}")
-    if primitive.scopes:
-        parts.append(f"scopes {' '.join(primitive.scopes)}")
-    return " and ".join(parts) or "open to every authenticated caller"
+def _build_row(item: InspectedPrimitive, *, has_user: bool, has_sizes: bool) -> dict[str, Any]:
+    row = {"kind": item.kind, "key": item.key, "takes": item.requirements, "source": item.source}
+    if has_user:
+        row["verdict"] = item.verdict
+    return {**row, "bytes": item.size_bytes} if has_sizes else row

@@ -74,10 +74,11 @@ class Command(BaseCommand):
         except UnsupportedConfiguration as problem:
             raise CommandError(str(problem)) from None
 
-        if not options["write"]:
+        if options["write"]:
+            self._write(client, name, entry, path, private=options["with_token"])
+        else:
             self._show(client, name, entry, path)
-            return
-        self._write(client, name, entry, path, private=options["with_token"])
+        self.stderr.write(_describe_rights(options), style_func=str)
 
     def _create_server(self, described: ServerSettings, options: dict[str, Any]) -> LocalServer | RemoteServer:
         if options["transport"] not in described.transports:
@@ -190,6 +191,21 @@ def _create_local_server(options: dict[str, Any]) -> LocalServer:
     for scope in options["scopes"] or ():
         args += ["--scope", scope]
     return LocalServer(command=sys.executable, args=args, env=env, cwd=str(directory))
+
+
+def _describe_rights(options: dict[str, Any]) -> str:
+    """Return a sentence about the principal that the written configuration leads to."""
+    if options["transport"] == "http":
+        return "The client gets the rights of the user who authorizes it, or of the token that it sends."
+    scopes = f", within the scopes {', '.join(options['scopes'])}" if options["scopes"] else ""
+    if options["user"]:
+        return f"The client acts as the user {options['user']}, with that user's permissions{scopes}."
+    if options["token_env"] or options["with_token"]:
+        return "The client acts as the user of its token, within the scopes of the token."
+
+    name = get_settings().local_user
+    acting = f"It acts as the user {name}. " if name else ""
+    return f"The client gets all rights: every tool, without permission checks. {acting}Use --user NAME to limit it."
 
 
 def _format_claude_command(name: str, entry: dict[str, Any]) -> str:

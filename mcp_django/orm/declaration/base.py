@@ -155,6 +155,8 @@ class BaseModelToolset(Toolset):
         """Bound instances of `inlines`."""
         self.action_titles: dict[str, str] = {}
         """Titles of its actions, by name."""
+        self.action_permissions: set[str] = set()
+        """Names in the `permissions` of its actions; `has_<name>_permission` decides each."""
         self._class_permission = ClassPermission(self._get_permission(), tuple(self.scopes), self.prefix)
         self._exposure: Exposure | None = None
         self._neighbours: dict[type[models.Model], BaseModelToolset] = {}

@@ -22,7 +22,7 @@ from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime, parse_duration
 from django.utils.duration import duration_iso_string
 
-from mcp_django.schema import to_json
+from mcp_django.schema import ANY_VALUE_SCHEMA, any_of_types, make_nullable, to_json
 
 MAX_DURATION = dt.timedelta(days=100_000 * 366)
 """Maximum duration.
@@ -271,7 +271,7 @@ INTEGER_CODEC = Codec(
 )
 NUMBER_CODEC = Codec(
     kind="number",
-    schema={"type": ["number", "null"]},
+    schema={"anyOf": [{"type": "number"}, {"type": "null"}]},
     encode=_encode_finite_number,
     decode=_parse_number,
     lookups=_COMPARABLE_LOOKUPS,
@@ -338,11 +338,9 @@ def _build_file_codec(field: Any) -> Codec:
             url = None  # the storage has no URLs
         return {"name": name, "url": url}
 
-    schema = {
-        "type": ["object", "null"],
-        "properties": {"name": {"type": "string"}, "url": {"type": ["string", "null"]}},
-        "required": ["name", "url"],
-    }
+    url_schema = any_of_types("string", "null")
+    properties = {"name": {"type": "string"}, "url": url_schema}
+    schema = make_nullable({"type": "object", "properties": properties, "required": ["name", "url"]})
     return replace(_OPAQUE_CODEC, kind="file", schema=schema, encode=encode)
 
 
@@ -356,7 +354,7 @@ def _build_array_codec(field: Any) -> Codec:
 
 _CODECS: tuple[tuple[type["models.Field[Any, Any]"], Codec | Callable[[Any], Codec]], ...] = (
     (models.FileField, _build_file_codec),
-    (models.JSONField, replace(_OPAQUE_CODEC, kind="json", schema={}, encode=to_json)),
+    (models.JSONField, replace(_OPAQUE_CODEC, kind="json", schema=ANY_VALUE_SCHEMA, encode=to_json)),
     (
         models.BinaryField,
         replace(
@@ -445,12 +443,3 @@ def get_codec(field: "models.Field[Any, Any]") -> Codec:
     found = next((found for kind, found in _CODECS if isinstance(field, kind)), _OPAQUE_CODEC)
     codec = found if isinstance(found, Codec) else found(field)
     return replace(codec, lookups=_EQUALITY_LOOKUPS) if field.choices and codec.kind == "text" else codec
-
-
-def make_nullable(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema with null allowed."""
-    kind = schema.get("type")
-    if kind is None:
-        return {"anyOf": [dict(schema), {"type": "null"}]} if schema else {}
-    kinds = [kind] if isinstance(kind, str) else list(kind)
-    return {**schema, "type": kinds if "null" in kinds else [*kinds, "null"]}

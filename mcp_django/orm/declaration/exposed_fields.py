@@ -103,13 +103,6 @@ class ExposedField:
         )
 
     @property
-    def key_description(self) -> str:
-        """Return a description of the key of a related row."""
-        if self.target is None:
-            return "A primary key"
-        return f"The primary key of a row of {self.target.model._meta.verbose_name_plural}"
-
-    @property
     def is_column(self) -> bool:
         """Return True if the field has one value that the database can read and order by."""
         return self.computed is None and not self.is_to_many

@@ -76,6 +76,10 @@ class ModelInline(BaseModelToolset):
             return rows
         return rows.filter(pk__in=model_toolset.get_queryset(ctx).using(rows.db).order_by().values("pk"))
 
+    def can_use(self, ctx: Context) -> bool:
+        """Return True if the caller may view or add rows. For other callers the inline is unknown."""
+        return self.can_view(ctx) or (self.has_class_permission(ctx) and self.has_add_permission(ctx))
+
     @property
     def restricts_rows(self) -> bool:
         """See ModelToolset."""

@@ -25,15 +25,20 @@ from collections.abc import Callable, Mapping
 from django.core import validators
 from django.utils.html import strip_tags
 
-from mcp_django.orm.declaration.codecs import Codec, get_codec, make_nullable
+from mcp_django.orm.declaration.codecs import Codec, get_codec
 from mcp_django.protocol import jsonrpc
-from mcp_django.schema import to_json
+from mcp_django.schema import any_of_types, make_nullable, to_json
 
 FormClass: TypeAlias = "type[forms.ModelForm[Any]]"
 MAX_NAMED_CHOICES = 200
 """Maximum number of choices that a schema lists."""
 MAX_REFERENCES = 1000
 """Maximum number of rows that one value may refer to."""
+KEY_DESCRIPTION = "A primary key"
+"""Description of a relation's value.
+
+It does not name the other model, which may be hidden from the caller.
+"""
 
 
 class WritableValue(NamedTuple):
@@ -65,7 +70,7 @@ def build_writable_value(item: ExposedField, field: forms.Field) -> WritableValu
     if text := strip_tags(str(field.help_text or "")).strip():
         schema = {**schema, "description": " ".join(filter(None, [text, str(schema.get("description", ""))]))}
     elif item.is_relation and not item.is_to_many:
-        schema = {**schema, "description": item.key_description}
+        schema = {**schema, "description": KEY_DESCRIPTION}
 
     if model_field.null or not field.required:
         schema = _allow_null(schema)
@@ -97,9 +102,9 @@ def _build_single_value(field: Any, codec: Codec) -> tuple[dict[str, Any], Calla
         case "number":
             return {"type": "number", **_build_bounds(field)}, codec.decode
         case "decimal":
-            return {**codec.schema, "type": ["string", "number"]}, codec.decode
+            return {**any_of_types("string", "number"), "description": codec.schema["description"]}, codec.decode
         case "json":
-            return {}, _create_json_encoder(field)
+            return dict(codec.schema), _create_json_encoder(field)
         case "list":
             return _build_list_value(field)
     return dict(codec.schema), codec.decode if codec.kind in _DECODED_KINDS else _identity

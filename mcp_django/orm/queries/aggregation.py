@@ -118,7 +118,10 @@ def resolve_metric(scope: VisibilityScope, request: Mapping[str, Any]) -> Aggreg
     if function == "count":
         codec = INTEGER_CODEC
     elif function == "avg" and codec.kind == "integer":
-        codec = NUMBER_CODEC
+        codec, options["output_field"] = NUMBER_CODEC, models.FloatField()
+    elif function == "sum" and codec.kind == "integer":
+        # PostgreSQL sums to numeric. Django converts the sum of an IntegerField back, but not that of a key.
+        options["output_field"] = models.BigIntegerField()
     elif function in ("sum", "avg") and codec.kind == "decimal":
         # A sum may have more digits than the column.
         codec = build_decimal_codec(models.DecimalField(max_digits=None, decimal_places=None))

@@ -90,8 +90,10 @@ def select_columns(
     """Return the ordered rows, with the plan's columns selected if cacheable.
 
     `rows` must be all rows that the caller may see. The result can be filtered before it is passed to `read_rows`.
+    An `extra` expression other than F depends on the caller.
     """
-    if not plan.is_caller_independent or (order is not None and not order.is_caller_independent):
+    is_cacheable = plan.is_caller_independent and (order is None or order.is_caller_independent)
+    if not is_cacheable or not all(isinstance(column, F) for column in extra):
         return rows.order_by() if order is None else order.apply(rows)
 
     name = (None if order is None else order.name, len(extra))

@@ -43,6 +43,10 @@ _QUERY_CANCELED_SQLSTATE = "57014"
 """PostgreSQL's SQLSTATE query_canceled (appendix A of its manual)."""
 
 
+class UnknownFieldError(ToolError):
+    """A client named a field that is unknown or hidden."""
+
+
 @contextlib.contextmanager
 def limit_statement_time(ctx: Context, database: str, seconds: float | None) -> Iterator[None]:
     """Limit the time of each statement inside the block, on PostgreSQL only.
@@ -119,13 +123,13 @@ class VisibilityScope:
         """Return the field for a name given by a client.
 
         Raises:
-            ToolError: the name is unknown or hidden; the message is the same for both.
+            UnknownFieldError: the name is unknown or hidden; the message is the same for both.
         """
         names = self.toolset.exposure.get_fields(purpose)
         item = names.get(name)
         if item is None or not self.can_use(item):
             known = [other.name for other in names.values() if self.can_use(other)]
-            raise ToolError(f"{describe_unknown(name, known, purpose)}; {format_names(known)}")
+            raise UnknownFieldError(f"{describe_unknown(name, known, purpose)}; {format_names(known)}")
         return item
 
     def build_expression(self, item: ExposedField, source: str | None = None) -> Any:

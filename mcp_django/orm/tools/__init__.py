@@ -19,7 +19,7 @@ from mcp_django.server.primitives.base import Tool
 TOOL_TEMPLATES = {
     "describe": ToolTemplate(
         describe.describe_model,
-        "Describe {names}: the fields, their choices, and how they can be filtered, searched and ordered.",
+        "Describe {names}: the fields, their choices and lookups, and the arguments of all tools.",
         "Describe a model: its fields, what they may be filtered and ordered by, what may be done with it, and "
         "what values that takes. Without a model, list the models that there are.",
         describe.arguments_schema,
@@ -27,8 +27,7 @@ TOOL_TEMPLATES = {
     ),
     "list": ToolTemplate(
         rows.list_rows,
-        "List {names}: filtered, searched and ordered, a page at a time. Go on with next_cursor, and the same other "
-        "arguments.",
+        "List {names}: filtered, searched and ordered, in pages.",
         "List rows of a model, filtered, searched and in order, page by page.",
         rows.list_arguments_schema,
         rows.list_result_schema,

@@ -4,11 +4,20 @@ from typing import Any
 
 from django.db.models import QuerySet
 
+from mcp_django.orm.arguments import describe_argument
 from mcp_django.orm.declaration.base import BaseModelToolset
 from mcp_django.orm.queries.aggregation import AGGREGATE_FUNCTIONS, Aggregation
 from mcp_django.orm.queries.filters import apply_conditions
 from mcp_django.orm.queries.visibility import MAX_GROUP_FIELDS, MAX_METRICS, MAX_ORDER_FIELDS
-from mcp_django.orm.schema import Schema, filters_schema, object_schema, search_schema
+from mcp_django.orm.schema import (
+    NAME_SCHEMA,
+    Schema,
+    filters_schema,
+    format_field_names,
+    object_schema,
+    result_object_schema,
+    search_schema,
+)
 from mcp_django.orm.tools.base import ReadQuery
 from mcp_django.server.context.context import Context
 
@@ -17,18 +26,14 @@ COUNT_METRICS = ({"function": "count"},)
 
 def arguments_schema(toolset: BaseModelToolset) -> Schema:
     """Return the input schema of `aggregate`."""
-    names = ", ".join(toolset.exposure.ordering)
-    name: Schema = {"type": "string", "maxLength": 200}
+    names = format_field_names(toolset, toolset.exposure.ordering)
+    group_text = describe_argument(toolset, "group_by")["description"]
     metric = object_schema(
         {
             "function": {"type": "string", "enum": list(AGGREGATE_FUNCTIONS)},
-            "field": {**name, "description": f"Not needed to count rows. Of: {names}"},
-            "distinct": {"type": "boolean", "description": "Count different values only"},
-            "name": {
-                "type": "string",
-                "pattern": "^[A-Za-z][A-Za-z0-9_]{0,59}$",
-                "description": "What the result is called; if left out count, function_field, function_distinct_field",
-            },
+            "field": NAME_SCHEMA,
+            "distinct": {"type": "boolean"},
+            "name": {"type": "string", "pattern": "^[A-Za-z][A-Za-z0-9_]{0,59}$"},
         },
         ("function",),
     )
@@ -36,29 +41,25 @@ def arguments_schema(toolset: BaseModelToolset) -> Schema:
     properties: Schema = {
         "group_by": {
             "type": "array",
-            "items": name,
+            "items": NAME_SCHEMA,
             "maxItems": MAX_GROUP_FIELDS,
-            "description": f"Fields, and of dates name__year, name__month, name__day. Of: {names}",
+            "description": f"{group_text}{names}",
         },
         "metrics": {
             "type": "array",
             "items": metric,
             "minItems": 1,
             "maxItems": MAX_METRICS,
-            "description": "What to work out of each group; the number of rows if left out",
+            **describe_argument(toolset, "metrics"),
         },
         "filters": filters_schema(toolset),
         **search_schema(toolset),
-        "having": {
-            "type": "object",
-            "maxProperties": MAX_METRICS,
-            "description": 'Which groups to give, by their metrics: {"count__gte": 5}. With gt, gte, lt, lte',
-        },
+        "having": {"type": "object", "maxProperties": MAX_METRICS, **describe_argument(toolset, "having")},
         "order_by": {
             "type": "array",
-            "items": name,
+            "items": NAME_SCHEMA,
             "maxItems": MAX_ORDER_FIELDS,
-            "description": "Names of metrics or groups, descending with a leading -; by the groups if left out",
+            "description": "Metrics or groups; descending with a leading -",
         },
         "limit": {"type": "integer", "minimum": 1, "maximum": toolset.max_limit, "default": toolset.max_limit},
     }
@@ -71,11 +72,11 @@ def result_schema(toolset: BaseModelToolset) -> Schema:
         "groups": {
             "type": "array",
             "items": {"type": "object"},
-            "description": "Each with what it is grouped by and the metrics, by name; one without group_by",
+            "description": "Fields of group_by and metrics, by name",
         },
-        "truncated": {"type": "boolean", "description": "There are more groups than the limit"},
+        "truncated": {"type": "boolean", "description": "True if there are more groups"},
     }
-    return object_schema(properties, ("groups", "truncated"))
+    return result_object_schema(properties, ("groups", "truncated"))
 
 
 def aggregate_rows(toolset: BaseModelToolset, ctx: Context, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -13,9 +13,10 @@ from mcp_django.protocol.errors import InvalidParams
 from mcp_django.protocol.types import ToolAnnotations
 from mcp_django.server.context.context import Context
 from mcp_django.server.injection.handler import Handler
-from mcp_django.server.primitives.base import Tool
+from mcp_django.server.primitives.base import CallCheck, Tool
 
-READ_ANNOTATIONS = ToolAnnotations(read_only=True, destructive=False, idempotent=True, open_world=False)
+READ_ANNOTATIONS = ToolAnnotations(read_only=True, open_world=False)
+"""Annotations of a reading tool; the hints about writes have no meaning for it."""
 ToolFunction = Callable[[BaseModelToolset, Context, dict[str, Any]], Any]
 
 
@@ -57,9 +58,10 @@ def build_model_tool(
     where = f"{toolset.source}, {name}"
     hook = f"has_{action}_permission"
     is_hook_overridden = toolset.is_overridden(hook)
+    checks = (CallCheck(hook, getattr(toolset, hook)),) if is_hook_overridden else ()
 
     def handle(ctx: Context, arguments: dict[str, Any]) -> Any:
-        if is_hook_overridden and not getattr(toolset, hook)(ctx):
+        if not all(check.is_allowed(ctx) for check in checks):
             raise InvalidParams(f"Unknown tool: {toolset.prefix}{name}")
         return run(toolset, ctx, arguments)
 
@@ -68,6 +70,7 @@ def build_model_tool(
         title=None,
         description=description,
         permission=None if is_hook_overridden else toolset.permission_name(action),
+        call_checks=checks,
         handler=Handler(handle, {"ctx": Context}, atomic=atomic),
         source=where,
         parameters=ModelToolParameters(lambda: arguments(toolset), where),

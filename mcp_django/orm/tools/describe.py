@@ -7,11 +7,13 @@ from typing import Any
 
 from django.utils.text import capfirst
 
+from mcp_django.orm.arguments import describe_arguments
 from mcp_django.orm.declaration.base import BaseModelToolset
 from mcp_django.orm.declaration.exposed_fields import ExposedField
 from mcp_django.orm.queries.pagination import get_default_order
 from mcp_django.orm.queries.visibility import VisibilityScope
 from mcp_django.orm.schema import Schema, object_schema
+from mcp_django.orm.writes.schema import describe_inlines
 from mcp_django.server.composition.mounting import get_client_name
 from mcp_django.server.context.context import Context
 
@@ -23,47 +25,21 @@ def arguments_schema(toolset: BaseModelToolset) -> Schema:
 
 def result_schema(toolset: BaseModelToolset) -> Schema:
     """Return the output schema of `describe`."""
-    text: Schema = {"type": "string"}
-    texts: Schema = {"type": "array", "items": text}
-    choice = object_schema({"value": {}, "label": text}, ("value", "label"))
-    field = object_schema(
-        {
-            "name": text,
-            "type": {**text, "description": "what its values are; of a computed field, 'computed'"},
-            "title": text,
-            "description": text,
-            "nullable": {"type": "boolean"},
-            "many": {"type": "boolean", "description": "a list of values"},
-            "shown": {"type": "boolean", "description": "part of rows; false: for filters only"},
-            "lookups": {**texts, "description": "how it can be filtered; exact is the plain name"},
-            "orderable": {"type": "boolean", "description": "can be ordered, grouped and summed up by"},
-            "choices": {"type": "array", "items": choice},
-            "refers_to": {**text, "description": "the model whose primary key this is"},
-        },
-        ("name", "type"),
-    )
-
-    properties = {
-        "model": text,
-        "title": text,
-        "description": text,
-        "primary_key": {**text, "description": "the type of pk"},
-        "fields": {"type": "array", "items": field},
-        "search": {**texts, "description": "what search looks at"},
-        "ordering": {**texts, "description": "the order of lists that ask for none"},
-        "page_size": {"type": "integer"},
-        "max_limit": {"type": "integer"},
-        "tools": texts,
-    }
-    return object_schema(properties, ("model", "fields"))
+    properties = {"model": {"type": "string"}, "fields": {"type": "array", "items": {"type": "object"}}}
+    return {"type": "object", "properties": properties, "required": ["model", "fields"]}
 
 
 def describe_model(toolset: BaseModelToolset, ctx: Context, arguments: dict[str, Any]) -> dict[str, Any]:
     """Return the description of the model for the caller; runs no SQL."""
     exposure, meta = toolset.exposure, toolset.model._meta
     scope = VisibilityScope(toolset, ctx, "")
+    tools = [name for name in toolset.tools if _can_use_tool(toolset, name, ctx)]
+    arguments_used = dict.fromkeys(
+        argument for name in tools for argument in toolset.get_tool(name).parameters.schema["properties"]
+    )
     usable_fields = {**exposure.fields, **{name: item for name, item in exposure.filters.items() if name != "pk"}}
 
+    inlines = describe_inlines(toolset, ctx)
     return {
         "model": meta.label,
         "title": str(capfirst(meta.verbose_name_plural)),
@@ -74,9 +50,9 @@ def describe_model(toolset: BaseModelToolset, ctx: Context, arguments: dict[str,
         "ordering": get_default_order(scope),
         "page_size": toolset.page_size,
         "max_limit": toolset.max_limit,
-        "tools": [
-            get_client_name(ctx, toolset.tool_name(name)) for name in toolset.tools if _can_use_tool(toolset, name, ctx)
-        ],
+        "tools": [get_client_name(ctx, toolset.tool_name(name)) for name in tools],
+        "arguments": describe_arguments(toolset, arguments_used),
+        **({"inlines": inlines} if inlines else {}),
     }
 
 

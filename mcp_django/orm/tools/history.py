@@ -24,7 +24,7 @@ from mcp_django.orm.tools.base import ReadQuery
 from mcp_django.orm.writes.lookup import find_rows
 from mcp_django.orm.writes.schema import pk_schema
 from mcp_django.protocol import jsonrpc
-from mcp_django.schema import DeclarationError
+from mcp_django.schema import ANY_VALUE_SCHEMA, DeclarationError
 from mcp_django.server.context.context import Context
 
 MAX_LOG_ENTRIES = 1000
@@ -61,7 +61,7 @@ def result_schema(toolset: BaseModelToolset) -> Schema:
     """Return the output schema of `history`."""
     text: Schema = {"type": "string"}
     kind = {"type": "string", "enum": list(_KIND_NAMES.values())}
-    user = object_schema({"you": {"type": "boolean"}, "pk": {}, "label": text}, ("you",))
+    user = object_schema({"you": {"type": "boolean"}, "pk": ANY_VALUE_SCHEMA, "label": text}, ("you",))
     inline_schema = object_schema({"name": text, "kind": kind}, ("name", "kind"))
 
     entry = object_schema(

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from mcp_django.orm.arguments import describe_argument
 from mcp_django.orm.declaration.base import BaseModelToolset
 from mcp_django.orm.queries.filters import apply_conditions
 from mcp_django.orm.queries.pagination import RowOrder, digest_query
@@ -12,14 +13,15 @@ from mcp_django.orm.schema import (
     filters_schema,
     object_schema,
     order_schema,
-    row_schema,
+    result_object_schema,
     search_schema,
     value_schema,
 )
 from mcp_django.orm.tools.base import ReadQuery
 from mcp_django.orm.writes.lookup import build_not_found, parse_key
 from mcp_django.orm.writes.rows import build_version_expressions, complete_row
-from mcp_django.orm.writes.schema import full_row_schema
+from mcp_django.orm.writes.schema import brief_row_schema, full_row_schema
+from mcp_django.schema import any_of_types
 from mcp_django.server.context.context import Context
 
 
@@ -31,21 +33,21 @@ def list_arguments_schema(toolset: BaseModelToolset) -> Schema:
         "order_by": order_schema(toolset),
         "fields": fields_schema(toolset),
         "limit": {"type": "integer", "minimum": 1, "maximum": toolset.max_limit, "default": toolset.page_size},
-        "cursor": {"type": "string", "description": "next_cursor of the page before"},
-        "with_total": {"type": "boolean", "description": "Count all rows that fit too, with a statement more"},
+        "cursor": {"type": "string", **describe_argument(toolset, "cursor")},
+        "with_total": {"type": "boolean", **describe_argument(toolset, "with_total")},
     }
     return object_schema(properties)
 
 
 def list_result_schema(toolset: BaseModelToolset) -> Schema:
     """Return the output schema of `list`."""
-    row, definitions = row_schema(toolset)
+    row, definitions = brief_row_schema(toolset)
     properties: Schema = {
         "items": {"type": "array", "items": row},
-        "next_cursor": {"type": ["string", "null"], "description": "null on the last page"},
-        "total": {"type": ["integer", "null"], "description": "null unless with_total"},
+        "next_cursor": any_of_types("string", "null"),
+        "total": any_of_types("integer", "null"),
     }
-    return object_schema(properties, ("items", "next_cursor"), definitions)
+    return result_object_schema(properties, ("items", "next_cursor"), definitions)
 
 
 def list_rows(toolset: BaseModelToolset, ctx: Context, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -88,7 +90,7 @@ def count_arguments_schema(toolset: BaseModelToolset) -> Schema:
 
 def count_result_schema(toolset: BaseModelToolset) -> Schema:
     """Return the output schema of `count`."""
-    return object_schema({"count": {"type": "integer"}}, ("count",))
+    return result_object_schema({"count": {"type": "integer"}}, ("count",))
 
 
 def count_rows(toolset: BaseModelToolset, ctx: Context, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -99,9 +101,7 @@ def count_rows(toolset: BaseModelToolset, ctx: Context, arguments: dict[str, Any
 
 def get_arguments_schema(toolset: BaseModelToolset) -> Schema:
     """Return the input schema of `get`."""
-    text = f"The primary key of the {toolset.model._meta.verbose_name}"
-    pk = {**value_schema(toolset.exposure.pk), "description": text}
-    return object_schema({"pk": pk, "fields": fields_schema(toolset)}, ("pk",))
+    return object_schema({"pk": value_schema(toolset.exposure.pk), "fields": fields_schema(toolset)}, ("pk",))
 
 
 def get_result_schema(toolset: BaseModelToolset) -> Schema:
@@ -125,7 +125,7 @@ def get_row(toolset: BaseModelToolset, ctx: Context, arguments: dict[str, Any]) 
             if obj is None or not toolset.has_view_permission(ctx, obj):
                 raise build_not_found(toolset, arguments["pk"])
 
-        columns = build_version_expressions(toolset)
+        columns = build_version_expressions(scope)
         rows = select_columns(scope, query.rows, plan, columns).filter(pk=key)[:1]
         items, values = read_rows(scope, rows, plan, columns)
         if not items:

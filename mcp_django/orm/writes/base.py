@@ -7,28 +7,13 @@ from typing import Any
 from django.db.models import Model
 
 from mcp_django.orm.declaration.base import BaseModelToolset
+from mcp_django.orm.queries.visibility import VisibilityScope
 from mcp_django.orm.writes.lookup import find_rows, require_confirmation
 from mcp_django.orm.writes.rows import check_version, get_row_version
-from mcp_django.orm.writes.transaction import MAX_KEY_CHARACTERS, IdempotentWrite, run_write
+from mcp_django.orm.writes.transaction import IdempotentWrite, run_write
 from mcp_django.protocol.errors import ToolError
 from mcp_django.server.context.context import Context
 
-DRY_RUN = {
-    "type": "boolean",
-    "description": "Only try: everything is checked and done, then taken back. Says what would happen",
-}
-IDEMPOTENCY_KEY = {
-    "type": "string",
-    "minLength": 1,
-    "maxLength": MAX_KEY_CHARACTERS,
-    "description": "A text of your own, new for each intended write. A repeated call with the same key is not done "
-    "again: it gets the answer of the first",
-}
-IF_MATCH = {
-    "type": "string",
-    "maxLength": 200,
-    "description": "_version of the row as you have seen it; nothing is done if it has changed since",
-}
 ROWS_CHANGED_MESSAGE = "The rows changed before the confirmation, and nothing was done. Get them again"
 
 
@@ -43,14 +28,15 @@ class WriteOperation(ABC):
         self.ctx = ctx
         self.arguments = arguments
         self.using = toolset.db_for_write(ctx)
+        self.scope = VisibilityScope(toolset, ctx, self.using)
         self.dry_run = bool(arguments.get("dry_run"))
         self.atomic = True
         self.confirm = getattr(self, "name", None) in toolset.confirm
         self._agreed_versions: tuple[str, ...] | None = None
 
     @abstractmethod
-    def build_question(self) -> tuple[str, Sequence[Model]]:
-        """Build the question for the client's user, and return the rows that it is about.
+    def build_question(self) -> tuple[str, tuple[str, ...]]:
+        """Build the question for the client's user, and return the versions of the rows that it is about.
 
         Raises:
             ToolError: the call is invalid, as far as that can be checked without executing it.
@@ -80,8 +66,7 @@ class WriteOperation(ABC):
                 return stored_result
 
         if not self.dry_run and self.confirm:
-            message, rows = self.build_question()
-            versions = tuple(get_row_version(self.toolset, row) for row in rows)
+            message, versions = self.build_question()
             require_confirmation(self.toolset, self.ctx, self.name, message, versions)
             self._agreed_versions = versions
 
@@ -99,8 +84,12 @@ class WriteOperation(ABC):
         (row,) = find_rows(
             self.toolset, self.ctx, [self.arguments["pk"]], using=self.using, has_permission=has_permission, lock=lock
         )
-        check_version(self.toolset, row, self.arguments.get("if_match"))
+        check_version(self.scope, row, self.arguments.get("if_match"))
         return row
+
+    def get_versions(self, rows: Sequence[Model]) -> tuple[str, ...]:
+        """Return the versions of rows that were read from the database."""
+        return tuple(get_row_version(self.scope, row) for row in rows)
 
     def check_agreed_versions(self, rows: Sequence[Model]) -> None:
         """Check that the rows have not changed since the user confirmed the call.
@@ -108,7 +97,5 @@ class WriteOperation(ABC):
         Raises:
             ToolError: at least one row has changed.
         """
-        if self._agreed_versions is not None and self._agreed_versions != tuple(
-            get_row_version(self.toolset, row) for row in rows
-        ):
+        if self._agreed_versions is not None and self._agreed_versions != self.get_versions(rows):
             raise ToolError(ROWS_CHANGED_MESSAGE)

@@ -1,7 +1,7 @@
 """`delete`: deletion of one row with its cascades, if Django's rules permit it."""
 
 from collections import Counter
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -99,7 +99,7 @@ class DeleteOperation(WriteOperation):
     _confirmed_effects: DeletionEffects | None = None
     """Effects of the deletion that the user confirmed."""
 
-    def build_question(self) -> tuple[str, Sequence[Model]]:
+    def build_question(self) -> tuple[str, tuple[str, ...]]:
         """See WriteOperation."""
         row = self.find_row(self.toolset.has_delete_permission, lock=False)
         effects = self._confirmed_effects = check_deletion(self.toolset, self.ctx, row, using=self.using)
@@ -107,7 +107,7 @@ class DeleteOperation(WriteOperation):
         for title, counts in (("Deleted with it", effects.deleted), ("Losing their reference to it", effects.changed)):
             if counts_text := _format_counts(_count_by_name(self.toolset, self.ctx, counts)):
                 text += f"\n{title}: {counts_text}"
-        return text, (row,)
+        return text, self.get_versions((row,))
 
     def execute(self) -> dict[str, Any]:
         """See WriteOperation."""

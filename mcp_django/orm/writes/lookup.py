@@ -12,6 +12,7 @@ from django.db.models import Model
 
 from mcp_django.orm.declaration.base import BaseModelToolset
 from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.display_text import clean_line
 from mcp_django.protocol.errors import NotFound, ToolError
 from mcp_django.server.context.context import Context
 
@@ -44,8 +45,7 @@ def format_on_one_line(value: Any) -> str:
 
     A value can then not imitate other lines of a question.
     """
-    text = " ".join((value if isinstance(value, str) else jsonrpc.dumps(value).decode()).split())
-    return text if len(text) <= _MAX_VALUE_CHARACTERS else f"{text[:_MAX_VALUE_CHARACTERS]}…"
+    return clean_line(value if isinstance(value, str) else jsonrpc.dumps(value).decode(), _MAX_VALUE_CHARACTERS)
 
 
 def format_values(values: Mapping[str, Any]) -> str:
@@ -126,5 +126,5 @@ def get_label(toolset: BaseModelToolset, ctx: Context, row: Model) -> str:
         except (AttributeError, ObjectDoesNotExist):
             value = None
 
-    name = str(toolset.model._meta.verbose_name)
-    return f"{name} {row.pk}" if value in (None, "", row.pk) else f"{name} {format_on_one_line(str(value))} ({row.pk})"
+    name, pk = str(toolset.model._meta.verbose_name), format_on_one_line(str(row.pk))
+    return f"{name} {pk}" if value in (None, "", row.pk) else f"{name} {format_on_one_line(str(value))} ({pk})"

@@ -2,20 +2,25 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from django.db.models import Model
 
 from mcp_django.exceptions import build_invalid_error
 from mcp_django.orm import admin_log
 from mcp_django.orm.declaration.base import BaseModelToolset
+from mcp_django.orm.declaration.exposed_fields import ExposedField
 from mcp_django.orm.declaration.inlines import ModelInline
+from mcp_django.orm.queries.visibility import format_names
 from mcp_django.orm.writes.base import WriteOperation
 from mcp_django.orm.writes.binding import BoundWriteForm, FieldErrors
 from mcp_django.orm.writes.delete import check_deletion
 from mcp_django.orm.writes.lookup import format_on_one_line, format_values, get_label, lock_rows
-from mcp_django.orm.writes.rows import serialize_written_row
+from mcp_django.orm.writes.rows import read_visible_keys, serialize_written_row
+from mcp_django.orm.writes.schema import get_inline_parameters
 from mcp_django.protocol.errors import ToolError
+from mcp_django.schema import ArgumentError
+from mcp_django.schema.validation.messages import describe_unknown
 from mcp_django.server.context.context import Context
 
 Counts = dict[str, dict[str, int]]
@@ -132,6 +137,29 @@ class _InlineWriter:
 class SaveOperation(WriteOperation):
     """Creation or change of a row, with its inline rows."""
 
+    is_new: ClassVar[bool]
+    """True for the creation of a row."""
+
+    def run(self) -> Any:
+        """See WriteOperation."""
+        self._check_inlines()
+        return super().run()
+
+    def _check_inlines(self) -> None:
+        """Check the structure of the changes to inline rows.
+
+        Raises:
+            ToolError: an inline is unknown or hidden, or its changes are malformed.
+        """
+        usable = {inline.name: inline for inline in self.toolset.inline_toolsets if inline.can_use(self.ctx)}
+        for name, changes in (self.arguments.get("inlines") or {}).items():
+            if name not in usable:
+                raise ToolError(f"{describe_unknown(name, usable, 'inline')}; {format_names(list(usable))}")
+            try:
+                get_inline_parameters(usable[name], new=self.is_new).check(changes)
+            except ArgumentError as problem:
+                raise ToolError(f"inlines.{name}: {problem}") from None
+
     def bind_form(self, row: Model | None) -> BoundWriteForm:
         """Bind and validate the client's values.
 
@@ -163,8 +191,9 @@ class CreateOperation(SaveOperation):
     """Creation of a row."""
 
     name = "create"
+    is_new = True
 
-    def build_question(self) -> tuple[str, Sequence[Model]]:
+    def build_question(self) -> tuple[str, tuple[str, ...]]:
         """See WriteOperation."""
         self._check_permission()
         self.bind_form(None)
@@ -195,13 +224,14 @@ class UpdateOperation(SaveOperation):
     """Change of some values of a row."""
 
     name = "update"
+    is_new = False
 
-    def build_question(self) -> tuple[str, Sequence[Model]]:
+    def build_question(self) -> tuple[str, tuple[str, ...]]:
         """See WriteOperation."""
         row = self._find_row(lock=False)
-        label = get_label(self.toolset, self.ctx, row)
-        self.bind_form(row)
-        return f"Change {label}?\n{self.format_arguments()}", (self._find_row(lock=False),)
+        label, versions = get_label(self.toolset, self.ctx, row), self.get_versions((row,))
+        self.bind_form(row)  # changes the row
+        return f"Change {label}?\n{self.format_arguments()}", versions
 
     def execute(self) -> dict[str, Any]:
         """See WriteOperation."""
@@ -209,18 +239,21 @@ class UpdateOperation(SaveOperation):
         row = self._find_row(lock=True)
         self.check_agreed_versions((row,))
 
-        before = self._read_values(row)
+        items = self._get_given_fields()
+        values_before, keys_before = self._read_values(row, items), read_visible_keys(self.scope, row, items)
         bound_form = self.bind_form(row)
         row = bound_form.save(toolset.save_model, change=True)
-        after = self._read_values(row)
-        names = [name for name in before if before[name] != after[name]]
+        values_after, keys_after = self._read_values(row, items), read_visible_keys(self.scope, row, items)
+        names = [name for name in values_before if values_before[name] != values_after[name]]
+        # The log is complete. The caller is not informed about a reference to a hidden row that was removed.
+        visible_names = [name for name in names if name not in keys_before or keys_before[name] != keys_after[name]]
         result, inline_messages = self.save_inlines(row)
 
         if not self.dry_run:
             labels = [bound_form.form.fields[name].label or name for name in names]
             row_message = admin_log.build_changed_message(labels) if labels else []
             toolset.log_write(ctx, [row], admin_log.CHANGE, [*row_message, *inline_messages])
-        return {**result, "changed": names, "dry_run": self.dry_run}
+        return {**result, "changed": visible_names, "dry_run": self.dry_run}
 
     def _find_row(self, *, lock: bool) -> Model:
         row = self.find_row(self.toolset.has_change_permission, lock=lock)
@@ -228,15 +261,17 @@ class UpdateOperation(SaveOperation):
             raise ToolError("Nothing to change: give values, or inlines")
         return row
 
-    def _read_values(self, row: Any) -> dict[str, Any]:
+    def _get_given_fields(self) -> list[ExposedField]:
+        """Return the shown fields of the model that the client gave values for."""
+        fields = self.toolset.exposure.fields
+        items = [fields[name] for name in self.arguments.get("values", {}) if name in fields]
+        return [item for item in items if item.model_field is not None]
+
+    def _read_values(self, row: Any, items: Sequence[ExposedField]) -> dict[str, Any]:
         """Return the current values of the given fields, for comparison."""
-        values = {}
-        for name in self.arguments.get("values", {}):
-            item = self.toolset.exposure.fields.get(name)
-            if item is None or item.model_field is None:
-                continue
-            if item.is_to_many:
-                values[name] = set(getattr(row, name).using(self.using).values_list("pk", flat=True))
-            else:
-                values[name] = getattr(row, item.model_field.attname)
-        return values
+        return {
+            item.name: set(getattr(row, item.name).using(self.using).values_list("pk", flat=True))
+            if item.is_to_many
+            else getattr(row, item.model_field.attname)
+            for item in items
+        }

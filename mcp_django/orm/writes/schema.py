@@ -2,12 +2,21 @@
 
 from typing import Any
 
+from mcp_django.orm.arguments import describe_argument, is_described
 from mcp_django.orm.declaration.base import BaseModelToolset
-from mcp_django.orm.declaration.codecs import make_nullable
 from mcp_django.orm.declaration.inlines import ModelInline
-from mcp_django.orm.schema import Schema, object_schema, row_schema, value_schema
-from mcp_django.orm.writes.base import DRY_RUN, IDEMPOTENCY_KEY, IF_MATCH
+from mcp_django.orm.schema import (
+    ModelToolParameters,
+    Schema,
+    object_schema,
+    result_object_schema,
+    row_schema,
+    value_schema,
+)
 from mcp_django.orm.writes.rows import VERSION_KEY, is_versioned
+from mcp_django.orm.writes.transaction import MAX_KEY_CHARACTERS
+from mcp_django.schema import call_in_default_language, make_nullable
+from mcp_django.server.context.context import Context
 
 _COUNTS_SCHEMA = {"type": "object", "additionalProperties": {"type": "integer"}}
 
@@ -15,7 +24,7 @@ _COUNTS_SCHEMA = {"type": "object", "additionalProperties": {"type": "integer"}}
 def create_schema(toolset: BaseModelToolset) -> Schema:
     """Return the input schema of `create`."""
     properties = {"values": values_schema(toolset, new=True), **inlines_schema(toolset, new=True)}
-    return object_schema({**properties, "dry_run": DRY_RUN, "idempotency_key": IDEMPOTENCY_KEY}, ("values",))
+    return object_schema({**properties, **dry_run_schema(toolset), **idempotency_schema(toolset)}, ("values",))
 
 
 def update_schema(toolset: BaseModelToolset) -> Schema:
@@ -31,9 +40,20 @@ def delete_schema(toolset: BaseModelToolset) -> Schema:
 
 
 def _build_change_schema(toolset: BaseModelToolset, properties: Schema) -> Schema:
-    key = {"pk": pk_schema(toolset)}
-    options = {"if_match": IF_MATCH, "dry_run": DRY_RUN, "idempotency_key": IDEMPOTENCY_KEY}
-    return object_schema({**key, **properties, **options}, ("pk",))
+    if_match = {"type": "string", "maxLength": 200, **describe_argument(toolset, "if_match")}
+    options = {"if_match": if_match, **dry_run_schema(toolset), **idempotency_schema(toolset)}
+    return object_schema({"pk": value_schema(toolset.exposure.pk), **properties, **options}, ("pk",))
+
+
+def dry_run_schema(toolset: BaseModelToolset) -> Schema:
+    """Return the argument `dry_run`."""
+    return {"dry_run": {"type": "boolean", **describe_argument(toolset, "dry_run")}}
+
+
+def idempotency_schema(toolset: BaseModelToolset) -> Schema:
+    """Return the argument `idempotency_key`."""
+    text = describe_argument(toolset, "idempotency_key")
+    return {"idempotency_key": {"type": "string", "minLength": 1, "maxLength": MAX_KEY_CHARACTERS, **text}}
 
 
 def pk_schema(toolset: BaseModelToolset) -> Schema:
@@ -56,15 +76,36 @@ def values_schema(toolset: BaseModelToolset, *, new: bool) -> Schema:
 
 
 def inlines_schema(toolset: BaseModelToolset, *, new: bool) -> dict[str, Any]:
-    """Return the `inlines` argument, or {} without inlines."""
+    """Return the `inlines` argument, or {} without inlines.
+
+    `describe` returns the inlines that the caller may use. A toolset without `describe` names all of them.
+    """
     inlines = toolset.inline_toolsets
     if not inlines:
         return {}
-    text = "Rows that belong to it, written in the same step"
-    return {"inlines": {**object_schema({i.name: _build_inline_schema(i, new) for i in inlines}), "description": text}}
+    schema: Schema = {"type": "object", "additionalProperties": {"type": "object"}}
+    if not is_described(toolset):
+        schema = object_schema({inline.name: build_inline_schema(inline, new=new) for inline in inlines})
+    return {"inlines": {**schema, **describe_argument(toolset, "inlines")}}
 
 
-def _build_inline_schema(inline: ModelInline, new: bool) -> Schema:
+def describe_inlines(toolset: BaseModelToolset, ctx: Context) -> Schema:
+    """Return the schemas of a row and of changes, for the inlines that the caller may use."""
+    return {
+        inline.name: call_in_default_language(_describe_inline, toolset, inline)
+        for inline in toolset.inline_toolsets
+        if inline.can_use(ctx)
+    }
+
+
+def _describe_inline(toolset: BaseModelToolset, inline: ModelInline) -> Schema:
+    row, definitions = row_schema(inline, is_described=False)
+    changes = build_inline_schema(inline, new="update" not in toolset.tools)
+    return {"row": {**row, **({"$defs": definitions} if definitions else {})}, "changes": changes}
+
+
+def build_inline_schema(inline: ModelInline, *, new: bool) -> Schema:
+    """Return the schema of the changes to the rows of an inline, for a new or for an existing parent row."""
     most = {"maxItems": inline.max_num}
     properties: Schema = {"add": {"type": "array", "items": values_schema(inline, new=True), **most}}
     if not new:
@@ -75,25 +116,34 @@ def _build_inline_schema(inline: ModelInline, new: bool) -> Schema:
     return object_schema(properties)
 
 
+def get_inline_parameters(inline: ModelInline, *, new: bool) -> ModelToolParameters:
+    """Return the cached parameters that check the changes to the rows of an inline."""
+    key, cache = ("changes", new), inline.exposure.cache
+    if key not in cache:
+        cache[key] = ModelToolParameters(lambda: build_inline_schema(inline, new=new), inline.source)
+    parameters: ModelToolParameters = cache[key]
+    return parameters
+
+
 def saved_schema(toolset: BaseModelToolset, *, new: bool) -> Schema:
     """Return the output schema of `create` and `update`."""
-    row, definitions = full_row_schema(toolset)
+    row, definitions = brief_row_schema(toolset)
     pk = value_schema(toolset.exposure.pk)
     is_pk_provisional = new and toolset.model._meta.auto_field is not None
     if is_pk_provisional:
         row["properties"] = {**row["properties"], "pk": make_nullable(pk)}
-        pk = {**make_nullable(pk), "description": "null after a dry run: the number is not known before"}
+        pk = make_nullable(pk)
 
-    item = {**make_nullable(row), "description": "The row as it is now; null if you may not see it"}
+    item = make_nullable(row)
     properties: Schema = {"pk": pk, "item": item, "dry_run": {"type": "boolean"}}
     required = ["pk", "item", "dry_run"]
     if not new:
-        properties["changed"] = {"type": "array", "items": {"type": "string"}, "description": "Fields that changed"}
+        properties["changed"] = {"type": "array", "items": {"type": "string"}}
         required.append("changed")
 
     if toolset.inline_toolsets:
         properties["inlines"] = {"type": "object", "additionalProperties": _COUNTS_SCHEMA}
-    return object_schema(properties, tuple(required), definitions)
+    return result_object_schema(properties, tuple(required), definitions)
 
 
 def deleted_schema(toolset: BaseModelToolset) -> Schema:
@@ -101,28 +151,39 @@ def deleted_schema(toolset: BaseModelToolset) -> Schema:
     properties: Schema = {
         "pk": value_schema(toolset.exposure.pk),
         "label": {"type": "string"},
-        "deleted": {**_COUNTS_SCHEMA, "description": "Rows deleted with it, by kind"},
-        "changed": {**_COUNTS_SCHEMA, "description": "Rows that lost their reference to it, by kind"},
+        "deleted": {**_COUNTS_SCHEMA, "description": "Rows deleted with it"},
+        "changed": {**_COUNTS_SCHEMA, "description": "Rows that lost their reference"},
         "dry_run": {"type": "boolean"},
     }
-    return object_schema(properties, ("pk", "label", "deleted", "changed", "dry_run"))
+    return result_object_schema(properties, ("pk", "label", "deleted", "changed", "dry_run"))
+
+
+def brief_row_schema(toolset: BaseModelToolset) -> tuple[Schema, Schema]:
+    """Return the schema of a row outside of `get`, and its definitions.
+
+    The schema of `get` has the fields. Without that tool, the fields are here.
+    """
+    if "get" not in toolset.tools:
+        return full_row_schema(toolset)
+    return {"type": "object", "properties": {"pk": value_schema(toolset.exposure.pk)}, "required": ["pk"]}, {}
 
 
 def full_row_schema(toolset: BaseModelToolset) -> tuple[Schema, Schema]:
     """Return the schema of a row with inlines and version, and its definitions."""
-    row, definitions = row_schema(toolset)
+    row, definitions = row_schema(toolset, is_described=is_described(toolset))
     properties = dict(row["properties"])
-    for inline in toolset.inline_toolsets:
-        inner, more = row_schema(inline)
+    # `describe` names the inlines to callers who may use them.
+    for inline in () if is_described(toolset) else toolset.inline_toolsets:
+        inner, more = row_schema(inline, is_described=False)
         definitions = {**definitions, **more}
-        properties[inline.name] = object_schema(
+        properties[inline.name] = result_object_schema(
             {
                 "items": {"type": "array", "items": inner},
-                "more": {"type": "boolean", "description": "Are there others that are not shown?"},
+                "more": {"type": "boolean"},
             },
             ("items", "more"),
         )
 
     if is_versioned(toolset):
-        properties[VERSION_KEY] = {"type": "string", "description": "Give it as if_match to change this version only"}
+        properties[VERSION_KEY] = {"type": "string"}
     return {**row, "properties": properties}, definitions

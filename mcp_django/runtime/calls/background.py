@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from mcp_django.aio.tasks import start_task, wait_for_event
+from mcp_django.aio.tasks import call_threadsafe, start_task, wait_for_event
 from mcp_django.runtime.shutdown import Lifecycle
 from mcp_django.server.calls.background import run_background_jobs
 from mcp_django.server.calls.call import Call
@@ -39,10 +39,7 @@ class BackgroundJobRunner:
 
     def start(self) -> None:
         """Start the jobs, because the calls are answered. Thread-safe."""
-        try:
-            self.loop.call_soon_threadsafe(self._started.set)
-        except RuntimeError:
-            pass  # the loop is closed
+        call_threadsafe(self.loop, self._started.set)
 
     def abort(self) -> None:
         """Cancel the jobs, because the process ends."""

@@ -19,6 +19,7 @@ from typing import Any
 
 from django.db import Error
 
+from mcp_django.aio.clock import monotonic
 from mcp_django.protocol import jsonrpc
 from mcp_django.runtime.events.event_log import Event, EventDraft
 from mcp_django.runtime.events.follower import TopicSubscription
@@ -34,6 +35,8 @@ REPLY_KIND = "reply"
 """Kind of event that carries a reply."""
 MAX_CLOCK_SKEW_SECONDS = 60.0
 """Maximum clock difference between two workers, in seconds."""
+WARNING_INTERVAL_SECONDS = 60.0
+"""Minimum seconds between two warnings of discarded replies."""
 SUBSCRIBE_TIMEOUT_SECONDS = 1.0
 """Maximum seconds that a request waits for the subscription to forwarded replies."""
 MAX_REMEMBERED_IDS = 10_000
@@ -64,11 +67,15 @@ class EventLogPendingRequests:
     signer: NameSigner
     _: KW_ONLY
     timeout: float
+    get_time: Callable[[], float] = time
+    """Function that returns the seconds since the epoch on a clock that all processes share."""
+    _next_warning: float = field(default=0.0, init=False)
     _handled_ids: OrderedDict[tuple[Any, str], None] = field(default_factory=OrderedDict, init=False)
 
     def new_id(self, session: ServerSession) -> str:
         """Return a new request id, unique across processes."""
-        name = base64.urlsafe_b64encode(_ID_FORMAT.pack(int(time()) & 0xFFFFFFFF, os.urandom(8))).decode("ascii")
+        created = int(self.get_time()) & 0xFFFFFFFF
+        name = base64.urlsafe_b64encode(_ID_FORMAT.pack(created, os.urandom(8))).decode("ascii")
         id = self.signer.sign(name, str(session.pk))
         self._remember_id(session, id)
         return id
@@ -81,7 +88,23 @@ class EventLogPendingRequests:
         if name is None:
             return False
         created, _ = _ID_FORMAT.unpack(base64.urlsafe_b64decode(name))
-        return bool(-MAX_CLOCK_SKEW_SECONDS <= time() - created <= self.timeout + MAX_CLOCK_SKEW_SECONDS)
+        age: float = self.get_time() - created
+        if -MAX_CLOCK_SKEW_SECONDS <= age <= self.timeout + MAX_CLOCK_SKEW_SECONDS:
+            return True
+        self._warn_of_age(age)
+        return False
+
+    def _warn_of_age(self, age: float) -> None:
+        """Log that a signed id is not accepted; at most once a minute, because clients may repeat a reply."""
+        now = monotonic()
+        if now >= self._next_warning:
+            self._next_warning = now + WARNING_INTERVAL_SECONDS
+            logger.warning(
+                "Reply discarded: its request was sent %.0f seconds ago, and requests wait for %.0f seconds. The reply "
+                "is late, or the clocks of the processes differ",
+                age,
+                self.timeout,
+            )
 
     @asynccontextmanager
     async def accept_forwarded(self, session: ServerSession) -> AsyncIterator[None]:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from mcp_django.aio.tasks import start_task, wait_for_event
 from mcp_django.runtime.events.channel_layer import WakePublisher, WakeSubscriber
+from mcp_django.runtime.events.database_clock import DatabaseClock
 from mcp_django.runtime.events.event_log import Event, EventLog
 from mcp_django.runtime.events.list_changes import ListChangeDetector
 from mcp_django.runtime.threads.executor import run_on_own_thread
@@ -106,6 +107,8 @@ class LogFollower:
     get_layer: Callable[[], Any]
     """Function that returns the channel layer that delivers wake-ups, or None."""
     wake_publisher: WakePublisher
+    clock: DatabaseClock
+    """Clock of the database, which is measured while the follower runs."""
     detector: ListChangeDetector | None = None
 
     position: int = 0
@@ -316,6 +319,7 @@ class LogFollower:
             ready.set_result(None)
 
     def _query_new_events(self, after: int | None) -> tuple[int, list[Event]]:
+        self.clock.measure()
         head = self.log.head()
         return head, self.log.read(after, limit=MAX_PAGE_EVENTS) if after is not None and head > after else []
 

@@ -20,6 +20,7 @@ from mcp_django.aio.tasks import run_in_background
 from mcp_django.models import StreamEvent
 from mcp_django.protocol.jsonrpc import dumps
 from mcp_django.runtime.events.channel_layer import ThreadedWakePublisher, WakePublisher
+from mcp_django.runtime.events.database_clock import DatabaseClock
 from mcp_django.runtime.events.event_log import Event, EventDraft, EventLog
 from mcp_django.runtime.events.follower import LogFollower
 from mcp_django.runtime.events.list_changes import ListChangeDetector
@@ -93,6 +94,8 @@ class EventPublisher:
     """Function that returns the seconds that events are kept."""
     create_detector: Callable[["EventPublisher"], ListChangeDetector] | None = None
     """Function that returns a detector of list changes for a follower."""
+    clock: DatabaseClock = field(default_factory=DatabaseClock, init=False)
+    """Clock of the database, for times that processes compare."""
     _log: EventLog = field(default_factory=EventLog, init=False)
     _appended_count: int = field(default=0, init=False)
     _next_purge: float = field(default=0.0, init=False)
@@ -116,7 +119,7 @@ class EventPublisher:
     def _create_follower(self) -> LogFollower:
         wake_publisher = WakePublisher(self.get_layer, on_unsent=self._threaded_wake_publisher.publish)
         detector = None if self.create_detector is None else self.create_detector(self)
-        return LogFollower(self._log, self.get_executor, self.get_layer, wake_publisher, detector)
+        return LogFollower(self._log, self.get_executor, self.get_layer, wake_publisher, self.clock, detector)
 
     async def publish(self, *drafts: EventDraft) -> list[Event]:
         """Append events, notify followers in all processes, and return the events.

@@ -1,12 +1,13 @@
-"""Activity of sessions across processes: running calls and open streams.
+"""Activity across processes: running calls and open streams of sessions, and active callers.
 
 Each process reports the activity of its sessions every few seconds, in one event of the event log. Calls and streams do
 not write to the database when they start and end. Reports expire, so those of a killed process soon stop counting.
+Callers are reported in the same way, because clients of the stateless era have no session.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from django.db import Error
@@ -23,6 +24,12 @@ ACTIVITY_TOPIC = "activity"
 ACTIVITY_KIND = "open"
 REPORT_TTL_SECONDS = 2.5 * CHECK_INTERVAL_SECONDS
 """Seconds after which a report expires."""
+
+
+CALLERS_TOPIC = "callers"
+CALLERS_KIND = "active"
+CALLER_WINDOW = timedelta(minutes=5)
+"""Time after which a caller is no longer listed."""
 
 
 class SessionActivity(NamedTuple):
@@ -58,3 +65,33 @@ def get_reported_activity() -> dict[int, SessionActivity]:
             previous = total.get(int(pk), SessionActivity())
             total[int(pk)] = SessionActivity(previous.calls + calls, previous.streams + streams)
     return total
+
+
+class ReportedCaller(NamedTuple):
+    """Caller that used a server recently."""
+
+    server: str
+    key: str
+    client_id: str
+    user_pk: str | None
+    kind: str
+    """Kind of the credential."""
+    last_active: datetime
+
+
+async def publish_callers(publisher: EventPublisher, sender_id: str, callers: Sequence[Sequence[str | None]]) -> None:
+    """Publish the callers of one process: server, key, client, primary key of the user, and kind of each."""
+    payload = {"by": sender_id, "callers": [[*caller] for caller in callers]}
+    with suppress(Error, Overloaded):  # the event log records its own failures
+        await publisher.publish(EventDraft(CALLERS_TOPIC, CALLERS_KIND, payload))
+
+
+def get_reported_callers() -> list[ReportedCaller]:
+    """Return the callers of the last minutes, the latest first. Blocks."""
+    since = timezone.now() - CALLER_WINDOW
+    reports = StreamEvent.objects.filter(topic=CALLERS_TOPIC, created__gt=since).order_by("seq")
+    latest: dict[tuple[str, str], ReportedCaller] = {}
+    for payload, created in reports.values_list("payload", "created"):
+        for server, key, client_id, user_pk, kind in jsonrpc.loads(payload)["callers"]:
+            latest[server, key] = ReportedCaller(server, key, client_id, user_pk, kind, created)
+    return sorted(latest.values(), key=lambda caller: caller.last_active, reverse=True)

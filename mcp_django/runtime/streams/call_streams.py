@@ -2,8 +2,8 @@
 
 The worker that serves the client requests the messages after the last one received, through the event log. The worker
 of the call answers with these messages, writes further ones to the log, and disconnects the previous reader. Each
-remote reader has its own topic, so it cannot receive messages for an earlier one. A process that ends writes
-undelivered messages to the log, for the worker that serves their clients next.
+remote reader has its own topic, so it cannot receive messages for an earlier one. A process that ends writes the
+streams that it keeps to the log, for the worker that serves their clients next.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from mcp_django.aio.loop_local import LoopLocal
-from mcp_django.aio.tasks import BackgroundTasks
+from mcp_django.aio.tasks import BackgroundTasks, call_threadsafe
 from mcp_django.models import Session as SessionRow
 from mcp_django.runtime.events.event_log import Event, EventDraft
 from mcp_django.runtime.events.publisher import EventPublisher
@@ -35,6 +35,8 @@ MAX_FINAL_READ_CHECKS = 20
 CHECK_INTERVAL_SECONDS = 30.0
 """Seconds between two checks whether the subscription to requests is still needed."""
 RELAY_READ_TIMEOUT_SECONDS = 3600.0
+MAX_BATCH_EVENTS = 500
+"""Number of events after which a batch of finished streams is written at shutdown."""
 MAX_REPEATED_BYTES = 4 * MAX_BUFFER_BYTES
 """Maximum bytes of a stream that are logged repeatedly.
 
@@ -74,7 +76,7 @@ class CallStreams:
         """Open a stream of a session with its first reader."""
         if not self._has_cleanup:
             self._has_cleanup = True
-            self._add_cleanup(self._store_undelivered)
+            self._add_cleanup(self._store_finished)
         if not self._subscription.is_active:
             self._subscription.start()
         return self.store.open_stream(session)
@@ -161,19 +163,30 @@ class CallStreams:
             if reader is not None:
                 reader.close()
 
-    async def _store_undelivered(self) -> None:
-        """Write undelivered messages to the log, because the process ends."""
+    async def _store_finished(self) -> None:
+        """Write the streams of finished calls to the log, because the process ends.
+
+        Sent streams are among them, because their last bytes may be lost with a connection.
+        """
         for _ in range(MAX_FINAL_READ_CHECKS):
-            if not self._relays and not any(buffer.reader is not None for buffer in self.store.find_undelivered()):
+            if not self._relays and not any(buffer.reader is not None for buffer in self.store.list_kept()):
                 break
             await asyncio.sleep(FINAL_READ_SECONDS / MAX_FINAL_READ_CHECKS)
 
-        for buffer in self.store.find_undelivered():
+        drafts: list[EventDraft] = []
+        size = 0
+        for buffer in self.store.list_kept():
             topic = build_stream_topic(buffer.session_pk, buffer.token)
             messages = buffer.get_messages_after(buffer.first_number - 1)
-            drafts = [EventDraft(topic, "kept", {"first": buffer.first_number}), *_message_drafts(topic, messages)]
-            await self._publisher.publish(*drafts, EventDraft(topic, "end"))
+            kept = EventDraft(topic, "kept", {"first": buffer.first_number})
+            drafts += [kept, *_message_drafts(topic, messages), EventDraft(topic, "end")]
+            size += buffer.size
+            if len(drafts) >= MAX_BATCH_EVENTS or size >= MAX_BUFFER_BYTES:
+                await self._publisher.publish(*drafts)
+                drafts, size = [], 0
             self.store.discard(buffer)
+        if drafts:
+            await self._publisher.publish(*drafts)
 
 
 class CallStreamRegistry:
@@ -194,10 +207,7 @@ class CallStreamRegistry:
         """End the streams of a session that ended in this process. Thread-safe."""
         for loop, streams in self._streams.items():
             if streams.has_session(session.pk):
-                try:
-                    loop.call_soon_threadsafe(streams.end_session, session.pk)
-                except RuntimeError:
-                    continue  # the loop was closed, and its streams ended with it
+                call_threadsafe(loop, streams.end_session, session.pk)
 
 
 def _message_drafts(topic: str, messages: list[NumberedMessage]) -> list[EventDraft]:

@@ -52,9 +52,9 @@ class ReplayStore:
         """Return True if the session has a buffer here. Thread-safe."""
         return any(key[0] == session_pk for key in list(self._buffers))
 
-    def find_undelivered(self) -> list[ReplayBuffer]:
-        """Return the buffers of finished calls that were not sent completely."""
-        return [buffer for buffer in (*self._undelivered, *self._delivered) if not buffer.is_delivered]
+    def list_kept(self) -> list[ReplayBuffer]:
+        """Return the buffers of finished calls: first those that were not sent completely, then the newest."""
+        return [*self._undelivered, *reversed(self._delivered)]
 
     def end_session(self, session_pk: Any) -> None:
         """Abort and discard the buffers of an ended session."""

@@ -53,7 +53,7 @@ class SessionStream(StreamReader):
                 topic, self._on_event, after=opened_event.seq
             )
             self._event_stream = await self._source.open(
-                self._session, self._read_number, self.add, connection=connection, is_new=after is None
+                self._session, self._read_number, self.add, connection=connection
             )
         except BaseException:
             self.close()

@@ -19,7 +19,7 @@ from asgiref.sync import AsyncToSync, SyncToAsync, ThreadSensitiveContext, sync_
 from django.db import connections
 from django.db.models import QuerySet
 
-from mcp_django.aio.loop_local import LoopLocal
+from mcp_django.aio.loop_local import LoopLocal, find_running_loop
 from mcp_django.aio.tasks import start_task
 from mcp_django.runtime.threads import blocking_wait
 from mcp_django.runtime.threads.caller_thread import CallerThread
@@ -144,9 +144,7 @@ class LeasingExecutor:
         event loop, those of the call's thread. The transaction that Django's TestCase wraps around a test does not
         count.
         """
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
+        if find_running_loop() is None:
             open_connections = connections.all(initialized_only=True)
         else:
             lease = _get_current_lease()

@@ -42,6 +42,15 @@ class DeclarationError(Exception):
     The text names the function, the parameter and the remedy.
     """
 
+    hint = "Correct the declaration. Until then it is not served."
+    """Next step for the author, for system checks."""
+
+
+class ConflictError(DeclarationError):
+    """A declaration whose name or model another declaration already uses."""
+
+    hint = "Give one of the two another name or prefix, or remove it."
+
 
 MAX_PROBLEMS = 5
 """Maximum number of problems described; a model can fix the remaining ones later."""

@@ -125,7 +125,7 @@ class EraStrategy(Protocol):
         """Add the era's fields to a complete result in place, and return it."""
 
     def add_round_fields(self, call: "Call", body: dict[str, Any]) -> dict[str, Any]:
-        """Add the era's fields to the result of a round, and return it."""
+        """Add the era's fields to a result of another type than complete, and return it."""
 
     def get_http_status(self, problem: MCPError) -> int:
         """Return the HTTP status of an error."""

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from mcp_django.aio.loop_local import LoopLocal
-from mcp_django.aio.tasks import BackgroundTasks
+from mcp_django.aio.tasks import BackgroundTasks, call_threadsafe
 from mcp_django.server.callables import run_callable
 from mcp_django.server.ports import Executor
 
@@ -70,13 +70,9 @@ class CleanupCallbacks:
             self._closed = True
         for loop in dict.fromkeys(callback.loop for callback in callbacks):
             callbacks_of_loop = [callback for callback in callbacks if callback.loop is loop]
-            try:
-                loop.call_soon_threadsafe(_start, callbacks_of_loop, context=contextvars.Context())
-            except RuntimeError:  # the loop is closed
-                logger.warning(
-                    "Cleanup callbacks skipped, event loop closed: %s",
-                    ", ".join(entry.name for entry in callbacks_of_loop),
-                )
+            if not call_threadsafe(loop, _start, callbacks_of_loop):
+                names = ", ".join(entry.name for entry in callbacks_of_loop)
+                logger.warning("Cleanup callbacks skipped, event loop closed: %s", names)
 
     async def run(self) -> None:
         """Run the callbacks that were registered on the running loop, and wait for them."""

@@ -7,6 +7,7 @@ information, query and fragment.
 import hashlib
 from typing import Any
 
+from mcp_django.protocol.display_text import escape_invisible
 from mcp_django.protocol.headers import NAMED_PARAMS
 from mcp_django.server.calls.call import Call
 
@@ -18,17 +19,11 @@ _ELLIPSIS = "…"
 def sanitize_label(text: str) -> str:
     """Return an untrusted text in printable form, at most `MAX_LABEL_CHARACTERS` long.
 
-    Truncated text ends with an ellipsis. Unprintable characters become backslash escapes.
+    Truncated text ends with an ellipsis. Invisible characters become backslash escapes.
     """
     if len(text) > MAX_LABEL_CHARACTERS:
         text = text[:MAX_LABEL_CHARACTERS] + _ELLIPSIS
-    if text.isprintable() and "\\" not in text:
-        return text
-    return "".join(c if c.isprintable() and c != "\\" else _escape(c) for c in text)
-
-
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
+    return escape_invisible(text, also="\\")
 
 
 def get_target_label(call: Call) -> str | None:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from mcp_django.aio.tasks import wait_for_wake, wake_all
+from mcp_django.aio.loop_local import find_running_loop
+from mcp_django.aio.tasks import call_threadsafe, wait_for_wake, wake_all
 
 
 class MessageSink(Protocol):
@@ -101,11 +102,7 @@ class Outbox:
 
     def put_if_room(self, message: bytes) -> None:
         """Queue a message if there is room, else drop it; never wait. Thread-safe."""
-        try:
-            running_loop = asyncio.get_running_loop()
-        except RuntimeError:
-            running_loop = None
-
+        running_loop = find_running_loop()
         if running_loop is not None and (self.loop is None or self.loop is running_loop):
             if self.has_room():
                 self.put_nowait(message)
@@ -114,10 +111,7 @@ class Outbox:
                 if self._scheduled_count >= self.max_messages:
                     return
                 self._scheduled_count += 1
-            try:
-                self.loop.call_soon_threadsafe(self._put_scheduled, message)
-            except RuntimeError:
-                pass  # the loop is closed
+            call_threadsafe(self.loop, self._put_scheduled, message)
 
     def _put_scheduled(self, message: bytes) -> None:
         with _SCHEDULED_LOCK:

@@ -34,6 +34,7 @@ from mcp_django.server.ports import (
     PendingRequests,
     Sealer,
     SessionStore,
+    UnavailabilityReporter,
 )
 from mcp_django.server.primitives.base import MountView, Primitive
 from mcp_django.server.primitives.decorators import (
@@ -104,6 +105,8 @@ class Ports:
     idempotency_store: IdempotencyStore
     translate_exception: ExceptionTranslator = lambda problem: None
     """Translator of a framework's exceptions."""
+    report_unavailability: UnavailabilityReporter = lambda subject, problem: None
+    """Reporter of failures of the storage."""
     observer: "Observer[Call]" = field(default_factory=NullObserver)
     resolve_form: FormResolver = lambda schema: None
     """Resolver of a framework's forms, for the schemas of elicitation."""
@@ -141,6 +144,8 @@ class ServerCore:
     lifespan: Lifespans
     has_lifespan: bool
     middleware: "Sequence[Middleware]"
+    extensions: Any
+    """Protocol extensions: an `ExtensionRegistry`."""
     parts: tuple[MountView, ...]
     """The servers that are mounted in this one."""
     providers: Sequence[Any]
@@ -157,9 +162,9 @@ class ServerCore:
         """Register a tool on this server only, like `mcp_django.tool`."""
         return register_tool(self.registry, fn, name, options)
 
-    def resource(self, uri: str, **options: Unpack[ResourceOptions]) -> Any:
+    def resource(self, uri: str, *name_and_description: str, **options: Unpack[ResourceOptions]) -> Any:
         """Register a resource on this server only, like `mcp_django.resource`."""
-        return register_resource(self.registry, uri, options)
+        return register_resource(self.registry, uri, options, *name_and_description)
 
     def prompt(self, fn: Any = None, *, name: str | None = None, **options: Unpack[PrimitiveOptions]) -> Any:
         """Register a prompt on this server only, like `mcp_django.prompt`."""
@@ -265,9 +270,10 @@ class ServerCore:
                 if name in declared:
                     declared[name] = {"listChanged": True, **({"subscribe": True} if name == "resources" else {})}
 
-        for name, value in self.options.capabilities.items():
-            if value is not None:
-                declared[name] = {**declared.get(name, {}), **value}
+        for added in (*self.extensions.get_capabilities(revision), self.options.capabilities):
+            for name, value in added.items():
+                if value is not None:
+                    declared[name] = {**declared.get(name, {}), **value}
 
         if not streams:
             declared = {

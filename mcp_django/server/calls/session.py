@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from mcp_django.aio.loop_local import find_running_loop
+from mcp_django.aio.tasks import call_threadsafe
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InternalError
 from mcp_django.protocol.revisions import Revision
@@ -134,14 +136,7 @@ def _set_response(future: "asyncio.Future[jsonrpc.Response]", response: jsonrpc.
 def _run_on_loop(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *args: Any) -> None:
     # Under WSGI each request has its own loop and thread, and a server may run a loop in each thread. Tasks and futures
     # must be accessed on their own loop.
-    try:
-        running_loop = asyncio.get_running_loop()
-    except RuntimeError:
-        running_loop = None
-    if running_loop is loop:
+    if find_running_loop() is loop:
         function(*args)
-        return
-    try:
-        loop.call_soon_threadsafe(function, *args)
-    except RuntimeError:
-        pass  # the loop is closed, and its tasks with it
+    else:
+        call_threadsafe(loop, function, *args)

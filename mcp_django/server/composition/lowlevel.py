@@ -7,6 +7,7 @@ They serve primitives that no decorator can express. List functions return entri
 them. Permissions, paging, revisions and errors work as for registered primitives.
 """
 
+import inspect
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from typing import Any, TypeVar
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.types import Annotations, Icon, ToolAnnotations
 from mcp_django.protocol.uri import UriTemplate
-from mcp_django.schema import ArgumentError
+from mcp_django.schema import ArgumentError, DeclarationError
 from mcp_django.server.callables import run_callable
 from mcp_django.server.composition.provider import Provider
 from mcp_django.server.context.context import Context
@@ -25,7 +26,7 @@ from mcp_django.server.primitives.decorators import build_tool
 
 T = TypeVar("T")
 ListEntry = Mapping[str, Any]
-ListFunction = Callable[[Context], Iterable[ListEntry] | Awaitable[Iterable[ListEntry]]]
+ListFunction = Callable[..., Iterable[ListEntry] | Awaitable[Iterable[ListEntry]]]
 MAX_COMPILED_ENTRIES = 2048
 """Maximum number of entries that stay compiled."""
 
@@ -33,7 +34,7 @@ MAX_COMPILED_ENTRIES = 2048
 class Handlers(Provider):
     """A provider made of functions.
 
-    Each function may be sync or async and takes the Context last:
+    Each function may be sync or async. It takes the Context last, or leaves it out:
 
     `list_tools(ctx)`, `call_tool(name, arguments, ctx)`, `list_resources(ctx)`, `list_templates(ctx)`,
     `read_resource(uri, ctx)`, `list_prompts(ctx)`, `get_prompt(name, arguments, ctx)`, `complete(target, argument,
@@ -61,14 +62,14 @@ class Handlers(Provider):
         if read_resource is None and (list_resources is not None or list_templates is not None):
             raise ValueError("resources need a read_resource function in addition to the list function")
 
-        self._list_tools = list_tools
-        self._call_tool = call_tool
-        self._list_resources = list_resources
-        self._list_templates = list_templates
-        self._read_resource = read_resource
-        self._list_prompts = list_prompts
-        self._get_prompt = get_prompt
-        self._complete = complete
+        self._list_tools = HandlerFunction.of(list_tools, ())
+        self._call_tool = HandlerFunction.of(call_tool, ("name", "arguments"))
+        self._list_resources = HandlerFunction.of(list_resources, ())
+        self._list_templates = HandlerFunction.of(list_templates, ())
+        self._read_resource = HandlerFunction.of(read_resource, ("uri",))
+        self._list_prompts = HandlerFunction.of(list_prompts, ())
+        self._get_prompt = HandlerFunction.of(get_prompt, ("name", "arguments"))
+        self._complete = HandlerFunction.of(complete, ("target", "argument", "value", "arguments"))
 
         given = {
             "tools": list_tools,
@@ -102,19 +103,19 @@ class Handlers(Provider):
     ) -> Completion | Sequence[str] | None:
         if self._complete is None:
             return None
-        completion: Completion | Sequence[str] | None = await run_callable(
-            self._complete, ctx.server.executor, target, argument, value, arguments, ctx
+        completion: Completion | Sequence[str] | None = await self._complete.run(
+            ctx, target, argument, value, arguments
         )
         return completion
 
     async def _compile_list(
-        self, list_function: ListFunction | None, compile: Callable[[ListEntry], T], ctx: Context
+        self, list_function: "HandlerFunction | None", compile: Callable[[ListEntry], T], ctx: Context
     ) -> list[T]:
         """Return the compiled entries, cached by content: compiling validators is expensive."""
         if list_function is None:
             return []
         items: list[T] = []
-        for entry in await run_callable(list_function, ctx.server.executor, ctx):
+        for entry in await list_function.run(ctx):
             key = compile.__name__, jsonrpc.dumps_sorted(entry)
             compiled: T | None = self._compiled.get(key)
             if compiled is None:
@@ -129,7 +130,7 @@ class Handlers(Provider):
         assert call is not None  # checked in __init__
 
         async def call_tool(mcp_context: Context, **arguments: Any) -> Any:
-            return await run_callable(call, mcp_context.server.executor, name, arguments, mcp_context)
+            return await call.run(mcp_context, name, arguments)
 
         tool = build_tool(
             call_tool,
@@ -140,14 +141,14 @@ class Handlers(Provider):
             annotations=ToolAnnotations.of(entry.get("annotations")) or ToolAnnotations(),
             meta=entry.get("_meta", {}),
         )
-        tool.title, tool.source, tool.icons = entry.get("title"), describe_source(call), _icons(entry)
+        tool.title, tool.source, tool.icons = entry.get("title"), call.source, _icons(entry)
         return tool
 
     def _resource(self, entry: ListEntry) -> Resource:
         uri, read = str(entry["uri"]), self._read_resource
 
         async def read_resource(ctx: Context) -> Any:
-            return None if read is None else await run_callable(read, ctx.server.executor, uri, ctx)
+            return None if read is None else await read.run(ctx, uri)
 
         return Resource(
             **_read_common(entry),
@@ -157,7 +158,7 @@ class Handlers(Provider):
             size=entry.get("size"),
             annotations=Annotations.of(entry.get("annotations")),
             handler=Handler(read_resource, {"ctx": Context}),
-            source=describe_source(read or self._list_resources),
+            source="" if read is None else read.source,
         )
 
     def _template(self, entry: ListEntry) -> ResourceTemplate:
@@ -172,7 +173,7 @@ class Handlers(Provider):
             mime_type=entry.get("mimeType"),
             annotations=Annotations.of(entry.get("annotations")),
             handler=Handler(refuse),
-            source=describe_source(self._list_templates),
+            source="" if self._list_templates is None else self._list_templates.source,
         )
 
     def _prompt(self, entry: ListEntry) -> Prompt:
@@ -180,15 +181,69 @@ class Handlers(Provider):
         assert get is not None  # checked in __init__
 
         async def get_prompt(ctx: Context, arguments: dict[str, str]) -> Any:
-            return await run_callable(get, ctx.server.executor, name, arguments, ctx)
+            return await get.run(ctx, name, arguments)
 
         return Prompt(
             **_read_common(entry),
             name=name,
             handler=Handler(get_prompt, {"ctx": Context}),
-            source=describe_source(get),
+            source=get.source,
             parameters=ListedArguments([dict(argument) for argument in entry.get("arguments", ())]),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerFunction:
+    """A function of `Handlers`, with or without a parameter for the Context."""
+
+    function: Callable[..., Any]
+    takes_context: bool
+
+    @classmethod
+    def of(cls, function: Callable[..., Any] | None, parameters: Sequence[str]) -> "HandlerFunction | None":
+        """Inspect a function that takes `parameters` and possibly the Context.
+
+        Raises DeclarationError for another signature.
+        """
+        if function is None:
+            return None
+        try:
+            signature = inspect.signature(function)
+        except (TypeError, ValueError):
+            return cls(function, takes_context=True)  # a built-in function has no signature
+
+        count = len(parameters)
+        for takes_context in (True, False):
+            try:
+                signature.bind(*range(count + takes_context))
+            except TypeError:
+                continue
+            if not takes_context or _is_context_parameter(signature, count):
+                return cls(function, takes_context)
+        wanted = ", ".join((*parameters, "ctx"))
+        raise DeclarationError(f"{describe_source(function)}: must take ({wanted}), or the same without ctx")
+
+    @property
+    def source(self) -> str:
+        """Place of the function, for messages."""
+        return describe_source(self.function)
+
+    async def run(self, ctx: Context, *values: Any) -> Any:
+        """Call the function with the values."""
+        arguments = (*values, ctx) if self.takes_context else values
+        return await run_callable(self.function, ctx.server.executor, *arguments)
+
+
+def _is_context_parameter(signature: inspect.Signature, position: int) -> bool:
+    """Return True if the parameter at a position is meant for the Context.
+
+    An optional parameter of another type is the author's own.
+    """
+    parameters = list(signature.parameters.values())
+    parameter = parameters[min(position, len(parameters) - 1)]
+    if parameter.default is parameter.empty or parameter.annotation is parameter.empty:
+        return True
+    return "Context" in str(parameter.annotation)
 
 
 @dataclass(frozen=True, slots=True)

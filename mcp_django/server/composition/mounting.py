@@ -152,11 +152,11 @@ class MountedServer:
         if not isinstance(value, dict):
             return value
         if isinstance(value.get("uri"), str):
-            return {**value, "uri": self._to_host_uri(value["uri"])}
+            return {**value, "uri": self.to_host_uri(value["uri"])}
         inner = next((name for name in ("resource", "content") if isinstance(value.get(name), dict | list)), None)
         return value if inner is None else {**value, inner: self._to_host_uris(value[inner])}
 
-    def _to_host_uri(self, uri: str) -> str:
+    def to_host_uri(self, uri: str) -> str:
         """Return the host URI of a resource; other URIs stay unchanged (web pages)."""
         server, registry = self.server, self.server.registry
         if uri not in registry.resources and registry.match(uri) is None and not server.has_provider_for("resources"):
@@ -251,6 +251,9 @@ class MountedProvider(Provider):
     async def resource(self, uri: str, ctx: Context) -> Resource | None:
         own = self._mount.names.own_uri(uri)
         return None if own is None else self._copy(await self._own.resource(own, self._view_context(ctx)))
+
+    async def wait_for_resources(self, ctx: Context) -> bool:
+        return await self._own.wait_for_resources(self._view_context(ctx))
 
     async def prompts(self, ctx: Context) -> Iterable[Prompt]:
         return self._copy_all("prompts", await self._own.prompts(self._view_context(ctx)))

@@ -77,6 +77,13 @@ class Provider:
         """Return the resource at `uri`, listed or not."""
         return next((resource for resource in await self.resources(ctx) if resource.uri == uri), None)
 
+    async def wait_for_resources(self, ctx: Context) -> bool:
+        """Wait for lists of resources that are still being loaded; return True if one was loaded.
+
+        Called before a resource that no provider has counts as missing.
+        """
+        return False
+
     async def prompts(self, ctx: Context) -> Iterable[Prompt]:
         """Return all prompts."""
         return ()

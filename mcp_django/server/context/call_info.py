@@ -57,6 +57,14 @@ class CallInfo:
         return self._call.connection.session
 
     @property
+    def log_level(self) -> str | None:
+        """Lowest level of log messages that the client receives; None if it receives none.
+
+        It is the level that the client set, or the server's `LOG_LEVEL`.
+        """
+        return self._call.effective_log_level
+
+    @property
     def server(self) -> ServerCore:
         """Server on which the handler is registered.
 

@@ -244,10 +244,12 @@ class ReplayConversation:
         self._state = state
         self._recorded = {key: _RecordedResponse(*record) for key, record in state["answers"].items()}
         self._accepted = set(state["taken"])
-        self._new_responses = self._check_responses(params)
-        self._unread_responses = {key for key in state["asked"] if key in self._new_responses}
+        responses = self._check_responses(params)
+        # Only requests that the state records as sent take a response. Keys are predictable, so a response to any other
+        # request proves nothing: the client may not have shown that request to its user.
+        self._unread_responses = state["asked"].keys() & responses.keys()
         for key in self._unread_responses:
-            self._recorded[key] = _RecordedResponse(state["asked"][key], self._new_responses.pop(key))
+            self._recorded[key] = _RecordedResponse(state["asked"][key], responses[key])
         self._unreached = {*self._recorded, *(f"once:{key}" for key in state["once"])}
         self._is_past_replay = False
         self._needs_conversation_id = False
@@ -275,7 +277,7 @@ class ReplayConversation:
             raise InvalidParams("inputResponses must be an object that maps each key to a result object")
         if len(responses) > self._limits.answers:
             raise InvalidParams(f"inputResponses may hold {self._limits.answers} answers at most")
-        return dict(responses)
+        return responses
 
     @property
     def replaying(self) -> bool:
@@ -285,10 +287,6 @@ class ReplayConversation:
         key, digest = self._identify(request)
 
         record = self._recorded.get(key)
-        if record is None and key in self._new_responses:
-            # A client can answer a request that this conversation has not sent. The response is validated as usual.
-            record = self._recorded[key] = _RecordedResponse(digest, self._new_responses.pop(key))
-
         if record is not None:
             if record.digest == digest:
                 self._unreached.discard(key)

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.display_text import clean_line, clean_text
 from mcp_django.protocol.revisions import Era, Revision
 from mcp_django.schema import ArgumentError, build_form
 from mcp_django.server.calls.call import Call
@@ -63,7 +64,34 @@ def _build_form_params(revision: Revision, message: str, schema: dict[str, Any])
             schema = revision.requested_schema(schema)
         except ValueError as problem:
             raise InputUnavailable(f"The client cannot show this form: {problem}") from None
-    return {"message": str(message), "requestedSchema": schema}
+    return {"message": clean_text(str(message)), "requestedSchema": clean_form_schema(schema)}
+
+
+def clean_form_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a form with labels of one line each, without invisible characters.
+
+    Values stay unchanged, because the client returns them.
+    """
+    properties = {name: _clean_labels(field) for name, field in schema.get("properties", {}).items()}
+    return {**schema, "properties": properties}
+
+
+def _clean_labels(schema: Any) -> Any:
+    """Return a schema with cleaned labels, those of its choices included."""
+    if type(schema) is not dict:
+        return schema
+    cleaned = dict(schema)
+    for name in ("title", "description"):
+        if isinstance(schema.get(name), str):
+            cleaned[name] = clean_line(schema[name])
+    if type(names := schema.get("enumNames")) is list:
+        cleaned["enumNames"] = [clean_line(name) if isinstance(name, str) else name for name in names]
+    for name in ("oneOf", "anyOf"):
+        if type(choices := schema.get(name)) is list:
+            cleaned[name] = [_clean_labels(choice) for choice in choices]
+    if "items" in schema:
+        cleaned["items"] = _clean_labels(schema["items"])
+    return cleaned
 
 
 def _build_form_parser(
@@ -103,7 +131,7 @@ def build_url_request(
     def read(raw: Any) -> ElicitationResult[None]:
         return ElicitationResult(_get_action(raw))
 
-    params = {"mode": "url", "message": str(message), "url": url}
+    params = {"mode": "url", "message": clean_text(str(message)), "url": url}
     if revision.elicitation_id:
         params["elicitationId"] = id or secrets.token_urlsafe(16)
     return InputRequest("elicitation/create", params, _URL_CAPABILITY, read, key)

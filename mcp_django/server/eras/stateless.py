@@ -27,6 +27,8 @@ from mcp_django.server.calls.message_queue import Outbox
 from mcp_django.server.calls.server_core import ServerCore
 from mcp_django.server.context.conversation import InputUnavailable, ReplayConversation
 
+COMPLETE = "complete"
+"""`resultType` of a result that needs nothing further of the client."""
 _MISSING_META = f"params._meta must hold {PROTOCOL_VERSION} (a string) and {CLIENT_CAPABILITIES} (an object)"
 
 
@@ -102,7 +104,7 @@ class StatelessEra:
             raise InvalidParams(PROGRESS_TOKEN_ERROR)
 
     def add_result_fields(self, call: Call, body: dict[str, Any], *, private: bool = True) -> dict[str, Any]:
-        body["resultType"] = "complete"
+        body["resultType"] = COMPLETE
         body["_meta"] = {**body["_meta"], **self._meta} if "_meta" in body else self._meta
         if call.method in call.revision.cacheable:
             options = self._server.options

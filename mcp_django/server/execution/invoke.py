@@ -38,7 +38,13 @@ from mcp_django.server.execution.streaming import STREAM_TYPES, collect_stream
 from mcp_django.server.injection.handler import Handler
 from mcp_django.server.ports import Outcome, Overloaded
 from mcp_django.server.primitives.base import Primitive, Resource, ResourceTemplate, Tool
-from mcp_django.server.primitives.results import RelayedResult, ToolResult, build_tool_error, build_tool_result
+from mcp_django.server.primitives.results import (
+    ExtensionResult,
+    RelayedResult,
+    ToolResult,
+    build_tool_error,
+    build_tool_result,
+)
 
 logger = logging.getLogger("mcp_django.server")
 
@@ -74,12 +80,27 @@ async def call_tool(call: Call, tool: Tool, arguments: dict[str, Any]) -> dict[s
             if type(value) is InputRequired:
                 return value
 
+        if type(value) is ExtensionResult:
+            return build_extension_result(call, value)
         return call.revision.shape_call_result(build_tool_result(tool, value))
     except BaseException as problem:
         result = _build_error_result(call, tool, problem)
         if result is None:
             raise
         return result
+
+
+def build_extension_result(call: Call, result: ExtensionResult) -> dict[str, Any]:
+    """Build the body of a result with a type of an extension.
+
+    Raises:
+        MissingClientCapability, MethodNotFound: the client did not declare the extension.
+        LookupError: no extension of the server has the type.
+    """
+    root = call.root
+    root.server.extensions.find_for_result(result).require_declaration(root)
+    body = dict(result)
+    return {"resultType": result.result_type, **body} if call.revision.result_type else body
 
 
 def _build_error_result(call: Call, tool: Tool, problem: BaseException) -> dict[str, Any] | None:

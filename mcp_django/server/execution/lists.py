@@ -20,6 +20,7 @@ from mcp_django.protocol.errors import InvalidParams
 from mcp_django.protocol.revisions import Era
 from mcp_django.server.calls.call import Call
 from mcp_django.server.calls.server_core import ServerCore
+from mcp_django.server.composition.local_resources import LocalResources
 from mcp_django.server.context.context import Context
 from mcp_django.server.context.conversation import gather
 from mcp_django.server.primitives.base import Primitive
@@ -173,20 +174,18 @@ class PrimitiveLists:
             if version == (registry.version, authorizer.version):
                 return self._get_cached_page(call, kind, after, hidden)
 
-    async def _get_provided_page(self, call: Call, kind: ListKind, after: str | None) -> EncodedResult:
-        context = Context(call)
-        registry = self._server.registry
-        offering = [provider for provider in self._server.providers if kind.capability in provider.offers]
+    async def collect(self, call: Call, kind: ListKind) -> list[Primitive]:
+        """Return all registered and provided primitives of a list, sorted, also those hidden from the caller."""
+        _, by_key = await self._collect(call, kind)
+        return [by_key[key] for key in sorted(by_key)]
 
-        sources: list[Iterable[Primitive]] = [
-            await getattr(provider, kind.collection)(context) for provider in offering if not provider.is_remote
-        ]
-        # Remote lists are fetched concurrently. Their providers come last (`in_order`).
-        remote_lists = [getattr(provider, kind.collection)(context) for provider in offering if provider.is_remote]
-        sources += [await other for other in remote_lists] if len(remote_lists) == 1 else await gather(*remote_lists)
+    async def _collect(self, call: Call, kind: ListKind) -> "tuple[list[Iterable[Primitive]], dict[str, Primitive]]":
+        """Return the tuples that decide the list, and all its primitives by key."""
+        registry = self._server.registry
+        sources, served = await self._collect_sources(call, kind, Context(call))
 
         by_key: dict[str, Primitive] = {}
-        for source in sources:
+        for source in served:
             for item in source:
                 if by_key.setdefault(item.key, item) is not item:
                     self._log_duplicate(by_key[item.key], item)
@@ -195,8 +194,12 @@ class PrimitiveLists:
             if item.key in by_key:
                 self._log_duplicate(item, by_key[item.key])
             by_key[item.key] = item
+        return sources, by_key
 
-        version, authorizer = registry.version, self._server.authorizer
+    async def _get_provided_page(self, call: Call, kind: ListKind, after: str | None) -> EncodedResult:
+        sources, by_key = await self._collect(call, kind)
+
+        version, authorizer = self._server.registry.version, self._server.authorizer
         hidden = await authorizer.find_hidden_keys(
             call.principal, [item for item in by_key.values() if authorizer.is_restricted(item)]
         )
@@ -212,6 +215,37 @@ class PrimitiveLists:
             if len(self._provided_pages) > MAX_CACHED_PAGES:
                 self._provided_pages.popitem(last=False)
         return page
+
+    async def _collect_sources(
+        self, call: Call, kind: ListKind, context: Context
+    ) -> tuple[list[Iterable[Primitive]], list[Iterable[Primitive]]]:
+        """Return the tuples that decide the list, and the primitives to serve from each provider."""
+        offering = [provider for provider in self._server.providers if kind.capability in provider.offers]
+        local: list[Iterable[Primitive]] = [
+            await getattr(provider, kind.collection)(context) for provider in offering if not provider.is_remote
+        ]
+        # Remote lists are fetched concurrently. Their providers come last (`sort_providers`).
+        remote_lists = [getattr(provider, kind.collection)(context) for provider in offering if provider.is_remote]
+        remote: list[Iterable[Primitive]] = (
+            [await other for other in remote_lists] if len(remote_lists) == 1 else list(await gather(*remote_lists))
+        )
+        if not remote or kind.capability != "resources":
+            return [*local, *remote], [*local, *remote]
+
+        resources = LocalResources(call)
+        foreign = [await self._exclude_local(resources, source) for source in remote]
+        return [*local, *remote, *await resources.collect_templates()], [*local, *foreign]
+
+    async def _exclude_local(self, local: LocalResources, source: Iterable[Any]) -> list[Primitive]:
+        """Return the entries of a remote server without those whose URIs this server serves."""
+        foreign: list[Primitive] = []
+        for item in source:
+            owner = await local.find_equivalent(item)
+            if owner is None or owner.key == item.key:
+                foreign.append(item)  # a duplicate key is handled like any other
+            else:
+                self._log_duplicate(owner, item)
+        return foreign
 
     def _log_duplicate(self, served: Primitive, other: Primitive) -> None:
         """Log once that two sources have the same primitive; the earlier one is served."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from mcp_django.server.injection.headers import ABSENT, Header, HeaderReader
-from mcp_django.server.ports import ContextView, Principal
+from mcp_django.server.ports import ContextView, Principal, PrincipalType
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def get_injection(annotation: Any) -> Any:
         return next((extra for extra in extras if isinstance(extra, Depends | Header)), None) or get_injection(inner)
     if get_origin(annotation) in (Union, types.UnionType):
         return next((found for part in get_args(annotation) if (found := get_injection(part)) is not None), None)
-    if annotation is Principal:
+    if annotation is Principal or (isinstance(annotation, type) and issubclass(annotation, PrincipalType)):
         return Principal
     return ContextView if isinstance(annotation, type) and issubclass(annotation, ContextView) else None
 

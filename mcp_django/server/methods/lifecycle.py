@@ -66,7 +66,11 @@ async def handle_initialized(call: Call) -> None:
     session = call.session
     if session is not None and not session.initialized:
         session.initialized = True
-        await call.server.sessions.save(session)
+        try:
+            await call.server.sessions.save(session)
+        except BaseException:
+            session.initialized = False  # The client may repeat the notification.
+            raise
 
 
 async def handle_cancelled(call: Call) -> None:

@@ -4,6 +4,7 @@ See server/resources.
 """
 
 import functools
+from collections.abc import Sequence
 from typing import Any, cast
 
 from mcp_django.protocol.content import BlobResourceContents, ResourceContents, TextResourceContents
@@ -11,10 +12,11 @@ from mcp_django.protocol.errors import InvalidParams, NotFound, ResourceNotFound
 from mcp_django.protocol.uri import MAX_URI_LENGTH
 from mcp_django.schema import ArgumentError
 from mcp_django.server.calls.call import Call
+from mcp_django.server.composition.local_resources import LocalResources
 from mcp_django.server.composition.mounting import run_mounted
-from mcp_django.server.composition.provider import get_providers
+from mcp_django.server.composition.provider import Provider, get_providers
 from mcp_django.server.context.context import Context
-from mcp_django.server.context.conversation import InputRequired
+from mcp_django.server.context.conversation import InputRequired, gather
 from mcp_django.server.execution.invoke import read_nested_resource, run_primitive
 from mcp_django.server.execution.permissions import check_permission
 from mcp_django.server.primitives.base import Primitive, Resource, ResourceTemplate
@@ -70,15 +72,41 @@ async def find_resource(call: Call, uri: str) -> tuple[Resource | ResourceTempla
         except ArgumentError:
             raise ResourceNotFound(uri) from None
 
-    context, unlisted = Context(call), None
-    for provider in get_providers(call, "resources"):
+    provided = await _find_provided(call, uri)
+    if provided is None:
+        raise ResourceNotFound(uri)
+    return provided, {}
+
+
+async def _find_provided(call: Call, uri: str) -> Resource | None:
+    """Return the provided resource at `uri`.
+
+    The URIs of a local template do not belong to remote servers. A listed resource precedes an unlisted one.
+    """
+    context, providers = Context(call), get_providers(call, "resources")
+    local = await _search_providers([one for one in providers if not one.is_remote], uri, context)
+    if local is not None and local.is_listed:
+        return local
+
+    remote_providers = [one for one in providers if one.is_remote]
+    if not remote_providers or await LocalResources(call).find_template(uri) is not None:
+        return local
+    remote = await _search_providers(remote_providers, uri, context)
+    is_missing = remote is None and local is None
+    if is_missing and any(await gather(*(provider.wait_for_resources(context) for provider in remote_providers))):
+        remote = await _search_providers(remote_providers, uri, context)
+    return remote if remote is not None and (local is None or remote.is_listed) else local
+
+
+async def _search_providers(providers: Sequence[Provider], uri: str, context: Context) -> Resource | None:
+    """Return the first listed resource at `uri`, or else the first unlisted one."""
+    unlisted: Resource | None = None
+    for provider in providers:
         resource = await provider.resource(uri, context)
         if resource is not None and resource.is_listed:
-            return resource, {}
+            return resource
         unlisted = unlisted or resource
-    if unlisted is None:
-        raise ResourceNotFound(uri)
-    return unlisted, {}
+    return unlisted
 
 
 async def read_contents(uri: str, context: Context) -> list[ResourceContents]:

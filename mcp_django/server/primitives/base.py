@@ -65,6 +65,17 @@ def combine_permissions(first: Permission | None, second: Permission | None) -> 
     return tuple(parts)
 
 
+class CallCheck(NamedTuple):
+    """Check of the caller that a handler makes at each call, as reports describe it.
+
+    Lists do not depend on it.
+    """
+
+    name: str
+    is_allowed: Callable[[Any], Any]
+    """Function of the Context; runs on a thread."""
+
+
 @dataclass(kw_only=True, eq=False)
 class Primitive(ABC):
     """Common base class of all primitives."""
@@ -102,6 +113,8 @@ class Primitive(ABC):
     handler: Handler
     source: str = ""
     """Place of the declaration, for messages."""
+    call_checks: Sequence[CallCheck] = ()
+    """Checks that the handler makes itself, in addition to `permission` and `scopes`."""
     mount_origin: "MountOrigin | None" = None
     """Mount and original of a primitive from a mounted server."""
 
@@ -375,6 +388,8 @@ class MountView(Protocol):
     def view_call(self, call: Any) -> Any: ...
 
     def to_host_uris(self, body: dict[str, Any]) -> dict[str, Any]: ...
+
+    def to_host_uri(self, uri: str) -> str: ...
 
 
 class MountOrigin(NamedTuple):

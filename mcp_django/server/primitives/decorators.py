@@ -9,7 +9,7 @@ import difflib
 import inspect
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypedDict, TypeVar, Unpack, cast, get_origin, get_type_hints, overload
 
 from mcp_django.protocol.content import is_content_type
@@ -38,7 +38,7 @@ from mcp_django.server.primitives.base import (
     Tool,
 )
 from mcp_django.server.primitives.registry import MARKED_METHODS, Registry, get_registry
-from mcp_django.server.primitives.results import ToolResult, ToolStream
+from mcp_django.server.primitives.results import ExtensionResult, ToolResult, ToolStream
 
 F = TypeVar("F", bound=Callable[..., Any])
 BuildPrimitive = Callable[[Any], Primitive | Completer]
@@ -94,7 +94,7 @@ def build_tool(fn: Callable[..., Any], name: str | None = None, **options: Unpac
     output = compile_output(fn, output_schema=options.get("output_schema"), is_content=_is_content)
 
     return Tool(
-        **_build_common(fn, options, ToolOptions),
+        **build_common_options(fn, options, ToolOptions),
         name=name,
         description=_get_description(options, documentation.summary, name),
         handler=Handler(fn, parameters.injected, atomic=parse_atomic(fn, options.get("atomic"))),
@@ -124,7 +124,7 @@ def build_resource(fn: Callable[..., Any], uri: str, **options: Unpack[ResourceO
     parameters = compile_uri_parameters(fn, template.variables, is_injected=is_injected)
     name = options.get("name") or str(getattr(fn, "__name__", uri))
     common = {
-        **_build_common(fn, options, ResourceOptions),
+        **build_common_options(fn, options, ResourceOptions),
         "name": name,
         "description": _get_description(options, documentation.summary, name),
         "handler": Handler(fn, parameters.injected, atomic=parse_atomic(fn, options.get("atomic"))),
@@ -144,7 +144,7 @@ def build_prompt(fn: Callable[..., Any], name: str | None = None, **options: Unp
     name = _check_name(fn, name)
     parameters = compile_prompt_parameters(fn, is_injected=is_injected)
     return Prompt(
-        **_build_common(fn, options, PrimitiveOptions),
+        **build_common_options(fn, options, PrimitiveOptions),
         name=name,
         description=_get_description(options, describe_callable(fn).summary, name),
         handler=Handler(fn, parameters.injected, atomic=parse_atomic(fn, options.get("atomic"))),
@@ -182,10 +182,10 @@ def build_completer(
 def tool(fn: F) -> F: ...
 @overload
 def tool(
-    fn: None = None, *, name: str | None = None, server: str = "default", **options: Unpack[ToolOptions]
+    fn: str | None = None, *, name: str | None = None, server: str = "default", **options: Unpack[ToolOptions]
 ) -> Callable[[F], F]: ...
 def tool(fn: Any = None, *, name: str | None = None, server: str = "default", **options: Unpack[ToolOptions]) -> Any:
-    """Register a tool function: `@tool`, or `@tool(permission="shop.view_order")`.
+    """Register a tool function: `@tool`, `@tool("name")`, or `@tool(permission="shop.view_order")`.
 
     The input schema is derived from the signature and the docstring, the output schema from the return annotation.
     `name` defaults to the function's name; `server` is the alias in `MCP["SERVERS"]`. `timeout` is in seconds.
@@ -204,14 +204,18 @@ def tool(fn: Any = None, *, name: str | None = None, server: str = "default", **
     return register_tool(get_registry(server), fn, name, options)
 
 
-def resource(uri: str, *, server: str = "default", **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
+def resource(
+    uri: str, *name_and_description: str, server: str = "default", **options: Unpack[ResourceOptions]
+) -> Callable[[F], F]:
     """Register a resource function, or a template if `uri` has variables (`{code}`).
+
+    The name and the description may follow the URI, or be given by keyword.
 
     With `check_exists` the function also runs before a client subscribes and before each update notification. The
     resource does not exist for the caller if the function returns None or raises a not-found error. Without it, every
     matching URI is assumed to exist.
     """
-    decorator: Callable[[F], F] = register_resource(get_registry(server), uri, options)
+    decorator: Callable[[F], F] = register_resource(get_registry(server), uri, options, *name_and_description)
     return decorator
 
 
@@ -219,12 +223,12 @@ def resource(uri: str, *, server: str = "default", **options: Unpack[ResourceOpt
 def prompt(fn: F) -> F: ...
 @overload
 def prompt(
-    fn: None = None, *, name: str | None = None, server: str = "default", **options: Unpack[PrimitiveOptions]
+    fn: str | None = None, *, name: str | None = None, server: str = "default", **options: Unpack[PrimitiveOptions]
 ) -> Callable[[F], F]: ...
 def prompt(
     fn: Any = None, *, name: str | None = None, server: str = "default", **options: Unpack[PrimitiveOptions]
 ) -> Any:
-    """Register a function as a prompt.
+    """Register a function as a prompt: `@prompt`, `@prompt("name")`, or `@prompt(title="…")`.
 
     Its parameters are the arguments of the prompt. It returns text or messages.
     """
@@ -244,17 +248,23 @@ def completion(
 
 def register_tool(registry: Registry, fn: Any, name: str | None, options: ToolOptions) -> Any:
     """Register a tool in a given registry, like `tool`."""
-    return _build_decorator(registry, fn, lambda f: build_tool(f, name, **options))
+    fn, name = _split_name(fn, name)
+    return _build_decorator(registry, fn, lambda f: build_tool(f, name, **options), name)
 
 
-def register_resource(registry: Registry, uri: str, options: ResourceOptions) -> Any:
+def register_resource(registry: Registry, uri: str, options: ResourceOptions, *name_and_description: str) -> Any:
     """Register a resource in a given registry, like `resource`."""
+    positional = dict(zip(("name", "description"), name_and_description, strict=False))
+    if len(name_and_description) > len(positional) or positional.keys() & options.keys():
+        raise TypeError("resource() takes the URI, the name and the description, each once")
+    options = cast(ResourceOptions, {**positional, **options})
     return _build_decorator(registry, None, lambda f: build_resource(f, uri, **options))
 
 
 def register_prompt(registry: Registry, fn: Any, name: str | None, options: PrimitiveOptions) -> Any:
     """Register a prompt in a given registry, like `prompt`."""
-    return _build_decorator(registry, fn, lambda f: build_prompt(f, name, **options))
+    fn, name = _split_name(fn, name)
+    return _build_decorator(registry, fn, lambda f: build_prompt(f, name, **options), name)
 
 
 def register_completer(
@@ -264,7 +274,16 @@ def register_completer(
     return _build_decorator(registry, None, lambda f: build_completer(f, target, argument, atomic))
 
 
-def _build_decorator(registry: Registry, fn: Any, build: BuildPrimitive) -> Any:
+def _split_name(fn: Any, name: str | None) -> tuple[Any, str | None]:
+    """Return the function and the name of a declaration whose first argument may be the name."""
+    if not isinstance(fn, str):
+        return fn, name
+    if name is not None:
+        raise TypeError(f"The name is given twice: {fn!r} and name={name!r}")
+    return None, fn
+
+
+def _build_decorator(registry: Registry, fn: Any, build: BuildPrimitive, name: str | None = None) -> Any:
     def decorate(function: Any) -> Any:
         inner = getattr(function, "__func__", function)
         owner = getattr(inner, "__qualname__", "").rpartition(".")[0]
@@ -273,7 +292,9 @@ def _build_decorator(registry: Registry, fn: Any, build: BuildPrimitive) -> Any:
             setattr(inner, _DECLARATIONS_ATTRIBUTE, (*getattr(inner, _DECLARATIONS_ATTRIBUTE, ()), build))
             MARKED_METHODS.add(inner, describe_source(inner))
         else:
-            registry.add(lambda: build(function), describe_source(function))
+            registry.add(
+                lambda: build(function), describe_source(function), str(name or getattr(inner, "__name__", ""))
+            )
         return function
 
     return decorate if fn is None else decorate(fn)
@@ -364,6 +385,12 @@ def _get_description(options: PrimitiveOptions, summary: str, name: str) -> str:
     return str(options.get("description") or summary or name.replace("_", " ").capitalize())
 
 
+def describe_close_match(name: str, known: Iterable[str]) -> str:
+    """Return "; did you mean …?" with the most similar known name, or ""."""
+    matches = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {matches[0]!r}?" if matches else ""
+
+
 def check_option_names(label: str, options: Mapping[str, Any], kind: type[Any]) -> None:
     """Check that a TypedDict has all options.
 
@@ -371,12 +398,13 @@ def check_option_names(label: str, options: Mapping[str, Any], kind: type[Any]) 
     """
     known = get_type_hints(kind)
     for name in sorted(options.keys() - known.keys()):
-        matches = difflib.get_close_matches(name, known, n=1)
-        hint = f"; did you mean {matches[0]!r}?" if matches else ""
-        raise DeclarationError(f"{label}: unknown option {name!r}{hint}")
+        raise DeclarationError(f"{label}: unknown option {name!r}{describe_close_match(name, known)}")
 
 
-def _build_common(fn: Callable[..., Any], options: PrimitiveOptions, kind: type[PrimitiveOptions]) -> dict[str, Any]:
+def build_common_options(
+    fn: Callable[..., Any], options: PrimitiveOptions, kind: type[PrimitiveOptions]
+) -> dict[str, Any]:
+    """Return the validated options that all primitives have, as fields. Raises DeclarationError."""
     given: dict[str, Any] = dict(options)
     check_option_names(describe_source(fn), given, kind)
     for name in ("icons", "tags", "scopes"):
@@ -400,4 +428,8 @@ def _is_content(annotation: Any) -> bool:
     """Return True if a return annotation denotes content blocks instead of data."""
     if annotation is ToolStream or get_origin(annotation) is ToolStream:
         return True  # the kind of its pieces is known only at run time
-    return annotation in (ToolResult, bytes) or is_content_type(annotation) or hasattr(annotation, "_repr_png_")
+    return (
+        annotation in (ToolResult, ExtensionResult, bytes)
+        or is_content_type(annotation)
+        or hasattr(annotation, "_repr_png_")
+    )

@@ -8,10 +8,11 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any, Generic, Literal, TypeVar
 from weakref import WeakSet
 
-from mcp_django.schema import DeclarationError, call_in_default_language
+from mcp_django.schema import ConflictError, DeclarationError, call_in_default_language
 from mcp_django.server.primitives.base import Completer, Primitive, Prompt, Resource, ResourceTemplate, Tool
 
 P = TypeVar("P", bound=Primitive)
@@ -25,7 +26,16 @@ class DeclarationProblem:
 
     text: str
     source: str
-    hint: str = "Correct the declaration, or rename one of the two."
+    hint: str = DeclarationError.hint
+    names: tuple[str, ...] = ()
+    """Names of the missing primitives; a name that ends in "*" covers all names with that prefix."""
+
+    def covers(self, name: str) -> bool:
+        """Return True if a primitive of this name is missing because of the problem."""
+        return any(fnmatchcase(name, pattern) for pattern in self.names)
+
+    def __str__(self) -> str:
+        return self.text if self.source in self.text else f"{self.source}: {self.text}"
 
 
 class PrimitiveCollection(Generic[P]):
@@ -41,7 +51,7 @@ class PrimitiveCollection(Generic[P]):
         """Add a primitive. Raises DeclarationError if the key is taken."""
         taken = self._items.get(item.key)
         if taken is not None:
-            raise DeclarationError(f"{item.kind} {item.key!r} of {item.source} is already registered by {taken.source}")
+            raise ConflictError(f"{item.kind} {item.key!r} of {item.source} is already registered by {taken.source}")
         self._items[item.key] = item
         self._sorted = None
         self._on_change(item, True)
@@ -113,17 +123,34 @@ class Registry:
         for link in tuple(self.links):
             link.on_change(item, added)
 
-    def add(self, declare: Callable[[], Primitive | Completer], source: str) -> Primitive | Completer | None:
-        """Build and register a primitive; None if a non-strict registry refused it."""
+    def add(
+        self, declare: Callable[[], Primitive | Completer], source: str, name: str = ""
+    ) -> Primitive | Completer | None:
+        """Build and register a primitive; None if a non-strict registry refused it.
+
+        `name` is the name that the primitive would have, for the report of a refusal.
+        """
         try:
             item = call_in_default_language(declare)
             self._insert(item)
         except DeclarationError as problem:
-            if self.strict:
-                raise
-            self.problems.append(DeclarationProblem(str(problem), source))
+            self.refuse(problem, source, (name,) if name else ())
             return None
         return item
+
+    def refuse(self, error: DeclarationError, source: str, names: tuple[str, ...] = ()) -> None:
+        """Record and log a declaration that cannot be registered.
+
+        Raises `error` if this registry is strict.
+        """
+        if self.strict:
+            raise error
+        self.report(DeclarationProblem(str(error), source, error.hint, names))
+
+    def report(self, problem: DeclarationProblem) -> None:
+        """Record a problem for the system checks, and log it for processes that run no checks."""
+        self.problems.append(problem)
+        logger.error("Declaration not served: %s", problem)
 
     def defer(self, register: Callable[[], None]) -> None:
         """Defer `register` until the project is complete.
@@ -158,7 +185,7 @@ class Registry:
         taken = self.completers.get((item.target, item.argument))
         if taken is not None:
             what = f"completion of {item.argument!r} for {item.target!r}"
-            raise DeclarationError(f"{what} of {item.source} is already registered by {taken.source}")
+            raise ConflictError(f"{what} of {item.source} is already registered by {taken.source}")
         self.completers[item.target, item.argument] = item
         self._on_change(item, True)
 
@@ -255,9 +282,11 @@ class CombinedRegistry(Registry):
         """Complete the setup: later conflicts are logged, and their items skipped."""
         self._is_complete = True
 
-    def add(self, declare: "Callable[[], Primitive | Completer]", source: str) -> "Primitive | Completer | None":
+    def add(
+        self, declare: "Callable[[], Primitive | Completer]", source: str, name: str = ""
+    ) -> "Primitive | Completer | None":
         known = len(self.problems)
-        item = self.own.add(declare, source)
+        item = self.own.add(declare, source, name)
         if item is not None and self.strict and len(self.problems) > known:
             self.own.remove_item(item)
             raise DeclarationError(self.problems.pop().text)
@@ -293,9 +322,7 @@ class CombinedRegistry(Registry):
         """
         if self.strict and not self._is_complete:
             raise DeclarationError(text)
-        self.problems.append(DeclarationProblem(text, source, "Give one of the two another name or prefix."))
-        if self._is_complete:
-            logger.warning("Conflicting declaration skipped, the earlier one is served: %s", text)
+        self.report(DeclarationProblem(text, source, ConflictError.hint))
 
 
 TransformItem = Callable[[Any], Any]
@@ -322,7 +349,10 @@ class MarkedMethods:
         """Return a problem for each method whose class is not a Toolset."""
         text = "{} is marked as a method of a toolset, but its class is not a Toolset"
         hint = "Make the class a subclass of mcp_django.Toolset, or move the function out of it."
-        return [DeclarationProblem(text.format(source), source, hint) for _, source in self._unclaimed.values()]
+        return [
+            DeclarationProblem(text.format(source), source, hint, (getattr(function, "__name__", ""),))
+            for function, source in self._unclaimed.values()
+        ]
 
 
 MARKED_METHODS = MarkedMethods()
@@ -343,3 +373,10 @@ def collect_problems() -> list[DeclarationProblem]:
     for registry in REGISTRIES.values():
         registry.run_deferred()
     return [problem for registry in REGISTRIES.values() for problem in registry.problems] + MARKED_METHODS.problems()
+
+
+def find_problem(registry: Registry, name: str) -> DeclarationProblem | None:
+    """Return the problem because of which a server lacks a primitive of this name, or None."""
+    own = registry.own.problems if isinstance(registry, CombinedRegistry) else []
+    problems = (*registry.problems, *own, *MARKED_METHODS.problems())
+    return next((problem for problem in problems if problem.covers(name)), None)

@@ -108,6 +108,18 @@ class RelayedResult(dict[str, Any]):
     """
 
 
+class ExtensionResult(dict[str, Any]):
+    """Body of a result with a type of an extension, in place of a tool's or method's own result.
+
+    `ExtensionResult("task", taskId=..., status="working")` is sent with `resultType: "task"`. The handshake era has no
+    result types, so the member is left out there.
+    """
+
+    def __init__(self, result_type: str, /, **members: Any) -> None:
+        super().__init__(members)
+        self.result_type = result_type
+
+
 def build_tool_result(tool: Tool, value: Any) -> dict[str, Any]:
     """Build a CallToolResult. Raises OutputError if the value does not fit the schema."""
     output = tool.output
@@ -262,7 +274,11 @@ def build_completion_result(value: Any) -> dict[str, Any]:
     if isinstance(completion.values, str):
         raise TypeError("a completion must be a list of strings, not one string")
 
-    values = [str(item) for item in completion.values[: MAX_COMPLETION_VALUES + 1]]
+    first: Sequence[Any] = completion.values[: MAX_COMPLETION_VALUES + 1]
+    values = [str(item) if is_lazy(item) else item for item in first]
+    wrong = next((item for item in values if not isinstance(item, str)), None)
+    if wrong is not None:
+        raise TypeError(f"a completion must be a list of strings; one item is {type(wrong).__name__}")
     is_truncated = len(values) > MAX_COMPLETION_VALUES or len(completion.values) > MAX_COMPLETION_VALUES
     body: dict[str, Any] = {"values": values[:MAX_COMPLETION_VALUES]}
     total = completion.total if completion.total is not None else (len(completion.values) if is_truncated else None)

@@ -14,8 +14,10 @@ extend those of the class. Permissions and scopes of both are required. Guards a
 """
 
 import contextlib
+import difflib
 import functools
 import inspect
+import re
 import types
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar, overload
@@ -24,10 +26,14 @@ from mcp_django.schema import DeclarationError
 from mcp_django.server.injection.handler import describe_source
 from mcp_django.server.primitives.base import Completer, Permission, Primitive, combine_permissions
 from mcp_django.server.primitives.decorators import get_declarations, parse_atomic, parse_hooks, parse_timeout
-from mcp_django.server.primitives.registry import MARKED_METHODS, DeclarationProblem, Registry, get_registry
+from mcp_django.server.primitives.registry import MARKED_METHODS, Registry, get_registry
 
 C = TypeVar("C", bound="type[Toolset]")
 T = TypeVar("T", bound="Toolset")
+ACCESS_ATTRIBUTES = ("permission", "scopes", "guards")
+"""Attributes of a toolset class that restrict its callers."""
+MIN_SIMILARITY = 0.82
+"""Minimum similarity of a misspelt attribute to a known one, from 0 to 1."""
 
 
 class Toolset:
@@ -81,7 +87,7 @@ class Toolset:
     def get_declarations(self) -> list[tuple[Callable[[], Primitive | Completer], str]]:
         """Return the declarations of the marked methods, with their sources."""
         declarations: list[tuple[Callable[[], Primitive | Completer], str]] = []
-        for name in dict.fromkeys(name for cls in reversed(type(self).__mro__) for name in vars(cls)):
+        for name in _iter_attributes(type(self)):
             for declare in get_declarations(getattr(type(self), name, None)):
                 method = getattr(self, name)
                 declarations.append((functools.partial(self._build, declare, method), describe_source(method)))
@@ -136,7 +142,7 @@ def register(subject: Any = None, *, server: str = "default") -> Any:
     """
     if isinstance(subject, Toolset):
         registry = get_registry(server)
-        with collect_declaration_errors(registry, type(subject)):
+        with collect_declaration_errors(registry, type(subject), subject.prefix):
             add_toolset(registry, subject)
         return subject
 
@@ -144,7 +150,8 @@ def register(subject: Any = None, *, server: str = "default") -> Any:
         if not issubclass(cls, Toolset):
             raise DeclarationError(f"{describe_source(cls)}: register() requires a subclass of Toolset")
         registry = get_registry(server)
-        with collect_declaration_errors(registry, cls):
+        model_name = "" if subject is None else subject._meta.model_name
+        with collect_declaration_errors(registry, cls, cls.prefix or model_name):
             add_toolset(registry, cls() if subject is None else cls.for_subject(subject))
         return cls
 
@@ -164,19 +171,74 @@ def add_toolset(registry: Registry, toolset: Toolset) -> None:
 
 
 def _add_now(registry: Registry, toolset: Toolset) -> None:
-    with collect_declaration_errors(registry, type(toolset)):
+    with collect_declaration_errors(registry, type(toolset), toolset.prefix):
+        _check_access_attributes(type(toolset))
         toolset.attach(registry)
         registry.toolsets.append(toolset)
         for declare, source in toolset.get_declarations():
-            registry.add(declare, source)
+            registry.add(declare, source, f"{toolset.prefix}{_get_own_name(source)}")
 
 
 @contextlib.contextmanager
-def collect_declaration_errors(registry: Registry, declared: Any) -> Iterator[None]:
-    """Record a DeclarationError as a problem of the registry, unless it is strict."""
+def collect_declaration_errors(registry: Registry, declared: type[Toolset], prefix: str) -> Iterator[None]:
+    """Record a DeclarationError as a problem of the registry, unless it is strict.
+
+    `prefix` is the prefix of the names that the toolset would have.
+    """
     try:
         yield
     except DeclarationError as problem:
-        if registry.strict:
-            raise
-        registry.problems.append(DeclarationProblem(str(problem), describe_source(declared)))
+        names = (f"{prefix.rstrip('_')}_*",) if prefix else tuple(_iter_marked_methods(declared))
+        registry.refuse(problem, describe_source(declared), names)
+
+
+def find_misspelt_attributes(cls: type[Toolset]) -> Iterator[tuple[str, str]]:
+    """Yield the attributes of a toolset class that resemble an option or a hook, each with that name.
+
+    A class may have attributes of its own, so only similar names are found. Values are compared with options, and
+    methods with hooks.
+    """
+    own = {name: value for base in cls.__mro__ if not _is_base(base) for name, value in vars(base).items()}
+    known: dict[bool, set[str]] = {True: set(), False: set()}
+    for base in filter(_is_base, cls.__mro__):
+        for name, value in {**dict.fromkeys(getattr(base, "__annotations__", ())), **vars(base)}.items():
+            if not name.startswith("_"):
+                known[inspect.isroutine(value)].add(name)
+
+    for name, value in own.items():
+        if name.startswith("_") or name in known[True] | known[False] or isinstance(value, property | type):
+            continue
+        if get_declarations(value):
+            continue
+        matches = difflib.get_close_matches(name, known[inspect.isroutine(value)], n=1, cutoff=MIN_SIMILARITY)
+        if matches:
+            yield name, matches[0]
+
+
+def _is_base(cls: type) -> bool:
+    """Return True for a class of this package, and for `object`."""
+    return cls.__module__.partition(".")[0] in (__name__.partition(".")[0], "builtins")
+
+
+def _check_access_attributes(cls: type[Toolset]) -> None:
+    """Check that no restriction is misspelt, because its toolset would be open to all callers.
+
+    Raises DeclarationError.
+    """
+    for name, meant in find_misspelt_attributes(cls):
+        if meant in ACCESS_ATTRIBUTES:
+            raise DeclarationError(f"{describe_source(cls)}: unknown attribute {name!r}; did you mean {meant!r}?")
+
+
+def _iter_attributes(cls: type) -> Iterator[str]:
+    """Yield the names of all attributes, those of base classes first."""
+    yield from dict.fromkeys(name for base in reversed(cls.__mro__) for name in vars(base))
+
+
+def _iter_marked_methods(cls: type) -> Iterator[str]:
+    yield from (name for name in _iter_attributes(cls) if get_declarations(getattr(cls, name, None)))
+
+
+def _get_own_name(source: str) -> str:
+    """Return the name of the function or operation in the source of a declaration."""
+    return re.split(r"[., ]", source.partition(" (line ")[0])[-1]

@@ -1,14 +1,15 @@
 """Subscription filters: requested changes, matching subscribers, read permission."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from mcp_django.protocol.errors import InvalidParams, MCPError
 from mcp_django.protocol.uri import MAX_URI_LENGTH
 from mcp_django.server.calls.call import Call
 from mcp_django.server.calls.server_core import ServerCore
-from mcp_django.server.execution.invoke import resource_exists
+from mcp_django.server.execution.invoke import resource_exists, run_primitive
+from mcp_django.server.execution.permissions import check_permission
 from mcp_django.server.methods.resources import find_resource
 from mcp_django.server.ports import Overloaded, Principal
 from mcp_django.server.primitives.base import Resource, ResourceTemplate
@@ -21,6 +22,13 @@ ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 logger = logging.getLogger("mcp_django.server")
 
 
+class ExtensionKey(NamedTuple):
+    """A key in a filter member of an extension."""
+
+    field: str
+    key: str
+
+
 class SubscriptionFilter(NamedTuple):
     """The changes that a client requests or receives."""
 
@@ -28,27 +36,44 @@ class SubscriptionFilter(NamedTuple):
     """Kinds of lists: "tools", "prompts", "resources"."""
     uris: tuple[str, ...] = ()
     """URIs of resources."""
+    keys: tuple[ExtensionKey, ...] = ()
+    """Keys in the members of extensions."""
 
     @classmethod
-    def parse(cls, params: dict[str, Any], *, max_uris: int) -> "SubscriptionFilter":
-        """Parse the filter of a request, ignoring unknown members. Raises InvalidParams."""
+    def parse(cls, params: dict[str, Any], *, max_uris: int, fields: Iterable[str] = ()) -> "SubscriptionFilter":
+        """Parse the filter of a request, ignoring unknown members. Raises InvalidParams.
+
+        `fields` are the members of extensions. `max_uris` limits each array.
+        """
         given = params.get("notifications")
         if type(given) is not dict:
             raise InvalidParams("params.notifications must be an object")
         for name in FILTER_FIELDS.values():
             if type(given.get(name, False)) is not bool:
                 raise InvalidParams(f"params.notifications.{name} must be true or false")
-        uris = given.get(URIS_FIELD, [])
-        if type(uris) is not list or not all(type(uri) is str for uri in uris):
-            raise InvalidParams(f"params.notifications.{URIS_FIELD} must be an array of strings")
-        if len(uris) > max_uris:
-            raise InvalidParams(f"params.notifications.{URIS_FIELD} must name at most {max_uris} resources")
-        return cls(tuple(kind for kind, name in FILTER_FIELDS.items() if given.get(name)), tuple(dict.fromkeys(uris)))
+        uris = _parse_strings(given, URIS_FIELD, max_uris)
+        keys = [ExtensionKey(field, key) for field in fields for key in _parse_strings(given, field, max_uris)]
+        lists = tuple(kind for kind, name in FILTER_FIELDS.items() if given.get(name))
+        return cls(lists, tuple(uris), tuple(keys))
 
     def to_wire(self) -> dict[str, Any]:
         """Return the filter in wire form."""
         wire: dict[str, Any] = {FILTER_FIELDS[kind]: True for kind in self.lists}
-        return {**wire, URIS_FIELD: list(self.uris)} if self.uris else wire
+        if self.uris:
+            wire[URIS_FIELD] = list(self.uris)
+        for field, key in self.keys:
+            wire.setdefault(field, []).append(key)
+        return wire
+
+
+def _parse_strings(given: dict[str, Any], field: str, limit: int) -> list[str]:
+    """Return the distinct strings of a member of a filter. Raises InvalidParams."""
+    strings = given.get(field, [])
+    if type(strings) is not list or not all(type(one) is str for one in strings):
+        raise InvalidParams(f"params.notifications.{field} must be an array of strings")
+    if len(strings) > limit:
+        raise InvalidParams(f"params.notifications.{field} must have at most {limit} entries, not {len(strings)}")
+    return list(dict.fromkeys(strings))
 
 
 def covering_uris(uri: str) -> Iterator[str]:
@@ -105,6 +130,20 @@ def is_public(server: ServerCore, uri: str) -> bool:
         matched = registry.match(uri)
         resource = None if matched is None else matched[0]
     return resource is not None and not resource.check_exists and not server.authorizer.is_restricted(resource)
+
+
+async def read_extension_key(call: Call, key: ExtensionKey) -> dict[str, Any] | None:
+    """Return the params of the notification about a key, or None if the caller may not follow it.
+
+    A failed check counts as None. Raises Overloaded.
+    """
+    subscription = call.server.extensions.subscriptions[key.field]
+    try:
+        await check_permission(call, subscription, InvalidParams("Unknown key"))
+        params: dict[str, Any] | None = await run_primitive(call, subscription, {"key": key.key})
+        return params
+    except MCPError:
+        return None
 
 
 async def can_read(call: Call, uri: str) -> bool:

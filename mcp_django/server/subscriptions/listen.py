@@ -8,7 +8,7 @@ can send. A slow client therefore costs at most one mark per changed item, and a
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from mcp_django.aio.loop_local import LoopLocal
 from mcp_django.aio.tasks import start_task, start_timer
@@ -24,6 +24,7 @@ from mcp_django.server.ports import ChangeFeed, Outcome, Overloaded, Principal
 from mcp_django.server.subscriptions.filter import (
     ACKNOWLEDGED,
     RESOURCE_UPDATED,
+    ExtensionKey,
     ResourceUpdate,
     SubscriptionFilter,
     can_read,
@@ -31,9 +32,11 @@ from mcp_django.server.subscriptions.filter import (
     find_readable,
     is_public,
     is_relevant,
+    read_extension_key,
 )
 from mcp_django.server.subscriptions.upstream import UpstreamSubscriptions, has_upstream
 
+T = TypeVar("T")
 LISTEN_METHOD = "subscriptions/listen"
 MAX_PENDING_PARTS = 64
 """Maximum number of pending updates of parts, on top of the subscribed resources."""
@@ -62,6 +65,7 @@ class Subscription:
     _ack: bytes = field(default=b"", init=False)
     _lists: tuple[str, ...] = field(default=(), init=False)
     _updates: dict[str, ResourceUpdate] | None = field(default=None, init=False)
+    _keys: tuple[ExtensionKey, ...] = field(default=(), init=False)
     _is_closing: bool = field(default=False, init=False)
     _outcome: Outcome | None = field(default=None, init=False)
     _upstream: UpstreamSubscriptions | None = field(default=None, init=False)
@@ -106,12 +110,14 @@ class Subscription:
         self._registry.send_stream_signal(self._call, self.filter.uris, opened=True)
 
     async def acknowledge(self) -> None:
-        """Find the resources that the caller may read, and acknowledge only those."""
+        """Find the resources and keys that the caller may read, and acknowledge only those."""
         resources = {uri: await find_readable(self._call, uri) for uri in self.filter.uris}
         permitted = {uri: primitive for uri, primitive in resources.items() if primitive is not None}
-        if len(permitted) < len(self.filter.uris):
-            wanted = self.filter._replace(uris=tuple(permitted))
+        keys = [key for key in self.filter.keys if await read_extension_key(self._call, key) is not None]
+        if len(permitted) < len(self.filter.uris) or len(keys) < len(self.filter.keys):
+            wanted = self.filter._replace(uris=tuple(permitted), keys=tuple(keys))
             self._registry.replace_filter(self, wanted)
+            self._keys = tuple(key for key in self._keys if key in keys)
             if self._updates is not None:
                 self._updates = {uri: one for uri, one in self._updates.items() if one.subscribed_uri in permitted}
         if permitted and has_upstream(self._call.server):
@@ -123,6 +129,12 @@ class Subscription:
         """Add a change of a list. A repeated change counts once until it is sent."""
         if kind not in self._lists:
             self._lists += (kind,)
+            self._wake_transport()
+
+    def add_key(self, key: ExtensionKey) -> None:
+        """Add a change of a key of an extension. A repeated change counts once until it is sent."""
+        if key not in self._keys:
+            self._keys += (key,)
             self._wake_transport()
 
     def add_update(self, update: ResourceUpdate) -> None:
@@ -162,12 +174,28 @@ class Subscription:
         for update in () if updates is None else updates.values():
             if update.is_public or await self._can_read(update):
                 messages.append(self._notification(RESOURCE_UPDATED, {"uri": update.uri}))
+        messages += await self._take_key_messages()
         if self.is_closed:  # the stream ended during the permission checks
             return None
 
         if self._is_closing:
             messages += self._encode_final_messages()
             self._finish(Outcome.OK)
+        return messages
+
+    async def _take_key_messages(self) -> list[bytes]:
+        keys = self._keys
+        self._keys = ()
+        subscriptions = self._call.server.extensions.subscriptions
+        messages: list[bytes] = []
+        for key in keys:
+            try:
+                params = await read_extension_key(self._call, key)
+            except Overloaded:
+                start_timer(RETRY_DELAY_SECONDS, self.add_key, key)
+                continue
+            if params is not None:
+                messages.append(self._notification(subscriptions[key.field].notification, params))
         return messages
 
     async def _can_read(self, update: ResourceUpdate) -> bool:
@@ -239,6 +267,7 @@ class SubscriptionRegistry:
         self._all: set[Subscription] = set()
         self._lists: dict[str, set[Subscription]] = {kind: set() for kind in LIST_NOTIFICATIONS}
         self._uris: dict[str, set[Subscription]] = {}
+        self._keys: dict[ExtensionKey, set[Subscription]] = {}
         self._listener: asyncio.Task[Callable[[], None]] | None = None
 
     async def add(self, subscription: Subscription) -> None:
@@ -291,15 +320,16 @@ class SubscriptionRegistry:
             self._lists[kind].add(subscription)
         for uri in subscription.filter.uris:
             self._uris.setdefault(uri, set()).add(subscription)
+        for key in subscription.filter.keys:
+            self._keys.setdefault(key, set()).add(subscription)
 
     def _unindex(self, subscription: Subscription) -> None:
         for kind in subscription.filter.lists:
             self._lists[kind].discard(subscription)
         for uri in subscription.filter.uris:
-            subscribers = self._uris[uri]
-            subscribers.discard(subscription)
-            if not subscribers:
-                del self._uris[uri]
+            _discard(self._uris, uri, subscription)
+        for key in subscription.filter.keys:
+            _discard(self._keys, key, subscription)
 
     def publish(self, kind: str, payload: Any) -> None:
         """Publish a change from the change feed to the matching subscriptions."""
@@ -309,6 +339,10 @@ class SubscriptionRegistry:
                     subscription.add_list_change(payload["kind"])
         elif kind == "updated" and self._uris:
             self._publish_update(payload)
+        elif kind == "extension":
+            key = ExtensionKey(payload["field"], payload["key"])
+            for subscription in tuple(self._keys.get(key, ())):
+                subscription.add_key(key)
 
     def _publish_update(self, payload: Any) -> None:
         uri: str = payload["uri"]
@@ -353,6 +387,13 @@ class ServerSubscriptions:
         changes = self._server.change_feed
         assert changes is not None  # `listen` is not offered without it
         return SubscriptionRegistry(self._server, changes)
+
+
+def _discard(index: dict[T, set[Subscription]], key: T, subscription: Subscription) -> None:
+    subscribers = index[key]
+    subscribers.discard(subscription)
+    if not subscribers:
+        del index[key]
 
 
 def _has_failed(listener: "asyncio.Task[Callable[[], None]]") -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 from mcp_django.protocol.errors import InternalError, InvalidRequest, MCPError, MethodNotFound, ResourceNotFound
 from mcp_django.protocol.meta import SUBSCRIPTION_ID
 from mcp_django.server.calls.call import Call
+from mcp_django.server.composition.extension import Extension
 from mcp_django.server.execution.invoke import resource_exists, translate_failure
 from mcp_django.server.execution.permissions import check_permission
 from mcp_django.server.methods.resources import find_resource, get_uri
@@ -24,11 +25,29 @@ def listen(call: Call) -> Coroutine[Any, Any, dict[str, Any]]:
     The returned body is the response that ends the stream. The transport takes the stream from the connection.
     """
     offered = call.server.get_notified_changes(call.revision, streams=call.connection.supports_streaming)
-    if not offered.lists and not offered.includes_resources:
+    extensions = _find_extensions(call)
+    if not offered.lists and not offered.includes_resources and not extensions:
         raise MethodNotFound("This server does not send change notifications")
-    requested = SubscriptionFilter.parse(call.params, max_uris=call.server.options.max_subscriptions)
+
+    limit = call.server.options.max_subscriptions
+    requested = SubscriptionFilter.parse(call.params, max_uris=limit, fields=extensions)
+    for field in {key.field for key in requested.keys}:
+        extensions[field].require_declaration(call)
+
     lists = tuple(kind for kind in requested.lists if kind in offered.lists)
-    return _open_stream(call, SubscriptionFilter(lists, requested.uris if offered.includes_resources else ()))
+    uris = requested.uris if offered.includes_resources else ()
+    return _open_stream(call, SubscriptionFilter(lists, uris, requested.keys))
+
+
+def _find_extensions(call: Call) -> dict[str, Extension]:
+    """Return the extensions whose changes the server can send to the caller, by filter member."""
+    if call.server.change_feed is None or not call.connection.supports_streaming:
+        return {}
+    return {
+        field: subscription.extension
+        for field, subscription in call.server.extensions.subscriptions.items()
+        if subscription.extension.supports_revision(call.revision)
+    }
 
 
 async def _open_stream(call: Call, filter: SubscriptionFilter) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from mcp_django.protocol.meta import PROTOCOL_VERSION
 from mcp_django.protocol.revisions import HANDSHAKE_VERSIONS, Era
 from mcp_django.runtime.calls.task import CallResult, CallTask
 from mcp_django.runtime.concurrency import ConcurrencyLimiter
+from mcp_django.runtime.database_failures import report_database_error
 from mcp_django.runtime.shutdown import SHUTDOWN_MESSAGE
 from mcp_django.server.calls.call import Connection, EraStrategy
 from mcp_django.server.calls.message_queue import Outbox
@@ -180,9 +181,9 @@ class DuplexConnection:
             if self._rejection_count > MAX_CONSECUTIVE_REJECTIONS:
                 self.end(CloseReason.TOO_MANY_MESSAGES)
             await self._send_error(era, raw, build_busy_error(raw, str(error)))
-        except Error:
-            logger.exception("Database error before a message became a call")
-            await self._send_error(era, raw, build_busy_error(raw, "The database does not answer; try again later"))
+        except Error as error:
+            overload = report_database_error("a message of a connection", error)
+            await self._send_error(era, raw, build_busy_error(raw, str(overload)))
 
     def _must_wait(self, raw: Any) -> bool:
         if self._session_opened is not None and needs_session(raw):
@@ -271,9 +272,11 @@ class DuplexConnection:
             elif call.id in self._subscriptions and result.error is None and not task.is_cancelled:
                 self._subscription_sender.add(self._subscriptions[call.id], is_closing=self._is_draining)
                 return  # The answer is sent at the end of the stream.
-        except (Error, Overloaded) as problem:
-            logger.warning("A session could not be opened", exc_info=problem)
-            result = CallResult(b"", Overloaded("The server is busy; try again later"))
+        except Overloaded as overload:
+            logger.warning("A session could not be opened", exc_info=overload)
+            result = CallResult(b"", overload)
+        except Error as error:
+            result = CallResult(b"", report_database_error("the session of a connection", error))
         finally:
             if self._session_opened is not None and call.method == INITIALIZE:
                 self._session_opened.set()
@@ -444,4 +447,5 @@ class DuplexConnection:
 
 
 def _log_failure(error: BaseException) -> None:
-    logger.error("Unhandled exception in a connection task", exc_info=error)
+    if not isinstance(error, Overloaded):  # Logged where it was raised.
+        logger.error("Unhandled exception in a connection task", exc_info=error)

@@ -1,6 +1,6 @@
 """Django view of an endpoint: async, behind the URLconf and MIDDLEWARE.
 
-Under WSGI it answers with JSON only.
+Under WSGI it answers with complete responses: as JSON, or as a stream of one event for a client that accepts only that.
 """
 
 import asyncio
@@ -142,10 +142,6 @@ def _build_response(
     response = HttpResponse(answer.body, status=answer.status)
     if task is not None:
         response = _CallResponse(task, answer.body, status=answer.status)
-    if answer.status >= 500:
-        # An overload is not an error of the site, for which Django would mail its ADMINS each time
-        # (django.utils.log.log_response).
-        vars(response)["_has_been_logged"] = True
     return _set_headers(response, ((b"content-length", b"%d" % len(answer.body)), *answer.headers))
 
 
@@ -155,6 +151,10 @@ def build_response(reply: HTTPReply) -> HttpResponseBase:
 
 
 def _set_headers(response: HttpResponseBase, headers: HeaderPairs) -> HttpResponseBase:
+    if response.status_code >= 500:
+        # An overload or a shutdown is not an error of the site, for which Django would mail its ADMINS each time
+        # (django.utils.log.log_response). This package logs its own failures.
+        vars(response)["_has_been_logged"] = True
     del response["Content-Type"]
     for name, value in headers:
         response[name.decode("latin-1")] = value.decode("latin-1")

@@ -1,18 +1,17 @@
 """Base of the HTTP endpoints: the checks before a reply, refusals, and CORS headers."""
 
-import logging
 from abc import ABC, abstractmethod
 from typing import TypeVar, cast
 
 from django.db import Error
 
 from mcp_django.auth.principal import DjangoPrincipal
-from mcp_django.auth.requests import AuthRequest
 from mcp_django.auth.throttling import check_address_rate
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InternalError, MCPError, TransportRefusal
 from mcp_django.protocol.headers import Headers
 from mcp_django.runtime.calls.task import CallTask
+from mcp_django.runtime.database_failures import report_database_error
 from mcp_django.server.ports import Overloaded
 from mcp_django.transports.http.listen import OpenedSubscription
 from mcp_django.transports.http.messages import (
@@ -24,8 +23,6 @@ from mcp_django.transports.http.messages import (
     build_refusal,
 )
 from mcp_django.transports.services import TransportServices
-
-logger = logging.getLogger("mcp_django.server")
 
 AnswerT = TypeVar("AnswerT", bound=HTTPReply | HTTPStream | OpenedSubscription)
 
@@ -65,9 +62,8 @@ class HTTPEndpoint(ABC):
             answer = self.build_error_reply(error, request)
         except Overloaded as error:
             answer = self.build_overload_reply(error)
-        except Error:
-            logger.exception("Database error before a request became a call")
-            answer = self.build_overload_reply(Overloaded("The database does not answer; try again later"))
+        except Error as error:
+            answer = self.build_overload_reply(report_database_error("an HTTP request", error))
 
         return answer if isinstance(answer, CallTask) else self.add_cors_headers(headers, answer)
 
@@ -75,9 +71,6 @@ class HTTPEndpoint(ABC):
         """Return the principal of a request. Raises TransportRefusal, Overloaded."""
         auth_request = request.build_auth_request()
         await check_address_rate(auth_request, self._server.executor)
-        return await self._authenticate(auth_request)
-
-    async def _authenticate(self, auth_request: AuthRequest) -> DjangoPrincipal:
         principal = self._authenticator.get_cached(auth_request)
         return await self._authenticator.authenticate_throttled(auth_request) if principal is None else principal
 

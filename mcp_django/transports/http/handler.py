@@ -11,6 +11,7 @@ from typing import Any
 
 from mcp_django.auth.requests import AuthRequest
 from mcp_django.auth.throttling import check_principal_rate
+from mcp_django.models import EndReason
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InsufficientScope, InternalError, MCPError, TransportRefusal
 from mcp_django.protocol.headers import PROTOCOL_VERSION, SESSION_ID, Headers
@@ -36,6 +37,7 @@ from mcp_django.transports.http.messages import (
     HTTPReply,
     HTTPRequest,
     HTTPStream,
+    build_message_reply,
     build_overload_reply,
     check_accept,
     check_body,
@@ -92,7 +94,7 @@ class StreamableHTTPEndpoint(HTTPEndpoint):
         try:
             outcome = pipeline.handle(era, raw, connection, outbox)  # Step 5 and later: the rules of the era.
             if isinstance(outcome, bytes):
-                return HTTPReply(200, outcome, (JSON_TYPE,))
+                return build_message_reply(200, outcome, headers)
             if isinstance(outcome, Acknowledgement):
                 if outcome.run is not None:
                     await _run_notification(outcome.run, request.context)
@@ -151,7 +153,7 @@ class StreamableHTTPEndpoint(HTTPEndpoint):
             return HTTPReply(200, b"", SSE_HEADERS)
         opened = call.connection.opened_session
         session = () if opened is None else ((SESSION_ID, opened.key.encode()),)
-        return HTTPReply(200, result.body, (JSON_TYPE, *session))
+        return build_message_reply(200, result.body, call.connection.headers or Headers(), session)
 
     def _create_source(self, task: CallTask) -> SSESource:
         """Create the source of the event stream that answers a call."""
@@ -188,7 +190,7 @@ class StreamableHTTPEndpoint(HTTPEndpoint):
             raise TransportRefusal(400, body=b"Unsupported MCP-Protocol-Version.")
         if is_handshake_era and method == "DELETE" and self._allow_delete:
             session = await self._load_session(headers, principal)
-            await self._server.sessions.end(session, "deleted by the client")
+            await self._server.sessions.end(session, EndReason.CLIENT)
             return HTTPReply(204)
         if is_handshake_era and method == "GET" and self._allow_get and request.supports_streaming:
             check_accept(headers)
@@ -221,7 +223,7 @@ class StreamableHTTPEndpoint(HTTPEndpoint):
 
     def _build_error_reply(self, error: MCPError, status: int, body: bytes, request: AuthRequest) -> HTTPReply:
         if not isinstance(error, InsufficientScope):
-            return HTTPReply(status, body, (JSON_TYPE,))
+            return build_message_reply(status, body, request.headers)
         challenge = self._authenticator.build_challenge(request, error.scopes)
         return HTTPReply(403, body, (JSON_TYPE, (b"www-authenticate", challenge), NO_STORE))
 

@@ -9,7 +9,7 @@ import logging
 from time import time
 from typing import Any, NamedTuple
 
-from mcp_django.aio.tasks import run_in_background
+from mcp_django.aio.tasks import run_in_background, wait_for_event
 from mcp_django.protocol import sse
 from mcp_django.server.subscriptions.listen import Subscription
 from mcp_django.transports.credential_monitor import RevocableCredential
@@ -196,8 +196,5 @@ class SubscriptionSource(SubscriptionResponse, SSESource):
                 return None
             if messages:
                 return b"".join(map(sse.event, messages))
-            try:
-                async with asyncio.timeout(timeout):
-                    await self._wake_event.wait()
-            except TimeoutError:
+            if not await wait_for_event(self._wake_event, timeout):
                 return sse.KEEP_ALIVE

@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from mcp_django.auth.requests import AuthRequest
+from mcp_django.protocol import sse
 from mcp_django.protocol.errors import TransportRefusal
 from mcp_django.protocol.headers import Headers
 from mcp_django.server.ports import Overloaded, Principal
@@ -79,6 +80,16 @@ def build_refusal(refusal: TransportRefusal) -> HTTPReply:
     # Caches may store some error replies to a GET unless forbidden (RFC 9110, section 15.1).
     cache_control = () if NO_STORE[0] in header_names else (NO_STORE,)
     return HTTPReply(refusal.status, refusal.body, (*content_type, *cache_control, *refusal.headers))
+
+
+def build_message_reply(status: int, body: bytes, request_headers: Headers, headers: HeaderPairs = ()) -> HTTPReply:
+    """Build the reply with a complete response, in a media type that the client accepts.
+
+    A client that accepts event streams only gets a stream of one event. Errors with another status than 200 are JSON.
+    """
+    if status != 200 or read_accept(request_headers)[0]:
+        return HTTPReply(status, body, (JSON_TYPE, *headers))
+    return HTTPReply(status, sse.event(body), (*SSE_HEADERS, *headers))
 
 
 def build_overload_reply(error: Overloaded, body: bytes) -> HTTPReply:

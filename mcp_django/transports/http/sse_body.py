@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import ExitStack
 
+from mcp_django.aio.tasks import call_threadsafe
 from mcp_django.protocol import sse
 from mcp_django.runtime.calls.task import CallTask
 from mcp_django.runtime.streams.event_ids import EventIdFactory
@@ -161,10 +162,7 @@ class SSEBody:
         """Finish the response from any thread; Django closes responses outside the loop."""
         self._is_closed = True
         self._source.mark_sent()
-        try:
-            self._loop.call_soon_threadsafe(self._source.close)
-        except RuntimeError:
-            pass  # The loop is closed, and its tasks with it.
+        call_threadsafe(self._loop, self._source.close)
 
     def __del__(self) -> None:
         # Django does not close a response whose client disconnects while middleware runs, nor one whose `send` raises

@@ -26,7 +26,7 @@ class TicketEndpoint(HTTPEndpoint):
         """Return the principal of a POST. Raises TransportRefusal, Overloaded."""
         if request.method != "POST":
             raise TransportRefusal(405, [(b"allow", METHODS)])
-        return await self._authenticate(request.build_auth_request())
+        return await super().authenticate(request)
 
     async def respond(self, request: HTTPRequest, principal: DjangoPrincipal) -> HTTPReply:
         """Return the ticket and its lifetime in seconds. Local callers need none."""

@@ -9,9 +9,10 @@ import os
 import select
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from functools import partial
 from queue import SimpleQueue
-from typing import Generic, TypeVar
+from typing import Any, TypeVar
 
 READ_CHUNK_BYTES = 64 * 1024
 """Maximum bytes of one read."""
@@ -84,7 +85,7 @@ class LineReader:
     def __init__(self, source: int, max_line_bytes: int) -> None:
         self._source = source
         self._lines = LineSplitter(max_line_bytes)
-        self._thread: WorkerThread[list[bytes]] = WorkerThread("mcp-stdio-read")
+        self._thread = WorkerThread("mcp-stdio-read")
         self._is_at_end = False
 
     async def read(self) -> list[bytes] | None:
@@ -122,7 +123,7 @@ class LineWriter:
 
     def __init__(self, sink: int) -> None:
         self._sink = sink
-        self._thread: WorkerThread[None] = WorkerThread("mcp-stdio-write")
+        self._thread = WorkerThread("mcp-stdio-write")
 
     async def write(self, messages: Sequence[bytes]) -> None:
         """Write messages without line breaks, and wait until they are written.
@@ -144,11 +145,11 @@ class LineWriter:
                 select.select([], [self._sink], [])
 
 
-class WorkerThread(Generic[T]):
+class WorkerThread:
     """A thread that runs functions one by one for an event loop."""
 
     def __init__(self, name: str) -> None:
-        self._jobs: SimpleQueue[_Job[T]] = SimpleQueue()
+        self._jobs: SimpleQueue[_Job] = SimpleQueue()
         threading.Thread(target=_run_jobs, args=(self._jobs,), name=name, daemon=True).start()
 
     async def run(self, function: Callable[[], T]) -> T:
@@ -156,39 +157,26 @@ class WorkerThread(Generic[T]):
 
         If this coroutine is cancelled, the thread finishes the function and discards the result.
         """
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        future: Future[T] = Future()
         self._jobs.put((function, future))
-        return await future
+        return await asyncio.wrap_future(future)
 
     def stop(self, last: Callable[[], object]) -> None:
         """Stop the thread after the queued functions, then call `last`."""
         self._jobs.put((last, None))
 
 
-_Job = tuple[Callable[[], T], "asyncio.Future[T]"] | tuple[Callable[[], object], None]
+_Job = tuple[Callable[[], Any], "Future[Any]"] | tuple[Callable[[], object], None]
 
 
-def _run_jobs(jobs: "SimpleQueue[_Job[T]]") -> None:
+def _run_jobs(jobs: "SimpleQueue[_Job]") -> None:
     while (job := jobs.get())[1] is not None:
         work, future = job
-        try:
-            set_future = partial(_set_result, future, work())
-        except Exception as problem:
-            set_future = partial(_set_exception, future, problem)
-        try:
-            future.get_loop().call_soon_threadsafe(set_future)
-        except RuntimeError:
-            pass  # The loop has been closed.
+        if future.set_running_or_notify_cancel():
+            try:
+                future.set_result(work())
+            except Exception as problem:
+                future.set_exception(problem)
         # Release the references while the thread waits.
-        del job, work, future, set_future
+        del job, work, future
     job[0]()
-
-
-def _set_result(future: "asyncio.Future[T]", result: T) -> None:
-    if not future.done():
-        future.set_result(result)
-
-
-def _set_exception(future: "asyncio.Future[T]", problem: Exception) -> None:
-    if not future.done():
-        future.set_exception(problem)

@@ -18,12 +18,6 @@ def static_binary() -> bytes:
     return PNG
 
 
-@resource("test://watched-resource", title="Watched Resource", mime_type="text/plain")
-def watched_resource() -> str:
-    """A resource that clients watch for updates."""
-    return "Watched resource content"
-
-
 @resource("test://template/{id}/data", title="Resource Template", mime_type="application/json")
 def template(id: str) -> str:
     """A resource template with a parameter."""

@@ -135,12 +135,6 @@ async def test_reconnection(ctx: Context) -> str:
     return "Reconnection test completed successfully."
 
 
-@tool()
-def touch_watched_resource() -> str:
-    """Change the resource that clients watch."""
-    return "Touched test://watched-resource"
-
-
 JSON_SCHEMA_2020_12: dict[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "type": "object",

@@ -146,3 +146,20 @@ def test_expired_ones_can_be_told_apart(kept: User) -> None:
     for value, names in (("expired", ["f"]), ("never", ["g"]), ("some day", [])):
         found = client.get(urls_of_list("fact"), {"expiry": value}).context["cl"].result_list
         assert [fact.name for fact in found] == names
+
+
+def test_the_transcript_keeps_its_lines_without_inline_styles(kept: User) -> None:
+    page = admin_with("view_conversation").get(urls("conversation")["change"]).content.decode()
+    assert 'class="mcp-transcript"' in page
+    assert not re.findall(r'<[a-z][^>]* style="', page)
+    assert "mcp_django/admin.css" in page
+
+
+def test_facts_without_a_category_have_a_filter_with_a_text(kept: User) -> None:
+    FactStore(owner_of(kept), kept).save("Likes tea", id="g", category="taste")
+    client = admin_with("view_fact")
+    page = client.get(urls_of_facts := reverse("admin:mcp_memory_fact_changelist")).content.decode()
+    assert "no category" in page
+    assert not re.findall(r'<li[^>]*>\s*<a href="\?[^>]*>\s*</a>', page)
+    (found,) = client.get(urls_of_facts, {"category": " "}).context["cl"].result_list
+    assert found.category == ""

@@ -169,3 +169,11 @@ def test_invalid_values_and_filters_are_refused_with_the_reason(ada: Client, sub
     for tool in ("get_user_facts", "search_user_facts"):
         with subtests.test(tool=tool), rolled_back():
             async_to_sync(check)(tool)
+
+
+async def test_hidden_characters_are_not_stored(ada: Client) -> None:
+    fact = (
+        await ada.ok("save_user_fact", text="Likes\u202e tea\u200b.\nVery.", category="Pre\u2066fs", tags=["a\u200bb"])
+    )["fact"]
+    assert (fact["text"], fact["category"], fact["tags"]) == ("Likes tea.\nVery.", "prefs", ["ab"])
+    assert "is empty" in str(await ada.call("save_user_fact", text="\u200b\u202e"))

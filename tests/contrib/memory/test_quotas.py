@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.db.models import Sum
+from django.utils import translation
 
 from mcp_django.contrib.memory.conversations import ConversationStore
 from mcp_django.contrib.memory.facts import FactStore
@@ -34,6 +35,13 @@ async def test_rows_of_each_kind_are_limited(ada: Client, bob: Client, options: 
     await ada.ok("delete_conversation", id="c0")
     await ada.ok("save_conversation", messages=[])
     assert (await Conversation.objects.acount(), await Fact.objects.acount()) == (2, 2)
+
+
+def test_an_error_for_clients_is_english_in_every_language(db: None, options: Options) -> None:
+    options(FACTS_PER_OWNER=1)
+    FactStore("as|1").save("x")
+    with translation.override("de"), pytest.raises(MemoryFull, match="At most 1 facts can be saved"):
+        FactStore("as|1").save("y")
 
 
 def test_bytes_of_everything_together_are_limited(db: None, options: Options) -> None:

@@ -45,6 +45,8 @@ DOUBTFUL: list[Any] = [
     {"redirect_uri": f"{WEB}#x"},
     {"redirect_uri": WEB.replace("https", "http")},
     {"redirect_uri": WEB.upper()},
+    {"redirect_uri": WEB.replace("client", "Client")},
+    {"redirect_uri": WEB.replace("example", "example:0443")},
     {"redirect_uri": "https://client.example@evil.example/cb"},
     {"redirect_uri": "javascript:alert(1)"},
     {"redirect_uri": f"{WEB}\0"},

@@ -13,14 +13,17 @@ from pytest_django.fixtures import Settings
 
 from mcp_django.contrib.oauth import toolkit_compat
 from mcp_django.contrib.oauth.clients import documents
+from mcp_django.contrib.oauth.flows.validator import _is_withdrawn
 from mcp_django.contrib.oauth.models import Consent
 from tests.contrib.oauth.clients import (
     ISSUER,
     LOOPBACK,
     MCP,
     SCOPES,
+    WEB,
     Source,
     authorization_path,
+    give_token,
     make_client,
     read_redirect,
 )
@@ -253,3 +256,24 @@ def test_each_statement_of_a_decision_stands_by_itself() -> None:
             reverse(f"oauth2_provider:{name}", urlconf="tests.contrib.oauth.urls"), urlconf="tests.contrib.oauth.urls"
         ).func
         assert "default" in view._non_atomic_requests  # a transaction that begins by reading cannot always write later
+
+
+def test_a_yes_for_one_redirect_uri_is_not_one_for_another(browser: Client) -> None:
+    other = "https://client.example/other"
+    application = make_client(WEB, other)
+    read_redirect(browser.post(authorization_path(application), YES))
+    read_redirect(browser.get(authorization_path(application)))
+    assert is_page(browser.get(authorization_path(application, redirect_uri=other)))
+
+
+def test_a_new_yes_makes_tokens_of_the_resource_good_again(browser: Client) -> None:
+    """A withdrawn consent for one redirect URI does not outlive a newer one for another."""
+    other = "https://client.example/other"
+    application = make_client(WEB, other)
+    read_redirect(browser.post(authorization_path(application), YES))
+    Consent.objects.update(revoked=timezone.now())
+    read_redirect(browser.post(authorization_path(application, redirect_uri=other), YES), other)
+    token = give_token(Consent.objects.latest("granted").user, application, "airports:read")
+    assert not _is_withdrawn(token)
+    Consent.objects.update(revoked=timezone.now())
+    assert _is_withdrawn(token)

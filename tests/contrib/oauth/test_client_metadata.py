@@ -211,9 +211,9 @@ def test_a_client_without_a_name_is_called_so() -> None:
 
 NAMES: list[tuple[str, str]] = [
     ("  Two\n words\t", "Two words"),
-    ("abc\u202egpj.exe", "abc gpj.exe"),
+    ("abc\u202egpj.exe", "abcgpj.exe"),
     ("\u2066isolated\u2069", "isolated"),
-    ("zero\u200bwidth", "zero width"),
+    ("zero\u200bwidth", "zerowidth"),
     ("bell\x07", "bell"),
     ("line\u2028break", "line break"),
     ("<b>Claude</b>", "<b>Claude</b>"),

@@ -28,8 +28,8 @@ PAGE = "/o/connections/"
 
 
 def test_each_client_is_shown_with_what_it_may_do(browser: Client, ada: User) -> None:
-    consents.record_consent(ada, make_client(source=Source.DOCUMENT), [MCP], SCOPES)
-    consents.record_consent(ada, make_client(LOOPBACK, name="Editor"), [MCP], ["airports:read"])
+    consents.record_consent(ada, make_client(source=Source.DOCUMENT), [MCP], SCOPES, WEB)
+    consents.record_consent(ada, make_client(LOOPBACK, name="Editor"), [MCP], ["airports:read"], WEB)
     page = browser.get(PAGE)
     shown = page.content.decode()
     assert page.status_code == 200
@@ -42,7 +42,7 @@ def test_each_client_is_shown_with_what_it_may_do(browser: Client, ada: User) ->
 
 def test_tokens_from_before_count_among_what_it_may_do(ada: User, site: Any) -> None:
     application = make_client()
-    consents.record_consent(ada, application, [MCP], ["airports:read"])
+    consents.record_consent(ada, application, [MCP], ["airports:read"], WEB)
     token = give_token(ada, application, "airports:write")
     found = get_connected_apps(ada)[0]
     assert [offer.scope for offer in found.offers] == ["airports:read", "airports:write"]
@@ -57,7 +57,7 @@ def test_a_client_that_has_tokens_and_no_consent_is_shown_too(ada: User) -> None
 
 
 def test_users_do_not_see_the_clients_of_others(browser: Client) -> None:
-    consents.record_consent(User.objects.create_user("bob"), make_client(), [MCP], SCOPES)
+    consents.record_consent(User.objects.create_user("bob"), make_client(), [MCP], SCOPES, WEB)
     assert "No application is connected" in browser.get(PAGE).content.decode()
 
 
@@ -79,7 +79,7 @@ def test_who_takes_access_away_ends_consents_codes_and_tokens(browser: Client, a
 def test_a_key_of_no_client_ends_nothing(browser: Client, ada: User, subtests: pytest.Subtests) -> None:
     for key in ("", "0", "-1", "x", "9" * 400, "1\0", "\u0661"):
         with subtests.test(key=key), rolled_back():
-            consents.record_consent(ada, make_client(), [MCP], SCOPES)
+            consents.record_consent(ada, make_client(), [MCP], SCOPES, WEB)
             page = browser.post(PAGE, {"client": key})
             assert "This application has no access." in page.content.decode()
             assert Consent.objects.get().revoked is None
@@ -87,7 +87,7 @@ def test_a_key_of_no_client_ends_nothing(browser: Client, ada: User, subtests: p
 
 def test_users_do_not_end_the_access_of_others(browser: Client) -> None:
     bob, application = User.objects.create_user("bob"), make_client()
-    consents.record_consent(bob, application, [MCP], SCOPES)
+    consents.record_consent(bob, application, [MCP], SCOPES, WEB)
     assert "This application has no access." in browser.post(PAGE, {"client": application.pk}).content.decode()
     assert Consent.objects.get().revoked is None
 
@@ -107,6 +107,6 @@ def test_the_list_takes_as_many_queries_for_many_clients(
     browser: Client, ada: User, django_assert_max_num_queries: Any
 ) -> None:
     for number in range(12):
-        consents.record_consent(ada, make_client(WEB, name=f"Client {number}"), [MCP], SCOPES)
+        consents.record_consent(ada, make_client(WEB, name=f"Client {number}"), [MCP], SCOPES, WEB)
     with django_assert_max_num_queries(8):
         assert browser.get(PAGE).content.count(b"<h2") == 12

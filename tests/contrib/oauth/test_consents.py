@@ -29,27 +29,31 @@ def client() -> Any:
     return make_client(WEB, LOOPBACK)
 
 
+def record(user: User, client: Any, resources: list[str], scopes: list[str], redirect: str = WEB) -> None:
+    consents.record_consent(user, client, resources, scopes, redirect)
+
+
 def remembered(user: User, client: Any, *scopes: str, resources: tuple[str, ...] = (MCP,), redirect: str = WEB) -> bool:
     return consents.is_remembered(user, client, resources, scopes or ("read",), redirect)
 
 
 def test_the_same_and_fewer_scopes_are_remembered(user: User, client: Any) -> None:
     assert not remembered(user, client)
-    consents.record_consent(user, client, [MCP], ["read", "write"])
+    record(user, client, [MCP], ["read", "write"])
     assert remembered(user, client)
     assert remembered(user, client, "write", "read")
 
 
 def test_more_scopes_are_asked_about(user: User, client: Any) -> None:
-    consents.record_consent(user, client, [MCP], ["read"])
+    record(user, client, [MCP], ["read"])
     assert not remembered(user, client, "read", "write")
 
 
 def test_another_resource_is_asked_about(user: User, client: Any) -> None:
-    consents.record_consent(user, client, [MCP], ["read"])
+    record(user, client, [MCP], ["read"])
     assert not remembered(user, client, resources=(OTHER,))
     assert not remembered(user, client, resources=(MCP, OTHER))
-    consents.record_consent(user, client, [OTHER], ["read"])
+    record(user, client, [OTHER], ["read"])
     assert remembered(user, client, resources=(MCP, OTHER))
 
 
@@ -58,7 +62,7 @@ def test_nothing_is_remembered_without_a_resource(user: User, client: Any) -> No
 
 
 def test_another_user_and_another_client_are_asked_about(user: User, client: Any) -> None:
-    consents.record_consent(user, client, [MCP], ["read"])
+    record(user, client, [MCP], ["read"])
     assert not remembered(User.objects.create_user("bob"), client)
     assert not remembered(user, make_client(WEB, name="Other"))
 
@@ -74,14 +78,14 @@ def test_a_client_that_changed_is_asked_about(user: User, client: Any, subtests:
     for field, value in CHANGES:
         with subtests.test(field=field), rolled_back():
             client.refresh_from_db()
-            consents.record_consent(user, client, [MCP], ["read"])
+            record(user, client, [MCP], ["read"])
             setattr(client, field, value)
             client.save()
             assert not remembered(user, client)
 
 
 def test_the_order_of_redirect_uris_means_nothing(user: User, client: Any) -> None:
-    consents.record_consent(user, client, [MCP], ["read"])
+    record(user, client, [MCP], ["read"])
     client.redirect_uris = f"{LOOPBACK}  {WEB} {WEB}"
     assert remembered(user, client)
 
@@ -92,40 +96,40 @@ def test_a_program_on_this_computer_is_asked_about_each_time(
     for redirect in (LOOPBACK, "http://127.0.0.1:33418/", "https://localhost/cb", "cursor://a/b"):
         with subtests.test(redirect=redirect), rolled_back():
             settings.MCP = {}
-            consents.record_consent(user, client, [MCP], ["read"])
+            record(user, client, [MCP], ["read"], redirect)
             assert not remembered(user, client, redirect=redirect)
             settings.MCP = {"OAUTH": {"REMEMBER_LOOPBACK": True}}
             assert remembered(user, client, redirect=redirect)
 
 
 def test_a_revoked_or_expired_consent_is_asked_about(user: User, client: Any) -> None:
-    consents.record_consent(user, client, [MCP], ["read"])
+    record(user, client, [MCP], ["read"])
     Consent.objects.update(expires=timezone.now() - timedelta(seconds=1))
     assert not remembered(user, client)
-    consents.record_consent(user, client, [MCP], ["read"])
+    record(user, client, [MCP], ["read"])
     assert remembered(user, client)
     Consent.objects.update(revoked=timezone.now())
     assert not remembered(user, client)
-    consents.record_consent(user, client, [MCP], ["read"])
+    record(user, client, [MCP], ["read"])
     assert remembered(user, client)
 
 
 def test_nothing_is_remembered_where_the_project_says_so(user: User, client: Any, settings: Settings) -> None:
-    consents.record_consent(user, client, [MCP], ["read"])
+    record(user, client, [MCP], ["read"])
     settings.MCP = {"OAUTH": {"REMEMBER_CONSENT": 0}}
     assert not remembered(user, client)
-    consents.record_consent(user, client, [MCP], ["read"])
+    record(user, client, [MCP], ["read"])
     assert Consent.objects.get().expires is None
 
 
 def test_the_newest_yes_takes_the_place_of_the_one_before(user: User, client: Any) -> None:
-    consents.record_consent(user, client, [MCP], ["read", "write"])
-    consents.record_consent(user, client, [MCP, MCP], ["read"])
+    record(user, client, [MCP], ["read", "write"])
+    record(user, client, [MCP, MCP], ["read"])
     assert [row.scopes for row in Consent.objects.all()] == [["read"]]
 
 
 def test_a_yes_that_is_said_twice_at_once_is_one(user: User, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    consents.record_consent(user, client, [MCP], ["write"])
+    record(user, client, [MCP], ["write"])
     get, missed = QuerySet.get, [Consent.DoesNotExist()]
 
     def miss_once(rows: Any, *args: Any, **wanted: Any) -> Any:
@@ -134,5 +138,31 @@ def test_a_yes_that_is_said_twice_at_once_is_one(user: User, client: Any, monkey
         return get(rows, *args, **wanted)
 
     monkeypatch.setattr(QuerySet, "get", miss_once)
-    consents.record_consent(user, client, [MCP], ["read"])
+    record(user, client, [MCP], ["read"])
     assert Consent.objects.get().scopes == ["read"]
+
+
+def test_a_consent_holds_for_the_redirect_uri_that_the_user_saw(user: User, client: Any) -> None:
+    other = "https://client.example/other"
+    client.redirect_uris = f"{WEB} {other}"
+    record(user, client, [MCP], ["read"])
+    assert not remembered(user, client, redirect=other)
+    record(user, client, [MCP], ["read"], other)
+    assert remembered(user, client)
+    assert remembered(user, client, redirect=other)
+    assert Consent.objects.count() == 2
+
+
+def test_the_port_of_a_program_on_this_computer_means_nothing(user: User, client: Any, settings: Settings) -> None:
+    settings.MCP = {"OAUTH": {"REMEMBER_LOOPBACK": True}}
+    record(user, client, [MCP], ["read"], "http://127.0.0.1:4000/cb")
+    assert remembered(user, client, redirect="http://127.0.0.1:5000/cb")
+    assert not remembered(user, client, redirect="http://127.0.0.1:5000/other")
+
+
+def test_a_consent_from_before_redirect_uris_were_recorded_is_asked_about(user: User, client: Any) -> None:
+    record(user, client, [MCP], ["read"])
+    Consent.objects.update(redirect_uri="", redirect_digest="")
+    assert not remembered(user, client)
+    record(user, client, [MCP], ["read"])
+    assert remembered(user, client)

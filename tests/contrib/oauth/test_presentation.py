@@ -5,12 +5,12 @@ from django.contrib.auth.models import User
 
 from mcp_django.contrib.oauth.clients.display import (
     build_client_display,
-    clean_name,
     get_ascii_host,
     get_redirect_hosts,
     get_redirect_target,
 )
 from mcp_django.contrib.oauth.models import ClientProfile
+from mcp_django.contrib.oauth.toolkit_compat import get_application_model
 from tests.contrib.oauth.clients import DOCUMENT, WEB, Source, make_client
 
 NAMES: list[tuple[str, str]] = [
@@ -26,9 +26,11 @@ NAMES: list[tuple[str, str]] = [
 
 
 def test_a_name_is_shown_in_one_line_of_visible_characters(subtests: pytest.Subtests) -> None:
+    application = get_application_model()(client_id="c")
     for name, shown in NAMES:
         with subtests.test(name=name):
-            assert clean_name(name) == shown
+            application.name = name
+            assert build_client_display(application).name == shown
 
 
 def test_letters_of_other_alphabets_do_not_pass_for_a_host() -> None:

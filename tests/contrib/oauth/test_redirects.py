@@ -8,6 +8,7 @@ from mcp_django.contrib.oauth.redirects import (
     is_loopback,
     is_native,
     is_private_use,
+    is_registered,
     is_well_formed,
 )
 
@@ -142,3 +143,31 @@ def test_what_is_shown_of_a_redirect_uri_is_where_it_leads() -> None:
     assert get_display_host("https://claude.ai/api/mcp/auth_callback") == "claude.ai"
     assert get_display_host("http://127.0.0.1:33418/") == "127.0.0.1:33418"
     assert get_display_host("cursor://anysphere.cursor-mcp/oauth/callback") == "cursor:"
+
+
+REGISTERED = ["https://host.example:8443/cb?x=1", "http://127.0.0.1/cb", "http://localhost:3000/cb", "cursor://a/cb"]
+SAME = [*REGISTERED, "http://127.0.0.1:33418/cb", "http://localhost/cb", "http://localhost:1/cb"]
+DIFFERENT = [
+    "https://HOST.example:8443/cb?x=1",
+    "https://host.example:08443/cb?x=1",
+    "https://host.example/cb?x=1",
+    "https://host.example:8443/cb",
+    "https://host.example:8443/CB?x=1",
+    "https://127.0.0.1/cb",
+    "http://127.0.0.1:1/cb/",
+    "http://127.0.0.1:1",
+    "http://127.0.0.2/cb",
+    "http://127.0.0.1:1.evil.example/cb",
+    "http://LOCALHOST:1/cb",
+    "cursor://A/cb",
+    "cursor://a:1/cb",
+]
+
+
+def test_a_redirect_uri_is_compared_character_by_character_but_for_the_port_of_loopback(
+    subtests: pytest.Subtests,
+) -> None:
+    for expected, uris in ((True, SAME), (False, DIFFERENT)):
+        for uri in uris:
+            with subtests.test(uri=uri):
+                assert is_registered(uri, REGISTERED) is expected

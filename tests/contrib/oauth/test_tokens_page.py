@@ -130,3 +130,11 @@ def test_a_form_of_another_site_makes_no_token(ada: User) -> None:
     browser.force_login(ada)
     assert browser.post(PAGE, FORM).status_code == 403
     assert not PersonalAccessToken.objects.exists()
+
+
+def test_required_scopes_are_ticked_and_a_token_without_them_is_marked(browser: Client, settings: Settings) -> None:
+    settings.MCP = {**settings.MCP, "SERVERS": {"default": {"REQUIRED_SCOPES": ["airports:read"]}}}
+    page = browser.get(PAGE).content.decode()
+    assert re.findall(r'name="scopes" value="([^"]+)"[^>]*? checked', page) == ["airports:read"]
+    page = browser.post(PAGE, {**FORM, "scopes": []}).content.decode()
+    assert page.count("can do nothing: it lacks airports:read") == 2

@@ -97,7 +97,6 @@ def bomb(line: str) -> str:
 def test_a_bomb_is_refused(monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests) -> None:
     for source in [
         bomb("x{n}: &x{n} [{refs}]"),
-        bomb("x{n}: &x{n} {{<<: [{refs}], k{n}: 1}}"),
         "openapi: 3.0.0\nx: &x [*x]",
         "openapi: 3.0.0\nx: " + "[" * 200_000 + "]" * 200_000,
         json.dumps({"openapi": "3.0.0", "x": json.loads("[" * 200 + "]" * 200)}),
@@ -105,6 +104,14 @@ def test_a_bomb_is_refused(monkeypatch: pytest.MonkeyPatch, subtests: pytest.Sub
         with subtests.test(source=source):
             monkeypatch.setattr(reading, "MAX_VALUES", 20_000)
             assert refusal(source)
+
+
+def test_a_bomb_of_merges_is_refused_or_merges_each_key_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyYAML merges a key of an alias once since 6.0.4, and nine times before."""
+    monkeypatch.setattr(reading, "MAX_VALUES", 20_000)
+    source = bomb("x{n}: &x{n} {{<<: [{refs}], k{n}: 1}}")
+    values = registered(source).problems or yaml.safe_load(source)["x11"]
+    assert len(values) in (1, 12)
 
 
 def test_what_all_merges_bring_together_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

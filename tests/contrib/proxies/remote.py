@@ -180,7 +180,7 @@ def proxy_of(remote: Remote, **options: Any) -> Proxy:
 
 def served(what: Remote | Proxy, **options: Any) -> Server:
     """A server that passes it on."""
-    return make_server(proxies=[what if isinstance(what, Proxy) else proxy_of(what, **options)])
+    return make_server(providers=[what if isinstance(what, Proxy) else proxy_of(what, **options)])
 
 
 def peer_of(remote: Remote, *, options: dict[str, Any] | None = None, **peer: Any) -> PipelineClient:

@@ -24,7 +24,7 @@ def answers(method: str, params: dict[str, Any]) -> dict[str, Any]:
         return {"role": "assistant", "model": "m", "content": {"type": "text", "text": "Roses are red"}}
     if method == "roots/list":
         return {"roots": [{"uri": "file:///home/ada", "name": "home"}]}
-    return accept(name={"Who are you?": "Ada", "One?": "1", "Two?": "2"}[params["message"]])
+    return accept(name={"r: Who are you?": "Ada", "r: One?": "1", "r: Two?": "2"}[params["message"]])
 
 
 async def test_a_question_is_passed_on_and_its_answer_back(subtests: pytest.Subtests) -> None:
@@ -95,7 +95,7 @@ async def test_what_a_remote_remembers_is_sealed() -> None:
     peer = peer_of(Remote(era="stateless"))
     found = await peer.call("r__greet")
     (asked,) = found["inputRequests"].values()
-    assert asked["params"]["message"] == "Who are you?"
+    assert asked["params"]["message"] == "r: Who are you?"
     assert "secret" not in str(found)
 
 
@@ -126,7 +126,7 @@ async def test_a_call_that_may_be_repeated_is_begun_anew_elsewhere_with_the_answ
     asked = await here.call("r__twice")
     first = await there._once("tools/call", {"name": "r__twice", "arguments": {}, **_answered(asked)})
     (question,) = first["inputRequests"].values()
-    assert question["params"]["message"] == "Two?"
+    assert question["params"]["message"] == "r: Two?"
     found = await there.request("tools/call", {"name": "r__twice", "arguments": {}, **_answered(first)})
     assert found["content"][0]["text"] == "1 2"
     assert remote.counts["twice"] == 2

@@ -81,7 +81,7 @@ def vault(target: Vault | None = None, **options: Any) -> Proxy:
 
 
 def people(proxy: Proxy, version: str = STATELESS) -> dict[str, PipelineClient]:
-    server = make_server(proxies=[proxy])
+    server = make_server(providers=[proxy])
 
     def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
         return {"action": "accept", "content": {"word": params["message"].split("key-of-")[1]}}
@@ -172,7 +172,7 @@ async def test_a_function_that_fails_hides_the_remote_and_nothing_else(caplog: p
     def broken(ctx: Any) -> Any:
         raise RuntimeError("no such table: secret")
 
-    server = make_server(proxies=[vault(credentials=broken)])
+    server = make_server(providers=[vault(credentials=broken)])
     server.tool(lambda: "here", name="mine")
     peer = PipelineClient(server)
     assert await peer.names() == ["mine"]

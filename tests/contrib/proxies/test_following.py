@@ -133,7 +133,7 @@ async def heard(stream: Subscription) -> list[str]:
 
 
 def server_of(*proxies: Proxy, **given: Any) -> Server:
-    return Server("tests", "1", ports=ports(change_feed=ChangeLog()), proxies=proxies, **given)
+    return Server("tests", "1", ports=ports(change_feed=ChangeLog()), providers=proxies, **given)
 
 
 @UPSTREAM

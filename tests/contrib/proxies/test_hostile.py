@@ -4,12 +4,13 @@ import asyncio
 from typing import Any
 
 import pytest
+from mcp import MCPError as RemoteError
 
 from mcp_django.contrib.proxies import Proxy
 from mcp_django.contrib.proxies.catalog import catalog_cache, components
 from mcp_django.contrib.proxies.connections.targets import TargetSource
 from mcp_django.contrib.proxies.forwarding import forwarding, results
-from mcp_django.protocol.errors import InternalError, MissingClientCapability
+from mcp_django.protocol.errors import InternalError, MissingClientCapability, URLElicitationRequired
 from tests.client.script import Script
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, make_server
 from tests.support.clock import Clock
@@ -34,7 +35,7 @@ class Each:
 
 def peer_of(remote: Each, **peer: Any) -> PipelineClient:
     source = TargetSource("r", remote, protocol_version=remote.era, max_retries=0)
-    return PipelineClient(make_server(proxies=[Proxy(source, permission="any")]), **peer)
+    return PipelineClient(make_server(providers=[Proxy(source, permission="any")]), **peer)
 
 
 def listing(*tools: Any, era: str = "handshake", **more: Any) -> Each:
@@ -242,7 +243,7 @@ async def test_several_slow_remotes_are_waited_for_at_once() -> None:
     for name in ("a", "b", "c"):
         source = TargetSource(name, Each("handshake", {"tools_list": page}), protocol_version="handshake")
         proxies.append(Proxy(source, permission="any", list_timeout=WAIT_SECONDS))
-    peer = PipelineClient(make_server(proxies=proxies))
+    peer = PipelineClient(make_server(providers=proxies))
     assert await peer.names() == ["a__good", "b__good", "c__good"]
 
 
@@ -289,3 +290,70 @@ async def test_lists_are_kept_as_long_as_the_remote_says(clock: Clock) -> None:
             await peer.names()
             await clock.advance(catalog_cache.MIN_TTL_SECONDS)
         assert remote.scripts[0].methods().count("tools/list") == times
+
+
+HIDDEN = "Shop\u202e:\n\nYour\u200b password?\u2066"
+
+
+async def test_a_question_is_one_line_that_names_the_remote(subtests: pytest.Subtests) -> None:
+    form = {
+        "message": HIDDEN,
+        "requestedSchema": {
+            "type": "object",
+            "properties": {
+                "a": {
+                    "type": "string",
+                    "title": "A\u202e\nB",
+                    "description": "C\u200b\nD",
+                    "oneOf": [{"const": "x", "title": "E\u2069\nF"}],
+                }
+            },
+        },
+    }
+    page = {"message": HIDDEN, "mode": "url", "url": "https://shop.example/", "elicitationId": "1"}
+    for params in (form, page):
+        with subtests.test(params=params):
+            shown: list[dict[str, Any]] = []
+
+            def answer(method: str, params: dict[str, Any], shown: list[dict[str, Any]] = shown) -> dict[str, Any]:
+                shown.append(params)
+                return {"action": "decline"}
+
+            asked = {"q": {"method": "elicitation/create", "params": params}}
+            script = listing(GOOD, era="stateless", tools_call={"resultType": "input_required", "inputRequests": asked})
+            await peer_of(script, answer=answer).call("r__good")
+            assert shown[0]["message"] == "r: Shop: Your password?"
+            if "requestedSchema" in shown[0]:
+                field = shown[0]["requestedSchema"]["properties"]["a"]
+                assert (field["title"], field["description"]) == ("A B", "C D")
+                assert field["oneOf"] == [{"const": "x", "title": "E F"}]
+
+
+async def test_a_form_with_hidden_characters_in_its_values_is_not_passed_on(subtests: pytest.Subtests) -> None:
+    for properties in (
+        {"a\u202e": {"type": "string"}},
+        {"a": {"type": "string", "enum": ["x", "y\u200b"]}},
+        {"a": {"type": "string", "oneOf": [{"const": "x\u2066", "title": "x"}]}},
+    ):
+        with subtests.test(properties=properties):
+            form = {"message": "x", "requestedSchema": {"type": "object", "properties": properties}}
+            asked = {"q": {"method": "elicitation/create", "params": form}}
+            script = listing(GOOD, era="stateless", tools_call={"resultType": "input_required", "inputRequests": asked})
+            peer = peer_of(script, answer=lambda method, params: {"action": "decline"})
+            assert "invisible" in await peer.error("r__good")
+            assert peer.rounds == 0
+
+
+async def test_a_page_that_a_remote_requires_is_announced_in_one_line_with_its_name() -> None:
+    page = {"mode": "url", "message": HIDDEN, "url": "https://shop.example/", "elicitationId": "1"}
+    required = RemoteError(-32042, "x", {"elicitations": [page]})
+    peer = peer_of(listing(GOOD, tools_call=required), version=HANDSHAKE)
+    with pytest.raises(URLElicitationRequired) as raised:
+        await peer.call("r__good")
+    assert raised.value.data["elicitations"][0]["message"] == "r: Shop: Your password?"
+
+
+async def test_titles_of_a_remote_are_one_line_of_visible_characters() -> None:
+    peer = peer_of(listing({**GOOD, "title": "Read\u202e\nonly\u200b"}))
+    (tool,) = (await peer.request("tools/list", {}))["tools"]
+    assert tool["title"] == "Read only"

@@ -16,7 +16,7 @@ from .remote import Remote
 def mounted(remote: Any, **peer: Any) -> PipelineClient:
     """A client of a host, in which a server is mounted as "in", which passes the remote on as "r"."""
     source = TargetSource("r", remote, protocol_version=remote.era, max_retries=0)
-    inner = Server("inner", proxies=[Proxy(source, prefix="r", permission="any")])
+    inner = Server("inner", providers=[Proxy(source, prefix="r", permission="any")])
     return PipelineClient(make_server(mounts=[Mount(inner, prefix="in", uri_prefix="in")]), **peer)
 
 

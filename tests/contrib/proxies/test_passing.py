@@ -7,7 +7,9 @@ import pytest
 
 from mcp_django import Context
 from mcp_django.auth.authorization.policy import Policy
+from mcp_django.contrib.proxies import Proxy
 from mcp_django.contrib.proxies.catalog import catalog_cache
+from mcp_django.contrib.proxies.connections.targets import TargetSource
 from mcp_django.protocol.errors import InternalError, InvalidParams, MethodNotFound, ResourceNotFound
 from mcp_django.protocol.headers import HeaderParam
 from mcp_django.providers.mounts import Mount
@@ -252,6 +254,50 @@ async def test_a_list_waits_no_longer_than_it_may_for_a_remote_and_only_once(clo
     assert await first == ["mine"]
     assert await peer.names() == ["mine"]
     remote.gate.set()
+
+
+async def test_a_call_waits_for_a_remote_that_is_starting(clock: Clock, subtests: pytest.Subtests) -> None:
+    requests: dict[str, tuple[str, dict[str, Any]]] = {
+        "tool": ("tools/call", {"name": "r__add", "arguments": {"a": 1}}),
+        "prompt": ("prompts/get", {"name": "r__plan", "arguments": {"city": "Bern"}}),
+        "resource": ("resources/read", {"uri": "thing://one"}),
+        "template": ("resources/read", {"uri": "thing://by/name"}),
+    }
+    for kind, (method, params) in requests.items():
+        for where in ("alone", "mounted"):
+            with subtests.test(kind=kind, where=where):
+                remote = Remote(silent=True)
+                server = served(remote, list_timeout=2)
+                if where == "mounted":
+                    server = make_server(mounts=[Mount(server, prefix="")])
+                peer = PipelineClient(server, capabilities={})
+                running = asyncio.create_task(peer.request(method, params))
+                await clock.advance(29)
+                assert not running.done()
+                remote.gate.set()
+                found = await running
+                assert not found.get("isError")
+
+
+async def test_a_call_gives_up_on_a_remote_that_is_still_starting(clock: Clock) -> None:
+    remote = Remote(silent=True)
+    source = TargetSource("r", remote, max_retries=9, startup_timeout=10)
+    peer = PipelineClient(make_server(providers=[Proxy(source, permission="any", list_timeout=2)]))
+    first = asyncio.create_task(peer.error("r__add", a=1))
+    await clock.advance(12)
+    assert await first == "The server 'r' is still starting; try again later"
+    assert await peer.error("r__add", a=1) == "The server 'r' is still starting; try again later"
+    assert await peer.names() == []
+
+
+async def test_a_remote_that_is_starting_holds_up_no_resource_of_another(clock: Clock) -> None:
+    slow, quick = Remote(silent=True), Remote()
+    slow_proxy = Proxy(TargetSource("slow", slow, max_retries=0), permission="any", list_timeout=2)
+    peer = PipelineClient(make_server(providers=[slow_proxy, proxy_of(quick)]))
+    running = asyncio.create_task(peer.request("resources/read", {"uri": "thing://one"}))
+    await clock.advance(4)  # each of its two lists
+    assert running.done()
+    assert (await running)["contents"][0]["text"] == "the first"
 
 
 async def test_policies_and_rates_hold_for_proxied_tools_by_their_names_here() -> None:

@@ -147,7 +147,7 @@ async def test_a_server_of_this_package_asks_through_a_proxy_in_every_pair_of_er
     migrate = [sys.executable, "-m", "django", "migrate", "--verbosity", "0"]
     subprocess.run(migrate, env={**os.environ, **env}, cwd=tmp_path, check=True)
     command = [sys.executable, "-m", "mcp_django", "--settings", "own_settings"]
-    given = {"Which tea?": "green", "2 of green?": True}
+    given = {"far: Which tea?": "green", "far: 2 of green?": True}
 
     def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
         return accept(value=given[params["message"]])

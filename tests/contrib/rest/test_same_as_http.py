@@ -269,6 +269,13 @@ def ask_tool(case: Case, shelf: Shelf, server: Server) -> tuple[Response, str, l
     return undone(lambda: async_to_sync(call_tool)(client, case.tool, filled(case.arguments, shelf)))
 
 
+def without_page_links(body: Any) -> Any:
+    """A body whose links to other pages only say whether there is such a page: a tool has arguments there."""
+    if not isinstance(body, dict):
+        return body
+    return {name: value is not None if name in ("next", "previous") else value for name, value in body.items()}
+
+
 def test_requests_have_the_same_answers_over_http_and_as_tools(shelf: Shelf, subtests: pytest.Subtests) -> None:
     for case in CASES:
         with subtests.test(case=case), rolled_back():
@@ -281,6 +288,8 @@ def test_requests_have_the_same_answers_over_http_and_as_tools(shelf: Shelf, sub
                 before.body, by_tool.body, after[0].body = (
                     without_keys(one.body) for one in (before, by_tool, after[0])
                 )
+            for one in (before, by_tool, after[0]):
+                one.body = without_page_links(one.body)
             assert by_tool == before
             assert tool_rows == http_rows
             assert after[0] == before, "HTTP is not as it was"

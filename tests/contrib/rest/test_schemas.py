@@ -11,8 +11,9 @@ from rest_framework import pagination, serializers, viewsets
 from rest_framework.response import Response
 
 from mcp_django.contrib.rest import expose
-from mcp_django.contrib.rest.schema.fields import convert_to_ecma
+from mcp_django.contrib.rest.schema.fields import FILE_SCHEMA, convert_to_ecma, is_file
 from mcp_django.contrib.rest.schema.serializers import build_body_schema, build_response_schema
+from mcp_django.schema import make_nullable
 from mcp_django.schema.custom_schema import check_schema
 from tests.library.models import Author, Book
 from tests.library.views import BookSerializer, Pages
@@ -41,13 +42,13 @@ class Even(serializers.Field):
         return 2
 
 
-STRING, NULLABLE = {"type": "string"}, {"type": ["string", "null"]}
+STRING, NULLABLE = {"type": "string"}, {"anyOf": [{"type": "string"}, {"type": "null"}]}
 FIELDS = [
     (serializers.CharField(), {"type": "string", "minLength": 1}, STRING),
     (
         serializers.CharField(allow_blank=True, max_length=3, allow_null=True, help_text="Say"),
-        {"type": ["string", "null"], "maxLength": 3, "description": "Say"},
-        {"type": ["string", "null"], "description": "Say"},
+        {"anyOf": [{"type": "string", "maxLength": 3}, {"type": "null"}], "description": "Say"},
+        {**NULLABLE, "description": "Say"},
     ),
     (serializers.CharField(read_only=True), None, NULLABLE),
     (serializers.CharField(write_only=True), {"type": "string", "minLength": 1}, None),
@@ -78,7 +79,7 @@ FIELDS = [
     (
         serializers.DecimalField(5, 2, max_value=Decimal("9.5")),
         {
-            "type": ["number", "string"],
+            "anyOf": [{"type": "number"}, {"type": "string"}],
             "description": "A decimal number, up to 5 digits, 2 of them after the point",
             "maximum": 9.5,
         },
@@ -86,7 +87,7 @@ FIELDS = [
     ),
     (
         serializers.DecimalField(None, None, coerce_to_string=False),
-        {"type": ["number", "string"], "description": "A decimal number"},
+        {"anyOf": [{"type": "number"}, {"type": "string"}], "description": "A decimal number"},
         {"type": "number"},
     ),
     (serializers.DateField(), {"type": "string", "format": "date"}, {"type": "string", "format": "date"}),
@@ -101,7 +102,11 @@ FIELDS = [
         {"enum": ["a", "b", ""], "description": "b (Bee)"},
         {"type": "string", "description": "b (Bee)"},
     ),
-    (serializers.ChoiceField([1, 2], allow_null=True), {"enum": [1, 2, None]}, {"type": ["integer", "null"]}),
+    (
+        serializers.ChoiceField([1, 2], allow_null=True),
+        {"anyOf": [{"enum": [1, 2]}, {"type": "null"}]},
+        {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+    ),
     (
         serializers.MultipleChoiceField(choices=["a"], allow_empty=False),
         {"type": "array", "items": {"enum": ["a"]}, "minItems": 1},
@@ -276,3 +281,10 @@ async def test_a_view_that_tells_nothing_outside_a_request_is_served_all_the_sam
     expose(Shy, server=server, actions=["create", "list"])
     tools = (await PipelineClient(server).request("tools/list"))["tools"]
     assert [tool["name"] for tool in tools] == ["author_create", "author_list"]
+
+
+def test_nullable_files_are_recognized() -> None:
+    items = make_nullable(FILE_SCHEMA)
+    files = [FILE_SCHEMA, items, {"type": "array", "items": items}, make_nullable({"type": "array", "items": items})]
+    assert [is_file(schema) for schema in files] == [True] * 4
+    assert not is_file(make_nullable({"type": "object", "properties": {}}))

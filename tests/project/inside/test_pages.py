@@ -1,19 +1,24 @@
 """What a browser sees, and what Django says of the project."""
 
+import re
 from pathlib import Path
 from typing import Any
+from unittest import mock
+from urllib.parse import urlencode
 
 import pytest
 from django.contrib.auth.models import User
+from django.contrib.staticfiles import finders
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command
-from django.test import Client
+from django.http import QueryDict
+from django.test import Client, RequestFactory
 from django.urls import reverse
 
 from mcp_django.wiring import get_server
 from project import environment
 from project.airports.clients import snippets
-from project.airports.views import in_words
+from project.airports.views import Login, in_words
 
 pytestmark = pytest.mark.django_db
 
@@ -48,6 +53,21 @@ def test_the_home_page_shows_everything_that_is_served() -> None:
     assert len(keys) >= 9
     assert [key for key in keys if f"<code>{key}</code>" not in page] == []
     assert "integer, 1 to 50, default 5" in page
+
+
+def test_the_home_page_works_under_a_strict_content_security_policy() -> None:
+    page = Client().get("/", headers={"host": "localhost"}).content.decode()
+    assert not re.findall(r"<style|<script>|\sstyle=|\son\w+=|href=.data:", page)
+    for name in re.findall(r'"/static/(airports/[^"]+)"', page):
+        assert finders.find(name), name
+
+
+def test_the_home_page_lists_each_tool_in_one_line_with_details_on_demand() -> None:
+    page = Client().get("/", headers={"host": "localhost"}).content.decode()
+    tools = page.partition('id="tools"')[2].partition("</section>")[0]
+    registry = get_server("default").registry
+    assert tools.count("<details>") == tools.count("<summary>") == len(registry.tools)
+    assert 'type="search"' in tools
 
 
 def test_a_host_that_is_not_ours_gets_no_page() -> None:
@@ -113,3 +133,13 @@ def test_a_database_url_is_read() -> None:
     assert environment.database("sqlite:////tmp/a.sqlite3", default=default)["NAME"] == "/tmp/a.sqlite3"
     with pytest.raises(ImproperlyConfigured, match="mysql://"):
         environment.database("mysql://db/airports", default=default)
+
+
+def test_the_login_page_announces_the_consent_page_only_if_it_comes_next() -> None:
+    request = RequestFactory().get("/accounts/login/", headers={"host": "localhost"})
+    for target, is_announced in (("/o/authorize/?client_id=1", True), ("/o/tokens/", False), ("", False)):
+        request.GET = QueryDict(urlencode({"next": target}))
+        with mock.patch("project.airports.views.reverse", return_value="/o/authorize/"):
+            view = Login()
+            view.setup(request)
+            assert view.get_context_data(form=None)["is_authorization"] is is_announced

@@ -136,3 +136,10 @@ async def change_secret(number: int) -> int:
 async def length(text: str) -> int:
     """Say how long a text is."""
     return len(text)
+
+
+if os.environ.get("SITE_RELEASE") == "next":
+
+    @tool()
+    async def from_the_next_release() -> None:
+        """Do nothing."""

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from mcp_django.auth.external.strict_json import MalformedInput, parse_object
 from mcp_django.contrib.oauth.redirects import MAX_REDIRECT_URIS, find_redirect_problem, is_native
+from mcp_django.protocol.display_text import clean_line
 
 MAX_METADATA_BYTES = 16 * 1024
 """Maximum number of bytes of a request or a document."""
@@ -185,9 +186,7 @@ def _read_auth_method(document: Mapping[str, Any], default: str) -> str:
 
 def _read_name(document: Mapping[str, Any]) -> str:
     """Return the name for display: one line, one direction, visible characters."""
-    raw = unicodedata.normalize("NFC", _read_text(document, "client_name"))
-    visible = "".join(" " if unicodedata.category(c)[0] in "CZ" else c for c in raw)
-    name = " ".join(visible.split())
+    name = clean_line(unicodedata.normalize("NFC", _read_text(document, "client_name")))
     if len(name) > MAX_NAME_CHARS:
         raise ClientMetadataRefused(f"client_name has more than {MAX_NAME_CHARS} characters")
     return name

@@ -5,7 +5,6 @@ to the name: the hosts of the metadata document and of the redirect.
 """
 
 import re
-import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -19,6 +18,7 @@ from mcp_django.conf.options import ServerSettings
 from mcp_django.contrib.oauth import redirects
 from mcp_django.contrib.oauth.models import ClientProfile
 from mcp_django.contrib.oauth.tokens.credentials import is_operator_client
+from mcp_django.protocol.display_text import clean_line
 from mcp_django.wiring import get_resource_registry
 
 MAX_DISPLAY_NAME_CHARS = 80
@@ -103,17 +103,10 @@ def build_client_display(application: Any) -> ClientDisplay:
         host = get_ascii_host(application.client_id)
     return ClientDisplay(
         id=application.client_id,
-        name=clean_name(application.name) or _("An application without a name"),
+        name=clean_line(application.name, MAX_DISPLAY_NAME_CHARS) or _("An application without a name"),
         host=host,
         vouched=_is_vouched(application, profile),
     )
-
-
-def clean_name(name: str) -> str:
-    """Return a name in one line without invisible or direction-changing characters."""
-    visible = "".join(char for char in name if char.isspace() or unicodedata.category(char)[0] != "C")
-    visible = " ".join(visible.split())
-    return visible if len(visible) <= MAX_DISPLAY_NAME_CHARS else visible[: MAX_DISPLAY_NAME_CHARS - 1].rstrip() + "…"
 
 
 def get_ascii_host(url: str) -> str:

@@ -93,7 +93,9 @@ class Authorize(View):
             return _render_consent_page(request, auth_request, scopes, problem=problem)
 
         # The consent is saved first, so that the user sees the client even if issuing the code fails.
-        consents.record_consent(request.user, auth_request.application, auth_request.resources, granted)
+        consents.record_consent(
+            request.user, auth_request.application, auth_request.resources, granted, auth_request.redirect_uri
+        )
         return _redirect_to_client(request, authorization.issue_code(request, auth_request, granted))
 
 

@@ -26,9 +26,10 @@ from django.views.decorators.csrf import csrf_protect
 from django.views.decorators.debug import sensitive_variables
 
 from mcp_django import conf
+from mcp_django.auth.authorization.token_scopes import TokenScopes
 from mcp_django.contrib.oauth.clients.display import get_server_name, get_site_name, get_user_name
 from mcp_django.contrib.oauth.flows import revocation
-from mcp_django.contrib.oauth.flows.consents import get_connected_apps, get_personal_scopes, get_scope_description
+from mcp_django.contrib.oauth.flows.consents import get_connected_apps
 from mcp_django.contrib.oauth.options import get_settings
 from mcp_django.html_pages import add_security_headers, build_login_url, render_html
 from mcp_django.models import PersonalAccessToken
@@ -177,9 +178,10 @@ class PersonalTokenForm(forms.Form):
     def __init__(self, user: Any, data: Any = None) -> None:
         super().__init__(data, label_suffix="")
         names = [(alias, get_server_name(alias) or alias) for alias in conf.get_settings().servers]
-        scopes = get_personal_scopes(user)
-        self._set_choices("scopes", [(scope, get_scope_description(scope)) for scope in scopes])
-        if not scopes:
+        token_scopes = TokenScopes(user)
+        self._set_choices("scopes", list(token_scopes.offered.items()))
+        self.fields["scopes"].initial = token_scopes.get_preset()
+        if not token_scopes.offered:
             del self.fields["scopes"]
 
         self._set_choices("audience", [("", _("All servers")), *names])
@@ -226,14 +228,16 @@ class Tokens(AccountPage):
             audience=data.get("audience", ""),
             expires=timezone.now() + timedelta(days=data["days"]),
         )
-        return self.show(token=token, made=row)
+        return self.show(token=token, made=row, problem=TokenScopes(self.user).find_missing(row.scopes, row.audience))
 
     def show(self, **context: Any) -> HttpResponse:
         """Render the page with the current tokens."""
         rows = list(PersonalAccessToken.objects.filter(user=self.user)[: 10 * MAX_SHOWN_TOKENS])
         rows.sort(key=lambda row: not row.is_usable)
+        token_scopes = TokenScopes(self.user)
         for row in rows:
             row.server = get_server_name(row.audience) or row.audience or _("all")  # type: ignore[attr-defined]
+            row.problem = token_scopes.find_missing(row.scopes, row.audience)  # type: ignore[attr-defined]
         return super().show(
             **{"form": PersonalTokenForm(self.request.user), "tokens": rows[:MAX_SHOWN_TOKENS], **context}
         )

@@ -1,8 +1,8 @@
 """Consents of users: choices of scopes, remembered consents, and connected applications.
 
-A user is not asked again for the same client, resource and scopes, or a subset of them, while the client's name, host
-and redirect URIs are unchanged. A client cannot choose to skip the page. Clients on the user's own machine always
-require consent, because any program there can claim to be that client (RFC 8252, section 8.6).
+A user is not asked again for the same client, resource, redirect URI and scopes, or a subset of them, while the
+client's name, host and redirect URIs are unchanged. A client cannot choose to skip the page. Clients on the user's own
+machine always require consent, because any program there can claim to be that client (RFC 8252, section 8.6).
 """
 
 import hashlib
@@ -15,9 +15,7 @@ from typing import Any
 from django.utils import timezone
 
 from mcp_django import conf
-from mcp_django.auth.authorization.rule_cache import build_grants
 from mcp_django.auth.authorization.scopes import ScopeHierarchy
-from mcp_django.auth.principal import get_group_names
 from mcp_django.contrib.oauth import redirects, toolkit_compat
 from mcp_django.contrib.oauth.clients.display import (
     ClientDisplay,
@@ -28,7 +26,6 @@ from mcp_django.contrib.oauth.clients.display import (
 from mcp_django.contrib.oauth.models import Consent
 from mcp_django.contrib.oauth.options import get_settings
 from mcp_django.contrib.oauth.tokens.scopes import get_declared_scopes, get_offered_scopes
-from mcp_django.models import ScopeGrant
 
 
 def compute_fingerprint(application: Any) -> str:
@@ -57,6 +54,7 @@ def is_remembered(user: Any, application: Any, resources: Sequence[str], scopes:
         application=application,
         resource__in=resources,
         redirects_hash=compute_fingerprint(application),
+        redirect_digest=_compute_redirect_digest(redirect),
         revoked=None,
         expires__gt=timezone.now(),
     )
@@ -65,18 +63,32 @@ def is_remembered(user: Any, application: Any, resources: Sequence[str], scopes:
     return covered >= set(resources)
 
 
-def record_consent(user: Any, application: Any, resources: Iterable[str], scopes: Iterable[str]) -> None:
-    """Save a new consent of `user`, which replaces earlier ones."""
+def record_consent(user: Any, application: Any, resources: Iterable[str], scopes: Iterable[str], redirect: str) -> None:
+    """Save a new consent of `user`, which replaces earlier ones for the same redirect URI.
+
+    `redirect` is the redirect URI that the user saw.
+    """
     days, now = get_settings().remember_consent, timezone.now()
     values = {
         "scopes": sorted(set(scopes)),
         "redirects_hash": compute_fingerprint(application),
+        "redirect_uri": redirects.remove_loopback_port(redirect),
         "granted": now,
         "expires": now + timedelta(days=days) if days else None,
         "revoked": None,
     }
     for resource in sorted(set(resources)):
-        Consent.objects.update_or_create(user=user, application=application, resource=resource, defaults=values)
+        Consent.objects.update_or_create(
+            user=user,
+            application=application,
+            resource=resource,
+            redirect_digest=_compute_redirect_digest(redirect),
+            defaults=values,
+        )
+
+
+def _compute_redirect_digest(redirect: str) -> str:
+    return hashlib.sha256(redirects.remove_loopback_port(redirect).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,27 +122,10 @@ def build_scope_choices(scopes: Iterable[str], *, ticked: Collection[str] | None
     ]
 
 
-def get_scope_description(scope: str) -> str:
-    """Return the description in `MCP["SCOPES"]`, or the scope itself without one."""
-    return get_declared_scopes().get(scope, scope)
-
-
 def filter_grantable(user: Any, application: Any, scopes: Sequence[str]) -> list[str]:
     """Return those of `scopes` that `user` may grant to `application`, in their order."""
     offered_scopes = get_offered_scopes(application, user=user)
     return [scope for scope in scopes if scope in offered_scopes]
-
-
-def get_personal_scopes(user: Any) -> list[str]:
-    """Return the scopes that `user` may give a personal token.
-
-    These are the declared ones, except those reserved for other users or kinds of tokens.
-    """
-    names = list(conf.get_settings().scopes)
-    grants = build_grants(ScopeGrant.objects.filter(scope__in=names))
-    groups = get_group_names(user)
-    refused = {scope for scope, grant in grants.items() if not grant.tokens or not grant.allows_user(groups)}
-    return [scope for scope in names if scope not in refused]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -121,7 +121,12 @@ class Validator(BaseValidator):
 
     def validate_redirect_uri(self, client_id: str, redirect_uri: str, request: Any, *args: Any, **kwargs: Any) -> bool:
         """Return True for a registered redirect URI. The port of loopback URIs may differ."""
-        return redirects.is_well_formed(redirect_uri) and bool(request.client.redirect_uri_allowed(redirect_uri))
+        client = request.client
+        if not redirects.is_well_formed(redirect_uri):
+            return False
+        # The toolkit compares hosts without case and ports as numbers; models of projects may refuse more.
+        is_registered = redirects.is_registered(redirect_uri, client.redirect_uris.split())
+        return is_registered and bool(client.redirect_uri_allowed(redirect_uri))
 
     def is_pkce_required(self, client_id: str, request: Any) -> bool:
         return True
@@ -320,9 +325,14 @@ def _get_acting_user(client: Any, request: Any) -> Any:
 
 
 def _is_withdrawn(row: Any) -> bool:
-    """Return True if the user has withdrawn the consent of the token."""
+    """Return True if the user has withdrawn the consent of the token.
+
+    A later consent, for the same or another redirect URI, gives the access again.
+    """
     consents = Consent.objects.filter(user=row.user_id, application=row.application_id, resource__in=row.resource or ())
-    return consents.exclude(revoked=None).exists()
+    pairs = list(consents.values_list("resource", "revoked"))
+    given = {resource for resource, revoked in pairs if revoked is None}
+    return any(resource not in given for resource, _ in pairs)
 
 
 def _get_requested_resources(request: Any) -> list[Any]:

@@ -12,10 +12,10 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from mcp_django.contrib.http_tools.schemas import DESCRIPTIVE_KEYWORDS, Schema, make_nullable, move_exclusive_limits
+from mcp_django.contrib.http_tools.tools import DESCRIPTIVE_KEYWORDS, Schema, move_exclusive_limits
 from mcp_django.contrib.openapi.document.references import References
 from mcp_django.protocol import jsonrpc
-from mcp_django.schema import DeclarationError
+from mcp_django.schema import DeclarationError, make_nullable
 from mcp_django.schema.custom_schema import check_schema
 from mcp_django.schema.validation.validation import SchemaChecker
 
@@ -172,7 +172,7 @@ class OpenAPISchemas:
             own = own if isinstance(own, Mapping) else {}
             translated["required"] = [name for name in translated["required"] if self.is_included(own.get(name, {}))]
 
-        return make_nullable(translated, lifts_description=True) if schema.get("nullable") is True else translated
+        return make_nullable(translated) if schema.get("nullable") is True else translated
 
     def _translate_subschemas(self, schema: Mapping[str, Any], depth: int) -> Schema:
         translated: Schema = {}
@@ -229,7 +229,7 @@ class OpenAPISchemas:
             self._pending_references.append((reference, self._level + 1))
 
         translated: Schema = {"$ref": f"#/$defs/{name}", **overrides}
-        return make_nullable(translated, lifts_description=True) if schema.get("nullable") is True else translated
+        return make_nullable(translated) if schema.get("nullable") is True else translated
 
     def _translate_alternative(self, schema: Mapping[str, Any], inner: Any, depth: int) -> Schema:
         """Translate an alternative; a discriminator restricts it to its values."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mcp_django.contrib.http_tools.parameters import OperationParameter, Pairs, to_text
-from mcp_django.contrib.http_tools.schemas import Schema
+from mcp_django.contrib.http_tools.tools import Schema
 from mcp_django.contrib.openapi.document.operations import OpenAPIOperation, collect_parameters
 from mcp_django.contrib.openapi.document.references import References
 from mcp_django.contrib.openapi.document.schemas import (

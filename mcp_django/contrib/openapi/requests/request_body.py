@@ -21,7 +21,7 @@ from mcp_django.contrib.http_tools.bodies import (
     remove_unprintable,
 )
 from mcp_django.contrib.http_tools.parameters import OperationParameter, to_text
-from mcp_django.contrib.http_tools.schemas import Schema
+from mcp_django.contrib.http_tools.tools import Schema
 from mcp_django.contrib.openapi.document.references import References
 from mcp_django.contrib.openapi.document.schemas import OpenAPISchemas
 from mcp_django.internal_request import RequestContent
@@ -32,15 +32,20 @@ _TEXT_TYPES = ("application/xml", "application/yaml", "application/graphql", "ap
 MAX_FILE_BYTES = 16 * 1024 * 1024
 """Maximum bytes of one file."""
 FILE_SCHEMA: Schema = {
-    "type": ["string", "object"],
     "description": "A file: its bytes in base64, or these as content, with a name and a content_type.",
-    "properties": {
-        "content": {"type": "string", "contentEncoding": "base64"},
-        "name": {"type": "string", "maxLength": 255},
-        "content_type": {"type": "string", "maxLength": 255},
-    },
-    "required": ["content"],
-    "additionalProperties": False,
+    "anyOf": [
+        {"type": "string"},
+        {
+            "type": "object",
+            "properties": {
+                "content": {"type": "string", "contentEncoding": "base64"},
+                "name": {"type": "string", "maxLength": 255},
+                "content_type": {"type": "string", "maxLength": 255},
+            },
+            "required": ["content"],
+            "additionalProperties": False,
+        },
+    ],
 }
 _BYTES_SCHEMA: Schema = {"type": "string", "contentEncoding": "base64", "description": "The bytes, in base64."}
 

@@ -3,8 +3,8 @@
 A list is fetched on demand, once for all waiting callers. It stays fresh for the time that the server states (`ttlMs`),
 else for a minute, or until the server reports a change.
 
-A caller waits a limited time for the server. If the server fails or is slow, the last list is served for a limited
-time, then an empty one. Callers do not wait twice for the same slow fetch.
+A list waits a limited time for the server, and a call as long as connecting may take. If the server fails or is slow,
+the last list is served for a limited time, then an empty one. Callers do not wait twice for the same slow fetch.
 """
 
 import asyncio
@@ -83,6 +83,12 @@ class EmptyCatalog:
     def is_known(self, kind: str) -> bool:
         return False
 
+    def is_loading(self, kind: str) -> bool:
+        return False
+
+    async def wait_until_known(self, kind: str, timeout: float) -> bool:
+        return False
+
 
 class CatalogCache:
     """Lists of one remote server for one credential, on one event loop."""
@@ -126,6 +132,22 @@ class CatalogCache:
         """Return True if the list was fetched and is not too old."""
         cached = self._lists.get(kind)
         return cached is not None and cached.fetched_at is not None
+
+    def is_loading(self, kind: str) -> bool:
+        """Return True if the list is being fetched for the first time."""
+        cached = self._lists.get(kind)
+        return cached is not None and cached.fetched_at is None and cached.task is not None
+
+    async def wait_until_known(self, kind: str, timeout: float) -> bool:
+        """Wait for the first fetch of a list; return True if the list is known then.
+
+        `timeout` counts from the start of the fetch, so that callers do not wait for it one after the other.
+        """
+        cached = self._lists.get(kind)
+        if cached is not None and cached.task is not None and cached.fetched_at is None:
+            seconds = cached.refresh_started_at + timeout - monotonic()
+            await asyncio.wait({cached.task}, timeout=max(0.0, seconds))
+        return self.is_known(kind)
 
     def invalidate(self, kinds: Iterable[str]) -> None:
         """Invalidate these lists after a change, and fetch them again."""

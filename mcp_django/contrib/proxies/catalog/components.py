@@ -12,8 +12,10 @@ from functools import cached_property
 from typing import Any
 
 from mcp_django.contrib.proxies.forwarding.results import extract_meta
+from mcp_django.contrib.proxies.forwarding.uris import has_valid_source
 from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.uri import UriTemplate
+from mcp_django.protocol.display_text import clean_line, clean_text
+from mcp_django.protocol.uri import UriTemplate, is_script_uri
 from mcp_django.providers.prefixes import NamePrefixes
 from mcp_django.schema import (
     DeclarationError,
@@ -211,6 +213,7 @@ class ComponentFactory:
 
     def _resource(self, entry: Wire) -> RemoteResource:
         uri = entry["uri"]
+        _check_scheme(uri)
         members = {**_read_texts(entry), **_read_media(entry)}
         if type(entry.get("size")) is int and entry["size"] >= 0:
             members["size"] = entry["size"]
@@ -231,6 +234,7 @@ class ComponentFactory:
         def refuse() -> None:
             """Templates are only listed."""
 
+        _check_scheme(entry["uriTemplate"])
         return RemoteTemplate(
             name=entry["name"][:MAX_TITLE_CHARACTERS],
             template=self._naming.template(UriTemplate(entry["uriTemplate"])),
@@ -259,12 +263,19 @@ class ComponentFactory:
         return {**self._common, **texts, "entry": members, "metadata": {REMOTE_NAME_KEY: own}}
 
 
+def _check_scheme(uri: str) -> None:
+    """Check that no browser runs a URI or template. Raises ValueError."""
+    if is_script_uri(uri):
+        raise ValueError(f"browsers run the URI {uri[:MAX_TITLE_CHARACTERS]!r}")
+
+
 def _read_texts(entry: Wire) -> Wire:
     """Return the valid members that all kinds of entries share."""
     members: Wire = {"name": ""}
-    for key, max_characters in (("title", MAX_TITLE_CHARACTERS), ("description", MAX_DESCRIPTION_CHARACTERS)):
-        if type(entry.get(key)) is str:
-            members[key] = entry[key][:max_characters]
+    if type(title := entry.get("title")) is str:
+        members["title"] = clean_line(title)[:MAX_TITLE_CHARACTERS]
+    if type(description := entry.get("description")) is str:
+        members["description"] = clean_text(description)[:MAX_DESCRIPTION_CHARACTERS]
     icons = entry.get("icons")
     if type(icons) is list and (
         valid_icons := [icon for raw_icon in icons[:MAX_ICONS] if (icon := _read_icon(raw_icon))]
@@ -276,14 +287,9 @@ def _read_texts(entry: Wire) -> Wire:
 
 
 def _read_icon(raw: Any) -> Wire | None:
-    source = raw.get("src") if type(raw) is dict else None
-    if (
-        type(source) is not str
-        or not source.startswith(("https://", "http://", "data:"))
-        or len(source) > MAX_ICON_CHARACTERS
-    ):
+    if not has_valid_source(raw) or len(raw["src"]) > MAX_ICON_CHARACTERS:
         return None
-    icon: Wire = {"src": source}
+    icon: Wire = {"src": raw["src"]}
     if type(raw.get("mimeType")) is str:
         icon["mimeType"] = raw["mimeType"]
     sizes = raw.get("sizes")
@@ -320,7 +326,9 @@ def _read_argument(raw: Any) -> Wire:
     if type(raw) is not dict or type(raw.get("name")) is not str:
         raise ValueError("one of its arguments has no name")
     members: Wire = {"name": raw["name"]}
-    for key, kind in (("title", str), ("description", str), ("required", bool)):
-        if type(raw.get(key)) is kind:
-            members[key] = raw[key]
+    for key in ("title", "description"):
+        if type(raw.get(key)) is str:
+            members[key] = clean_line(raw[key])
+    if type(raw.get("required")) is bool:
+        members["required"] = raw["required"]
     return members

@@ -3,10 +3,11 @@
 from typing import Any, NamedTuple
 
 from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.display_text import clean_line, is_visible
 from mcp_django.protocol.revisions import REVISIONS, Revision
 from mcp_django.protocol.sampling_types import blocks_of, check_tool_balance
 from mcp_django.server.context.conversation import InputRequest, InvalidInputResponse
-from mcp_django.server.context.elicitation import ACTIONS, is_absolute_url
+from mcp_django.server.context.elicitation import ACTIONS, clean_form_schema, is_absolute_url
 
 Wire = dict[str, Any]
 
@@ -34,8 +35,11 @@ class UnsupportedInputRequest(ValueError):
     """
 
 
-def build_input_request(remote_request: RemoteInputRequest, revision: str, key: str) -> InputRequest:
-    """Return the request in the client's revision. Raises UnsupportedInputRequest."""
+def build_input_request(remote_request: RemoteInputRequest, revision: str, key: str, proxy: str) -> InputRequest:
+    """Return the request in the client's revision; `proxy` is the displayed name of the remote server.
+
+    Raises UnsupportedInputRequest.
+    """
     if len(jsonrpc.dumps(remote_request.params)) > MAX_REQUEST_BYTES:
         raise UnsupportedInputRequest("it is too large")
     client_revision = REVISIONS[revision]
@@ -46,9 +50,9 @@ def build_input_request(remote_request: RemoteInputRequest, revision: str, key: 
     try:
         if remote_request.method == ELICITATION:
             return (
-                _build_url_request(params, client_revision, key)
+                _build_url_request(params, client_revision, key, proxy)
                 if params.get("mode") == "url"
-                else _build_form_request(params, client_revision, key)
+                else _build_form_request(params, client_revision, key, proxy)
             )
         if remote_request.method == SAMPLING:
             return _build_sampling_request(params, client_revision, key)
@@ -62,13 +66,23 @@ def build_input_request(remote_request: RemoteInputRequest, revision: str, key: 
     raise UnsupportedInputRequest("its method is unknown")
 
 
-def _build_form_request(params: Wire, revision: Revision, key: str) -> InputRequest:
+def build_message(proxy: str, message: str) -> str:
+    """Return a question as one line that starts with the name of the remote server.
+
+    The text of the remote server can then not imitate a question of this site or of another server.
+    """
+    return f"{proxy}: {clean_line(message)}"
+
+
+def _build_form_request(params: Wire, revision: Revision, key: str, proxy: str) -> InputRequest:
     message, schema = params.get("message"), params.get("requestedSchema")
     properties = schema.get("properties") if type(schema) is dict else None
     if type(message) is not str or type(schema) is not dict or type(properties) is not dict:
         raise UnsupportedInputRequest("its form has no message or no properties")
     if len(properties) > MAX_FORM_PROPERTIES or not all(type(field) is dict for field in properties.values()):
         raise UnsupportedInputRequest("its form has too many or invalid properties")
+    if not all(_has_visible_values(name, field) for name, field in properties.items()):
+        raise UnsupportedInputRequest("a name or choice of its form contains invisible characters or line breaks")
 
     form_schema = {"type": "object", "properties": properties}
     required = schema.get("required")
@@ -79,15 +93,27 @@ def _build_form_request(params: Wire, revision: Revision, key: str) -> InputRequ
             form_schema = revision.requested_schema(form_schema)
         except ValueError:
             raise UnsupportedInputRequest("the client's revision of the protocol cannot show its form") from None
-    request_params = {"message": message, "requestedSchema": form_schema}
+    request_params = {"message": build_message(proxy, message), "requestedSchema": clean_form_schema(form_schema)}
     return InputRequest(ELICITATION, request_params, {"elicitation": {"form": {}}}, _parse_form_response, key)
 
 
-def _build_url_request(params: Wire, revision: Revision, key: str) -> InputRequest:
+def _has_visible_values(name: str, field: Wire) -> bool:
+    """Return True if a person sees the name and each choice of a field as the server receives it."""
+    items = field.get("items")
+    schemas = [field, *([items] if type(items) is dict else [])]
+    values: list[Any] = [name]
+    for schema in schemas:
+        values += schema.get("enum") or ()
+        for keyword in ("oneOf", "anyOf"):
+            values += [choice.get("const") for choice in schema.get(keyword) or ()]
+    return all(is_visible(value) for value in values if type(value) is str)
+
+
+def _build_url_request(params: Wire, revision: Revision, key: str, proxy: str) -> InputRequest:
     message, url, id = params.get("message"), params.get("url"), params.get("elicitationId")
     if type(message) is not str or type(url) is not str or not is_absolute_url(url):
         raise UnsupportedInputRequest("it has no message, or no URL that a browser may open")
-    request_params = {"mode": "url", "message": message, "url": url}
+    request_params = {"mode": "url", "message": build_message(proxy, message), "url": url}
     if revision.elicitation_id:
         request_params["elicitationId"] = id if type(id) is str else "1"
     return InputRequest(ELICITATION, request_params, {"elicitation": {"url": {}}}, _parse_action, key)

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from mcp_django.aio.loop_local import LoopLocal
 from mcp_django.client import Client
+from mcp_django.client.client import DEFAULT_STARTUP_TIMEOUT_SECONDS
 from mcp_django.client.pool.factory import build_client
 from mcp_django.client.pool.pool import client_settings, get_client
 from mcp_django.client.session.passthrough import CallbackOptions
@@ -21,6 +22,10 @@ class RemoteSource(Protocol):
     @property
     def per_user(self) -> bool:
         """True if each user has a credential on the remote server."""
+
+    @property
+    def startup_timeout(self) -> float:
+        """Seconds that one attempt to connect may take."""
 
     def get_shared_client(self, user: Any) -> Client:
         """Return the connection that this user, or all users, share on this event loop."""
@@ -42,6 +47,7 @@ class TargetSource:
     def __init__(self, name: str, target: Any, **options: Any) -> None:
         """Create a source; `options` are those of `Client`."""
         self.name = name
+        self.startup_timeout: float = options.get("startup_timeout", DEFAULT_STARTUP_TIMEOUT_SECONDS)
         self._target = target
         self._options = options
         self._shared_clients = LoopLocal(partial(self.create_client, None, None, {}, False))
@@ -74,6 +80,10 @@ class SettingsSource:
     @property
     def per_user(self) -> bool:
         return client_settings(self.name).per_user
+
+    @property
+    def startup_timeout(self) -> float:
+        return client_settings(self.name).startup_timeout
 
     def get_shared_client(self, user: Any) -> Client:
         return get_client(self.name, user=user)

@@ -16,6 +16,7 @@ from mcp_django.client.errors import (
     InvalidAnswer,
     ToolNotFound,
 )
+from mcp_django.contrib.proxies.connections.questions import build_message
 from mcp_django.protocol.errors import (
     InvalidParams,
     MissingClientCapability,
@@ -75,7 +76,7 @@ def _translate_call_error(problem: CallError, proxy: str, method: str, local_nam
     code = problem.code
     if isinstance(problem, ToolNotFound) or (method == "resources/read" and code in _NOT_FOUND_CODES):
         return build_unknown_error(method, local_name)
-    if code == URL_ELICITATION_REQUIRED and (pages := _read_pages(problem.data)):
+    if code == URL_ELICITATION_REQUIRED and (pages := _read_pages(problem.data, proxy)):
         return URLElicitationRequired(pages)
     if (
         code == MISSING_CAPABILITY
@@ -92,14 +93,15 @@ def _translate_call_error(problem: CallError, proxy: str, method: str, local_nam
 _NOT_FOUND_CODES = (RESOURCE_NOT_FOUND, INVALID_PARAMS)
 
 
-def _read_pages(data: Any) -> list[dict[str, Any]]:
+def _read_pages(data: Any, proxy: str) -> list[dict[str, Any]]:
     given = data.get("elicitations") if type(data) is dict else None
     pages = []
     for page in given[:MAX_PAGES] if type(given) is list else ():
         texts = [page.get(name) for name in ("message", "url", "elicitationId")] if type(page) is dict else [None]
         try:
             if all(type(text) is str for text in texts) and is_absolute_url(page["url"]):
-                message, url, id = texts
+                message, url, id = map(str, texts)
+                message = build_message(proxy, message)
                 pages.append({"mode": "url", "message": message, "url": url, "elicitationId": id})
         except ValueError:
             continue

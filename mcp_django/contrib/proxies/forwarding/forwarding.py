@@ -30,6 +30,7 @@ from mcp_django.contrib.proxies.forwarding.suspended_calls import (
     SuspendedCall,
     SuspendedCalls,
 )
+from mcp_django.protocol.display_text import clean_line
 from mcp_django.protocol.errors import ToolError
 from mcp_django.protocol.meta import LOG_LEVEL
 from mcp_django.protocol.revisions import REVISIONS, Era
@@ -231,7 +232,7 @@ class _ForwardedConversation:
     def _build_input_request(self, remote_request: RemoteInputRequest, suffix: str) -> InputRequest:
         """Convert a request for the client. Raises UnsupportedInputRequest."""
         kind = CAPABILITIES_BY_METHOD.get(remote_request.method, "proxy")
-        return build_input_request(remote_request, self._ctx.revision, f"{kind}-{suffix}")
+        return build_input_request(remote_request, self._ctx.revision, f"{kind}-{suffix}", self._forwarder.name)
 
     async def _forward_request(self, remote_request: RemoteInputRequest, key: str) -> Wire:
         try:
@@ -303,7 +304,7 @@ def _truncate_progress(
     report: Callable[..., Awaitable[None]],
 ) -> Callable[[float, float | None, str | None], Awaitable[None]]:
     async def progress(done: float, total: float | None, message: str | None) -> None:
-        await report(done, total, message[:MAX_PROGRESS_CHARACTERS] if message is not None else None)
+        await report(done, total, clean_line(message, MAX_PROGRESS_CHARACTERS) if message is not None else None)
 
     return progress
 

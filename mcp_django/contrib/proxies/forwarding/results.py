@@ -4,9 +4,9 @@ Other members than those of the protocol are omitted: unknown members, cache hin
 result fails the call. Contents are copied only if they change.
 """
 
-from collections.abc import Callable
 from typing import Any
 
+from mcp_django.contrib.proxies.forwarding.uris import has_valid_source
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.meta import is_reserved
 from mcp_django.schema import OutputError
@@ -14,8 +14,6 @@ from mcp_django.server.primitives.base import Completion, ToolOutput
 from mcp_django.server.primitives.results import RelayedResult
 
 Wire = dict[str, Any]
-RenameURI = Callable[[str], str] | None
-"""Function that converts a URI to its local form; None if URIs stay unchanged."""
 
 MAX_RESULT_CHARACTERS = 32 * 1024 * 1024
 """Maximum characters of all texts and data in one result."""
@@ -37,12 +35,12 @@ class MalformedResult(ValueError):
     """Malformed result of the remote server. The text quotes no content."""
 
 
-def parse_tool_result(raw: Wire, *, output: ToolOutput | None, rename: RenameURI) -> RelayedResult:
+def parse_tool_result(raw: Wire, *, output: ToolOutput | None) -> RelayedResult:
     """Validate the result of a tool against its schema. Raises MalformedResult."""
     is_error = raw.get("isError", False)
     if type(is_error) is not bool:
         raise MalformedResult("isError must be true or false")
-    body = RelayedResult(content=_check_blocks(raw.get("content", []), rename), isError=is_error)
+    body = RelayedResult(content=_check_blocks(raw.get("content", [])), isError=is_error)
 
     structured = raw.get("structuredContent")
     if structured is not None:
@@ -57,7 +55,7 @@ def parse_tool_result(raw: Wire, *, output: ToolOutput | None, rename: RenameURI
     return _add_meta(body, raw)
 
 
-def parse_prompt_result(raw: Wire, *, rename: RenameURI) -> RelayedResult:
+def parse_prompt_result(raw: Wire) -> RelayedResult:
     """Validate the messages of a prompt. Raises MalformedResult."""
     given = raw.get("messages")
     if type(given) is not list or len(given) > MAX_BLOCKS:
@@ -66,7 +64,7 @@ def parse_prompt_result(raw: Wire, *, rename: RenameURI) -> RelayedResult:
         if type(message) is not dict or message.get("role") not in ("user", "assistant"):
             raise MalformedResult("a message has no role")
 
-    contents = _check_blocks([message.get("content") for message in given], rename)
+    contents = _check_blocks([message.get("content") for message in given])
     pairs = zip(given, contents, strict=True)
     body = RelayedResult(messages=[{"role": message["role"], "content": content} for message, content in pairs])
     if type(raw.get("description")) is str:
@@ -74,7 +72,7 @@ def parse_prompt_result(raw: Wire, *, rename: RenameURI) -> RelayedResult:
     return _add_meta(body, raw)
 
 
-def parse_read_result(raw: Wire, *, rename: RenameURI) -> RelayedResult:
+def parse_read_result(raw: Wire) -> RelayedResult:
     """Validate the contents of a resource. Raises MalformedResult."""
     given = raw.get("contents")
     if type(given) is not list or len(given) > MAX_BLOCKS:
@@ -84,7 +82,7 @@ def parse_read_result(raw: Wire, *, rename: RenameURI) -> RelayedResult:
         size += _measure_contents(contents)
         if size > MAX_RESULT_CHARACTERS:
             raise MalformedResult("the contents are too large")
-    return _add_meta(RelayedResult(contents=[_rename_uri(item, rename) for item in given]), raw)
+    return _add_meta(RelayedResult(contents=given), raw)
 
 
 def parse_completion(raw: Wire) -> Completion:
@@ -114,7 +112,7 @@ def _add_meta(body: RelayedResult, raw: Wire) -> RelayedResult:
     return body
 
 
-def _check_blocks(given: Any, rename: RenameURI) -> list[Wire]:
+def _check_blocks(given: Any) -> list[Wire]:
     if type(given) is not list or len(given) > MAX_BLOCKS:
         raise MalformedResult("the content is not a list, or too long")
 
@@ -134,7 +132,7 @@ def _check_blocks(given: Any, rename: RenameURI) -> list[Wire]:
 
     if size > MAX_RESULT_CHARACTERS:
         raise MalformedResult("the content is too large")
-    return given if rename is None else [_rename_block_uri(block, rename) for block in given]
+    return [_check_icons(block) for block in given]
 
 
 def _measure_contents(contents: Any) -> int:
@@ -146,11 +144,13 @@ def _measure_contents(contents: Any) -> int:
     return len(data)
 
 
-def _rename_uri(item: Wire, rename: RenameURI) -> Wire:
-    return item if rename is None else {**item, "uri": rename(item["uri"])}
-
-
-def _rename_block_uri(block: Wire, rename: RenameURI) -> Wire:
-    if block["type"] == "resource_link":
-        return _rename_uri(block, rename)
-    return {**block, "resource": _rename_uri(block["resource"], rename)} if block["type"] == "resource" else block
+def _check_icons(block: Wire) -> Wire:
+    """Return a link without icons that are no images."""
+    icons = block.get("icons")
+    if icons is None or (type(icons) is list and all(map(has_valid_source, icons))):
+        return block
+    valid_icons = [icon for icon in icons if has_valid_source(icon)] if type(icons) is list else []
+    return {
+        **{name: value for name, value in block.items() if name != "icons"},
+        **({"icons": valid_icons} if valid_icons else {}),
+    }

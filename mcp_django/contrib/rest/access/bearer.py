@@ -16,6 +16,7 @@ A token must be issued for the API. Tokens issued for an MCP endpoint are reject
 from typing import Any
 
 from asgiref.sync import async_to_sync
+from django.contrib.auth.models import AnonymousUser
 from rest_framework import exceptions
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
@@ -51,6 +52,8 @@ class BearerAuthentication(BaseAuthentication):  # type: ignore[misc]
     """Scopes that every request requires."""
     metadata_url: str | None = None
     """URL of the API's metadata (RFC 9728)."""
+    require_user = True
+    """False to admit tokens that act for no user; `request.user` is then AnonymousUser."""
 
     def authenticate(self, request: Request) -> tuple[Any, Any] | None:
         """Return the user and the delegation of the request's token.
@@ -73,9 +76,9 @@ class BearerAuthentication(BaseAuthentication):  # type: ignore[misc]
         except Overloaded as problem:
             raise exceptions.Throttled(wait=max(1, round(problem.retry_after))) from None
 
-        if principal.user is None:
+        if principal.user is None and self.require_user:
             raise exceptions.AuthenticationFailed("The token has no user")
-        return principal.user, Delegation(principal)
+        return AnonymousUser() if principal.user is None else principal.user, Delegation(principal)
 
     def authenticate_header(self, request: Request) -> str:
         """Return the challenge of a 401."""

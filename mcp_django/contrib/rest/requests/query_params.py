@@ -13,9 +13,9 @@ from rest_framework.pagination import LimitOffsetPagination
 from rest_framework.request import Request
 
 from mcp_django.contrib.http_tools.parameters import OperationParameter
-from mcp_django.contrib.http_tools.schemas import Schema, make_nullable
+from mcp_django.contrib.http_tools.tools import Schema
 from mcp_django.contrib.rest.schema.fields import get_column_schema
-from mcp_django.schema import to_json
+from mcp_django.schema import make_nullable, to_json
 
 _FORM_FIELD_SCHEMAS: tuple[tuple[type[forms.Field], Schema], ...] = (
     (forms.BooleanField, {"type": "boolean"}),

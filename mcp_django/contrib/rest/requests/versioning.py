@@ -5,7 +5,7 @@ from typing import Any
 
 from rest_framework import versioning
 
-from mcp_django.contrib.http_tools.schemas import Schema
+from mcp_django.contrib.http_tools.tools import Schema
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ may return anything. Null is allowed unless the column or the field excludes it.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from django.core import validators
@@ -15,9 +15,9 @@ from rest_framework import serializers
 from rest_framework.fields import ISO_8601, empty
 from rest_framework.settings import api_settings
 
-from mcp_django.contrib.http_tools.schemas import Schema, make_nullable
+from mcp_django.contrib.http_tools.tools import Schema
 from mcp_django.contrib.rest.schema.annotations import get_return_schema
-from mcp_django.schema import to_json
+from mcp_django.schema import any_of_types, list_types, make_nullable, strip_null, to_json
 
 MAX_CHOICE_LABELS = 20
 """Maximum number of choice labels in a description."""
@@ -60,8 +60,11 @@ FILE_SCHEMA: Schema = {
 
 def is_file(schema: Schema) -> bool:
     """Return True for the schema of a file or of a list of files."""
-    inner = schema.get("items", schema) if "items" in schema else schema
-    return isinstance(inner, dict) and inner.get("properties") == FILE_SCHEMA["properties"]
+    inner = strip_null(schema)
+    items = inner.get("items")
+    if isinstance(items, Mapping):
+        inner = strip_null(items)
+    return bool(inner.get("properties") == FILE_SCHEMA["properties"])
 
 
 def build_input_schema(field: Any, nested: Nested) -> Schema:
@@ -140,7 +143,7 @@ def _build_decimal_schema(field: Any, nested: Nested, is_input: bool) -> Schema:
     parts = ["A decimal number"]
     parts += [] if field.max_digits is None else [f"up to {field.max_digits} digits"]
     parts += [] if field.decimal_places is None else [f"{field.decimal_places} of them after the point"]
-    return {"type": ["number", "string"], "description": ", ".join(parts)}
+    return {**any_of_types("number", "string"), "description": ", ".join(parts)}
 
 
 def _build_list_schema(field: Any, nested: Nested, is_input: bool) -> Schema:
@@ -209,8 +212,7 @@ def _find_related_model(field: Any) -> Any:
 
 def _add_limits(field: Any, schema: Schema) -> None:
     """Add the limits of validators to the schema, in place."""
-    kind = schema.get("type", ())
-    kinds = {kind} if isinstance(kind, str) else set(kind)
+    kinds = set(list_types(schema))
     if "string" in kinds and isinstance(field, serializers.CharField) and not field.allow_blank:
         schema["minLength"] = 1
 

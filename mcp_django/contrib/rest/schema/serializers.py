@@ -4,7 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from mcp_django.contrib.http_tools.schemas import Schema
+from mcp_django.contrib.http_tools.tools import Schema
 from mcp_django.contrib.rest.schema.fields import (
     build_array_schema,
     build_input_schema,

@@ -1,4 +1,4 @@
-// Copy buttons and tabs. Without this script every snippet is there, one below the other.
+// Copy buttons, tabs and the filter. Without this script every snippet is there, one below the other.
 document.documentElement.classList.add("js");
 
 for (const button of document.querySelectorAll("[data-copy]")) {
@@ -53,4 +53,25 @@ for (const group of document.querySelectorAll(".tabs")) {
   });
   group.prepend(list);
   select(tabs[0]);
+}
+
+// On a wide screen the lines for clients are open from the start.
+if (matchMedia("(min-width: 60rem)").matches) {
+  for (const fold of document.querySelectorAll("[data-open-on-wide]")) fold.open = true;
+}
+
+for (const input of document.querySelectorAll("[data-filter]")) {
+  const entries = [...document.querySelectorAll(input.dataset.filter)];
+  const count = document.getElementById(input.getAttribute("aria-describedby"));
+  input.closest("label").hidden = false;
+  input.addEventListener("input", () => {
+    const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+    let shown = 0;
+    for (const entry of entries) {
+      const text = entry.textContent.toLowerCase();
+      entry.hidden = !words.every((word) => text.includes(word));
+      shown += !entry.hidden;
+    }
+    count.textContent = words.length ? `${shown} of ${entries.length}` : "";
+  });
 }

@@ -1,0 +1,21 @@
+"""Public names for protocol extensions: the base class, its decorators, notifications of changes."""
+
+from mcp_django.notifications.publish import anotify_extension_key, notify_extension_key
+from mcp_django.protocol.revisions import Era, Revision
+from mcp_django.server.calls.call import Call
+from mcp_django.server.composition.extension import Extension
+from mcp_django.server.composition.extension_handlers import method, notification, subscription
+from mcp_django.server.primitives.results import ExtensionResult
+
+__all__ = [
+    "Call",
+    "Era",
+    "Extension",
+    "ExtensionResult",
+    "Revision",
+    "anotify_extension_key",
+    "method",
+    "notification",
+    "notify_extension_key",
+    "subscription",
+]

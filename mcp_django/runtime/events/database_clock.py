@@ -1,0 +1,75 @@
+"""Clock of the database server, which all processes share.
+
+The clocks of machines differ. A time that one process writes and another one compares is therefore that of the
+database. The follower of the event log measures the difference, so reading the clock needs no query.
+"""
+
+import logging
+import time
+
+from django.db import connections, router
+
+from mcp_django.aio.clock import monotonic
+from mcp_django.models import StreamEvent
+
+logger = logging.getLogger("mcp_django.events")
+
+TIME_QUERIES = {
+    "postgresql": "SELECT EXTRACT(EPOCH FROM clock_timestamp())",
+    "mysql": "SELECT UNIX_TIMESTAMP(NOW(6))",
+}
+"""Query of the seconds since the epoch, by vendor. A database in a file has the clock of its machine."""
+MEASURE_INTERVAL_SECONDS = 60.0
+MIN_DIFFERENCE_SECONDS = 2.0
+"""Differences below this are ignored: a slow query looks like one."""
+
+
+class DatabaseClock:
+    """Time of day at the database of the event log. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._difference = 0.0
+        self._next_measurement = 0.0
+        self._has_warned = False
+
+    def time(self) -> float:
+        """Return the seconds since the epoch."""
+        return time.time() + self._difference
+
+    def measure(self) -> None:
+        """Measure the difference, at most once a minute. Blocks for one query.
+
+        Raises:
+            django.db.Error: the database failed.
+        """
+        if monotonic() < self._next_measurement:
+            return
+
+        started = time.time()
+        database_time = query_database_time()
+        ended = time.time()
+        self._next_measurement = monotonic() + MEASURE_INTERVAL_SECONDS
+        if database_time is None:
+            return
+
+        # The database read its clock between these two times.
+        difference = database_time - min(max(database_time, started), ended)
+        self._difference = difference if abs(difference) >= MIN_DIFFERENCE_SECONDS else 0.0
+        if self._difference and not self._has_warned:
+            logger.warning(
+                "Clock differs from that of the database by %.1f seconds; synchronize the clocks of all machines",
+                -self._difference,
+            )
+        self._has_warned = bool(self._difference)
+
+
+def query_database_time() -> float | None:
+    """Return the seconds since the epoch at the database of the event log; None if it is a file."""
+    connection = connections[router.db_for_write(StreamEvent)]
+    query = TIME_QUERIES.get(connection.vendor)
+    if query is None:
+        return None
+    with connection.cursor() as cursor:
+        cursor.execute(query)
+        row = cursor.fetchone()
+    return float(row[0])

@@ -1,0 +1,66 @@
+"""Extensions: methods, notifications, subscriptions and results beyond those of the protocol.
+
+    class Audit(Extension):
+        identifier = "com.example/audit"
+
+        @method("audit/list")
+        def list_entries(self, ctx: Context, limit: int = 10) -> dict[str, Any]: ...
+
+An extension belongs to one server. The server declares it under its identifier, with its settings
+(basic/lifecycle, capability negotiation). A client declares it in the same way, in each request or in the handshake.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
+
+from mcp_django.protocol.errors import MethodNotFound, MissingClientCapability
+from mcp_django.protocol.revisions import Era, Revision
+from mcp_django.server.calls.call import Call
+
+
+class Extension:
+    """A protocol extension of one server."""
+
+    identifier: ClassVar[str] = ""
+    """Name with a prefix, such as `com.example/audit`."""
+    eras: ClassVar[frozenset[Era]] = frozenset(Era)
+    """Eras in which the extension exists."""
+    result_types: ClassVar[frozenset[str]] = frozenset()
+    """Values of `resultType` that its `ExtensionResult` bodies may have."""
+
+    def get_settings(self, revision: Revision) -> Mapping[str, Any]:
+        """Return the settings that the server declares, a JSON object."""
+        return {}
+
+    def get_capabilities(self, revision: Revision) -> Mapping[str, Any]:
+        """Return the server capabilities that declare the extension to clients of `revision`."""
+        return {"extensions": {self.identifier: dict(self.get_settings(revision))}}
+
+    def supports_revision(self, revision: Revision) -> bool:
+        """Return True if the extension exists in `revision`."""
+        return revision.era in self.eras
+
+    def is_declared(self, call: Call) -> bool:
+        """Return True if the client of the call declared the extension."""
+        return self.supports_revision(call.revision) and call.supports(self._required_capability)
+
+    def require_declaration(self, call: Call) -> None:
+        """Check that the client declared the extension.
+
+        Raises:
+            MissingClientCapability: in the stateless era; clients can declare more and retry the request.
+            MethodNotFound: in the handshake era, where the declaration is final.
+        """
+        if self.is_declared(call):
+            return
+        if call.revision.era is Era.STATELESS:
+            raise MissingClientCapability(self._required_capability)
+        raise MethodNotFound(f"{call.method[:128]} needs the extension {self.identifier}, which was not declared")
+
+    def check(self) -> Iterable[Any]:
+        """Yield messages of Django's system checks about the project's use of the extension."""
+        return ()
+
+    @property
+    def _required_capability(self) -> dict[str, Any]:
+        return {"extensions": {self.identifier: {}}}

@@ -1,0 +1,202 @@
+"""The admin and the pages around a visited link, under a strict Content-Security-Policy, in German and in Kolkata."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import django.contrib.admin
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from django.conf import settings as django_settings
+from django.contrib.auth.models import User
+from django.test import Client, RequestFactory, override_settings
+from django.urls import resolve
+from django.utils import timezone
+from playwright.sync_api import Browser, ConsoleMessage, Page
+from pytest_django.fixtures import Settings
+from pytest_django.live_server_helper import LiveServer
+
+import mcp_django
+from mcp_django.models import EndReason, PersonalAccessToken, Session, StoredPrompt, ToolPolicy
+from mcp_django.runtime.events.event_log import EventDraft, EventLog
+from mcp_django.runtime.sessions import activity
+from mcp_django.runtime.url_elicitation import DONE_VIEW, OPEN_VIEW, PageVisit
+from mcp_django.wiring import get_elicitation_pages
+
+WIDTHS = (390, 1280)
+SCHEMES = ("light", "dark")
+OF_DJANGO = {"color-contrast", "link-in-text-block", "target-size"}
+"""Rules of axe that pages of Django's own admin break."""
+GERMAN = {"LANGUAGE_CODE": "de", "TIME_ZONE": "Asia/Kolkata"}
+
+
+@pytest.fixture(scope="module")
+def strict_server() -> Iterator[LiveServer]:
+    """A server with the policy. Django reads the middleware once, when the server starts."""
+    middleware = ["tests.browser.policy.StrictPolicyMiddleware", *django_settings.MIDDLEWARE]
+    with override_settings(MIDDLEWARE=middleware):
+        server = LiveServer("localhost")
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def site_url(
+    transactional_db: None, site: Settings, strict_server: LiveServer, tmp_path: Path, settings: Settings
+) -> str:
+    """Where the site is served, with the style sheets of the package and of the admin."""
+    for name, source in (
+        ("mcp_django", Path(mcp_django.__file__).with_name("static") / "mcp_django"),
+        ("admin", Path(django.contrib.admin.__file__).with_name("static") / "admin"),
+    ):
+        (tmp_path / name).symlink_to(source, target_is_directory=True)
+    settings.STATIC_ROOT = str(tmp_path)
+    settings.ALLOWED_HOSTS = ["*"]
+    for name, value in GERMAN.items():
+        setattr(settings, name, value)
+    server = {"URL": "https://api.example/mcp", "AUTH": {"TYPE": "oauth"}}
+    settings.MCP = settings.MCP | {"CLIENTS": {"github": server}, "ORIGIN": None}
+    return str(strict_server.url)
+
+
+@pytest.fixture
+def boss(site_url: str) -> User:
+    """An administrator, with rows on every page."""
+    boss = User.objects.create_superuser("boss")
+    now = timezone.now()
+    for number in range(3):
+        info = {"name": "a-client-with-a-long-name", "version": "2025.11.25"}
+        row = Session(owner="o", user=boss, server="default", revision="2025-11-25", client_info=info)
+        row.expires, row.last_seen = now + timedelta(days=1), now
+        row.generate_key()
+        row.save()
+        if number == 2:
+            Session.objects.filter(pk=row.pk).end(EndReason.CLIENT)
+    token = PersonalAccessToken.issue(user=boss, name="CI job", scopes=["airports:read"], expires=None)[0]
+    caller = ["default", f"django|{boss.pk}|token:{token.pk}", f"token:{token.pk}", str(boss.pk), "token"]
+    report = {"by": "one", "callers": [caller]}
+    EventLog().append([EventDraft(activity.CALLERS_TOPIC, activity.CALLERS_KIND, report)])
+    ToolPolicy.objects.create(tool="delete_*", rate="1/m")
+    StoredPrompt.objects.create(name="hello")
+    return boss
+
+
+@pytest.fixture
+def page(chromium: Browser, site_url: str, boss: User) -> Iterator[Page]:
+    """A page of the administrator. Whatever the browser complains about fails the test."""
+    client = Client()
+    client.force_login(boss)
+    key = client.cookies[django_settings.SESSION_COOKIE_NAME].value
+    context = chromium.new_context(base_url=site_url)
+    context.add_cookies([{"name": django_settings.SESSION_COOKIE_NAME, "value": key, "url": site_url}])
+    page, complaints = context.new_page(), []
+    page.on(
+        "console",
+        lambda said: (
+            complaints.append(f"{page.url} {said.location}: {said.text[:60]}") if is_unexpected(said) else None
+        ),
+    )
+    page.on("pageerror", lambda problem: complaints.append(str(problem)))
+    yield page
+    context.close()
+    assert complaints == []
+
+
+def is_unexpected(said: ConsoleMessage) -> bool:
+    """Return True unless the message is about a status that a test expects, or about axe, which has no URL."""
+    return bool(said.location["url"]) and not said.text.startswith("Failed to load resource")
+
+
+def check(page: Page, *, ignored: set[str]) -> None:
+    """Look at a page in each width and scheme."""
+    for scheme in SCHEMES:
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        for width in WIDTHS:
+            page.set_viewport_size({"width": width, "height": 844})
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+        found = Axe().run(page).response["violations"]
+        broken = [(rule["id"], rule["nodes"][0]["html"]) for rule in found if rule["id"] not in ignored]
+        assert broken == [], scheme
+
+
+def admin_paths() -> list[str]:
+    session, token, prompt = (model.objects.earliest("pk") for model in (Session, PersonalAccessToken, StoredPrompt))
+    return [
+        "",
+        "session/",
+        f"session/{session.pk}/change/",
+        f"session/{session.pk}/end/",
+        "session/callers/",
+        "personalaccesstoken/",
+        f"personalaccesstoken/{token.pk}/change/",
+        f"personalaccesstoken/{token.pk}/revoke/",
+        "toolpolicy/",
+        "storedprompt/",
+        f"storedprompt/{prompt.pk}/change/",
+        f"storedprompt/{prompt.pk}/preview/",
+        "clienthealth/",
+        "clienttoken/",
+        "externalidentity/",
+    ]
+
+
+def test_pages_of_the_admin(page: Page, subtests: pytest.Subtests) -> None:
+    for path in admin_paths():
+        with subtests.test(path):
+            response = page.goto(f"/admin/mcp_django/{path}")
+            assert response is not None
+            assert response.status == 200
+            check(page, ignored=OF_DJANGO)
+
+
+def test_the_state_of_a_session_is_in_sight_before_and_after_its_end(page: Page) -> None:
+    page.set_viewport_size({"width": 1280, "height": 844})
+    page.goto("/admin/mcp_django/session/")
+    box = page.locator("th.column-state").bounding_box()
+    results = page.locator("#changelist .results").bounding_box()
+    assert box is not None
+    assert results is not None
+    assert box["x"] + box["width"] <= results["x"] + results["width"]
+    assert page.locator("td.field-protocol, th.field-protocol").first.evaluate("it => it.getClientRects().length") == 1
+
+
+def test_the_result_of_a_check_is_in_sight(page: Page, settings: Settings) -> None:
+    page.set_viewport_size({"width": 390, "height": 700})
+    github = settings.MCP["CLIENTS"]["github"]
+    settings.MCP = settings.MCP | {"CLIENTS": {"alpha": github, "beta": github, "github": github}}
+    page.goto("/admin/mcp_django/clienthealth/")
+    page.locator("#github form button").click()
+    result = page.locator("#github").get_by_role("status")
+    assert result.is_visible()
+    box = result.bounding_box()
+    assert box is not None
+    assert 0 <= box["y"] < 700
+    page.locator("#github a.button").click()
+    page.wait_for_url("**/mcp/clients/github/connect/")
+
+
+def test_the_pages_around_a_visited_link(page: Page, boss: User, subtests: pytest.Subtests) -> None:
+    pages = get_elicitation_pages()
+    other = User.objects.create_user("other")
+    request = RequestFactory().get("/mcp")
+    request.resolver_match = resolve("/mcp")
+
+    def path(user: User, purpose: str) -> str:
+        visit = PageVisit(f"{purpose}{user.pk}", str(user.pk), "/", timezone.now().timestamp() + 600)
+        return pages.build_path(request, purpose, visit, ttl=600)
+
+    done = path(boss, DONE_VIEW)
+    for name, url, status in (
+        ("other account", path(other, OPEN_VIEW), 403),
+        ("expired", f"{path(boss, OPEN_VIEW)}x", 404),
+        ("done", done, 200),
+        ("used before", done, 410),
+    ):
+        with subtests.test(name):
+            response = page.goto(url)
+            assert response is not None
+            assert response.status == status
+            check(page, ignored=set())
+    page.goto(path(other, OPEN_VIEW))
+    page.locator("main button").click()
+    page.wait_for_url("**/accounts/login/**")

@@ -1,0 +1,32 @@
+"""The schemas that a client of the demo loads."""
+
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+
+from mcp_django.auth.principal import local_principal
+from mcp_django.protocol import jsonrpc
+from mcp_django.transports.inprocess import InProcessCaller
+from mcp_django.wiring import get_server
+from tests.support.portable_schemas import find_warnings
+
+pytestmark = pytest.mark.django_db
+MAX_LIST_BYTES = 27_000
+"""Half of the list's size while every tool still explained filters, versions and dry runs."""
+
+
+@pytest.fixture
+def tools() -> list[dict[str, Any]]:
+    caller = InProcessCaller(get_server("default"), local_principal())
+    listed: list[dict[str, Any]] = async_to_sync(caller.request)("tools/list", {})["tools"]
+    return listed
+
+
+def test_a_client_loads_the_list_of_tools_without_warnings(tools: list[dict[str, Any]]) -> None:
+    assert list(find_warnings(tools)) == []
+
+
+def test_the_list_of_tools_stays_small(tools: list[dict[str, Any]]) -> None:
+    assert len(tools) == 27
+    assert len(jsonrpc.dumps(tools)) <= MAX_LIST_BYTES

@@ -1,0 +1,51 @@
+"""The clock of the database, which all processes share."""
+
+import time
+
+import pytest
+from django.db import connection
+
+from mcp_django.models import StreamEvent
+from mcp_django.runtime.events import database_clock
+from mcp_django.runtime.events.database_clock import MEASURE_INTERVAL_SECONDS, DatabaseClock
+from mcp_django.runtime.events.event_log import EventDraft, EventLog
+from tests.support.clock import Clock
+
+AHEAD = 90.0
+
+
+def test_a_process_takes_the_time_of_the_database_and_reports_the_difference_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, clock: Clock
+) -> None:
+    shared, differences = DatabaseClock(), [AHEAD, AHEAD, 0.1]
+    monkeypatch.setattr(database_clock, "query_database_time", lambda: time.time() + differences[0])
+    assert shared.time() - time.time() < 1
+    for expected in (AHEAD, AHEAD, 0.0):
+        shared.measure()
+        differences.pop(0)
+        shared.measure()  # too early for another query
+        assert abs(shared.time() - time.time() - expected) < 1
+        clock.move(MEASURE_INTERVAL_SECONDS)
+    (record,) = caplog.records
+    assert (record.levelname, "by -90.0 seconds" in record.getMessage()) == ("WARNING", True)
+
+
+@pytest.mark.django_db
+def test_the_database_is_asked_for_its_time() -> None:
+    found = database_clock.query_database_time()
+    if connection.vendor == "sqlite":
+        assert found is None
+    else:
+        assert found is not None
+        assert abs(found - time.time()) < 60
+
+
+@pytest.mark.django_db
+def test_events_of_a_process_whose_clock_is_wrong_live_as_long_as_others(clock: Clock) -> None:
+    log = EventLog()
+    clock.move(-3600)
+    log.append([EventDraft("a", "message")])
+    clock.move(2 * 3600)
+    log.append([EventDraft("a", "message")])
+    assert log.delete_old(max_age_seconds=600) == 0
+    assert StreamEvent.objects.count() == 2
