@@ -1,0 +1,151 @@
+"""Hooks of MkDocs: pages of the repository's root, a copy of Mermaid, and the texts for language models.
+
+`mkdocs.yml` names this module. The site sends no request to another host: Mermaid is fetched from npm when the site is
+built, with its digest checked, and served with the pages (https://squidfunk.github.io/mkdocs-material/reference/diagrams).
+"""
+
+import base64
+import hashlib
+import io
+import re
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from pathlib import Path, PurePosixPath
+from posixpath import relpath
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.nav import Navigation, Section
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).resolve().parent.parent
+ROOT_PAGES = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing/index.md", "SECURITY.md": "security.md"}
+"""Pages of the repository's root, and their places in the site."""
+LINK = re.compile(r"(\]\()((?![a-z]+:|#)[^)\s#]+)(#[^)\s]*)?\)")
+
+MERMAID_VERSION = "11.17.2"
+MERMAID_PACKAGE = f"mermaid@{MERMAID_VERSION}"
+MERMAID_SHA512 = "V6K3C8EBdEsPFZXSKMJe6ppQOENxuHARr9GvHX4hh47lAbhMRD9qf4oEK7LoaRQxULMa80/qt5gHO73aCleBBg=="
+"""Digest in the form of npm's `integrity`, base64 of SHA-512."""
+MERMAID_MEMBER = "package/dist/mermaid.min.js"
+MERMAID_ASSET = "assets/mermaid.min.js"
+FETCH_TIMEOUT_SECONDS = 120
+
+_nav: list[Navigation] = []
+"""Navigation of the build in progress."""
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Load Mermaid before the theme's own script, which then fetches none."""
+    config.extra_javascript = [MERMAID_ASSET, *config.extra_javascript]
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages of the repository's root, and Mermaid."""
+    for source, place in ROOT_PAGES.items():
+        text = (ROOT / source).read_text(encoding="utf-8")
+        files.append(File.generated(config, place, content=_move_links(text, PurePosixPath(source), place)))
+    files.append(File.generated(config, MERMAID_ASSET, content=read_mermaid(ROOT / ".cache")))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Point links to pages of the repository's root at their places in the site."""
+    if page.file.generated_by is not None:
+        return markdown
+    place = page.file.src_uri
+    return _move_links(markdown, PurePosixPath("docs", place), place)
+
+
+def on_nav(nav: Navigation, config: MkDocsConfig, files: Files) -> Navigation:
+    """Keep the navigation for `llms.txt`."""
+    _nav[:] = [nav]
+    return nav
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Write `llms.txt` (https://llmstxt.org), and a Markdown twin beside each page."""
+    site = Path(config.site_dir)
+    lines = [f"# {config.site_name}", "", f"> {config.site_description}", ""]
+
+    for item in _nav[0].items:
+        pages = list(_iter_pages(item))
+        title = item.title if isinstance(item, Section) else "Start"
+        lines += [f"## {title}", ""]
+        for page in pages:
+            twin = site / page.file.src_uri
+            twin.parent.mkdir(parents=True, exist_ok=True)
+            twin.write_text(page.markdown or "", encoding="utf-8")
+            lines.append(f"- [{page.title}]({config.site_url or ''}{page.file.src_uri})")
+        lines.append("")
+
+    (site / "llms.txt").write_text("\n".join(lines), encoding="utf-8")
+
+
+def read_mermaid(cache: Path) -> bytes:
+    """Return the script, from `cache` or from npm. Raises PluginError."""
+    kept = cache / f"mermaid-{MERMAID_VERSION}.min.js"
+    if kept.is_file():
+        return kept.read_bytes()
+    npm = shutil.which("npm")
+    if npm is None:
+        raise PluginError("npm is needed to fetch Mermaid, which draws the diagrams; install it with Node.js")
+
+    with tempfile.TemporaryDirectory() as directory:
+        command = [npm, "pack", MERMAID_PACKAGE, "--pack-destination", directory, "--loglevel", "error"]
+        run = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_TIMEOUT_SECONDS, check=False)
+        if run.returncode:
+            raise PluginError(f"npm could not fetch {MERMAID_PACKAGE}: {run.stderr.strip()}")
+        (archive,) = Path(directory).iterdir()
+        script = unpack_mermaid(archive.read_bytes(), MERMAID_SHA512)
+
+    cache.mkdir(exist_ok=True)
+    kept.write_bytes(script)
+    return script
+
+
+def unpack_mermaid(archive: bytes, sha512: str) -> bytes:
+    """Return the script in npm's archive. Raises PluginError if the digest differs."""
+    if base64.b64encode(hashlib.sha512(archive).digest()).decode() != sha512:
+        raise PluginError(f"{MERMAID_PACKAGE} has another digest than MERMAID_SHA512; nothing was installed")
+    with tarfile.open(fileobj=io.BytesIO(archive)) as package:
+        member = package.extractfile(MERMAID_MEMBER)
+        if member is None:
+            raise PluginError(f"{MERMAID_PACKAGE} has no file {MERMAID_MEMBER}")
+        return member.read()
+
+
+def _move_links(markdown: str, source: PurePosixPath, place: str) -> str:
+    """Rewrite the relative links of a page for its place in the site.
+
+    `source` is the page's path in the repository, `place` its path in the site.
+    """
+
+    def move(link: re.Match[str]) -> str:
+        target = _normalize(source.parent / link[2])
+        moved = ROOT_PAGES.get(target) or (target.removeprefix("docs/") if target.startswith("docs/") else None)
+        if moved is None or (ROOT / target).is_dir():
+            return link[0]
+        return f"{link[1]}{relpath(moved, PurePosixPath(place).parent)}{link[3] or ''})"
+
+    return LINK.sub(move, markdown)
+
+
+def _normalize(path: PurePosixPath) -> str:
+    parts: list[str] = []
+    for part in path.parts:
+        if part == ".." and parts:
+            parts.pop()
+        else:
+            parts.append(part)
+    return "/".join(parts)
+
+
+def _iter_pages(item: object) -> list[Page]:
+    if isinstance(item, Page):
+        return [item]
+    return [page for child in getattr(item, "children", None) or () for page in _iter_pages(child)]

@@ -1,0 +1,57 @@
+"""The site of the documentation, without a network: links, navigation, other hosts, and texts for language models."""
+
+import io
+import re
+import tarfile
+from pathlib import Path
+
+import pytest
+from mkdocs.commands.build import build
+from mkdocs.config import load_config
+from mkdocs.exceptions import PluginError
+
+from scripts.docs_site import unpack_mermaid
+from tests.repository.pages import ROOT
+
+LOADED = re.compile(r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=\"(?:https?:)?//[^\"]+")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built site; Mermaid is left empty."""
+    directory = tmp_path_factory.mktemp("site")
+    config = load_config(str(ROOT / "mkdocs.yml"), site_dir=str(directory), strict=True)
+    hooks = config.hooks["scripts/docs_site.py"]
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(hooks, "read_mermaid", lambda cache: b"")
+        build(config)  # A warning is an error: a lost link or anchor, or a page outside the navigation.
+    return directory
+
+
+def test_pages_load_nothing_from_other_hosts(site: Path) -> None:
+    found = [path.name for path in site.rglob("*.html") if LOADED.search(path.read_text(encoding="utf-8"))]
+    assert found == []
+    assert (site / "assets" / "mermaid.min.js").is_file()
+
+
+def test_each_page_has_a_markdown_twin_and_a_line_in_llms_txt(site: Path) -> None:
+    listed = re.findall(r"^- \[[^\]]+\]\(([^)]+\.md)\)$", (site / "llms.txt").read_text(encoding="utf-8"), re.MULTILINE)
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+
+    assert pages <= set(listed)
+    for page in listed:
+        assert (site / page).read_text(encoding="utf-8").startswith("# "), page
+
+
+def test_pages_of_the_root_are_part_of_the_site(site: Path) -> None:
+    contributing = (site / "contributing" / "index.html").read_text(encoding="utf-8")
+    assert 'href="testing/"' in contributing
+    assert "../security" in (site / "topics" / "security" / "index.html").read_text(encoding="utf-8")
+
+
+def test_an_altered_mermaid_is_not_installed() -> None:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        archive.addfile(tarfile.TarInfo("package/dist/mermaid.min.js"))
+    with pytest.raises(PluginError, match="another digest"):
+        unpack_mermaid(packed.getvalue(), "x" * 88)
