@@ -37,6 +37,6 @@ def check_embedded_server() -> Iterator[CheckMessage]:
         return
     yield Error(
         'MCP["AUTH"] names "oauth", but mcp_django.contrib.oauth, which issues the tokens, is not installed.',
-        hint='Add "oauth2_provider" and "mcp_django.contrib.oauth" to INSTALLED_APPS: docs/howto/protect-a-project.md.',
+        hint='Add "oauth2_provider" and "mcp_django.contrib.oauth" to INSTALLED_APPS: docs/protect/first-steps.md.',
         id="mcp_django.E034",
     )

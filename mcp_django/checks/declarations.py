@@ -57,7 +57,7 @@ def check_composition() -> Iterator[CheckMessage]:
         except ImportError:
             continue  # E007 reports the path.
         except Exception as problem:
-            hint = "docs/topics/composition.md describes mounts and proxies, docs/topics/extensions.md extensions."
+            hint = "docs/expose/composition.md describes mounts and proxies, docs/talk-back/extensions.md extensions."
             text = f'The server "{alias}" cannot be composed: {problem}'
             yield Error(text, hint=hint, id="mcp_django.E060")
             continue

@@ -19,8 +19,8 @@ PER_PROCESS_CACHES = {
 MAX_TRUST_SECONDS = 11.0
 """Longest allowed trust in a cached credential, in seconds.
 
-docs/topics/security.md promises that streams end within fifteen seconds of a revocation. Streams check their credential
-every four seconds.
+docs/protect/security.md promises that streams end within fifteen seconds of a revocation. Streams check their
+credential every four seconds.
 """
 
 

@@ -31,7 +31,7 @@ def _check_issuer_use(issuers: Sequence[IssuerSettings]) -> Iterator[CheckMessag
     if not issuers:
         yield Error(
             'MCP["AUTH"] names "external", but MCP["ISSUERS"] is empty.',
-            hint="Add the identity provider: docs/howto/identity-provider.md.",
+            hint="Add the identity provider: docs/protect/identity-provider.md.",
             id="mcp_django.E040",
         )
 

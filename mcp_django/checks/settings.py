@@ -44,7 +44,7 @@ def check_dotted_paths() -> Iterator[CheckMessage]:
         except Exception as problem:
             yield Error(
                 f"{where} names {path!r}, which cannot be used: {problem}",
-                hint="docs/topics/permissions.md describes verifiers.",
+                hint="docs/protect/permissions.md describes verifiers.",
                 id="mcp_django.E007",
             )
 

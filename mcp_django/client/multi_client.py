@@ -66,7 +66,7 @@ class Bridge:
     also be a dict of such filters by alias; servers without an entry contribute all tools. A bridge belongs to one
     event loop.
 
-    A tool is named `alias__tool`. Names that model APIs would reject are changed: see docs/topics/bridge.md.
+    A tool is named `alias__tool`. Names that model APIs would reject are changed: see docs/use-servers/bridge.md.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """WebSocket transport: one JSON-RPC message per text frame, for both eras.
 
-The revisions define no WebSocket. This module follows their rules for all transports, and `docs/topics/websocket.md`.
+The revisions define no WebSocket. This module follows their rules for all transports, and `docs/run/websocket.md`.
 The handshake checks, in this order: Host and Origin, subprotocol, credential, capacity. Only then is the socket
 accepted. A rejected handshake gets the HTTP answer of the endpoint if the server can send one (ASGI extension
 `websocket.http.response`), and 403 otherwise.

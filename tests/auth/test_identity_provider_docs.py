@@ -14,7 +14,7 @@ from mcp_django import conf
 from mcp_django.conf.issuers import ALGORITHMS, ClaimNames, IssuerSettings
 from mcp_django.wiring.authentication import create_external_verifiers
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "howto" / "identity-provider.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "protect" / "identity-provider.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 ENTRIES = [block for block in BLOCKS if block.startswith("{")]
 

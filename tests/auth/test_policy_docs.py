@@ -1,4 +1,4 @@
-"""What docs/topics/policies.md and permissions.md show runs, and the settings that they show can be used."""
+"""What docs/protect/policies.md and permissions.md show runs, and the settings that they show can be used."""
 
 from pathlib import Path
 from typing import Any
@@ -14,15 +14,15 @@ from mcp_django.server.primitives.registry import Registry
 from tests.repository.pages import python_blocks
 from tests.server.client import PipelineClient, make_principal, make_server
 
-TOPICS = Path(__file__).resolve().parents[2] / "docs" / "topics"
-POLICIES = python_blocks(TOPICS / "policies.md")
+PROTECT = Path(__file__).resolve().parents[2] / "docs" / "protect"
+POLICIES = python_blocks(PROTECT / "policies.md")
 
 
 @pytest.fixture
 def shown(monkeypatch: pytest.MonkeyPatch) -> Registry:
     """What the examples register."""
     monkeypatch.setattr(registry, "REGISTRIES", {})
-    for block in (*POLICIES, *python_blocks(TOPICS / "permissions.md")):
+    for block in (*POLICIES, *python_blocks(PROTECT / "permissions.md")):
         if "@tool" in block:
             exec(compile(block, "docs", "exec"), {"__name__": "docs"})
     return registry.get_registry("default")

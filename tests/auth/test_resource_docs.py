@@ -1,4 +1,4 @@
-"""What docs/topics/protected-resources.md shows, done."""
+"""What docs/protect/protected-resources.md shows, done."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from mcp_django.models import PersonalAccessToken
 from mcp_django.protocol.headers import Headers
 from tests.repository.pages import ROOT, python_blocks
 
-PAGE = ROOT / "docs" / "topics" / "protected-resources.md"
+PAGE = ROOT / "docs" / "protect" / "protected-resources.md"
 
 
 def shown(word: str) -> dict[str, Any]:

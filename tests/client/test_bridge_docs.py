@@ -20,7 +20,11 @@ from tests.client.script import Script
 from tests.repository.pages import ROOT, python_blocks
 
 DOCS = ROOT / "docs"
-HOWTO, BRIDGE, REFERENCE = DOCS / "howto/use-other-servers.md", DOCS / "topics/bridge.md", DOCS / "reference/clients.md"
+HOWTO, BRIDGE, REFERENCE = (
+    DOCS / "use-servers/first-server.md",
+    DOCS / "use-servers/bridge.md",
+    DOCS / "reference/clients.md",
+)
 TOOLS = ["forecast", "get_now", "delete_map", "route"]
 
 

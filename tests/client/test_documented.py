@@ -1,4 +1,4 @@
-"""The blocks of docs/topics/client.md, run one after another against a server in memory."""
+"""The blocks of docs/use-servers/client.md, run one after another against a server in memory."""
 
 import ast
 import inspect
@@ -13,7 +13,7 @@ from mcp_django.client.blocking import BlockingClient
 from tests.client.script import Script
 from tests.repository.pages import ROOT, python_blocks
 
-BLOCKS = python_blocks(ROOT / "docs" / "topics" / "client.md")
+BLOCKS = python_blocks(ROOT / "docs" / "use-servers" / "client.md")
 SERVER = {
     "tools_list": {"tools": [{"name": "add", "inputSchema": {"type": "object"}}]},
     "tools_call": {"content": [{"type": "text", "text": "3"}], "structuredContent": {"result": 3}},
@@ -61,6 +61,6 @@ def test_the_block_without_an_event_loop_runs(script: Script) -> None:
 
 
 def test_the_page_names_all_operations() -> None:
-    page = (ROOT / "docs" / "topics" / "client.md").read_text()
+    page = (ROOT / "docs" / "use-servers" / "client.md").read_text()
     missing = [name for name in vars(BlockingClient) if not name.startswith("_") and name not in page]
     assert set(missing) <= {"alias", "is_connected", "is_needed", "last_error", "disconnect"}

@@ -1,4 +1,4 @@
-"""What docs/topics/client-oauth.md says of settings, pages and calls is so."""
+"""What docs/use-servers/oauth.md says of settings, pages and calls is so."""
 
 import re
 from types import ModuleType
@@ -17,8 +17,8 @@ from mcp_django.conf import get_problems, get_settings
 from mcp_django.conf.clients import ClientAuth
 from tests.repository.pages import ROOT, python_blocks
 
-PAGE = (ROOT / "docs" / "topics" / "client-oauth.md").read_text()
-SETTINGS, URLS, CALL, DOCUMENT = python_blocks(ROOT / "docs" / "topics" / "client-oauth.md")
+PAGE = (ROOT / "docs" / "use-servers" / "oauth.md").read_text()
+SETTINGS, URLS, CALL, DOCUMENT = python_blocks(ROOT / "docs" / "use-servers" / "oauth.md")
 
 
 def ran(block: str) -> dict[str, Any]:

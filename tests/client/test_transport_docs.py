@@ -1,4 +1,4 @@
-"""The examples of docs/topics/client-transports.md, run."""
+"""The examples of docs/use-servers/transports.md, run."""
 
 import sys
 from typing import Any
@@ -9,7 +9,7 @@ from mcp_django.client.transports.targets import StreamableHTTP, WebSocket
 from tests.client.listeners import Exchange, exchanges, listening
 from tests.repository.pages import ROOT, python_blocks
 
-BLOCKS = python_blocks(ROOT / "docs" / "topics" / "client-transports.md")
+BLOCKS = python_blocks(ROOT / "docs" / "use-servers" / "transports.md")
 TARGETS, AUTHORITIES, TICKET, STDIO = BLOCKS
 
 

@@ -1,4 +1,4 @@
-"""The rows of docs/reference/coming-from.md, and the checks that each names in a comment.
+"""The rows of docs/coming-from/index.md, and the checks that each names in a comment.
 
     | `their.symbol` | What it is here <!-- has mcp_django.tool(timeout); does log_messages_have_a_threshold --> |
 
@@ -25,7 +25,7 @@ from mcp_django.conf import options
 from mcp_django.conf.clients import ClientSettings
 from mcp_django.conf.issuers import IssuerSettings
 
-PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "reference" / "coming-from.md"
+PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "coming-from" / "index.md"
 COMMENT = re.compile(r"<!--(.*?)-->")
 NAMED = re.compile(r"`(mcp_django(?:\.\w+)+)")
 SECTIONS: dict[str, Any] = {

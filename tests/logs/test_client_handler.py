@@ -378,7 +378,7 @@ async def test_one_call_has_a_limit_and_the_last_message_says_so(
 
 
 def _page() -> dict[str, Any]:
-    page = (Path(__file__).parents[2] / "docs" / "topics" / "context.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "talk-back" / "context.md").read_text(encoding="utf-8")
     written: dict[str, Any] = {}
     exec(page[page.index("LOGGING = {") :].partition("```")[0], written)
     configuration: dict[str, Any] = written["LOGGING"]

@@ -90,7 +90,7 @@ async def test_it_can_be_named_in_logging(capsys: pytest.CaptureFixture[str]) ->
 
 
 async def test_the_configuration_in_the_documentation_works(capsys: pytest.CaptureFixture[str]) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "topics" / "observability.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "run" / "observability.md").read_text(encoding="utf-8")
     written: dict[str, Any] = {}
     exec(page[page.index("LOGGING = {") :].partition("```")[0], written)
     root = logging.getLogger()

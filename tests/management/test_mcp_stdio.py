@@ -86,7 +86,7 @@ def test_manage_py_keeps_what_was_printed_while_apps_were_imported(project: Proj
 
 
 def test_manage_py_can_keep_what_is_flushed_too(project: Project) -> None:
-    page = (ROOT / "docs" / "topics" / "stdio.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "run" / "stdio.md").read_text(encoding="utf-8")
     snippet = page.split("```python\n")[1].split("```")[0]
     (project.directory / "manage_quietly.py").write_text(snippet + FILES["manage.py"])
     with project.client("--user", "ada", manage="manage_quietly.py", NOISY="1", PYTHONUNBUFFERED="1") as client:

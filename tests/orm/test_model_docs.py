@@ -15,7 +15,7 @@ from tests.repository.pages import ROOT, python_blocks, served_by
 from tests.server.client import PipelineClient, ports
 
 pytestmark = pytest.mark.django_db
-PAGES = [ROOT / "docs" / page for page in ("howto/expose-your-models.md", "topics/model-resources.md")]
+PAGES = [ROOT / "docs" / page for page in ("expose/first-models.md", "expose/model-resources.md")]
 BLOCKS = [block for page in PAGES for block in python_blocks(page)]
 
 

@@ -1,4 +1,4 @@
-"""The examples of docs/topics/model-writes.md, called."""
+"""The examples of docs/expose/model-writes.md, called."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from tests.repository.pages import ROOT, python_blocks, served_by
 from tests.server.client import PipelineClient, ports
 
 pytestmark = pytest.mark.django_db
-BLOCKS = python_blocks(ROOT / "docs" / "topics" / "model-writes.md")
+BLOCKS = python_blocks(ROOT / "docs" / "expose" / "model-writes.md")
 
 
 def client(says: str, monkeypatch: pytest.MonkeyPatch, **given: Any) -> PipelineClient:

@@ -1,4 +1,4 @@
-"""The examples of docs/topics/files.md, served."""
+"""The examples of docs/expose/files.md, served."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from mcp_django.server.server import Server
 from tests.repository.pages import ROOT, python_blocks, served_by
 from tests.server.client import PipelineClient, make_principal, make_server, ports
 
-BLOCKS = python_blocks(ROOT / "docs" / "topics" / "files.md")
+BLOCKS = python_blocks(ROOT / "docs" / "expose" / "files.md")
 
 
 async def test_files_are_served_as_the_page_says(

@@ -345,11 +345,11 @@ def test_an_entry_that_cannot_be_read_is_refused(subtests: pytest.Subtests) -> N
             conf.get_settings()
 
 
-# docs/topics/composition.md
+# docs/expose/composition.md
 
 
 def test_the_settings_on_the_page_can_be_read() -> None:
-    (block,) = [block for block in python_blocks(ROOT / "docs/topics/composition.md") if "MCP =" in block]
+    (block,) = [block for block in python_blocks(ROOT / "docs/expose/composition.md") if "MCP =" in block]
     written: dict[str, Any] = {}
     exec(block, written)
     written["MCP"]["SERVERS"]["default"]["MOUNTS"]["weather"] = f"{HERE}.Weather"
@@ -359,7 +359,7 @@ def test_the_settings_on_the_page_can_be_read() -> None:
 
 
 async def test_the_server_on_the_page_serves_what_the_table_says() -> None:
-    blocks = [block for block in python_blocks(ROOT / "docs/topics/composition.md") if "Mount(" in block]
+    blocks = [block for block in python_blocks(ROOT / "docs/expose/composition.md") if "Mount(" in block]
     written: dict[str, Any] = {}
     exec(blocks[0], written)
     with override_settings(MCP={"AUTH": "none"}):

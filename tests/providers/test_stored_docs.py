@@ -1,4 +1,4 @@
-"""What docs/topics/stored.md shows, done."""
+"""What docs/expose/stored.md shows, done."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from mcp_django.models.stored import base, prompt, resource
 from mcp_django.providers.stored import MAX_RENDERED_CHARACTERS
 from tests.repository.pages import ROOT, python_blocks
 
-PAGE = ROOT / "docs" / "topics" / "stored.md"
+PAGE = ROOT / "docs" / "expose" / "stored.md"
 
 
 @pytest.mark.django_db

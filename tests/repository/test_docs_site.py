@@ -46,7 +46,7 @@ def test_each_page_has_a_markdown_twin_and_a_line_in_llms_txt(site: Path) -> Non
 def test_pages_of_the_root_are_part_of_the_site(site: Path) -> None:
     contributing = (site / "contributing" / "index.html").read_text(encoding="utf-8")
     assert 'href="testing/"' in contributing
-    assert "../security" in (site / "topics" / "security" / "index.html").read_text(encoding="utf-8")
+    assert "../security" in (site / "protect" / "security" / "index.html").read_text(encoding="utf-8")
 
 
 def test_an_altered_mermaid_is_not_installed() -> None:

@@ -1,4 +1,4 @@
-"""A project made of the blocks of docs/howto/protect-a-project.md, and the script of docs/howto/connect-a-client.md."""
+"""A project made of the blocks of docs/protect/first-steps.md, and the script of docs/start/connect-a-client.md."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ from tests.repository.pages import ROOT, python_blocks
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.integration
-PAGES = ROOT / "docs" / "howto"
+PAGES = ROOT / "docs"
 NAME = "documented"
 PREPARE = """
 import django
@@ -46,14 +46,14 @@ def write(directory: Path, origin: str) -> None:
     """Start a project, and put the page's blocks where they belong; `...` stands for the lines before."""
     call_command("startproject", NAME, str(directory))
     package = directory / NAME
-    settings = block("protect-a-project.md", "# settings.py").replace("https://shop.example.com", origin)
+    settings = block("protect/first-steps.md", "# settings.py").replace("https://shop.example.com", origin)
     settings = settings.replace("    ...,\n", f'    *INSTALLED_APPS,\n    "{NAME}",\n', 1)
     with (package / "settings.py").open("a") as file:
         file.write(f'{settings}\nPASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]\n')
         file.write(f'TEMPLATES[0]["DIRS"] = ["{directory}"]\n')
-    urls = block("protect-a-project.md", "# urls.py").replace("    ...,\n", "")
+    urls = block("protect/first-steps.md", "# urls.py").replace("    ...,\n", "")
     (package / "urls.py").write_text(urls)
-    tool = block("protect-a-project.md", "def cancel_order")
+    tool = block("protect/first-steps.md", "def cancel_order")
     (package / "mcp_tools.py").write_text(f"from mcp_django import tool\n\n{tool}")
     (directory / "registration").mkdir()
     (directory / "registration" / "login.html").write_text(LOGIN)
@@ -125,7 +125,7 @@ def test_the_script_of_connect_a_client_lists_the_tools(
         return True
 
     monkeypatch.setattr(webbrowser, "open", open_browser)
-    script = block("connect-a-client.md", "webbrowser.open").replace("https://shop.example.com/mcp", url)
+    script = block("start/connect-a-client.md", "webbrowser.open").replace("https://shop.example.com/mcp", url)
     namespace: dict[str, Any] = {"__name__": "script"}
     exec(script, namespace)
     asyncio.run(namespace["main"]())

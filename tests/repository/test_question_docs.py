@@ -1,4 +1,4 @@
-"""The examples of docs/topics/questions.md, served and answered in both eras."""
+"""The examples of docs/talk-back/questions.md, served and answered in both eras."""
 
 from types import ModuleType
 from typing import Any
@@ -13,7 +13,7 @@ from mcp_django.server.server import Server
 from tests.repository.pages import ROOT, python_blocks, served_by
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, accept, ports
 
-BLOCKS = python_blocks(ROOT / "docs" / "topics" / "questions.md")
+BLOCKS = python_blocks(ROOT / "docs" / "talk-back" / "questions.md")
 
 
 class FakePages:

@@ -144,7 +144,7 @@ async def test_an_interceptor_that_goes_on_twice_gets_fresh_values() -> None:
 
 
 async def test_the_hooks_of_the_page_do_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    block = next(b for b in python_blocks(ROOT / "docs" / "topics" / "toolsets.md") if "class Kitchen" in b)
+    block = next(b for b in python_blocks(ROOT / "docs" / "expose" / "toolsets.md") if "class Kitchen" in b)
     monkeypatch.setattr(registry, "REGISTRIES", {})
     module, found = served_by(block, monkeypatch)
     peer = PipelineClient(make_server(registry=found), log_level="debug")

@@ -1,4 +1,4 @@
-"""docs/howto/servers.md says what works on which server; here each cell is compared with what a running server does.
+"""docs/run/asgi-servers.md says what works on which server; here each cell is compared with what a running server does.
 
 A probe for each row, all of them on one process for each server; a cell says what the probe gives.
 """
@@ -30,7 +30,7 @@ from tests.servers.databases import ROOT
 from tests.servers.harness import Server, serve
 from tests.support.waiting import WAIT_SECONDS, wait_until
 
-PAGE = ROOT / "docs" / "howto" / "servers.md"
+PAGE = ROOT / "docs" / "run" / "asgi-servers.md"
 COLUMNS = {
     "uvicorn": ("uvicorn", "uvicorn-h11"),
     "gunicorn, uvicorn workers": ("gunicorn",),

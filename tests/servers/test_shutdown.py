@@ -29,7 +29,7 @@ LIFESPAN = "tests.servers.site.lifespan.noted_lifespan"
 OPTIONS = {"hypercorn": ("--graceful-timeout", "30")}
 SERVERS_WITH_WORKERS = ("uvicorn", "gunicorn", "granian")
 """Servers whose workers all finish their calls."""
-GUIDE = Path(__file__).parents[2] / "docs" / "howto" / "deploy.md"
+GUIDE = Path(__file__).parents[2] / "docs" / "run" / "deploy.md"
 CLOSING = {"code": -32603, "message": "The server is shutting down"}
 
 

@@ -1,4 +1,4 @@
-"""The example of docs/topics/testing.md, run as a project would run it."""
+"""The example of docs/test/testing.md, run as a project would run it."""
 
 import unittest
 
@@ -23,7 +23,7 @@ def test_the_tests_of_the_example_pass(monkeypatch: pytest.MonkeyPatch) -> None:
         async def cancel_order(number: int, ctx: Context) -> str:
             return "Cancelled" if (await ctx.elicit("Sure?")).data else "Left"
 
-        (block,) = python_blocks(ROOT / "docs" / "topics" / "testing.md")
+        (block,) = python_blocks(ROOT / "docs" / "test" / "testing.md")
         names: dict[str, object] = {"__name__": "example.tests"}
         exec(compile(block, "testing.md", "exec"), names)
         found = unittest.defaultTestLoader.loadTestsFromTestCase(names["OrderTests"])  # type: ignore[arg-type]

@@ -142,7 +142,7 @@ async def test_the_examples_of_the_page_serve_sockets(subtests: pytest.Subtests)
     for example, where in [(0, "/mcp/ws"), (1, "/mcp/ws/"), (1, "/assistant/ws")]:
         with subtests.test(example=example, where=where):
             found: dict[str, Any] = {}
-            exec(python_blocks(ROOT / "docs" / "topics" / "websocket.md")[example], found)
+            exec(python_blocks(ROOT / "docs" / "run" / "websocket.md")[example], found)
             socket = Socket(found["application"], where)
             await socket.accepted()
             socket.leave()

@@ -16,7 +16,7 @@ def shared() -> Iterator[Workers]:
     """Two workers for the whole run, because starting them takes a while."""
     with ExitStack() as stack:
         database = stack.enter_context(new_postgres(SITE))
-        # As docs/howto/deploy.md has it for a project behind `asgi.mount`.
+        # As docs/run/deploy.md has it for a project behind `asgi.mount`.
         database["CONN_MAX_AGE"] = 600
         redis = stack.enter_context(own_redis())
         yield stack.enter_context(workers(database, redis))

@@ -1,4 +1,4 @@
-"""The examples of docs/topics/memory.md, run."""
+"""The examples of docs/expose/memory.md, run."""
 
 import pytest
 from django.contrib.auth.models import User
@@ -10,7 +10,7 @@ from mcp_django.contrib.memory.models import Owner
 from mcp_django.contrib.memory.options import MemorySettings
 from tests.repository.pages import ROOT, python_blocks, served_by
 
-PAGE = ROOT / "docs" / "topics" / "memory.md"
+PAGE = ROOT / "docs" / "expose" / "memory.md"
 pytestmark = pytest.mark.django_db
 
 

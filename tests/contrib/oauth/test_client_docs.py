@@ -1,4 +1,4 @@
-"""What docs/topics/oauth-clients.md says, held against what is there."""
+"""What docs/protect/oauth-clients.md says, held against what is there."""
 
 import re
 import shlex
@@ -15,7 +15,7 @@ from mcp_django.contrib.oauth import redirects
 from mcp_django.contrib.oauth.clients import client_metadata, documents
 from mcp_django.contrib.oauth.options import OAuthSettings
 
-PAGE = (Path(__file__).parents[3] / "docs" / "topics" / "oauth-clients.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "protect" / "oauth-clients.md").read_text()
 BLOCKS = re.findall(r"```\n(.*?)```", PAGE, re.DOTALL)
 
 

@@ -1,4 +1,4 @@
-"""What docs/topics/oauth-pages.md says of templates and options is so."""
+"""What docs/protect/oauth-pages.md says of templates and options is so."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ import mcp_django.contrib.oauth
 from mcp_django.contrib.oauth.options import OAuthSettings
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGE = (ROOT / "docs" / "topics" / "oauth-pages.md").read_text()
+PAGE = (ROOT / "docs" / "protect" / "oauth-pages.md").read_text()
 TEMPLATES = Path(mcp_django.contrib.oauth.__file__).with_name("templates")
 SHARED = Path(mcp_django.__file__).parent
 

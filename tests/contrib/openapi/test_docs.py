@@ -1,4 +1,4 @@
-"""The examples of docs/howto/import-an-openapi-document.md, served."""
+"""The examples of docs/expose/openapi.md, served."""
 
 import sys
 from pathlib import Path
@@ -17,7 +17,7 @@ from tests.contrib.openapi.pets import Api, document, operation, parameter
 from tests.repository.pages import ROOT, python_blocks, served_by
 from tests.server.client import PipelineClient, make_principal, ports
 
-BLOCKS = python_blocks(ROOT / "docs" / "howto" / "import-an-openapi-document.md")
+BLOCKS = python_blocks(ROOT / "docs" / "expose" / "openapi.md")
 SCHEMES = {"api_key": {"type": "apiKey", "in": "header", "name": "X-Key"}}
 PETS = document(
     {

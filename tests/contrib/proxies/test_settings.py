@@ -17,7 +17,7 @@ from mcp_django.wiring import get_server
 from tests.repository.pages import ROOT, python_blocks
 
 CLIENTS = {"weather": {"URL": "https://weather.example/mcp"}, "github": {"URL": "https://api.example/mcp"}}
-PAGE = ROOT / "docs" / "topics" / "proxies.md"
+PAGE = ROOT / "docs" / "expose" / "proxies.md"
 
 
 def setting(proxies: Any, **more: Any) -> dict[str, Any]:

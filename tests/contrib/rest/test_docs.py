@@ -1,4 +1,4 @@
-"""The examples of docs/topics/rest.md, declared and called."""
+"""The examples of docs/expose/rest.md, declared and called."""
 
 import sys
 from types import ModuleType
@@ -15,7 +15,7 @@ from tests.contrib.rest.library_api import principal
 from tests.repository.pages import ROOT, python_blocks, served_by
 from tests.server.client import PipelineClient, ports
 
-BLOCKS = python_blocks(ROOT / "docs" / "topics" / "rest.md")
+BLOCKS = python_blocks(ROOT / "docs" / "expose" / "rest.md")
 
 
 def server_of(found: registry.Registry) -> Server:
