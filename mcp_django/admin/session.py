@@ -200,11 +200,14 @@ class SessionAdmin(RowActionAdmin):
 
     @admin.display(description=_("client capabilities"))
     def capabilities(self, session: Session) -> str:
-        """Return the names of the capabilities, with the names of their options in parentheses."""
+        """Return the names of the capabilities, with the names of their options in parentheses.
+
+        They are sorted, because PostgreSQL stores the members of an object in an order of its own.
+        """
         declared = session.client_capabilities if isinstance(session.client_capabilities, dict) else {}
         words = []
-        for name, options in declared.items():
-            names = ", ".join(map(str, options)) if isinstance(options, dict) else ""
+        for name, options in sorted(declared.items()):
+            names = ", ".join(sorted(map(str, options))) if isinstance(options, dict) else ""
             words.append(f"{name} ({names})" if names else str(name))
         return clean_line(", ".join(words)) or str(_("none"))
 

@@ -127,7 +127,7 @@ def test_the_page_of_a_session_uses_words(browser: Client) -> None:
     row = session(ada, client_capabilities={"sampling": {}, "elicitation": {"form": {}, "url": {}}})
     Session.objects.filter(pk=row.pk).update(owner=f"django|{ada.pk}|token:{token.pk}")
     page = browser.get(reverse("admin:mcp_django_session_change", args=[row.pk])).content.decode()
-    assert "sampling, elicitation (form, url)" in page
+    assert "elicitation (form, url), sampling" in page
     url = reverse("admin:mcp_django_personalaccesstoken_change", args=[token.pk])
     assert f'<a href="{url}">token CI job</a>' in page
     assert page.count("field-client") == 1
