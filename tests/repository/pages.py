@@ -13,6 +13,7 @@ from mcp_django.server.primitives import registry
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FENCE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+FENCE_OF_ANY_LANGUAGE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
 def tracked_files() -> list[Path]:

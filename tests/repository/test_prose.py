@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.repository.pages import ROOT, name_of
+from tests.repository.pages import FENCE_OF_ANY_LANGUAGE, ROOT, name_of
 from tests.repository.test_architecture import PACKAGE, modules
 
 # Pattern, and the most that 10,000 words may hold. Well-kept packages have about as many.
@@ -50,7 +50,6 @@ PLAIN_PAGES = (
 )
 # Clients receive the docstrings of these modules, as descriptions of tools and of their results.
 WIRE_DOCSTRINGS = ("contrib/memory/mcp_tools.py", "contrib/memory/schemas.py")
-FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
 def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -105,7 +104,7 @@ def wrong_first_line(text: str) -> str | None:
 
 def sentences(page: str) -> Iterator[str]:
     """Yield the sentences of a page's paragraphs and list items. Code, tables and headings are left out."""
-    text = FENCE.sub("", page)
+    text = FENCE_OF_ANY_LANGUAGE.sub("", page)
     text = re.sub(r"(?m)^(?:#|\||<).*$", "", text)
     text = re.sub(r"\]\([^)]*\)", "]", text)
     for block in re.split(r"\n\s*\n|\n\s*(?:[-*]|\d+\.) ", text):
@@ -145,7 +144,7 @@ def test_errors_and_logs_use_plain_phrases() -> None:
 
 
 def test_pages_use_plain_phrases() -> None:
-    texts = [(name_of(page), FENCE.sub("", page.read_text(encoding="utf-8"))) for page in plain_pages()]
+    texts = [(name_of(page), FENCE_OF_ANY_LANGUAGE.sub("", page.read_text(encoding="utf-8"))) for page in plain_pages()]
     assert phrases(texts) == {}
 
 
