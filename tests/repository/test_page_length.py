@@ -14,7 +14,6 @@ LONG_PAGES = {
     "docs/reference/checks.md",
     "docs/reference/settings.md",
     "docs/start/connect-a-client.md",
-    "docs/talk-back/questions.md",
 }
 PAGES_WITH_LONG_SENTENCES = {
     "docs/protect/security.md",
@@ -22,7 +21,6 @@ PAGES_WITH_LONG_SENTENCES = {
     "docs/run/delivery.md",
     "docs/run/streams.md",
     "docs/run/tenants-and-language.md",
-    "docs/talk-back/subscriptions.md",
     "docs/use-servers/bridge.md",
 }
 

@@ -45,6 +45,7 @@ PLAIN_PAGES = (
     "CONTRIBUTING.md",
     "docs/intro",
     "docs/design",
+    "docs/talk-back",
     "docs/contributing",
     "docs/reference/glossary.md",
 )

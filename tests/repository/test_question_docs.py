@@ -1,4 +1,4 @@
-"""The examples of docs/talk-back/questions.md, served and answered in both eras."""
+"""The examples of the pages on questions, served and answered in both eras."""
 
 from types import ModuleType
 from typing import Any
@@ -13,7 +13,8 @@ from mcp_django.server.server import Server
 from tests.repository.pages import ROOT, python_blocks, served_by
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, accept, ports
 
-BLOCKS = python_blocks(ROOT / "docs" / "talk-back" / "questions.md")
+PAGES = [ROOT / "docs" / "talk-back" / name for name in ("questions.md", "question-forms.md", "question-pages.md")]
+BLOCKS = [block for page in PAGES for block in python_blocks(page)]
 
 
 class FakePages:
