@@ -22,7 +22,7 @@ class ClientToken(models.Model):
     alias = models.CharField(_("server"), max_length=64)
     server = models.CharField(_("URL"), max_length=2000)
     """URL of the server without its query, which may be a secret."""
-    user = create_user_key(null=True, blank=True, help_text=_("Nobody: the project itself."))
+    user = create_user_key(null=True, blank=True, help_text=_("Empty for the project itself."))
     issuer = models.CharField(_("authorization server"), max_length=2000, blank=True, default="")
     grant = models.TextField(_("sealed tokens"), blank=True, default="", editable=False)
     registration = models.TextField(_("sealed registration"), blank=True, default="", editable=False)
@@ -31,7 +31,7 @@ class ClientToken(models.Model):
     """Scopes that calls lacked; requested when the owner connects again."""
     generation = models.PositiveBigIntegerField(_("generation"), default=0, editable=False)
     """Counter that changes with the tokens, so that processes detect each other's renewals."""
-    renewing_until = models.DateTimeField(_("being renewed until"), null=True, blank=True, editable=False)
+    renewing_until = models.DateTimeField(_("locked for renewal until"), null=True, blank=True, editable=False)
     """Time until which one process renews the tokens and all other processes wait."""
     expires_at = models.DateTimeField(_("expires"), null=True, blank=True)
     created = models.DateTimeField(_("created"), default=timezone.now, editable=False)

@@ -20,8 +20,10 @@ class ExternalIdentity(models.Model):
         USERNAME = "username", _("the username")
         CREATE = "create", _("the account's creation")
 
-    issuer = models.CharField(_("issuer"), max_length=255, help_text=_("As in the settings, to the letter."))
-    subject = models.CharField(_("subject"), max_length=255, help_text=_("Whom the issuer means by it, for good."))
+    issuer = models.CharField(_("issuer"), max_length=255, help_text=_("Exactly as in the settings."))
+    subject = models.CharField(
+        _("subject"), max_length=255, help_text=_("Permanent identifier of the user at the issuer.")
+    )
     user = create_user_key()
     origin = models.CharField(
         _("linked by"), max_length=16, choices=Origin.choices, default=Origin.PERSON, editable=False
@@ -38,7 +40,7 @@ class ExternalIdentity(models.Model):
             models.UniqueConstraint(
                 fields=["issuer", "subject"],
                 name="mcp_external_identity",
-                violation_error_message=_("This subject of the issuer has an account already."),
+                violation_error_message=_("This subject of the issuer already has an account."),
             )
         ]
 

@@ -38,8 +38,8 @@ class SpentState(models.Model):
     objects: "PrimaryManager[SpentState]" = PrimaryManager()
 
     class Meta:
-        verbose_name = _("spent state")
-        verbose_name_plural = _("spent states")
+        verbose_name = _("used state")
+        verbose_name_plural = _("used states")
         default_permissions = ()
 
     def __str__(self) -> str:

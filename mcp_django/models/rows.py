@@ -70,8 +70,8 @@ class StoredState(models.Model):
     objects = PrimaryManager.from_queryset(StoredStateQuerySet)()
 
     class Meta:
-        verbose_name = _("state of what is stored")
-        verbose_name_plural = _("states of what is stored")
+        verbose_name = _("cache version")
+        verbose_name_plural = _("cache versions")
         default_permissions = ()
 
     def __str__(self) -> str:

@@ -61,7 +61,7 @@ class Rule(models.Model):
     """Base model of rules. Each save changes the version of the rules."""
 
     note = models.CharField(
-        _("note"), max_length=200, blank=True, help_text=_("Why, for those who find it later. Clients never see it.")
+        _("note"), max_length=200, blank=True, help_text=_("Reason, for other operators. Clients never see it.")
     )
     updated = models.DateTimeField(_("changed"), auto_now=True)
 
@@ -82,25 +82,26 @@ class ToolPolicy(Rule):
     """
 
     server = models.CharField(
-        _("server"), max_length=64, blank=True, default="", help_text=_("The alias of the only server it is for.")
+        _("server"), max_length=64, blank=True, default="", help_text=_("Alias of the only server that it applies to.")
     )
     tool = models.CharField(
         _("tool"),
         max_length=128,
         validators=[check_pattern],
         help_text=_(
-            "A tool's name, or a pattern: * stands for any letters, ? for one. Every policy that fits a tool holds."
+            "Name of a tool, or a pattern: * matches any letters, ? matches one. Every policy that "
+            "matches a tool applies."
         ),
     )
     disabled = models.BooleanField(
-        _("disabled"), default=False, help_text=_("The tool is not there: for nobody, not even for superusers.")
+        _("disabled"), default=False, help_text=_("The tool is hidden from all callers, superusers included.")
     )
     scopes = models.JSONField(
         _("scopes"),
         default=list,
         blank=True,
         validators=[check_scopes],
-        help_text=_("What has to be delegated to the caller's client besides what the tool takes by itself."),
+        help_text=_("Scopes that the caller's client must hold besides those of the tool itself."),
     )
     groups = models.JSONField(
         _("groups"),
@@ -108,8 +109,8 @@ class ToolPolicy(Rule):
         blank=True,
         validators=[check_names],
         help_text=_(
-            "The caller has to be in one of these groups, superusers too. For others the tool does not exist. A group "
-            "that is renamed has to be chosen again."
+            "The caller must be in one of these groups, superusers included. For others the tool does"
+            " not exist. Select a renamed group again."
         ),
     )
     rate = models.CharField(
@@ -117,9 +118,7 @@ class ToolPolicy(Rule):
         max_length=32,
         blank=True,
         validators=[check_rate],
-        help_text=_(
-            "How often each caller may use each of the tools, such as “10/m”. The lowest rate that is said holds."
-        ),
+        help_text=_("Maximum calls of each tool by each caller, such as “10/m”. The lowest rate applies."),
     )
 
     objects: "PrimaryManager[ToolPolicy]" = PrimaryManager.from_queryset(RuleQuerySet)()
@@ -159,8 +158,8 @@ class ScopeGrant(Rule):
         blank=True,
         validators=[check_names],
         help_text=_(
-            "Only users in one of these groups may hold it, superusers too. None: users of all groups. A group that is "
-            "renamed has to be chosen again."
+            "Only users in one of these groups may hold it, superusers included. Empty: users of all "
+            "groups. Select a renamed group again."
         ),
     )
     clients = models.JSONField(
@@ -168,12 +167,10 @@ class ScopeGrant(Rule):
         default=list,
         blank=True,
         validators=[check_names],
-        help_text=_(
-            "Only clients with these identifiers may hold it, one on each line; * stands for anything. None: all."
-        ),
+        help_text=_("Only clients with these identifiers may hold it, one per line; * matches any text. Empty: all."),
     )
     tokens = models.BooleanField(
-        _("personal access tokens"), default=True, help_text=_("May personal access tokens hold it?")
+        _("personal access tokens"), default=True, help_text=_("Personal access tokens may hold it.")
     )
 
     objects: "PrimaryManager[ScopeGrant]" = PrimaryManager.from_queryset(RuleQuerySet)()

@@ -63,7 +63,7 @@ class SessionCount(models.Model):
     """
 
     server = models.CharField(_("server"), max_length=64, primary_key=True)
-    at_most = models.PositiveIntegerField(_("sessions at most"))
+    at_most = models.PositiveIntegerField(_("maximum sessions"))
 
     objects = PrimaryManager.from_queryset(SessionCountQuerySet)()
 

@@ -61,7 +61,7 @@ def test_without_an_issuer_the_form_says_why_there_is_none_to_choose(browser: Cl
 def test_a_subject_is_linked_once(browser: Client) -> None:
     browser.post(reverse(ADD), form(user("ada")))
     again = browser.post(reverse(ADD), form(user("eve")))
-    assert "has an account already" in again.content.decode()
+    assert "already has an account" in again.content.decode()
     assert ExternalIdentity.objects.count() == 1
 
 

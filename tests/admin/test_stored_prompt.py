@@ -135,7 +135,7 @@ def test_values_that_clients_cannot_use_are_refused_with_the_reason(browser: Cli
     cases = (
         (form("Hi $whom", arguments=["who"]), "Invalid placeholder $whom. Did you mean $who?"),
         (form({"kind": "link", "uri": "docs://$whom"}, arguments=["who"]), "Invalid placeholder $whom"),
-        (form("costs $5"), "write $$ for the sign itself"),
+        (form("costs $5"), "write $$ for a dollar sign"),
         (form("Hi $who", arguments=[{"name": "who", "DELETE": "on"}]), "Invalid placeholder $who"),
         (form(), "at least one message"),
         (form({"text": "Hi", "DELETE": "on"}), "at least one message"),
@@ -243,7 +243,7 @@ def test_what_cannot_be_restored_says_why(browser: Client) -> None:
     row.save()
     stored()
     page = browser.post(url("version", row.pk, 1), follow=True).content.decode()
-    assert "There is a prompt of this name for this server already." in page
+    assert "This server already has a prompt with this name." in page
     assert StoredPrompt.objects.filter(name="welcome").exists()
 
 

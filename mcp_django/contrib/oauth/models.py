@@ -30,7 +30,7 @@ class ApplicationType(models.TextChoices):
     Defined in OpenID Connect Dynamic Client Registration 1.0, section 2.
     """
 
-    UNKNOWN = "", _("not said")
+    UNKNOWN = "", _("unspecified")
     WEB = "web", _("web")
     NATIVE = "native", _("native")
 
@@ -53,7 +53,7 @@ class ClientProfile(models.Model):
     class Source(models.TextChoices):
         """Origin of a client."""
 
-        MANUAL = "manual", _("made by an operator")
+        MANUAL = "manual", _("created by an operator")
         REGISTERED = "registered", _("registered itself")
         DOCUMENT = "document", _("described by its document")
 
@@ -65,7 +65,7 @@ class ClientProfile(models.Model):
     )
     source = models.CharField(_("source"), max_length=16, choices=Source.choices, default=Source.MANUAL)
     document_url = models.TextField(
-        _("document"), blank=True, default="", help_text=_("Where the client is described.")
+        _("document"), blank=True, default="", help_text=_("URL of the client's metadata document.")
     )
     document_hash = models.CharField(_("hash of the document"), max_length=64, blank=True, default="", editable=False)
     document_fetched = models.DateTimeField(_("document fetched"), null=True, blank=True, editable=False)
@@ -78,28 +78,28 @@ class ClientProfile(models.Model):
     logo_uri = models.TextField(_("logo"), blank=True, default="")
     requested_grants = models.JSONField(_("requested grants"), default=list, blank=True)
     approved = models.BooleanField(
-        _("approved"), default=False, help_text=_("An operator knows this client. It is never deleted as unused.")
+        _("approved"), default=False, help_text=_("An operator approved this client. It is never deleted as unused.")
     )
     blocked = models.BooleanField(
-        _("blocked"), default=False, help_text=_("It gets no tokens, and those that it has are good for nothing.")
+        _("blocked"), default=False, help_text=_("The client gets no tokens, and its existing tokens are invalid.")
     )
     trusted = models.BooleanField(
         _("trusted"),
         default=False,
-        help_text=_("With a service user it may have tokens in that user's name without anybody being asked."),
+        help_text=_("With a service user, the client gets tokens in that user's name without a consent page."),
     )
     service_user = create_user_key(verbose_name=_("service user"), null=True, blank=True, on_delete=models.SET_NULL)
     allowed_scopes = models.JSONField(
         _("allowed scopes"),
         null=True,
         blank=True,
-        help_text=_("The only ones it may have. Empty: all that are declared."),
+        help_text=_("Scopes that the client may have. Empty: all declared scopes."),
     )
     allowed_resources = models.JSONField(
         _("allowed servers"),
         null=True,
         blank=True,
-        help_text=_("The only ones it gets tokens for, as URLs. Empty: all."),
+        help_text=_("Servers that the client gets tokens for, as URLs. Empty: all."),
     )
     created_ip = models.GenericIPAddressField(_("registered from"), null=True, blank=True, editable=False)
     created = models.DateTimeField(_("created"), default=timezone.now, editable=False)
@@ -135,7 +135,9 @@ class Consent(models.Model):
     redirect_digest = models.CharField(max_length=64, blank=True, default="", editable=False)
     """SHA-256 of `redirect_uri` in hexadecimal, short enough for an index; "" if the URI is unknown."""
     granted = models.DateTimeField(_("granted"), default=timezone.now)
-    expires = models.DateTimeField(_("expires"), null=True, blank=True, help_text=_("From then on the user is asked."))
+    expires = models.DateTimeField(
+        _("expires"), null=True, blank=True, help_text=_("After this time, the user is prompted again.")
+    )
     revoked = models.DateTimeField(_("revoked"), null=True, blank=True)
 
     objects = PrimaryManager["Consent"]()

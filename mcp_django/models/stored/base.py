@@ -72,24 +72,26 @@ class Stored(StoredRow):
     )
 
     server = models.CharField(
-        _("server"), max_length=64, blank=True, default="", help_text=_("The alias of the only server that has it.")
+        _("server"), max_length=64, blank=True, default="", help_text=_("Alias of the only server that has it.")
     )
-    title = models.CharField(_("title"), max_length=200, blank=True, help_text=_("What people see."))
+    title = models.CharField(_("title"), max_length=200, blank=True, help_text=_("Name for people."))
     description = models.TextField(
         _("description"),
         blank=True,
         validators=[MaxLengthValidator(MAX_DESCRIPTION_CHARS)],
-        help_text=_("What it is for, said to people and models."),
+        help_text=_("Purpose, for people and models."),
     )
-    enabled = models.BooleanField(_("enabled"), default=True, help_text=_("What is not enabled is not there."))
+    enabled = models.BooleanField(
+        _("enabled"), default=True, help_text=_("Disabled entries are hidden from all clients.")
+    )
     permission = models.CharField(
         _("permission"),
         max_length=255,
         blank=True,
         validators=[check_permissions],
         help_text=_(
-            "The Django permission that callers need, such as “shop.view_order”; several with spaces between them are "
-            "all needed. Nobody else finds out that it exists. Without one it is for everybody who may use the server."
+            "Django permissions that callers need, such as “shop.view_order”, separated by spaces. "
+            "Other callers cannot see the entry. Empty: all users of the server."
         ),
     )
     scopes = models.JSONField(_("scopes"), default=list, blank=True, validators=[check_scopes])

@@ -38,7 +38,7 @@ class StoredPrompt(Stored):
         _("name"),
         max_length=64,
         validators=[check_name],
-        help_text=_("What clients ask for; many show it to people as a command, such as /name."),
+        help_text=_("Name that clients request; many show it as a command, such as /name."),
     )
 
     objects = PrimaryManager.from_queryset(StoredPromptQuerySet)()
@@ -51,7 +51,7 @@ class StoredPrompt(Stored):
             models.UniqueConstraint(
                 fields=["server", "name"],
                 name="mcp_stored_prompt_name",
-                violation_error_message=_("There is a prompt of this name for this server already."),
+                violation_error_message=_("This server already has a prompt with this name."),
             )
         ]
 
@@ -106,7 +106,7 @@ class StoredArgument(StoredRow):
     SNAPSHOT_FIELDS: ClassVar[tuple[str, ...]] = ("name", "title", "description", "required", "default", "choices")
 
     prompt = models.ForeignKey(StoredPrompt, on_delete=models.CASCADE, related_name="arguments")
-    position = models.PositiveSmallIntegerField(_("position"), default=0, help_text=_("At 0 it comes last."))
+    position = models.PositiveSmallIntegerField(_("position"), default=0, help_text=_("0 places it last."))
     name = models.CharField(
         _("name"),
         max_length=64,
@@ -116,7 +116,7 @@ class StoredArgument(StoredRow):
                 _("An argument's name has letters without accents, digits and _, and does not begin with a digit."),
             )
         ],
-        help_text=_("$name stands for it in messages."),
+        help_text=_("Messages refer to it as $name."),
     )
     title = models.CharField(_("title"), max_length=200, blank=True)
     description = models.TextField(_("description"), blank=True, validators=[MaxLengthValidator(MAX_DESCRIPTION_CHARS)])
@@ -125,10 +125,10 @@ class StoredArgument(StoredRow):
         _("default"),
         blank=True,
         validators=[MaxLengthValidator(MAX_MESSAGE_CHARS)],
-        help_text=_("Stands in where the caller gives no value."),
+        help_text=_("Used when the caller gives no value."),
     )
     choices = models.JSONField(
-        _("choices"), default=list, blank=True, help_text=_("Suggested while people type, and nothing else is taken.")
+        _("choices"), default=list, blank=True, help_text=_("Suggested while people type; other values are rejected.")
     )
 
     objects = PrimaryManager.from_queryset(StoredArgumentQuerySet)()
@@ -142,7 +142,7 @@ class StoredArgument(StoredRow):
             models.UniqueConstraint(
                 fields=["prompt", "name"],
                 name="mcp_stored_argument_name",
-                violation_error_message=_("The prompt has an argument of this name already."),
+                violation_error_message=_("The prompt already has an argument with this name."),
             )
         ]
 
@@ -195,20 +195,20 @@ class StoredMessage(StoredRow):
     SNAPSHOT_FIELDS: ClassVar[tuple[str, ...]] = ("role", "kind", "text", "uri")
 
     prompt = models.ForeignKey(StoredPrompt, on_delete=models.CASCADE, related_name="messages")
-    position = models.PositiveSmallIntegerField(_("position"), default=0, help_text=_("At 0 it comes last."))
+    position = models.PositiveSmallIntegerField(_("position"), default=0, help_text=_("0 places it last."))
     role = models.CharField(_("role"), max_length=16, choices=MessageRole, default=MessageRole.USER)
     kind = models.CharField(_("kind"), max_length=16, choices=MessageKind, default=MessageKind.TEXT)
     text = models.TextField(
         _("text"),
         blank=True,
         validators=[MaxLengthValidator(MAX_MESSAGE_CHARS)],
-        help_text=_("$name or ${name} stands for an argument, $$ for a dollar sign. Of a link: what it is called."),
+        help_text=_("$name or ${name} inserts an argument, $$ a dollar sign. For a link: its name."),
     )
     uri = models.CharField(
         _("URI"),
         max_length=MAX_URI_CHARS,
         blank=True,
-        help_text=_("Of the resource; $name puts in an argument, percent-encoded."),
+        help_text=_("URI of the resource; $name inserts an argument, percent-encoded."),
     )
 
     objects = PrimaryManager.from_queryset(StoredMessageQuerySet)()
@@ -230,7 +230,7 @@ class StoredMessage(StoredRow):
     def clean(self) -> None:
         for name in ("text", "uri"):
             if not has_valid_placeholders(getattr(self, name)):
-                message = _("A $ begins a placeholder such as $name or ${name}; write $$ for the sign itself.")
+                message = _("A $ starts a placeholder such as $name or ${name}; write $$ for a dollar sign.")
                 raise ValidationError({name: message})
 
         if self.kind == MessageKind.TEXT:
