@@ -1,6 +1,7 @@
 """The client of one MCP server."""
 
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Self
 
@@ -23,7 +24,7 @@ from mcp_django.client.session.timing import PausableTimeouts
 from mcp_django.client.session.validation import OutputValidator
 from mcp_django.client.transports.targets import SSE, Stdio, StreamableHTTP, WebSocket
 
-CLIENT_INFO = types.Implementation(name="mcp-django-channels", version="0.1.0")
+CLIENT_INFO = types.Implementation(name="mcp-django-channels", version=version("mcp-django-channels"))
 DEFAULT_TIMEOUT_SECONDS, DEFAULT_STARTUP_TIMEOUT_SECONDS, DEFAULT_MAX_RETRIES = 60.0, 30.0, 3
 
 
