@@ -16,7 +16,6 @@ LONG_PAGES = {
     "docs/start/connect-a-client.md",
 }
 PAGES_WITH_LONG_SENTENCES = {
-    "docs/protect/security.md",
     "docs/reference/limits.md",
     "docs/run/delivery.md",
     "docs/run/streams.md",

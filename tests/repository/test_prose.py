@@ -46,6 +46,10 @@ PLAIN_PAGES = (
     "docs/intro",
     "docs/design",
     "docs/talk-back",
+    "docs/protect/security.md",
+    "docs/protect/permissions.md",
+    "docs/protect/policies.md",
+    "docs/protect/protected-resources.md",
     "docs/contributing",
     "docs/reference/glossary.md",
 )

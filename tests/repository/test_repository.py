@@ -109,6 +109,13 @@ def test_links_between_pages_lead_to_files() -> None:
     assert not broken, "\n".join(broken)
 
 
+def test_tests_named_by_the_security_promises_exist() -> None:
+    page = (ROOT / "docs/protect/security.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([\w/]+/test_\w+\.py)`", page))
+    assert len(named) > 15
+    assert [name for name in sorted(named) if not (ROOT / "tests" / name).is_file()] == []
+
+
 def test_make_targets_on_pages_exist() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     named = re.compile(r"(?:^|`)make ([a-z-]+)", re.MULTILINE)
