@@ -26,6 +26,7 @@ from mcp_django.server.context.responses import ElicitationResult
 from mcp_django.server.context.sampling import SamplingResult
 from mcp_django.server.primitives.base import Completion
 from mcp_django.server.primitives.results import PromptResult, ResourceResult, ToolStream
+from mcp_django.server.primitives.task_options import TaskOptions
 
 __all__ = [
     "Annotations",
@@ -42,6 +43,7 @@ __all__ = [
     "ResourceResult",
     "SamplingMessage",
     "SamplingResult",
+    "TaskOptions",
     "TextContent",
     "TextResourceContents",
     "ToolAnnotations",

@@ -10,9 +10,10 @@ from django.utils.asyncio import async_unsafe
 
 from mcp_django import conf, wiring
 from mcp_django.conf.mounts import iter_hosts
-from mcp_django.protocol.jsonrpc import dumps
+from mcp_django.protocol.jsonrpc import dumps, loads, notification
 from mcp_django.protocol.uri import MAX_URI_LENGTH
 from mcp_django.runtime.events.event_log import EventDraft, changes_topic
+from mcp_django.runtime.sessions.events import session_topic
 
 LIST_KINDS = ("tools", "resources", "prompts")
 METHOD_PREFIX = "notifications/"
@@ -102,6 +103,28 @@ async def anotify_extension_key(field: str, key: str, *, server: str = "default"
     Inside a call it waits for the commit of the call's transaction.
     """
     await sync_to_async(notify_extension_key)(field, key, server=server, using=using)
+
+
+@async_unsafe(ASYNC_CONTEXT_ERROR)
+def notify_session(session: int, method: str, params: Mapping[str, Any], *, using: str | None = None) -> None:
+    """Send a notification of an extension to one session of the handshake era.
+
+    `session` is the primary key of its row. The client receives it on its session stream, also when it resumes the
+    stream within EVENT_TTL. See `notify_resource_updated` for `using`.
+
+    Raises:
+        ValueError: an invalid method.
+        TypeError: `params` cannot be encoded as JSON.
+    """
+    if not method.startswith(METHOD_PREFIX) or method == METHOD_PREFIX:
+        raise ValueError(f'Invalid method {method!r}: the method of a notification begins with "{METHOD_PREFIX}"')
+    message = loads(notification(method, dict(params)))
+    wiring.get_event_publisher().publish_on_commit(EventDraft(session_topic(session), "message", message), using=using)
+
+
+async def anotify_session(session: int, method: str, params: Mapping[str, Any], *, using: str | None = None) -> None:
+    """Send a notification to one session from async code; see `notify_session`."""
+    await sync_to_async(notify_session)(session, method, params, using=using)
 
 
 async def anotify_resource_updated(

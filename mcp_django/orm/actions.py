@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MethodType
-from typing import Any, TypeVar, overload
+from typing import Any, Literal, TypeVar, overload
 
 from django.db.models import Model
 
@@ -42,6 +42,7 @@ from mcp_django.server.injection.handler import describe_source
 from mcp_django.server.injection.parameters import get_injection, is_injected
 from mcp_django.server.ports import ContextView, Principal
 from mcp_django.server.primitives.base import CallCheck, Tool
+from mcp_django.server.primitives.task_options import TaskOptions, parse_task
 
 F = TypeVar("F", bound=Callable[..., Any])
 _OPTIONS_ATTRIBUTE = "__mcp_action__"
@@ -64,6 +65,7 @@ class ActionOptions:
     dry_run: bool = False
     destructive: bool = True
     idempotent: bool = False
+    task: bool | Literal["required"] | TaskOptions = False
 
     def get_title(self, name: str) -> str:
         """Return the title of the action with this name."""
@@ -85,6 +87,7 @@ def action(
     dry_run: bool = False,
     destructive: bool = True,
     idempotent: bool = False,
+    task: bool | Literal["required"] | TaskOptions = False,
 ) -> Callable[[F], F]: ...
 def action(fn: Any = None, **options: Any) -> Any:
     """Make a method of a ModelToolset a tool for its rows.
@@ -96,6 +99,7 @@ def action(fn: Any = None, **options: Any) -> Any:
     With `confirm` the client's user must confirm the call first. The action runs in one transaction unless `atomic`
     is False. With `dry_run` clients can run it in a transaction that is rolled back. Use `dry_run` only for actions
     without effects outside of the database. `destructive` and `idempotent` are hints for clients.
+    `task` lets calls become tasks, as for `mcp_django.tool`.
     """
 
     def mark(fn: F) -> F:
@@ -245,6 +249,7 @@ def build_action_tool(toolset: BaseModelToolset, name: str, fn: Callable[..., An
 
     tool.title, tool.permission, tool.source = options.title, compiled.permission_names or None, describe_source(fn)
     tool.single_use_state = compiled.confirm
+    tool.task = parse_task(fn, options.task)
     tool.call_checks = tuple(CallCheck(getattr(hook, "__name__", repr(hook)), hook) for hook in compiled.hooks)
     return tool
 

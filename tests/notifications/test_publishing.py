@@ -15,6 +15,7 @@ from mcp_django import (
     notify_list_changed,
     notify_resource_updated,
 )
+from mcp_django.extensions import notify_session
 from mcp_django.notifications import abroadcast, broadcast, notify_extension_key
 from mcp_django.runtime.events.event_log import EventLog
 from mcp_django.runtime.threads.executor import LeasingExecutor
@@ -227,3 +228,13 @@ def test_the_names_are_public_and_come_late() -> None:
     assert mcp_django.notify_resource_updated is notify_resource_updated
     assert {"notify_list_changed", "publish_changes"} <= set(dir(mcp_django))
     assert {"abroadcast", "broadcast"} <= set(notifications.__all__)
+
+
+def test_a_notification_of_an_extension_is_said_to_one_session(committed: Any, said: Any) -> None:
+    with committed():
+        notify_session(7, "notifications/audit", {"entryId": "1"})
+    message = {"jsonrpc": "2.0", "method": "notifications/audit", "params": {"entryId": "1"}}
+    assert said() == [("session:7", "message", message)]
+
+    with pytest.raises(ValueError, match="begins with"):
+        notify_session(7, "audit", {})

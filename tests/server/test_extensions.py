@@ -20,6 +20,7 @@ from mcp_django.protocol.revisions import REVISIONS, Era
 from mcp_django.schema import DeclarationError
 from mcp_django.server.calls.pending import PendingResponse
 from mcp_django.server.composition.extension_registry import ExtensionRegistry
+from mcp_django.types import TaskOptions
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, make_principal, make_server
 from tests.server.listening import ListenClient, taken
 
@@ -280,3 +281,102 @@ def test_two_extensions_share_neither_an_identifier_nor_a_method() -> None:
     other = declare(method("audit/list"), identifier="com.example/other")
     with pytest.raises(DeclarationError, match="is already a method of"):
         Server("tests", extensions=[Audit(), other()])
+
+
+class Shortcut(Extension):
+    """An extension that answers the calls of some tools itself, and passes others on with a mark."""
+
+    identifier = IDENTIFIER
+    result_types = frozenset({"receipt"})
+
+    def __init__(self) -> None:
+        self.seen: list[dict[str, Any]] = []
+
+    def intercepts(self, tool: Any) -> bool:
+        return bool(tool.task)
+
+    async def call_tool(self, call: Any, tool: Any, arguments: Any, proceed: Any) -> Any:
+        self.seen.append(arguments)
+        if tool.task.required:
+            return ExtensionResult("receipt", number=3)
+        return {**await proceed(call), "_meta": {"com.example/seen": len(self.seen)}}
+
+    def get_tool_fields(self, tool: Any, revision: Any) -> dict[str, Any]:
+        return {"execution": {"taskSupport": "optional"}} if tool.task and revision.core_tasks else {}
+
+    @method("shortcut/old", eras=[Era.HANDSHAKE], requires_declaration=False)
+    async def old(self) -> dict[str, Any]:
+        return {"old": True}
+
+
+def make_shortcut_client(version: str = STATELESS) -> tuple[Shortcut, PipelineClient]:
+    extension = Shortcut()
+    server = make_server(extensions=[extension])
+
+    @server.tool(task=True)
+    async def survey(days: int = 1) -> str:
+        """Survey."""
+        return f"{days} days"
+
+    @server.tool(task=TaskOptions(required=True))
+    async def export() -> str:
+        """Export."""
+        return "never"
+
+    @server.tool
+    async def greet() -> str:
+        """Greet."""
+        return "hello"
+
+    return extension, PipelineClient(server, version=version, capabilities=DECLARED)
+
+
+async def test_an_extension_intercepts_the_calls_of_the_tools_that_it_selects() -> None:
+    extension, client = make_shortcut_client()
+
+    passed = await client.call("survey", days=2)
+    assert passed["content"] == [{"type": "text", "text": "2 days"}]
+    assert passed["_meta"]["com.example/seen"] == 1
+    answered = await client.call("export")
+    assert (answered["resultType"], answered["number"]) == ("receipt", 3)
+    assert "com.example/seen" not in (await client.call("greet"))["_meta"]
+    assert extension.seen == [{"days": 2}, {}]
+
+
+async def test_an_extension_does_not_see_calls_with_invalid_arguments() -> None:
+    extension, client = make_shortcut_client()
+    assert "days" in await client.error("survey", days="many")
+    assert extension.seen == []
+
+
+async def test_an_answer_of_an_interceptor_needs_the_declaration() -> None:
+    _, client = make_shortcut_client()
+    client.capabilities = {}
+    with pytest.raises(MissingClientCapability):
+        await client.call("export")
+
+
+async def test_an_extension_adds_members_to_entries_of_tools_by_revision() -> None:
+    for version, expected in ((HANDSHAKE, {"taskSupport": "optional"}), (STATELESS, None)):
+        _, client = make_shortcut_client(version)
+        entries = {entry["name"]: entry for entry in (await client.request("tools/list"))["tools"]}
+        assert entries["survey"].get("execution") == expected
+        assert "execution" not in entries["greet"]
+
+
+async def test_a_method_may_exist_in_one_era_only() -> None:
+    _, client = make_shortcut_client(HANDSHAKE)
+    assert await client.request("shortcut/old") == {"old": True}
+    _, client = make_shortcut_client()
+    with pytest.raises(MethodNotFound):
+        await client.request("shortcut/old")
+
+
+@pytest.mark.parametrize("task", ["optional", 3, TaskOptions(ttl=0), TaskOptions(retry=-1), TaskOptions(queue="")])
+def test_wrong_options_of_tasks_are_refused(task: Any) -> None:
+    server = make_server()
+    with pytest.raises(DeclarationError, match=r"[tT]ask"):
+
+        @server.tool(task=task)
+        async def survey() -> None:
+            """Survey."""

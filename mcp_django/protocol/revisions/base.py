@@ -115,6 +115,8 @@ class Revision:
     """Methods whose complete results have ``ttlMs`` and ``cacheScope``."""
     input_required_methods: frozenset[str] = frozenset()
     """Methods that may respond ``input_required``."""
+    core_tasks: bool = False
+    """True if the protocol itself has tasks: a client asks for one with ``params.task``."""
     boolean_properties: bool = False
     """True if root ``properties`` of a tool's schema may be ``true`` or ``false``."""
     verbatim: bool = False

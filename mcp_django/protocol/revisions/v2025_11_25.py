@@ -1,7 +1,7 @@
 """The fourth revision: adds icons, url elicitation, richer forms and polling.
 
-It also adds tools in sampling. Argument errors move into the tool's result. The experimental tasks of this revision are
-not supported, so neither their methods nor ``Tool.execution`` are listed.
+It also adds tools in sampling. Argument errors move into the tool's result. An extension of the server implements the
+experimental tasks of this revision, so neither their methods nor ``Tool.execution`` are listed.
 """
 
 from mcp_django.protocol.revisions.v2025_06_18 import V2025_06_18
@@ -10,6 +10,7 @@ V2025_11_25 = V2025_06_18.with_changes(
     version="2025-11-25",
     add={
         "notifications": {"notifications/elicitation/complete"},
+        "capabilities": {"tasks"},
         "implementation_fields": {"description", "icons", "websiteUrl"},
         "tool_fields": {"icons"},
         "prompt_fields": {"icons"},
@@ -28,4 +29,5 @@ V2025_11_25 = V2025_06_18.with_changes(
     sampling_lists=True,
     argument_errors_in_result=True,
     url_elicitation_error=True,
+    core_tasks=True,
 )

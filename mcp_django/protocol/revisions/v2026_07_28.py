@@ -26,11 +26,13 @@ V2026_07_28 = V2025_11_25.with_changes(
             "notifications/roots/list_changed",
         },
         "client_requests": {"ping"},
+        "capabilities": {"tasks"},
     },
     resource_not_found=-32602,
     structured="any",
     elicitation_id=False,
     url_elicitation_error=False,
+    core_tasks=False,
     polling=False,
     result_type=True,
     cacheable=frozenset(

@@ -39,6 +39,8 @@ class CallRecord:
     """Record of the outer call, if the client's model uses a tool in it."""
     jobs: "list[BackgroundJob] | None" = None
     """Background jobs to run after the response."""
+    is_continued: bool = False
+    """True if an earlier call counted this use of the tool, and the extensions of the server have seen it."""
     answered: bool = False
     """True once the background jobs were taken."""
 

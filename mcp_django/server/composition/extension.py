@@ -10,12 +10,16 @@ An extension belongs to one server. The server declares it under its identifier,
 (basic/lifecycle, capability negotiation). A client declares it in the same way, in each request or in the handshake.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
 from mcp_django.protocol.errors import MethodNotFound, MissingClientCapability
 from mcp_django.protocol.revisions import Era, Revision
 from mcp_django.server.calls.call import Call
+from mcp_django.server.primitives.base import Tool
+
+ProceedWithCall = Callable[[Call], Awaitable[dict[str, Any]]]
+"""Function that runs the tool of a call and returns the body of its result."""
 
 
 class Extension:
@@ -56,6 +60,30 @@ class Extension:
         if call.revision.era is Era.STATELESS:
             raise MissingClientCapability(self._required_capability)
         raise MethodNotFound(f"{call.method[:128]} needs the extension {self.identifier}, which was not declared")
+
+    def get_tool_fields(self, tool: Tool, revision: Revision) -> Mapping[str, Any]:
+        """Return the members that the entry of `tool` in `tools/list` has in addition.
+
+        The result depends on its arguments only: lists are cached.
+        """
+        return {}
+
+    def intercepts(self, tool: Tool) -> bool:
+        """Return True if the calls of `tool` go through `call_tool`.
+
+        Asked before each call on servers with an extension that overrides `call_tool`.
+        """
+        return True
+
+    async def call_tool(
+        self, call: Call, tool: Tool, arguments: dict[str, Any], proceed: ProceedWithCall
+    ) -> Mapping[str, Any]:
+        """Run a call of a tool, or answer it in another way.
+
+        The permission is decided, the use is counted, and the arguments are valid. `proceed` takes the call, or a copy
+        of it, and returns the body of the result. Return that body, or an `ExtensionResult`.
+        """
+        return await proceed(call)
 
     def check(self) -> Iterable[Any]:
         """Yield messages of Django's system checks about the project's use of the extension."""

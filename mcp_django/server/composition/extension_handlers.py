@@ -1,12 +1,12 @@
 """Handlers of extensions, and the decorators that declare them: methods, notifications, subscriptions."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, TypeVar, Unpack
 
 from mcp_django.protocol.headers import NAMED_PARAMS
-from mcp_django.protocol.revisions import REVISIONS, Revision
+from mcp_django.protocol.revisions import REVISIONS, Era, Revision
 from mcp_django.schema import ArgumentError, DeclarationError, SchemaChecker, compile_output, compile_parameters
 from mcp_django.server.composition.extension import Extension
 from mcp_django.server.injection.handler import Handler, describe_source
@@ -81,6 +81,12 @@ class ExtensionMethod(ExtensionHandler):
     """Member of `params` that the `Mcp-Name` header mirrors, if the client sends the header."""
     requires_declaration: bool = True
     """True if only clients that declare the extension may send it."""
+    eras: frozenset[Era] = frozenset(Era)
+    """Eras in which the method exists."""
+
+    def supports_revision(self, revision: Revision) -> bool:
+        """Return True if the method exists in `revision`."""
+        return revision.era in self.eras and self.extension.supports_revision(revision)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -116,6 +122,7 @@ def method(
     *,
     name_param: str | None = None,
     requires_declaration: bool = True,
+    eras: Collection[Era] = tuple(Era),
     **options: Unpack[PrimitiveOptions],
 ) -> Callable[[F], F]:
     """Mark a function of an extension as the handler of a request.
@@ -127,9 +134,14 @@ def method(
     without permission receives "method not found".
 
     `name_param` is the member of `params` that clients mirror into the `Mcp-Name` header. With
-    `requires_declaration=False`, clients that do not declare the extension may send the method, too.
+    `requires_declaration=False`, clients that do not declare the extension may send the method, too. `eras` limits the
+    method to one era.
     """
-    members = {"name_param": name_param, "requires_declaration": requires_declaration}
+    members = {
+        "name_param": name_param,
+        "requires_declaration": requires_declaration,
+        "eras": frozenset(eras),
+    }
     return _mark(_Declaration(ExtensionMethod, name, options, members))
 
 

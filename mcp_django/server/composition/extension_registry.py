@@ -15,6 +15,7 @@ from mcp_django.server.composition.extension_handlers import (
     build_handlers,
 )
 from mcp_django.server.injection.handler import describe_source
+from mcp_django.server.primitives.base import Primitive, Tool
 from mcp_django.server.primitives.results import ExtensionResult
 
 
@@ -29,6 +30,9 @@ class ExtensionRegistry:
         self.methods: dict[str, ExtensionMethod] = {}
         self.notifications: dict[str, ExtensionNotification] = {}
         self.subscriptions: dict[str, ExtensionSubscription] = {}
+        self.interceptors = tuple(each for each in extensions if type(each).call_tool is not Extension.call_tool)
+        """Extensions that intercept calls of tools."""
+        self._has_tool_fields = any(type(each).get_tool_fields is not Extension.get_tool_fields for each in extensions)
         self._tables = cast(
             Mapping[type[ExtensionHandler], dict[str, ExtensionHandler]],
             {
@@ -66,6 +70,22 @@ class ExtensionRegistry:
         raise LookupError(
             f"no extension of this server has the result type {result.result_type!r}; add it to result_types"
         )
+
+    def find_method(self, name: str, revision: Revision) -> ExtensionMethod | None:
+        """Return the method with this name if it exists in `revision`."""
+        method = self.methods.get(name)
+        if method is None or not method.supports_revision(revision):
+            return None
+        return method
+
+    def add_tool_fields(self, entry: dict[str, Any], tool: Primitive, revision: Revision) -> dict[str, Any]:
+        """Return an entry of `tools/list` with the members of the extensions."""
+        if not self._has_tool_fields or not isinstance(tool, Tool):
+            return entry
+        for extension in self.extensions:
+            if extension.supports_revision(revision):
+                entry = {**entry, **extension.get_tool_fields(tool, revision)}
+        return entry
 
     def get_capabilities(self, revision: Revision) -> list[Mapping[str, Any]]:
         """Return the capabilities that each extension declares in `revision`."""

@@ -18,7 +18,7 @@ import inspect
 import secrets
 import weakref
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from mcp_django.protocol import jsonrpc
@@ -88,6 +88,11 @@ class InputRequest(NamedTuple):
     def identity_json(self) -> list[Any]:
         """JSON that is equal for equal requests."""
         return [self.method, self.params if self.identity is None else self.identity]
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the request as an entry of `inputRequests`."""
+        params = {} if self.params is None else {"params": self.params}
+        return {"method": self.method, **params}
 
     def with_problem(self, problem: InvalidInputResponse) -> "InputRequest":
         """Return the same request with the validation error in its message."""
@@ -212,6 +217,15 @@ class _RecordedResponse(NamedTuple):
     response: Any
 
 
+class StoredRounds(NamedTuple):
+    """Earlier rounds of a conversation that the server stores itself."""
+
+    state: dict[str, Any]
+    """Members of the state, as in `ReplayConversation.get_state`."""
+    responses: Mapping[str, Any]
+    """Responses to the requests that the state lists as sent, by the name of the request."""
+
+
 class ReplayConversation:
     """Stateless era: replay responses, or record the request and end the round.
 
@@ -220,7 +234,10 @@ class ReplayConversation:
 
     waits_for_response = False
 
-    def __init__(self, call: Call, binding: bytes, limits: ConversationLimits) -> None:
+    def __init__(
+        self, call: Call, binding: bytes, limits: ConversationLimits, stored: "StoredRounds | None" = None
+    ) -> None:
+        """Read the earlier rounds from the params of the call, or from `stored`."""
         self._call = call
         self._binding = binding
         self._limits = limits
@@ -238,13 +255,15 @@ class ReplayConversation:
             "once": {},
             "taken": [],
         }
-        if "requestState" in params:
+        if stored is not None:
+            state |= stored.state
+        elif "requestState" in params:
             state |= call.server.state_sealer.unseal(params["requestState"], binding)
 
         self._state = state
         self._recorded = {key: _RecordedResponse(*record) for key, record in state["answers"].items()}
         self._accepted = set(state["taken"])
-        responses = self._check_responses(params)
+        responses = self._check_responses(params) if stored is None else stored.responses
         # Only requests that the state records as sent take a response. Keys are predictable, so a response to any other
         # request proves nothing: the client may not have shown that request to its user.
         self._unread_responses = state["asked"].keys() & responses.keys()
@@ -346,13 +365,10 @@ class ReplayConversation:
             raise InputUnavailable(f"The tool sent more than {limits.answers} requests to the client")
 
         payload = {
-            **state,
+            **self.get_state(),
             "flow": state["flow"] or secrets.token_hex(16),
             "round": state["round"] + 1,
             "stale": stale,
-            "answers": {key: [*record] for key, record in self._recorded.items()},
-            "asked": {key: digest for key, (digest, _) in self.pending_requests.items()},
-            "taken": sorted(self._accepted),
         }
 
         try:
@@ -361,14 +377,18 @@ class ReplayConversation:
             raise InputUnavailable(
                 "The conversation is too large for a state; reduce the requests and answers"
             ) from None
-        requests = {
-            key: {"method": question.method, "params": question.params}
-            if question.params is not None
-            else {"method": question.method}
-            for key, (_, question) in self.pending_requests.items()
-        }
+        requests = {key: question.to_wire() for key, (_, question) in self.pending_requests.items()}
         input_requests = {"inputRequests": requests} if requests else {}
         return InputRequired(**input_requests, requestState=sealed, resultType=INPUT_REQUIRED)
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the state of the conversation after this run, as JSON."""
+        return {
+            **self._state,
+            "answers": {key: [*record] for key, record in self._recorded.items()},
+            "asked": {key: digest for key, (digest, _) in self.pending_requests.items()},
+            "taken": sorted(self._accepted),
+        }
 
     def _identify(self, request: InputRequest) -> tuple[str, str]:
         """Return the name of the request in this run, and the digest of its content."""

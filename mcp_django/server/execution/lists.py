@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidParams
-from mcp_django.protocol.revisions import Era
+from mcp_django.protocol.revisions import Era, Revision
 from mcp_django.server.calls.call import Call
 from mcp_django.server.calls.server_core import ServerCore
+from mcp_django.server.composition.extension_registry import ExtensionRegistry
 from mcp_django.server.composition.local_resources import LocalResources
 from mcp_django.server.context.context import Context
 from mcp_django.server.context.conversation import gather
@@ -281,17 +282,21 @@ class PrimitiveLists:
         start = 0 if after is None else bisect_right(items, after, key=lambda item: item.key)
         size = self._server.options.page_size or len(items)
         page = items[start : start + size]
-        body: dict[str, Any] = {kind.field: [item.to_list_entry(call.revision) for item in page]}
+        body: dict[str, Any] = {kind.field: [self._build_entry(item, call.revision) for item in page]}
 
         digest = ""
         if after is None and call.revision.era is Era.HANDSHAKE:
-            rest = [item.to_list_entry(call.revision) for item in items[size:]]
+            rest = [self._build_entry(item, call.revision) for item in items[size:]]
             digest = blake2b(jsonrpc.dumps([body, rest]), digest_size=12).hexdigest()
 
         if start + size < len(items):
             owner = call.principal.key if private else SHARED_OWNER
             body["nextCursor"] = create_cursor(call, kind.collection, owner, page[-1].key)
         return EncodedResult(jsonrpc.dumps(call.era.add_result_fields(call, body, private=private)), digest)
+
+    def _build_entry(self, item: Primitive, revision: Revision) -> dict[str, Any]:
+        extensions: ExtensionRegistry = self._server.extensions
+        return extensions.add_tool_fields(item.to_list_entry(revision), item, revision)
 
 
 def serve_page(call: Call, kind: ListKind) -> EncodedResult | Coroutine[Any, Any, EncodedResult]:

@@ -75,7 +75,7 @@ async def count_use(call: Call, tool: Tool) -> str | None:
         if isinstance(host_copy, Tool):
             return await count_use(call.host_call, host_copy)
     authorizer = call.server.authorizer
-    if not authorizer.is_restricted(tool):
+    if call.record.is_continued or not authorizer.is_restricted(tool):
         return None
     wait = await authorizer.count_use(call.principal, tool)
     if wait is None:

@@ -24,8 +24,8 @@ def run_method(call: Call) -> Coroutine[Any, Any, dict[str, Any]]:
 
     Raises MethodNotFound for an unknown method, MissingClientCapability, and the errors of the method.
     """
-    method = call.server.extensions.methods.get(call.method)
-    if method is None or not method.extension.supports_revision(call.revision):
+    method = call.server.extensions.find_method(call.method, call.revision)
+    if method is None:
         raise _unknown(call)
     if method.requires_declaration:
         method.extension.require_declaration(call)

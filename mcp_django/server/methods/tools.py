@@ -9,6 +9,7 @@ from mcp_django.protocol.revisions import Era
 from mcp_django.server.calls.call import Call
 from mcp_django.server.composition.mounting import run_mounted
 from mcp_django.server.composition.provider import find_provided_tool
+from mcp_django.server.execution.interception import intercept_call
 from mcp_django.server.execution.invoke import call_tool
 from mcp_django.server.execution.permissions import check_permission, count_use
 from mcp_django.server.primitives.base import Primitive, Tool
@@ -50,6 +51,15 @@ async def _find_and_call(call: Call, name: str, tool: Tool | None, arguments: di
 
 
 def _start_call(call: Call, tool: Tool, arguments: dict[str, Any]) -> Coroutine[Any, Any, dict[str, Any]]:
+    interceptors = call.server.extensions.interceptors
+    if interceptors and not call.record.is_continued:
+        extensions = [extension for extension in interceptors if extension.intercepts(tool)]
+        if extensions:
+            return intercept_call(call, tool, arguments, extensions, _run_call)
+    return _run_call(call, tool, arguments)
+
+
+def _run_call(call: Call, tool: Tool, arguments: dict[str, Any]) -> Coroutine[Any, Any, dict[str, Any]]:
     mounted = tool.mount_origin
     if mounted is None or (tool.is_direct and mounted.mount.is_transparent):
         return call_tool(call, tool, arguments)

@@ -18,6 +18,7 @@ from mcp_django.protocol.types import Annotations, Icon, ToolAnnotations
 from mcp_django.protocol.uri import UriTemplate
 from mcp_django.schema import call_in_default_language
 from mcp_django.server.injection.handler import Handler
+from mcp_django.server.primitives.task_options import TaskOptions
 
 ScopesFor = Callable[[dict[str, Any]], Any]
 """Function that returns scopes, or an awaitable of scopes."""
@@ -208,6 +209,8 @@ class Tool(Primitive):
     """Function of the validated arguments that returns additionally required scopes."""
     rate: Rate | None = None
     """Maximum rate of calls by one principal."""
+    task: TaskOptions | None = None
+    """Options of its tasks; None if its calls never become tasks."""
 
     @cached_property
     def is_direct(self) -> bool:

@@ -10,7 +10,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypedDict, TypeVar, Unpack, cast, get_origin, get_type_hints, overload
+from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast, get_origin, get_type_hints, overload
 
 from mcp_django.protocol.content import is_content_type
 from mcp_django.protocol.meta import is_valid_key
@@ -39,6 +39,7 @@ from mcp_django.server.primitives.base import (
 )
 from mcp_django.server.primitives.registry import MARKED_METHODS, Registry, get_registry
 from mcp_django.server.primitives.results import ExtensionResult, ToolResult, ToolStream
+from mcp_django.server.primitives.task_options import TaskOptions, parse_task
 
 F = TypeVar("F", bound=Callable[..., Any])
 BuildPrimitive = Callable[[Any], Primitive | Completer]
@@ -74,6 +75,7 @@ class ToolOptions(PrimitiveOptions, total=False):
     single_use_state: bool
     scopes_for: ScopesFor
     rate: str
+    task: bool | Literal["required"] | TaskOptions
 
 
 class ResourceOptions(PrimitiveOptions, total=False):
@@ -105,6 +107,7 @@ def build_tool(fn: Callable[..., Any], name: str | None = None, **options: Unpac
         single_use_state=bool(options.get("single_use_state", False)),
         scopes_for=_check_scopes_for(fn, options.get("scopes_for")),
         rate=parse_rate(fn, options.get("rate")),
+        task=parse_task(fn, options.get("task")),
     )
 
 
@@ -200,6 +203,8 @@ def tool(fn: Any = None, *, name: str | None = None, server: str = "default", **
     `scopes_for` is a function of the validated arguments that returns scopes required in addition to `scopes`. A client
     without them is refused before the tool runs. `rate`, such as "10/m", limits the calls of each principal. Calls
     above the rate return an error result with the seconds to wait.
+
+    `task` lets calls become tasks on servers with the tasks extension: True, "required", or `TaskOptions`.
     """
     return register_tool(get_registry(server), fn, name, options)
 
