@@ -49,6 +49,16 @@ def test_pages_of_the_root_are_part_of_the_site(site: Path) -> None:
     assert "../security" in (site / "protect" / "security" / "index.html").read_text(encoding="utf-8")
 
 
+def test_each_folder_has_an_index_that_links_to_its_pages() -> None:
+    lost = []
+    for folder in sorted(path for path in (ROOT / "docs").iterdir() if path.is_dir() and path.name != "contributing"):
+        text = (folder / "index.md").read_text(encoding="utf-8")
+        pages = {page.name for page in folder.glob("*.md")} - {"index.md"}
+        linked = set(re.findall(r"\]\(([\w-]+\.md)[#)]", text))
+        lost += [f"docs/{folder.name}/index.md needs a link to {name}" for name in sorted(pages - linked)]
+    assert lost == []
+
+
 def test_an_altered_mermaid_is_not_installed() -> None:
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as archive:
