@@ -52,10 +52,7 @@ PLAIN_PAGES = (
     ),
     "docs/design",
     "docs/talk-back",
-    "docs/protect/security.md",
-    "docs/protect/permissions.md",
-    "docs/protect/policies.md",
-    "docs/protect/protected-resources.md",
+    "docs/protect",
     "docs/contributing",
     "docs/reference/glossary.md",
 )
