@@ -1,6 +1,8 @@
 """The home page: what this server offers, read from its registry, and how to connect to it."""
 
+import os
 import shlex
+import socket
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,6 +21,13 @@ from mcp_django.protocol.revisions import LATEST
 from mcp_django.wiring import get_server
 from project.airports.clients import snippets
 from project.airports.models import Airport, Country, Region, Trip
+
+QUESTIONS = (
+    "Which airports are nearest to 46.5° N, 8.0° E, and how high are they?",
+    "Which country has the highest airport, Nepal or Bolivia?",
+    "Plan a trip from Lisbon to Auckland with two stops, and save it.",
+)
+"""Questions for a client that has just been connected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +53,8 @@ def home(request: HttpRequest) -> HttpResponse:
         "endpoint": endpoint,
         "ways": list(other_ways(endpoint)) if isinstance(request, ASGIRequest) else [],
         "snippets": snippets(server.info.name, endpoint, LATEST.version, token=token),
+        "questions": QUESTIONS,
+        "worker": f"{socket.gethostname()}, process {os.getpid()}",
         "token": token,
         "protected": settings.DEMO_AUTH == "oauth",
         "counts": [

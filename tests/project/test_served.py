@@ -2,9 +2,11 @@
 
 import asyncio
 import datetime
+import html
 import re
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -37,8 +39,9 @@ def found(pattern: str, text: str) -> tuple[str, ...]:
 class Demo:
     """A demo that is being served."""
 
-    def __init__(self, welcome: str) -> None:
+    def __init__(self, welcome: str, pid: int) -> None:
         self.welcome = welcome
+        self.pid = pid
         (self.site,) = found(r"(http://127\.0\.0\.1:\d+)/", welcome)
         self.endpoint = f"{self.site}/mcp"
 
@@ -80,7 +83,7 @@ def started(directory: Path, **more: str) -> Iterator[Demo]:
         ) as process,
     ):
         try:
-            yield Demo(read_welcome(process))
+            yield Demo(read_welcome(process), process.pid)
             process.send_signal(signal.SIGINT)
             rest, _ = process.communicate(timeout=WAIT_SECONDS)
             assert (process.returncode, rest) == (0, "Stopped.\n")
@@ -144,6 +147,32 @@ def test_the_welcome_and_the_page_name_the_other_ways_in(demo: Demo) -> None:
     for way in (f"{demo.endpoint.replace('http', 'ws')}/ws", f"{demo.endpoint}/sse", command):
         assert way in demo.welcome
         assert f"<code>{way}</code>" in page
+
+
+def test_the_welcome_shows_how_to_connect_what_to_ask_and_a_call_without_a_client(demo: Demo, fresh_dir: Path) -> None:
+    assert f"claude mcp add --transport http airports {demo.endpoint}" in demo.welcome
+    assert len(demo.welcome.splitlines()) <= 24, "it fits on one screen"
+    page = html.unescape(httpx.get(demo.site).text)
+    (questions,) = found(r"Then ask:\n((?: {4}\S.*\n)+)", demo.welcome)
+    assert [line.strip() in page for line in questions.splitlines()] == [True, True, True]
+    (command,) = found(r"without a client:\n +(\S.*)\n", demo.welcome)
+    ran = subprocess.run(
+        shlex.split(command), cwd=ROOT, env=environment(fresh_dir), capture_output=True, text=True, check=True
+    )
+    assert "Muenster" in ran.stdout
+
+
+def test_the_home_page_names_the_worker_that_rendered_it(demo: Demo) -> None:
+    assert f"<code>{socket.gethostname()}, process {demo.pid}</code>" in httpx.get(demo.site).text
+
+
+def test_the_demo_is_prepared_for_workers_that_others_start(tmp_path: Path) -> None:
+    command = [sys.executable, "manage.py", "demo", "--prepare"]
+    ran = subprocess.run(
+        command, cwd=ROOT, env=environment(tmp_path / "var"), capture_output=True, text=True, check=True
+    )
+    assert "user demo, password" in ran.stdout
+    assert "Ctrl-C" not in ran.stdout
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -295,7 +324,7 @@ def test_the_protected_demo_lets_a_client_in_whose_user_allows_it(protected: Dem
 def test_the_protected_demo_refuses_a_client_without_a_token_and_shows_where_to_disconnect(protected: Demo) -> None:
     answer = httpx.post(protected.endpoint, json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
     assert answer.status_code == 401
-    (page,) = found(r"disconnected, is at (\S+)", protected.welcome)
+    (page,) = found(r"be disconnected at (\S+)", protected.welcome)
     assert httpx.get(page).status_code == 302
 
 

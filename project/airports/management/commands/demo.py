@@ -13,47 +13,61 @@ from django.core.management.base import BaseCommand, CommandError
 from django.urls import reverse
 
 from project.airports.models import Airport
-from project.airports.views import other_ways
+from project.airports.views import QUESTIONS, interpreter, other_ways
 
 HOST = "127.0.0.1"
+EXAMPLE_CALL = """mcp_call nearest_airports '{"latitude": 46.5, "longitude": 8.0}'"""
 
 
 class Command(BaseCommand):
-    """Migrate, load the airports if there are none, make the demo user, and run Daphne until Ctrl-C."""
+    """Migrate, load the airports if there are none, make the demo user, and run Daphne until Ctrl-C.
+
+    With `--prepare`, stop before Daphne: other processes serve.
+    """
 
     help = "Prepares the demo (tables, airports, a superuser) and serves it on loopback."
     requires_system_checks = ()  # `migrate` runs them, once
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Declare the port."""
+        """Declare the port, and the option to prepare only."""
         parser.add_argument("--port", type=int, default=8000, help="Port on 127.0.0.1 (default: 8000).")
+        parser.add_argument("--prepare", action="store_true", help="Prepare for other processes that serve it.")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Do it in the order in which a later step needs an earlier one; the port comes first, as it fails most."""
         port: int = options["port"]
-        check_port(port)
-        check_origin(f"http://{HOST}:{port}")
+        site = f"http://{HOST}:{port}"
+        if not options["prepare"]:
+            check_port(port)
+        check_origin(site)
         call_command("migrate", verbosity=0, interactive=False)
         if not Airport.objects.exists():
             self.stdout.write("Loading 28,000 airports, once…")
             call_command("loadairports", verbosity=0)
         username, password = demo_login(Path(settings.DEMO_DIR) / "demo_password")
+        if options["prepare"]:
+            self.welcome(site, username, password)
+            return
         # Imported only now: Daphne installs its event loop when it is imported, which no other command should suffer.
         from daphne.endpoints import build_endpoint_description_strings
         from daphne.server import Server
 
         from project.asgi import application
 
-        site = f"http://{HOST}:{port}"
+        def announce() -> None:
+            self.welcome(site, username, password)
+            self.stdout.write("\nCtrl-C stops it.")
+            self.stdout.flush()
+
         Server(
             application=application,
             endpoints=build_endpoint_description_strings(host=HOST, port=port),
-            ready_callable=lambda: self.welcome(site, username, password),
+            ready_callable=announce,
         ).run()
         self.stdout.write("Stopped.")
 
     def welcome(self, site: str, username: str, password: str) -> None:
-        """Say where everything is."""
+        """Write where everything is, how to connect, and what to ask first."""
         endpoint = f"{site}{reverse('mcp_django:default')}"
         for label, value in [
             ("Home page", f"{site}{reverse('home')}"),
@@ -62,15 +76,21 @@ class Command(BaseCommand):
             ("Admin", f"{site}{reverse('admin:index')}   user {username}, password {password}"),
         ]:
             self.stdout.write(f"  {label:<13} {self.style.SUCCESS(value)}")
+
+        self.write_section("Connect Claude Code", f"claude mcp add --transport http airports {endpoint}")
         if settings.DEMO_AUTH == "oauth":
             self.stdout.write(
-                "The endpoint is protected. Give a client its URL and nothing else:\n"
-                f"  claude mcp add --transport http airports {endpoint}\n"
-                "It opens a browser; log in as above, and choose what it may do. What is connected, and can be\n"
-                f"disconnected, is at {site}{reverse('oauth2_provider:connections')}"
+                "  The endpoint is protected: the client opens a browser. Log in as above, and choose its rights.\n"
+                f"  Clients can be disconnected at {site}{reverse('oauth2_provider:connections')}"
             )
-        self.stdout.write("Ctrl-C stops it.")
-        self.stdout.flush()
+        self.write_section("Then ask", *QUESTIONS)
+        self.write_section("See it work without a client", f"{interpreter()} manage.py {EXAMPLE_CALL}")
+
+    def write_section(self, title: str, *lines: str) -> None:
+        """Write a heading and indented lines below it."""
+        self.stdout.write(f"\n  {title}:")
+        for line in lines:
+            self.stdout.write(f"    {self.style.SUCCESS(line)}")
 
 
 def check_port(port: int) -> None:
