@@ -28,11 +28,15 @@ if TYPE_CHECKING:
         ClientError,
         HandshakeError,
         InvalidAnswer,
+        TaskCancelled,
+        TaskNotFound,
         ToolNotFound,
     )
     from mcp_django.client.multi_client import BlockingBridge, Bridge
     from mcp_django.client.pool.pool import aclose_clients, close_clients, get_client
     from mcp_django.client.session.handlers import Progress
+    from mcp_django.client.tasks.task_handle import BlockingClientTask, ClientTask
+    from mcp_django.client.tasks.task_state import ClientTaskState
     from mcp_django.client.transports.targets import SSE, Stdio, StreamableHTTP, WebSocket
 
 __all__ = [
@@ -40,17 +44,22 @@ __all__ = [
     "AuthorizationNeeded",
     "BlockingBridge",
     "BlockingClient",
+    "BlockingClientTask",
     "Bridge",
     "CallError",
     "CallTimeout",
     "Client",
     "ClientConnectionError",
     "ClientError",
+    "ClientTask",
+    "ClientTaskState",
     "HandshakeError",
     "InvalidAnswer",
     "Progress",
     "Stdio",
     "StreamableHTTP",
+    "TaskCancelled",
+    "TaskNotFound",
     "ToolNotFound",
     "WebSocket",
     "aclose_clients",
@@ -61,8 +70,11 @@ __all__ = [
 _MODULES = {  # The other names are errors.
     "BlockingBridge": "multi_client",
     "BlockingClient": "blocking",
+    "BlockingClientTask": "tasks.task_handle",
     "Bridge": "multi_client",
     "Client": "client",
+    "ClientTask": "tasks.task_handle",
+    "ClientTaskState": "tasks.task_state",
     "Progress": "session.handlers",
     "SSE": "transports.targets",
     "Stdio": "transports.targets",

@@ -9,8 +9,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from mcp_django.client import portal
+from mcp_django.client.operations import Operations, ServerInformation
 from mcp_django.client.session.handlers import Unsubscribe
-from mcp_django.client.session.operations import Operations, ServerInformation
+from mcp_django.client.tasks.task_handle import BlockingClientTask, ClientTask
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -24,6 +25,18 @@ def _make_blocking(
     @functools.wraps(method)
     def blocking(self: "BlockingClient", /, *args: P.args, **kwargs: P.kwargs) -> R:
         return self._run(method(self.client, *args, **kwargs))
+
+    return blocking
+
+
+def _make_blocking_task(
+    method: Callable[Concatenate[Operations, P], Coroutine[Any, Any, ClientTask]],
+) -> Callable[Concatenate["BlockingClient", P], BlockingClientTask]:
+    """Return a blocking version of a method that returns a task, whose methods block, too."""
+
+    @functools.wraps(method)
+    def blocking(self: "BlockingClient", /, *args: P.args, **kwargs: P.kwargs) -> BlockingClientTask:
+        return BlockingClientTask(self._run(method(self.client, *args, **kwargs)), self._run)
 
     return blocking
 
@@ -83,6 +96,7 @@ class BlockingClient(ServerInformation):
     disconnect = _make_blocking(Operations.disconnect)
     list_tools = _make_blocking(Operations.list_tools)
     call_tool = _make_blocking(Operations.call_tool)
+    call_tool_task = _make_blocking_task(Operations.call_tool_task)
     list_resources = _make_blocking(Operations.list_resources)
     list_resource_templates = _make_blocking(Operations.list_resource_templates)
     read_resource = _make_blocking(Operations.read_resource)
@@ -95,6 +109,10 @@ class BlockingClient(ServerInformation):
     ping = _make_blocking(Operations.ping)
     notify_roots_changed = _make_blocking(Operations.notify_roots_changed)
     exchange = _make_blocking(Operations.exchange)
+
+    @functools.wraps(Operations.get_task)
+    def get_task(self, id: str, tool: str | None = None) -> BlockingClientTask:
+        return BlockingClientTask(self.client.get_task(id, tool), self._run)
 
     on_progress = _make_blocking_registration(Operations.on_progress)
     on_log = _make_blocking_registration(Operations.on_log)

@@ -9,6 +9,7 @@ import httpx2
 import mcp_types as types
 
 from mcp_django.client.blocking import BlockingClient
+from mcp_django.client.operations import Operations
 from mcp_django.client.options import ClientOptions, ClientTarget
 from mcp_django.client.session.callbacks import (
     ElicitationCallback,
@@ -18,10 +19,10 @@ from mcp_django.client.session.callbacks import (
 )
 from mcp_django.client.session.connection_manager import ConnectionManager
 from mcp_django.client.session.handlers import NotificationHandlers
-from mcp_django.client.session.operations import Operations
 from mcp_django.client.session.requests import RequestSender
 from mcp_django.client.session.timing import PausableTimeouts
 from mcp_django.client.session.validation import OutputValidator
+from mcp_django.client.tasks.tool_caller import ToolCaller
 from mcp_django.client.transports.targets import SSE, Stdio, StreamableHTTP, WebSocket
 
 CLIENT_INFO = types.Implementation(name="mcp-django-channels", version=version("mcp-django-channels"))
@@ -71,7 +72,7 @@ class Client(Operations):
             sampling: Callback that samples a model for the server; `sampling_tools` declares that it supports tools.
             elicitation: Callback that requests input from a person for the server.
             log_level: Minimum level of the log messages to receive.
-            extensions: Extensions to declare: identifiers, with their settings.
+            extensions: Extensions to declare besides tasks: identifiers, with their settings.
             alias: The project's name of the server, for logs and errors.
 
         Raises:
@@ -98,7 +99,7 @@ class Client(Operations):
         self._manager = ConnectionManager(target, options, self._callbacks, self._handlers)
         self._manager.log_level = log_level
         self._sender = RequestSender(self._manager, options, self._handlers, self._callbacks, timeouts)
-        self._output_validator = OutputValidator()
+        self._tools = ToolCaller(self._sender, self._manager, OutputValidator())
         self._blocking: BlockingClient | None = None
 
     def __repr__(self) -> str:

@@ -5,7 +5,9 @@
     │   ├── AuthorizationNeeded    a person must authorize the server first
     │   └── HandshakeError         the server was reached, but negotiation failed
     ├── CallTimeout                no response within the time limit of the call
+    ├── TaskCancelled              the task of the call was cancelled
     └── CallError                  the server responded with an error
+        ├── TaskNotFound           unknown or expired task
         ├── ToolNotFound           unknown tool
         └── InvalidAnswer          the response violates the protocol
 
@@ -25,6 +27,8 @@ __all__ = [
     "ClientError",
     "HandshakeError",
     "InvalidAnswer",
+    "TaskCancelled",
+    "TaskNotFound",
     "ToolNotFound",
 ]
 
@@ -68,6 +72,13 @@ class CallTimeout(ClientError):
     """A call without a response in time; the client sent a cancellation to the server."""
 
 
+class TaskCancelled(ClientError):
+    """A task that was cancelled, by its server or by another request."""
+
+    def __init__(self, message: str = "The task was cancelled") -> None:
+        super().__init__(message)
+
+
 class CallError(ClientError):
     """An error response: `code`, truncated `message`, and optional `data`."""
 
@@ -85,6 +96,18 @@ class ToolNotFound(CallError):
     """An unknown tool, or one hidden from this client."""
 
     def __init__(self, code: int = INVALID_PARAMS, message: str = "Unknown tool", data: Any = None) -> None:
+        super().__init__(code, message, data)
+
+
+class TaskNotFound(CallError):
+    """A task that is unknown to its server, or has outlived its time to live."""
+
+    def __init__(
+        self,
+        code: int = INVALID_PARAMS,
+        message: str = "The task is unknown to the server, or has expired",
+        data: Any = None,
+    ) -> None:
         super().__init__(code, message, data)
 
 

@@ -23,6 +23,7 @@ from mcp_django.client.options import ClientTarget
 from mcp_django.client.pool.pool import client_settings, get_client, is_pooled
 from mcp_django.client.session.handlers import ProgressHandler, Unsubscribe
 from mcp_django.client.session.timing import UNLIMITED_RETRIES, Backoff, RefreshThrottle
+from mcp_django.client.tasks.task_handle import BlockingClientTask, ClientTask
 from mcp_django.client.tool_names import check_alias, get_alias, join_name
 from mcp_django.conf import get_settings
 
@@ -222,10 +223,34 @@ class Bridge:
         """
         server, tool = self._find_tool(name)
         client = self._get_client(server)
+        call = client.call_tool(tool, dict(arguments or {}), timeout=timeout, on_progress=on_progress, meta=meta)
+        return await self._run_call(server, client, call)
+
+    async def call_task(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        on_progress: ProgressHandler | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> ClientTask:
+        """Call a tool by its name in the bridge, like `Client.call_tool_task`.
+
+        To restore the task from its id, use `client(alias).get_task(id)`. Raises the errors of `call`.
+        """
+        server, tool = self._find_tool(name)
+        client = self._get_client(server)
+        call = client.call_tool_task(
+            tool, dict(arguments or {}), ttl=ttl, timeout=timeout, on_progress=on_progress, meta=meta
+        )
+        return await self._run_call(server, client, call)
+
+    async def _run_call(self, server: _BridgedServer, client: Client, call: Awaitable[T]) -> T:
+        """Await a call; if the connection is lost, start retrying."""
         try:
-            return await client.call_tool(
-                tool, dict(arguments or {}), timeout=timeout, on_progress=on_progress, meta=meta
-            )
+            return await call
         except ClientConnectionError as error:
             if not client.is_connected:
                 self._on_server_lost(server, error)
@@ -379,6 +404,19 @@ class BlockingBridge:
     ) -> types.CallToolResult:
         """Call a tool, like `Bridge.call`."""
         return self._run(self._bridge.call(name, arguments, timeout=timeout))
+
+    def call_task(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+    ) -> BlockingClientTask:
+        """Call a tool, like `Bridge.call_task`."""
+        return BlockingClientTask(
+            self._run(self._bridge.call_task(name, arguments, ttl=ttl, timeout=timeout)), self._run
+        )
 
     def on_registry(self, handler: ToolsHandler) -> Unsubscribe:
         """Register a callback like `Bridge.on_registry`.

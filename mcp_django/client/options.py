@@ -3,13 +3,15 @@
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import mcp_types as types
 
 from mcp_django.protocol.revisions import REVISIONS, Era, Revision
 
 MessageStreams = tuple[Any, Any]
+TASKS_EXTENSION: Final = "io.modelcontextprotocol/tasks"
+"""The extension that every client declares in the stateless era."""
 
 
 class ClientTarget(Protocol):

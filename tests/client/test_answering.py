@@ -9,6 +9,7 @@ import mcp_types as types
 import pytest
 
 from mcp_django.client import CallError, CallTimeout, Client
+from mcp_django.client.options import TASKS_EXTENSION
 from mcp_django.client.session import callbacks
 from tests.client.script import ERAS, Script
 from tests.support.clock import Clock
@@ -159,7 +160,10 @@ def declared(script: Script) -> dict[str, Any]:
         if method == "initialize":
             return dict(params["capabilities"])
         if script.era == "stateless":
-            return dict(params["_meta"][types.CLIENT_CAPABILITIES_META_KEY])
+            capabilities = dict(params["_meta"][types.CLIENT_CAPABILITIES_META_KEY])
+            extensions = dict(capabilities.pop("extensions"))
+            assert extensions.pop(TASKS_EXTENSION) == {}
+            return {**capabilities, "extensions": extensions} if extensions else capabilities
     raise AssertionError("nothing was declared")
 
 

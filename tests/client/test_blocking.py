@@ -15,7 +15,7 @@ from asgiref.sync import ThreadSensitiveContext, sync_to_async
 from mcp import MCPError
 
 from mcp_django.client import BlockingClient, CallError, Client, ClientConnectionError
-from mcp_django.client.session.operations import Operations
+from mcp_django.client.operations import Operations
 from tests.client.script import ERAS, Script
 from tests.support.waiting import WAIT_SECONDS
 

@@ -102,6 +102,11 @@ class ConnectionManager:
         """Return True if there is an open connection, as far as the client can detect."""
         return self.loop is not None and self.current is not None and not self.current.is_closing
 
+    @property
+    def is_closed(self) -> bool:
+        """Return True after `close`, until `open`."""
+        return self._is_closed
+
     async def open(self) -> ClientConnection:
         """Connect, also after `close`."""
         self._is_closed = False

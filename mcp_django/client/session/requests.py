@@ -7,8 +7,8 @@ round.
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -32,6 +32,8 @@ from mcp_django.client.session.session import ClientConnection
 from mcp_django.client.session.timing import Backoff, PausableTimeouts
 
 ResultT = TypeVar("ResultT", bound=types.Result)
+TimeLimit = Callable[[float | None], AbstractAsyncContextManager[None]]
+"""Function from seconds, None for no limit, to a context that raises CallTimeout after them."""
 
 RETRYABLE_METHODS = frozenset(
     {
@@ -44,6 +46,10 @@ RETRYABLE_METHODS = frozenset(
         "completion/complete",
         "ping",
         "server/discover",
+        "tasks/get",
+        "tasks/update",
+        "tasks/cancel",
+        "tasks/result",
     }
 )
 """Methods without side effects, which are safe to repeat when a connection breaks."""
@@ -72,6 +78,16 @@ class RequestSender:
     _callbacks: ServerRequestCallbacks
     _timeouts: PausableTimeouts
 
+    @property
+    def is_closed(self) -> bool:
+        """Return True if the client was closed."""
+        return self._manager.is_closed
+
+    @property
+    def is_stateless(self) -> bool:
+        """Return True if the latest connection belongs to the stateless era."""
+        return self._manager.current is not None and self._manager.current.is_stateless
+
     async def send(
         self,
         method: str,
@@ -93,13 +109,13 @@ class RequestSender:
         # The SDK creates the token of a call with a progress handler. Progress for another token would reach no
         # handler.
         request_params["_meta"].pop("progressToken", None)
-        relay = self._create_progress_relay(method, request_params, on_progress)
+        relay = self.create_progress_relay(method, request_params, on_progress)
 
         observer, failure = self._manager.observer, None
         observer.on_request_started()
         started_at = time.perf_counter()
         try:
-            async with self._limit_time(timeout):
+            async with self.limit_time(timeout):
                 backoff = Backoff(self._options.max_retries if method in RETRYABLE_METHODS else 0)
                 while True:
                     connection = await self._manager.get_connection()
@@ -122,12 +138,16 @@ class RequestSender:
 
     async def request(self, method: str, params: Mapping[str, Any], result: type[ResultT], **options: Any) -> ResultT:
         """Send a request, answering input requests, until the result is complete."""
+        return self.parse_result(result, await self.complete(method, params, **options))
+
+    async def complete(self, method: str, params: Mapping[str, Any], **options: Any) -> dict[str, Any]:
+        """Send a request like `request`, and return the result in wire format."""
         delay, extra_params = FIRST_RETRY_DELAY_SECONDS, dict[str, Any]()
         for _ in range(MAX_ROUNDS + 1):
             raw = await self.send(method, {**params, **extra_params}, **options)
             if raw.get("resultType") != "input_required":
-                return self._parse_result(result, raw)
-            input_required = self._parse_result(types.InputRequiredResult, raw)
+                return raw
+            input_required = self.parse_result(types.InputRequiredResult, raw)
             extra_params = (
                 {} if input_required.request_state is None else {"requestState": input_required.request_state}
             )
@@ -138,6 +158,12 @@ class RequestSender:
                 await asyncio.sleep(delay)
                 delay = min(delay * 2, MAX_RETRY_DELAY_SECONDS)
         raise InvalidAnswer(f"{self._options.server_label} requested input more than {MAX_ROUNDS} times in one call")
+
+    async def answer_input_requests(self, requests: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer input requests in wire format, and return the responses by the same keys."""
+        raw = {"resultType": "input_required", "inputRequests": dict(requests)}
+        input_required = self.parse_result(types.InputRequiredResult, raw)
+        return await self._handle_input_requests(input_required.input_requests or {})
 
     async def _handle_input_requests(self, input_requests: types.InputRequests) -> dict[str, Any]:
         """Handle all input requests of a round concurrently and return the responses."""
@@ -167,7 +193,7 @@ class RequestSender:
         cursors: set[str] = set()
         params: dict[str, str] = {}
         for _ in range(MAX_LIST_PAGES):
-            page: Any = self._parse_result(result, await self.send(method, params, timeout=timeout))
+            page: Any = self.parse_result(result, await self.send(method, params, timeout=timeout))
             entries.extend(getattr(page, key))
             if len(entries) > MAX_ENTRIES:
                 raise InvalidAnswer(f"{self._options.server_label} lists more than {MAX_ENTRIES} entries")
@@ -219,22 +245,24 @@ class RequestSender:
                 return
             cursor = {"cursor": next_cursor}
 
-    def _parse_result(self, result: type[ResultT], raw: dict[str, Any]) -> ResultT:
+    def parse_result(self, result: type[ResultT], raw: dict[str, Any]) -> ResultT:
+        """Return a result in wire format as its type. Raises InvalidAnswer."""
         try:
             return result.model_validate(raw, by_name=False)
         except ValueError:
             raise failures.build_invalid_response_error(self._options) from None
 
-    def _create_progress_relay(
+    def create_progress_relay(
         self, method: str, params: Mapping[str, Any], on_progress: ProgressHandler | None
     ) -> ProgressRelay | None:
+        """Create the relay of the progress of one call; None without handlers."""
         if on_progress is None and not self._handlers.has_handlers("progress"):
             return None
         name = next((value for key in NAME_PARAMS if isinstance(value := params.get(key), str)), None)
         return ProgressRelay(self._handlers, method, name, on_progress)
 
     @asynccontextmanager
-    async def _limit_time(self, timeout: float | None) -> AsyncIterator[None]:
+    async def limit_time(self, timeout: float | None) -> AsyncIterator[None]:
         """Apply the timeout of the call, or the client's default.
 
         Time spent in callbacks is excluded.

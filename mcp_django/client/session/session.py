@@ -20,7 +20,7 @@ from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.transport_context import TransportContext
 
 from mcp_django.client.errors import ClientError
-from mcp_django.client.options import ClientOptions, ClientTarget
+from mcp_django.client.options import TASKS_EXTENSION, ClientOptions, ClientTarget
 from mcp_django.client.session.callbacks import ServerRequestCallbacks
 from mcp_django.client.session.handlers import ListName, NotificationHandlers, NotificationQueue, Topic, get_change
 from mcp_django.client.session.negotiation import negotiate
@@ -93,7 +93,9 @@ class ClientConnection:
             MCPError: The server responded with an error, or the connection was closed.
             ValueError: The result violates the revision.
         """
-        request: Any = _RawMessage({"method": method, "params": {**params, "_meta": dict(params.get("_meta") or {})}})
+        has_task = self.is_stateless and type(params.get("taskId")) is str
+        message = _RawTaskMessage if has_task else _RawMessage
+        request: Any = message({"method": method, "params": {**params, "_meta": dict(params.get("_meta") or {})}})
         result = await self.session.send_request(request, cast("Any", _RawMessage), progress_callback=on_progress)
         answer = cast("dict[str, Any]", result)
         return self.param_headers.update(answer) if method == "tools/list" and self.is_stateless else answer
@@ -114,7 +116,10 @@ class ClientConnection:
             list_roots_callback=self._callbacks.list_roots if self._callbacks.roots is not None else None,
             logging_callback=self._on_log,
             message_handler=self._on_message,
-            extensions={name: dict(settings) for name, settings in (self._options.extensions or {}).items()} or None,
+            extensions={
+                name: dict(settings)
+                for name, settings in {TASKS_EXTENSION: {}, **(self._options.extensions or {})}.items()
+            },
         )
 
         self.session = await stack.enter_async_context(session)
@@ -173,8 +178,8 @@ class _ClientDispatcher(JSONRPCDispatcher[TransportContext]):
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None, **routing: Any
     ) -> dict[str, Any]:
-        if method == "initialize" and self._revision is not None:
-            params = {**(params or {}), "protocolVersion": self._revision.version}
+        if method == "initialize":
+            params = self._adapt_handshake(params or {})
         elif (
             method == "tools/call"
             and params is not None
@@ -184,17 +189,35 @@ class _ClientDispatcher(JSONRPCDispatcher[TransportContext]):
         result = await super().send_raw_request(method, params, opts, **routing)
         if types.PROTOCOL_VERSION_META_KEY in ((params or {}).get("_meta") or {}):
             result.setdefault("resultType", "complete")  # the default for servers that omit it
+        if method == "tools/call" and "task" in (params or {}) and type(result.get("task")) is dict:
+            result.setdefault("content", [])  # The SDK requires it of all results, although a task has none.
         if method in LIST_MEMBERS:
             result = self._connection.page_validator.remove_invalid_entries(
                 method, self._connection.revision.version, result
             )
         return result
 
+    def _adapt_handshake(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the parameters of `initialize` for the pinned revision, without the extension for tasks.
+
+        The extension belongs to the stateless era.
+        """
+        capabilities = dict(params.get("capabilities") or {})
+        extensions = {
+            name: settings
+            for name, settings in (capabilities.pop("extensions", None) or {}).items()
+            if name != TASKS_EXTENSION
+        }
+        if extensions:
+            capabilities["extensions"] = extensions
+        pinned = {} if self._revision is None else {"protocolVersion": self._revision.version}
+        return {**params, "capabilities": capabilities, **pinned}
+
 
 class _RawMessage(dict[str, Any]):
     """A request or result that passes unchanged through the SDK's session, as JSON."""
 
-    name_param = None
+    name_param: str | None = None
 
     def model_dump(self, **_: Any) -> dict[str, Any]:
         return self
@@ -202,6 +225,12 @@ class _RawMessage(dict[str, Any]):
     @staticmethod
     def model_validate(raw: dict[str, Any], **_: Any) -> dict[str, Any]:
         return raw
+
+
+class _RawTaskMessage(_RawMessage):
+    """A request about a task, whose id the SDK sends in the header `Mcp-Name`, too."""
+
+    name_param = "taskId"
 
 
 def _sampling_capability(options: ClientOptions) -> types.SamplingCapability | None:

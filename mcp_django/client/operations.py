@@ -6,8 +6,7 @@ from typing import Any
 
 import mcp_types as types
 
-from mcp_django.client import failures
-from mcp_django.client.errors import CallError, ClientConnectionError, ClientError, ToolNotFound
+from mcp_django.client.errors import ClientConnectionError, ClientError
 from mcp_django.client.options import ClientOptions
 from mcp_django.client.session.callbacks import (
     ElicitationCallback,
@@ -19,8 +18,8 @@ from mcp_django.client.session.connection_manager import ClientObserver, Connect
 from mcp_django.client.session.handlers import NotificationHandler, NotificationHandlers, ProgressHandler, Unsubscribe
 from mcp_django.client.session.requests import RequestSender
 from mcp_django.client.session.session import ClientConnection
-from mcp_django.client.session.validation import OutputValidator
-from mcp_django.schema import to_json
+from mcp_django.client.tasks.task_handle import ClientTask
+from mcp_django.client.tasks.tool_caller import ToolCaller
 
 
 class ServerInformation:
@@ -86,7 +85,7 @@ class Operations(ServerInformation):
     """
 
     _sender: RequestSender
-    _output_validator: OutputValidator
+    _tools: ToolCaller
     _handlers: NotificationHandlers
     _callbacks: ServerRequestCallbacks
 
@@ -125,9 +124,7 @@ class Operations(ServerInformation):
 
         Later results of `call_tool` are validated against their `output_schema`.
         """
-        tools = await self._sender.list_all("tools/list", "tools", types.ListToolsResult, timeout)
-        self._output_validator.set_tools(tools)
-        return tools
+        return await self._tools.list_tools(timeout)
 
     async def call_tool(
         self,
@@ -141,29 +138,48 @@ class Operations(ServerInformation):
         """Call a tool, and answer its input requests by the client's callbacks.
 
         A failed tool is reported in its result (`is_error`). The call is sent only once: after a ClientConnectionError
-        or CallTimeout its outcome is unknown. Cancelling the task cancels the call on the server.
+        or CallTimeout its outcome is unknown. Cancelling the caller cancels the call on the server.
+
+        If the server answers with a task, this method waits for its end, also across outages of the connection. Then
+        `timeout` limits the whole wait. Messages of the task are reported as progress.
 
         Raises:
             ToolNotFound: The server has no such tool.
+            TaskCancelled: The server cancelled the task of the call.
+            TaskNotFound: The task of the call has expired.
             InvalidAnswer: The result does not match the tool's output schema.
             TypeError: An argument cannot be encoded as JSON.
         """
-        params = {"name": name, "arguments": to_json(dict(arguments or {}))}
-        options = {"timeout": timeout, "on_progress": on_progress, "meta": meta}
-        try:
-            result = await self._sender.request("tools/call", params, types.CallToolResult, **options)
-        except CallError as error:
-            # The error code is the same as for invalid arguments, so the tool list is checked.
-            is_tool_in_doubt = error.code in (failures.INVALID_PARAMS, failures.METHOD_NOT_FOUND)
-            if is_tool_in_doubt and await self._is_tool_missing(name):
-                raise ToolNotFound(error.code, error.message, error.data) from None
-            raise
+        return await self._tools.call(name, arguments, timeout=timeout, on_progress=on_progress, meta=meta)
 
-        text = next((block.text for block in result.content if isinstance(block, types.TextContent)), "")
-        if result.is_error and _reports_unknown_tool(text, name) and await self._is_tool_missing(name):
-            raise ToolNotFound(message=text)
-        self._output_validator.check(name, result)
-        return result
+    async def call_tool_task(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        on_progress: ProgressHandler | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> ClientTask:
+        """Call a tool without waiting for the end of its task, and return the task.
+
+        The server decides whether the call becomes a task. If not, this method waits for the result like `call_tool`.
+        `ttl` is the wanted lifetime of the task in seconds; only servers of 2025-11-25 consider it.
+
+        Raises the errors of `call_tool`.
+        """
+        return await self._tools.start_task(
+            name, arguments, ttl=ttl, timeout=timeout, on_progress=on_progress, meta=meta
+        )
+
+    def get_task(self, id: str, tool: str | None = None) -> ClientTask:
+        """Return the handle of a task that was created earlier, also by another process.
+
+        No request is sent. With the name of its `tool`, the result is validated like that of `call_tool`. Raises
+        ValueError for an id that is empty or too long.
+        """
+        return self._tools.restore_task(id, tool)
 
     async def list_resources(self, *, timeout: float | None = None) -> list[types.Resource]:
         """List all resources."""
@@ -295,15 +311,9 @@ class Operations(ServerInformation):
 
         Meant for forwarding requests of other clients. Input requests are not handled: a result with `resultType`
         `input_required` contains them. To continue, repeat the request with `inputResponses` and `requestState` in
-        `params`. `meta` is merged into `_meta`.
+        `params`. A result with `resultType` `task` is a task, which `get_task` follows. `meta` is merged into `_meta`.
         """
         return await self._sender.send(method, params, timeout=timeout, on_progress=on_progress, meta=meta)
-
-    async def _is_tool_missing(self, name: str) -> bool:
-        try:
-            return all(tool.name != name for tool in await self.list_tools())
-        except ClientError:
-            return False
 
     # Handlers for notifications, and callbacks for requests of the server
 
@@ -352,11 +362,3 @@ class Operations(ServerInformation):
     def loop(self) -> asyncio.AbstractEventLoop | None:
         """The event loop of the connection; None without a connection."""
         return self._manager.loop
-
-
-def _reports_unknown_tool(text: str, name: str) -> bool:
-    """Return True if the text of a failed result reports an unknown tool.
-
-    Some servers do not use an error response for this.
-    """
-    return name in text and ("unknown tool" in text.lower() or "not found" in text.lower())
