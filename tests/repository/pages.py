@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
@@ -50,7 +51,14 @@ def served_by(block: str, monkeypatch: pytest.MonkeyPatch) -> tuple[ModuleType, 
     monkeypatch.setattr(registry, "REGISTRIES", {})
     # An example that is tied to a model would hear of its changes in every later test.
     monkeypatch.setattr(model_signals._ModelChangePublisher, "connect", lambda self: None)
+    import_shop(monkeypatch)
     module = ModuleType("example.mcp_tools")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     exec(compile(block, module.__name__, "exec"), module.__dict__)
     return module, registry.get_registry("default")
+
+
+def import_shop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let examples import the models of the shop, an app of the tests."""
+    for name in ("shop", "shop.models"):
+        monkeypatch.setitem(sys.modules, name, import_module(f"tests.{name}"))
