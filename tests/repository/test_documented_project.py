@@ -1,4 +1,4 @@
-"""A project made of the blocks of docs/protect/first-steps.md, and the script of docs/start/connect-a-client.md."""
+"""A project made of the blocks of docs/protect/first-steps.md, and the scripts of docs/start/connect-your-code.md."""
 
 import asyncio
 import os
@@ -9,7 +9,7 @@ import threading
 import webbrowser
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 import pytest
@@ -30,6 +30,7 @@ from django.contrib.auth.models import User
 from django.core.management import call_command
 call_command("migrate", verbosity=0)
 User.objects.create_superuser("ada", password="pw")
+call_command("mcp_createtoken", "ada")
 """
 LOGIN = (
     "<form method=post>{% csrf_token %}{{ form }}<input type=hidden name=next value='{{ next }}'><button>In</button>"
@@ -59,15 +60,23 @@ def write(directory: Path, origin: str) -> None:
     (directory / "registration" / "login.html").write_text(LOGIN)
 
 
+class DocumentedProject(NamedTuple):
+    """The URL of the endpoint, and a personal token of its user."""
+
+    url: str
+    token: str
+
+
 @pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Serve the project, and give the URL of its endpoint."""
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DocumentedProject]:
+    """Serve the project."""
     directory = tmp_path_factory.mktemp("documented")
     with socket.create_server(("127.0.0.1", 0)) as listener:
         origin = f"http://127.0.0.1:{listener.getsockname()[1]}"
         write(directory, origin)
         env = {**os.environ, "DJANGO_SETTINGS_MODULE": f"{NAME}.settings", "PYTHONPATH": f"{directory}:{ROOT}"}
-        subprocess.run([sys.executable, "-c", PREPARE], cwd=directory, env=env, check=True)
+        preparing = [sys.executable, "-c", PREPARE]
+        token = subprocess.run(preparing, cwd=directory, env=env, check=True, stdout=subprocess.PIPE, text=True).stdout
         number = listener.fileno()
         command = [
             sys.executable,
@@ -83,10 +92,16 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             server = subprocess.Popen(command, cwd=directory, env=env, stdout=log, stderr=log, pass_fds=[number])
     try:
         wait_until(lambda: answers(origin, server), lambda: (directory / "log").read_text())
-        yield f"{origin}/mcp"
+        yield DocumentedProject(f"{origin}/mcp", token.strip())
     finally:
         server.terminate()
         server.wait(60)
+
+
+@pytest.fixture
+def url(project: DocumentedProject) -> str:
+    """Return the URL of the project's endpoint."""
+    return project.url
 
 
 def answers(origin: str, server: "subprocess.Popen[Any]") -> bool:
@@ -114,7 +129,18 @@ def test_a_request_without_token_is_challenged_as_the_page_says(url: str) -> Non
     assert 'resource_metadata="' in answer.headers["www-authenticate"]
 
 
-def test_the_script_of_connect_a_client_lists_the_tools(
+def test_the_script_with_a_token_lists_the_tools(
+    project: DocumentedProject, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SHOP_TOKEN", project.token)
+    script = block("start/connect-your-code.md", "SHOP_TOKEN").replace("https://shop.example.com/mcp", project.url)
+    namespace: dict[str, Any] = {"__name__": "script"}
+    exec(script, namespace)
+    asyncio.run(namespace["main"]())
+    assert capsys.readouterr().out.startswith("cancel_order - ")
+
+
+def test_the_script_with_a_login_lists_the_tools(
     url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     logins: list[threading.Thread] = []
@@ -125,7 +151,7 @@ def test_the_script_of_connect_a_client_lists_the_tools(
         return True
 
     monkeypatch.setattr(webbrowser, "open", open_browser)
-    script = block("start/connect-a-client.md", "webbrowser.open").replace("https://shop.example.com/mcp", url)
+    script = block("start/connect-your-code.md", "webbrowser.open").replace("https://shop.example.com/mcp", url)
     namespace: dict[str, Any] = {"__name__": "script"}
     exec(script, namespace)
     asyncio.run(namespace["main"]())

@@ -13,7 +13,6 @@ LONG_PAGES = {
     "docs/coming-from/index.md",
     "docs/reference/checks.md",
     "docs/reference/settings.md",
-    "docs/start/connect-a-client.md",
 }
 PAGES_WITH_LONG_SENTENCES = {
     "docs/reference/limits.md",
