@@ -12,18 +12,22 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
+import tomllib
 from pathlib import Path, PurePosixPath
 from posixpath import relpath
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
-from mkdocs.structure.nav import Navigation, Section
+from mkdocs.structure.nav import Navigation
 from mkdocs.structure.pages import Page
+from mkdocs.utils import get_relative_url
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOT_PAGES = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing/index.md", "SECURITY.md": "security.md"}
 """Pages of the repository's root, and their places in the site."""
+FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+TWIN_LINK = '<link rel="alternate" type="text/markdown" href="{}">'
 LINK = re.compile(r"(\]\()((?![a-z]+:|#)[^)\s#]+)(#[^)\s]*)?\)")
 
 MERMAID_VERSION = "11.17.2"
@@ -39,7 +43,9 @@ _nav: list[Navigation] = []
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Load Mermaid before the theme's own script, which then fetches none."""
+    """Load Mermaid before the theme's own script, which then fetches none. Print the version below each page."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        config.copyright = f"mcp_django {tomllib.load(file)['project']['version']}"
     config.extra_javascript = [MERMAID_ASSET, *config.extra_javascript]
     return config
 
@@ -67,23 +73,44 @@ def on_nav(nav: Navigation, config: MkDocsConfig, files: Files) -> Navigation:
     return nav
 
 
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """Link the Markdown twin of a page from its head."""
+    twin = TWIN_LINK.format(get_relative_url(page.file.src_uri, page.url))
+    return output.replace("</head>", f"{twin}</head>", 1)
+
+
 def on_post_build(config: MkDocsConfig) -> None:
-    """Write `llms.txt` (https://llmstxt.org), and a Markdown twin beside each page."""
+    """Write the texts for language models (https://llmstxt.org): a Markdown twin of each page, and two files of all.
+
+    `llms.txt` lists the pages, and `llms-full.txt` contains them.
+    """
     site = Path(config.site_dir)
     lines = [f"# {config.site_name}", "", f"> {config.site_description}", ""]
+    texts: list[str] = []
 
     for item in _nav[0].items:
-        pages = list(_iter_pages(item))
-        title = item.title if isinstance(item, Section) else "Start"
-        lines += [f"## {title}", ""]
-        for page in pages:
+        lines += [f"## {item.title or 'Start'}", ""]
+        for page in _iter_pages(item):
+            text, url = (page.markdown or "").strip() + "\n", f"{config.site_url or ''}{page.file.src_uri}"
             twin = site / page.file.src_uri
             twin.parent.mkdir(parents=True, exist_ok=True)
-            twin.write_text(page.markdown or "", encoding="utf-8")
-            lines.append(f"- [{page.title}]({config.site_url or ''}{page.file.src_uri})")
+            twin.write_text(text, encoding="utf-8")
+            lines.append(f"- [{page.title}]({url}){_describe(text)}")
+            texts.append(f"<!-- {url} -->\n\n{text}")
         lines.append("")
 
     (site / "llms.txt").write_text("\n".join(lines), encoding="utf-8")
+    (site / "llms-full.txt").write_text("\n".join(texts), encoding="utf-8")
+
+
+def _describe(markdown: str) -> str:
+    """Return the first sentence of a page after its title, without links, for `llms.txt`."""
+    for block in FENCE.sub("", markdown).split("\n\n")[1:]:
+        text = re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", " ".join(block.split()))
+        if text and not text.startswith(("Source:", "<!--", "#", "|", "```", "- ", "!!!")):
+            sentence = re.split(r"(?<=[.!?:])\s", text)[0].rstrip(":")
+            return f": {sentence}"
+    return ""
 
 
 def read_mermaid(cache: Path) -> bytes:

@@ -1,6 +1,7 @@
 """The site of the documentation, without a network: links, navigation, other hosts, and texts for language models."""
 
 import io
+import json
 import re
 import tarfile
 from pathlib import Path
@@ -13,7 +14,10 @@ from mkdocs.exceptions import PluginError
 from scripts.docs_site import unpack_mermaid
 from tests.repository.pages import ROOT
 
-LOADED = re.compile(r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=\"(?:https?:)?//[^\"]+")
+LOADED = re.compile(
+    r"<(?:script|link|img|iframe|source|object|embed)\b[^>]*\b(?:src|srcset|href|data)=\"?(?:https?:)?//"
+)
+LOADED_BY_STYLE = re.compile(r"(?:url\(|@import)\s*['\"]?(?:https?:)?//")
 
 
 @pytest.fixture(scope="module")
@@ -29,18 +33,53 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_pages_load_nothing_from_other_hosts(site: Path) -> None:
-    found = [path.name for path in site.rglob("*.html") if LOADED.search(path.read_text(encoding="utf-8"))]
+    found = [
+        path.name
+        for path in site.rglob("*")
+        if path.suffix in {".html", ".css"}
+        if (text := path.read_text(encoding="utf-8")) and (LOADED_BY_STYLE.search(text) or LOADED.search(text))
+    ]
     assert found == []
     assert (site / "assets" / "mermaid.min.js").is_file()
 
 
+def test_loading_from_other_hosts_is_noticed(subtests: pytest.Subtests) -> None:
+    for text in (
+        '<script defer src="https://cdn.example/x.js">',
+        "<link rel=stylesheet href=//cdn.example/x.css>",
+        '<img alt="x" src="http://cdn.example/x.png">',
+    ):
+        with subtests.test(text=text):
+            assert LOADED.search(text)
+
+    assert LOADED_BY_STYLE.search('@import "https://cdn.example/x.css"')
+    assert LOADED_BY_STYLE.search("src: url(//cdn.example/x.woff2)")
+    assert not LOADED.search('<a href="https://example.com"><img src="../logo.png"></a>')
+
+
 def test_each_page_has_a_markdown_twin_and_a_line_in_llms_txt(site: Path) -> None:
-    listed = re.findall(r"^- \[[^\]]+\]\(([^)]+\.md)\)$", (site / "llms.txt").read_text(encoding="utf-8"), re.MULTILINE)
+    listed = re.findall(r"^- \[[^\]]+\]\(([^)]+\.md)\)", (site / "llms.txt").read_text(encoding="utf-8"), re.MULTILINE)
     pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    full = (site / "llms-full.txt").read_text(encoding="utf-8")
 
     assert pages <= set(listed)
     for page in listed:
-        assert (site / page).read_text(encoding="utf-8").startswith("# "), page
+        text = (site / page).read_text(encoding="utf-8")
+        assert text.startswith("# "), page
+        assert text in full
+
+
+def test_the_head_of_each_page_links_to_its_twin(site: Path) -> None:
+    for path in site.rglob("index.html"):
+        (link,) = re.findall(r'<link rel="alternate" type="text/markdown" href="([^"]+)">', path.read_text("utf-8"))
+        assert (path.parent / link).resolve().is_file(), path
+
+
+def test_each_page_has_its_title_in_the_index_of_the_search(site: Path) -> None:
+    documents = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))["docs"]
+    titled = {document["location"] for document in documents if document["title"]}
+    pages = {path.relative_to(site).as_posix().removesuffix("index.html") for path in site.rglob("index.html")}
+    assert pages - titled == set()
 
 
 def test_pages_of_the_root_are_part_of_the_site(site: Path) -> None:
