@@ -16,9 +16,6 @@ LONG_PAGES = {
 }
 PAGES_WITH_LONG_SENTENCES = {
     "docs/reference/limits.md",
-    "docs/run/delivery.md",
-    "docs/run/streams.md",
-    "docs/run/tenants-and-language.md",
     "docs/use-servers/bridge.md",
 }
 

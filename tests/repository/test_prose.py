@@ -53,6 +53,8 @@ PLAIN_PAGES = (
     "docs/design",
     "docs/talk-back",
     "docs/protect",
+    "docs/run",
+    "docs/test",
     "docs/contributing",
     "docs/reference/glossary.md",
 )
