@@ -58,7 +58,7 @@ def test_the_search_finds_a_page(page: Page, site: str) -> None:
     page.goto(site)
     field = page.locator("input.md-search__input")
     field.click()
-    field.fill("transaction thread")
+    field.press_sequentially("transaction thread")  # The search listens to keys.
     link = page.locator("a.md-search-result__link").first
     link.wait_for()
     assert "threads" in (link.get_attribute("href") or "")
