@@ -30,6 +30,10 @@ FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 TWIN_LINK = '<link rel="alternate" type="text/markdown" href="{}">'
 LINK = re.compile(r"(\]\()((?![a-z]+:|#)[^)\s#]+)(#[^)\s]*)?\)")
 
+SEARCH_BOOSTS = {"design/": 0.2, "contributing/": 0.2, "changelog.md": 0.1, "reference/": 0.6}
+"""Weights of pages in the search, by the start of their path: pages for a task come first."""
+UNSEARCHED_PAGES = ("contributing/questions.md",)
+
 MERMAID_VERSION = "11.17.2"
 MERMAID_PACKAGE = f"mermaid@{MERMAID_VERSION}"
 MERMAID_SHA512 = "V6K3C8EBdEsPFZXSKMJe6ppQOENxuHARr9GvHX4hh47lAbhMRD9qf4oEK7LoaRQxULMa80/qt5gHO73aCleBBg=="
@@ -60,7 +64,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Point links to pages of the repository's root at their places in the site."""
+    """Weight the page for the search, and point links to pages of the repository's root at their places in the site."""
+    boost = next((boost for start, boost in SEARCH_BOOSTS.items() if page.file.src_uri.startswith(start)), 1.0)
+    page.meta["search"] = {"boost": boost, "exclude": page.file.src_uri in UNSEARCHED_PAGES}
     if page.file.generated_by is not None:
         return markdown
     place = page.file.src_uri
