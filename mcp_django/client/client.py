@@ -99,7 +99,7 @@ class Client(Operations):
         self._manager = ConnectionManager(target, options, self._callbacks, self._handlers)
         self._manager.log_level = log_level
         self._sender = RequestSender(self._manager, options, self._handlers, self._callbacks, timeouts)
-        self._tools = ToolCaller(self._sender, self._manager, OutputValidator())
+        self.tool_caller = ToolCaller(self._sender, self._manager, OutputValidator())
         self._blocking: BlockingClient | None = None
 
     def __repr__(self) -> str:

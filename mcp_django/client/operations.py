@@ -85,7 +85,7 @@ class Operations(ServerInformation):
     """
 
     _sender: RequestSender
-    _tools: ToolCaller
+    tool_caller: ToolCaller
     _handlers: NotificationHandlers
     _callbacks: ServerRequestCallbacks
 
@@ -124,7 +124,7 @@ class Operations(ServerInformation):
 
         Later results of `call_tool` are validated against their `output_schema`.
         """
-        return await self._tools.list_tools(timeout)
+        return await self.tool_caller.list_tools(timeout)
 
     async def call_tool(
         self,
@@ -150,7 +150,7 @@ class Operations(ServerInformation):
             InvalidAnswer: The result does not match the tool's output schema.
             TypeError: An argument cannot be encoded as JSON.
         """
-        return await self._tools.call(name, arguments, timeout=timeout, on_progress=on_progress, meta=meta)
+        return await self.tool_caller.call(name, arguments, timeout=timeout, on_progress=on_progress, meta=meta)
 
     async def call_tool_task(
         self,
@@ -169,7 +169,7 @@ class Operations(ServerInformation):
 
         Raises the errors of `call_tool`.
         """
-        return await self._tools.start_task(
+        return await self.tool_caller.start_task(
             name, arguments, ttl=ttl, timeout=timeout, on_progress=on_progress, meta=meta
         )
 
@@ -179,7 +179,7 @@ class Operations(ServerInformation):
         No request is sent. With the name of its `tool`, the result is validated like that of `call_tool`. Raises
         ValueError for an id that is empty or too long.
         """
-        return self._tools.restore_task(id, tool)
+        return self.tool_caller.restore_task(id, tool)
 
     async def list_resources(self, *, timeout: float | None = None) -> list[types.Resource]:
         """List all resources."""

@@ -15,12 +15,14 @@ from mcp_django.client import (
     Client,
     ClientConnectionError,
     InvalidAnswer,
+    StreamableHTTP,
     TaskCancelled,
     TaskNotFound,
     ToolNotFound,
 )
 from mcp_django.client.options import TASKS_EXTENSION
 from mcp_django.client.tasks import task_polling
+from tests.client.listeners import Exchange, exchanges, listening
 from tests.client.script import ERAS, Script
 from tests.client.task_server import COMPLETED, FORM, TEXT, WORKING, TaskServer, asks
 from tests.support.clock import Clock
@@ -56,6 +58,26 @@ async def test_the_extension_is_not_declared_in_a_handshake() -> None:
         pass
     (params,) = [params for method, params in script.received if method == "initialize"]
     assert "extensions" not in params["capabilities"]
+
+
+async def test_requests_for_a_task_name_it_in_a_header() -> None:
+    names: dict[str, str | None] = {}
+
+    async def answer(exchange: Exchange) -> None:
+        method = exchange.message["method"]
+        names[method] = exchange.headers.get("mcp-name")
+        if method == "server/discover":
+            await exchange.result(**Script("stateless")._greeting(method, {}))
+        else:
+            await exchange.result(resultType="complete", **TaskServer("stateless").task())
+
+    async with listening(exchanges(answer)) as port:
+        target = StreamableHTTP(f"http://127.0.0.1:{port}/mcp", environment_proxies=False)
+        async with Client(target) as client:
+            task = client.get_task("t1")
+            await task.get_status()
+            await task.cancel()
+    assert names == {"server/discover": None, "tasks/get": "t1", "tasks/cancel": "t1"}
 
 
 # A call that waits

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Final, TypeVar
@@ -114,6 +114,14 @@ class TaskPoller:
             return _check_result(state.result)
         return _check_result(await self._load_separate_result())
 
+    def mark_answered(self, requests: Mapping[str, Any]) -> None:
+        """Treat these questions in wire format, by key, as answered."""
+        self._answered |= {key: _compute_digest(question) for key, question in requests.items()}
+
+    async def send_responses(self, responses: dict[str, Any]) -> None:
+        """Send responses to questions of the task, by key, also after an outage of the connection."""
+        await self._send_through_outage(lambda: self._requests.send_responses(responses))
+
     async def cancel(self) -> None:
         """Request the end of the task; do nothing if it has ended."""
         if self.state is None or not self.state.is_terminal:
@@ -169,7 +177,7 @@ class TaskPoller:
         new_questions = self._select_new_questions(state)
         if new_questions:
             responses = await self._answer({key: state.input_requests[key] for key in new_questions})
-            await self._send_through_outage(lambda: self._requests.send_responses(responses))
+            await self.send_responses(responses)
             self._answered |= new_questions
 
     def _select_new_questions(self, state: ClientTaskState) -> dict[str, bytes]:

@@ -67,7 +67,7 @@ class ToolCaller:
             return await self._parse_direct_result(name, started)
 
         try:
-            async with self._limit_total_time(timeout):
+            async with self.limit_total_time(timeout):
                 await started.wait()
                 return self._parse_task_result(name, await started.load_result())
         except BaseException:
@@ -90,7 +90,7 @@ class ToolCaller:
         if isinstance(started, TaskPoller):
             return self._build_handle(name, started)
         result = await self._parse_direct_result(name, started)
-        return ClientTask(None, self._limit_total_time, lambda _: result, direct_result=result)
+        return ClientTask(None, self.limit_total_time, lambda _: result, direct_result=result)
 
     def restore_task(self, id: str, name: str | None = None) -> ClientTask:
         """Return the handle of a task that was created before. See `Client.get_task`."""
@@ -142,7 +142,7 @@ class ToolCaller:
         return self.build_poller(state.id, state=state, name=name, on_progress=options["on_progress"])
 
     def _build_handle(self, name: str | None, poller: TaskPoller) -> ClientTask:
-        return ClientTask(poller, self._limit_total_time, lambda raw: self._parse_task_result(name, raw))
+        return ClientTask(poller, self.limit_total_time, lambda raw: self._parse_task_result(name, raw))
 
     async def _parse_direct_result(self, name: str, raw: dict[str, Any]) -> types.CallToolResult:
         result = self._sender.parse_result(types.CallToolResult, raw)
@@ -198,7 +198,7 @@ class ToolCaller:
             return False
 
     @asynccontextmanager
-    async def _limit_total_time(self, timeout: float | None) -> AsyncIterator[None]:
+    async def limit_total_time(self, timeout: float | None) -> AsyncIterator[None]:
         """Apply a timeout to a whole wait; the client's default applies to single requests only."""
         async with self._sender.limit_time(math.inf if timeout is None else timeout):
             yield

@@ -359,7 +359,7 @@ class Proxy(Provider):
         tool = ctx.tool
         assert isinstance(tool, RemoteTool)
         params = {"name": tool.metadata[REMOTE_NAME_KEY], "arguments": arguments}
-        request = ForwardedRequest("tools/call", params, tool.is_repeatable)
+        request = ForwardedRequest("tools/call", params, tool.is_repeatable, tool.requires_task)
         return await self._relay(ctx, request, tool.name, partial(results.parse_tool_result, output=tool.output))
 
     async def _get(self, ctx: Context, arguments: dict[str, str]) -> RelayedResult:

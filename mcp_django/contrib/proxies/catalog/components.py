@@ -71,6 +71,8 @@ class RemoteTool(Tool):
     """A tool of a remote server."""
 
     entry: Wire
+    requires_task: bool = False
+    """True if a server of the handshake era runs the tool as a task only."""
 
     def _wire(self) -> Wire:
         return {**self.entry, "name": self.name}
@@ -202,8 +204,10 @@ class ComponentFactory:
                 key: hints[key] for key, kind in _ANNOTATION_TYPES.items() if type(hints.get(key)) is kind
             }
 
+        execution = entry.get("execution")
         return RemoteTool(
             name=name,
+            requires_task=type(execution) is dict and execution.get("taskSupport") == "required",
             **self._get_options(members, entry["name"]),
             handler=self._handlers["tool"],
             parameters=CustomParameters(schema, checker, find_header_params(schema, "inputSchema")),

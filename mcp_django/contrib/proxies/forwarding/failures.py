@@ -14,6 +14,8 @@ from mcp_django.client.errors import (
     ClientConnectionError,
     ClientError,
     InvalidAnswer,
+    TaskCancelled,
+    TaskNotFound,
     ToolNotFound,
 )
 from mcp_django.contrib.proxies.connections.questions import build_message
@@ -44,6 +46,10 @@ def translate_error(problem: Exception, proxy: str, method: str, local_name: str
         return ToolError(describe_authorization(problem, proxy, ctx))
     if isinstance(problem, CallTimeout):
         return ToolError(f"The server {proxy!r} did not respond in time")
+    if isinstance(problem, TaskCancelled):
+        return ToolError(f"The server {proxy!r} cancelled the call")
+    if isinstance(problem, TaskNotFound):
+        return ToolError(f"The server {proxy!r} has lost the call, or it took too long: its result is unknown")
     if isinstance(problem, InvalidAnswer):
         _log(proxy, method, problem)
         return ToolError(f"The server {proxy!r} sent an invalid response")

@@ -8,6 +8,9 @@ can neither read nor change.
 
 A remote server of the handshake era sends requests while its call runs. It receives the responses, or its call is
 suspended until the client returns with them.
+
+A remote server may answer with a task. Then the proxy follows the task to its end. Its questions become requests to the
+client, like those of a call.
 """
 
 import secrets
@@ -17,6 +20,7 @@ from typing import Any, NamedTuple
 
 from mcp_django.client import Client
 from mcp_django.client.errors import AuthorizationNeeded, CallError
+from mcp_django.client.tasks.task_state import is_task_result
 from mcp_django.contrib.proxies.connections.questions import (
     CAPABILITIES_BY_METHOD,
     RemoteInputRequest,
@@ -24,6 +28,7 @@ from mcp_django.contrib.proxies.connections.questions import (
     build_input_request,
 )
 from mcp_django.contrib.proxies.connections.sessions import RemoteSession, RemoteSessionPool, RunningCall
+from mcp_django.contrib.proxies.forwarding.remote_tasks import RemoteTask, RemoteTaskRecord
 from mcp_django.contrib.proxies.forwarding.suspended_calls import (
     REFUSED_CODE,
     PendingInputRequest,
@@ -60,6 +65,13 @@ class ForwardedRequest(NamedTuple):
     params: Wire
     is_repeatable: bool
     """True if a request with unknown outcome may be repeated."""
+    requires_task: bool = False
+    """True if servers of the handshake era run the request as a task only."""
+
+    def build_params(self, client: Client) -> Wire:
+        """Build the parameters for the server of a connected client."""
+        is_handshake = REVISIONS[client.protocol_version].era is Era.HANDSHAKE
+        return {**self.params, "task": {}} if self.requires_task and is_handshake else self.params
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,9 +86,16 @@ class RequestForwarder:
     async def exchange(self, client: Client, request: ForwardedRequest, ctx: Context | None) -> Wire:
         """Run one round that must not contain requests to the client."""
         progress = ctx.report_progress if ctx is not None and wants_progress(ctx) else None
-        answer = await client.exchange(
-            request.method, request.params, timeout=self.timeout, on_progress=progress and _truncate_progress(progress)
-        )
+        on_progress = progress and _truncate_progress(progress)
+        if request.requires_task:
+            await client.connect()
+        params = request.build_params(client) if request.requires_task else request.params
+        answer = await client.exchange(request.method, params, timeout=self.timeout, on_progress=on_progress)
+        if is_task_result(answer):
+            task = RemoteTask(client, answer, on_progress)
+            answer = await task.follow(self.timeout)
+            if _requires_input(answer):
+                await task.abandon()
         if _requires_input(answer):
             raise ToolError(f"The server {self.name!r} sent a request to the client that the client does not support")
         return answer
@@ -117,6 +136,8 @@ class _ForwardedConversation:
     _ctx: Context
     _request: ForwardedRequest
     _options: ForwardingOptions
+    _task: RemoteTaskRecord | None = None
+    """The task that the remote server made of the call."""
     _suspended_call: SuspendedCall | None = None
     _is_suspended: bool = False
 
@@ -138,6 +159,9 @@ class _ForwardedConversation:
                 result: Wire = step["result"]
                 return result
             reply_params = await self._collect_replies(number, step["asks"])
+            if "task" in step:
+                earlier = {} if self._task is None else self._task.questions
+                self._task = RemoteTaskRecord(step["task"], {**earlier, **step["asks"]["inputRequests"]})
         raise ToolError(f"The server {self._forwarder.name!r} sent no result in {MAX_ROUNDS} rounds")
 
     async def _run_step(self, number: int, reply_params: Wire) -> Wire:
@@ -170,7 +194,9 @@ class _ForwardedConversation:
                 return {"result": await call.wait_for_result()}
             return {"parked": secrets.token_urlsafe(16)}
         answer = await self._exchange_in_session(session, _StatelessCall(self._ctx), reply_params)
-        return {"asks": _extract_state(answer)} if _requires_input(answer) else {"result": answer}
+        if not _requires_input(answer):
+            return {"result": answer}
+        return {"asks": _extract_state(answer), **({"task": answer["taskId"]} if "taskId" in answer else {})}
 
     def _start_suspendable_call(self, session: RemoteSession, reply_params: Wire) -> SuspendedCall:
         return SuspendedCall(lambda call: self._exchange_in_session(session, call, reply_params), self._options.owner)
@@ -202,13 +228,20 @@ class _ForwardedConversation:
             if running.listener is not None:
                 await _truncate_progress(running.listener.report_progress)(done, total, message)
 
-        return await client.exchange(
+        on_progress = progress if wants_progress(self._ctx) else None
+        if self._task is not None:
+            task = RemoteTask.restore(client, self._task, on_progress)
+            return await task.continue_with(reply_params["inputResponses"], self._forwarder.timeout)
+        answer = await client.exchange(
             request.method,
-            {**request.params, **reply_params},
+            {**request.build_params(client), **reply_params},
             timeout=self._forwarder.timeout,
-            on_progress=progress if wants_progress(self._ctx) else None,
+            on_progress=on_progress,
             meta=meta or None,
         )
+        if not is_task_result(answer):
+            return answer
+        return await RemoteTask(client, answer, on_progress).follow(self._forwarder.timeout)
 
     async def _collect_replies(self, number: int, pending: Wire) -> Wire:
         """Collect the responses that the remote server receives in its next round."""
