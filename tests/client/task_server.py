@@ -4,11 +4,13 @@ from typing import Any
 
 from mcp import MCPError
 
+from mcp_django.client.options import TASKS_EXTENSION
 from tests.client.script import EVERYTHING, Script
 
 TEXT = [{"type": "text", "text": "done"}]
 TIME = "2026-07-28T10:00:00Z"
 LEGACY_CAPABILITIES = {**EVERYTHING, "tasks": {"cancel": {}, "requests": {"tools": {"call": {}}}}}
+EXTENSION_CAPABILITIES = {**EVERYTHING, "extensions": {TASKS_EXTENSION: {}}}
 FORM = {
     "method": "elicitation/create",
     "params": {
@@ -31,7 +33,7 @@ class TaskServer:
         """The answer to `tasks/result`: a result, an error or a function."""
         self.script = Script(
             era,
-            None if era == "stateless" else LEGACY_CAPABILITIES,
+            EXTENSION_CAPABILITIES if era == "stateless" else LEGACY_CAPABILITIES,
             tools_list=self._list_tools,
             tools_call=self._call,
             tasks_get=self._get,

@@ -439,14 +439,18 @@ async def test_a_wait_that_times_out_leaves_the_task_alone(era: str, clock: Cloc
 async def test_two_waiters_ask_a_person_once(clock: Clock) -> None:
     server = TaskServer("stateless", asks(a=FORM), WORKING, COMPLETED)
     asked: list[str] = []
+    typed = asyncio.Event()
 
-    def elicit(params: types.ElicitRequestParams) -> dict[str, Any]:
+    async def elicit(params: types.ElicitRequestParams) -> dict[str, Any]:
         asked.append(params.message)
+        await typed.wait()
         return {"name": "Ada"}
 
     async with Client(server.script, elicitation=elicit) as client:
         task = await client.call_tool_task("survey")
         both = asyncio.gather(task.get_result(), task.wait())
+        await clock.advance(10)
+        typed.set()
         result, status = await clock.advance_while(both)  # type: ignore[arg-type]
     assert (text_of(result), status, len(asked)) == ("done", "completed", 1)
 

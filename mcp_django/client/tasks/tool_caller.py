@@ -23,12 +23,9 @@ from mcp_django.client.tasks.task_state import (
     is_task_result,
     parse_created_task,
 )
-from mcp_django.protocol.revisions import LATEST_HANDSHAKE
 from mcp_django.schema import to_json
 
 METHOD: Final = "tools/call"
-CORE_TASKS_REVISION: Final = LATEST_HANDSHAKE
-"""The only revision in which a client requests tasks."""
 
 
 class ToolCaller:
@@ -181,7 +178,7 @@ class ToolCaller:
     def _supports_core_tasks(self) -> bool:
         """Return True if the server runs tools as tasks at the request of a client."""
         connection = self._manager.current
-        if connection is None or connection.revision is not CORE_TASKS_REVISION:
+        if connection is None or not connection.revision.core_tasks:
             return False
         offered = getattr(connection.session.server_capabilities, "tasks", None)
         return bool(offered and offered.requests and offered.requests.tools and offered.requests.tools.call)

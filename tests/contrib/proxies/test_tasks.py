@@ -8,6 +8,7 @@ from mcp import MCPError as RemoteError
 
 from mcp_django.contrib.proxies import Proxy
 from mcp_django.contrib.proxies.connections.targets import TargetSource
+from mcp_django.extensions import Extension, Tool
 from tests.client.task_server import COMPLETED, FORM, TEXT, WORKING, TaskServer, asks
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, accept, make_server
 from tests.support.clock import Clock
@@ -22,11 +23,13 @@ class Tasks:
 
     def __init__(self, server: TaskServer) -> None:
         self.server = server
+        self.capabilities = server.script.capabilities
 
     def open(self) -> Any:
         copy = TaskServer(self.server.era)
         copy.__dict__.update({name: value for name, value in self.server.__dict__.items() if name != "script"})
         copy.script.received = self.server.script.received
+        copy.script.capabilities = self.capabilities
         self.latest = copy
         return copy.script.open()
 
@@ -124,3 +127,47 @@ async def test_the_end_of_a_task_is_told_without_details(state: Any, said: str, 
     assert said in text
     assert "secret" not in text
     assert "t1" not in text
+
+
+class Observer(Extension):
+    """An extension that notes the calls that may become tasks."""
+
+    identifier = "com.example/observer"
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def intercepts(self, tool: Tool) -> bool:
+        return tool.task is not None
+
+    async def call_tool(self, call: Any, tool: Tool, arguments: Any, proceed: Any) -> Any:
+        self.names.append(tool.name)
+        return await proceed(call)
+
+
+@pytest.mark.parametrize(
+    ("upstream", "support", "may_become_task"),
+    [
+        ("stateless", "required", True),
+        ("handshake", "required", True),
+        ("handshake", "optional", True),
+        ("handshake", "forbidden", False),
+    ],
+)
+async def test_calls_of_remote_tools_with_tasks_may_become_tasks_here(
+    upstream: str, support: str, may_become_task: bool, clock: Clock
+) -> None:
+    server, observer = TaskServer(upstream, COMPLETED, support=support), Observer()
+    source = TargetSource("r", Tasks(server), protocol_version=upstream, max_retries=0)
+    peer = PipelineClient(make_server(providers=[Proxy(source, permission="any")], extensions=[observer]))
+    assert await clock.advance_while(peer.text("r__survey")) == "done"
+    assert bool(observer.names) is may_become_task
+
+
+async def test_calls_of_a_remote_without_tasks_never_become_tasks(clock: Clock) -> None:
+    server, observer = TaskServer("stateless", COMPLETED), Observer()
+    server.script.capabilities = {"tools": {}}
+    source = TargetSource("r", Tasks(server), protocol_version="stateless", max_retries=0)
+    peer = PipelineClient(make_server(providers=[Proxy(source, permission="any")], extensions=[observer]))
+    assert await clock.advance_while(peer.text("r__survey")) == "done"
+    assert observer.names == []

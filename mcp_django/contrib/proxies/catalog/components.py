@@ -30,6 +30,7 @@ from mcp_django.server.composition.lowlevel import ListedArguments
 from mcp_django.server.context.context import Context
 from mcp_django.server.injection.handler import Handler
 from mcp_django.server.primitives.base import Permission, Primitive, Prompt, Rate, Resource, ResourceTemplate, Tool
+from mcp_django.server.primitives.task_options import TaskOptions
 
 logger = logging.getLogger("mcp_django.client")
 
@@ -205,9 +206,11 @@ class ComponentFactory:
             }
 
         execution = entry.get("execution")
+        task_support = execution.get("taskSupport") if type(execution) is dict else None
         return RemoteTool(
             name=name,
-            requires_task=type(execution) is dict and execution.get("taskSupport") == "required",
+            requires_task=task_support == "required",
+            task=TaskOptions() if task_support in ("optional", "required") else None,
             **self._get_options(members, entry["name"]),
             handler=self._handlers["tool"],
             parameters=CustomParameters(schema, checker, find_header_params(schema, "inputSchema")),

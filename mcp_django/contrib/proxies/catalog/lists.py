@@ -5,6 +5,7 @@ from typing import Any
 
 from mcp_django.client import Client
 from mcp_django.client.errors import CallError
+from mcp_django.client.options import TASKS_EXTENSION
 from mcp_django.contrib.proxies.catalog.catalog_cache import FetchedList
 from mcp_django.contrib.proxies.catalog.components import MAX_ENTRY_BYTES
 from mcp_django.contrib.proxies.forwarding.failures import METHOD_NOT_FOUND
@@ -33,6 +34,7 @@ async def fetch_list(client: Client, kind: str, timeout: float) -> FetchedList:
     method, member, capability = LIST_METHODS[kind]
     if getattr(client.capabilities, capability, None) is None:
         return FetchedList([], None)
+    offers_tasks = kind == "tools" and TASKS_EXTENSION in (client.capabilities.extensions or {})
     entries: list[Any] = []
     bytes_left = MAX_LIST_BYTES
     cursor: dict[str, Any] = {}
@@ -52,7 +54,7 @@ async def fetch_list(client: Client, kind: str, timeout: float) -> FetchedList:
             if bytes_left < 0:
                 logger.warning("List truncated, too large: %s of the server %r", kind, client.alias)
                 return FetchedList(entries[:MAX_ENTRIES], ttl)
-            entries.append(entry)
+            entries.append(_mark_task_support(entry) if offers_tasks and type(entry) is dict else entry)
 
         if type(page_ttl) is int:
             ttl = page_ttl / 1000 if ttl is None else min(ttl, page_ttl / 1000)
@@ -60,6 +62,14 @@ async def fetch_list(client: Client, kind: str, timeout: float) -> FetchedList:
             break
         cursor = {"cursor": next_cursor}
     return FetchedList(entries[:MAX_ENTRIES], ttl)
+
+
+def _mark_task_support(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return the entry of a server with the extension for tasks, which decides for each call.
+
+    The mark is that of the handshake era, where each tool declares its support.
+    """
+    return {**entry, "execution": {"taskSupport": "optional"}}
 
 
 def _measure(entry: Any) -> int:
