@@ -56,7 +56,7 @@ async def ran(block: str, **names: Any) -> dict[str, Any]:
 
 
 async def test_what_the_page_about_bridges_shows_runs() -> None:
-    used, _, filtered, told, model = python_blocks(BRIDGE)
+    used, _, model, filtered, told = python_blocks(BRIDGE)
     assert (await ran(used))["result"].structured_content == {"city": "Zürich"}
     async with (await ran(filtered))["bridge"] as bridge:
         assert bridge.tool_names() == ["weather__get_now", "maps__forecast", "maps__get_now", "maps__route"]

@@ -10,7 +10,7 @@ from tests.client.listeners import Exchange, exchanges, listening
 from tests.repository.pages import ROOT, python_blocks
 
 BLOCKS = python_blocks(ROOT / "docs" / "use-servers" / "transports.md")
-TARGETS, AUTHORITIES, TICKET, STDIO = BLOCKS
+TARGETS, AUTHORITIES, STDIO, TICKET = BLOCKS
 
 
 def run(block: str) -> dict[str, Any]:

@@ -15,7 +15,6 @@ LONG_PAGES = {
 }
 PAGES_WITH_LONG_SENTENCES = {
     "docs/reference/limits.md",
-    "docs/use-servers/bridge.md",
 }
 
 
