@@ -30,6 +30,7 @@ from mcp_django.conf.proxies import ProxySettings  # noqa: E402
 from mcp_django.conf.readers import find_reader  # noqa: E402
 from mcp_django.contrib.memory.options import MemorySettings  # noqa: E402
 from mcp_django.contrib.oauth.options import OAuthSettings  # noqa: E402
+from mcp_django.contrib.tasks.options import TaskSettings  # noqa: E402
 
 PAGE: Final = ROOT / "docs" / "reference" / "settings.md"
 INTRODUCTION: Final = """\
@@ -68,8 +69,13 @@ SECTIONS: Final = (
     Section("RATES", 'MCP["RATES"]', Rates),
     Section("OAUTH", 'MCP["OAUTH"]', OAuthSettings),
     Section("MEMORY", 'MCP["MEMORY"]', MemorySettings),
+    Section("TASKS", 'MCP["TASKS"]', TaskSettings),
 )
-APPS: Final = {"OAUTH": "mcp_django.contrib.oauth", "MEMORY": "mcp_django.contrib.memory"}
+APPS: Final = {
+    "OAUTH": "mcp_django.contrib.oauth",
+    "MEMORY": "mcp_django.contrib.memory",
+    "TASKS": "mcp_django.contrib.tasks",
+}
 """Sections that exist only if an app is installed, with the app."""
 NOT_KEYS: Final = {(ClientSettings, "alias")}
 """Fields that the reader of the setting fills in."""

@@ -43,6 +43,7 @@ INSTALLED_APPS = [
     "mcp_django.contrib.oauth",
     "tests.shop",
     "mcp_django.contrib.memory",
+    "mcp_django.contrib.tasks",
     "tests.testapp",
     "tests.library",
 ]

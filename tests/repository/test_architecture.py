@@ -33,7 +33,15 @@ LAYERS = (
     {"extensions"},
     {"__main__", "admin", "apps", "asgi", "checks", "management", "routing", "testing", "urls", "well_known"},
     {"contrib.http_tools"},
-    {"contrib", "contrib.client_pages", "contrib.oauth", "contrib.openapi", "contrib.proxies", "contrib.rest"},
+    {
+        "contrib",
+        "contrib.client_pages",
+        "contrib.oauth",
+        "contrib.openapi",
+        "contrib.proxies",
+        "contrib.rest",
+        "contrib.tasks",
+    },
     {"__init__", "contrib.memory"},
 )
 # The doors between rooms of one line.

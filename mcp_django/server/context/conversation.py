@@ -275,6 +275,11 @@ class ReplayConversation:
         call.record.conversation = weakref.ref(self)  # weak: avoids a reference cycle
 
     @property
+    def binding(self) -> bytes:
+        """Binding of the sealed state."""
+        return self._binding
+
+    @property
     def needs_another_round(self) -> bool:
         """True if the call needs another round."""
         return bool(self.pending_requests) or self._needs_conversation_id

@@ -1,0 +1,1 @@
+"""Attempts: the calls that run the tools of tasks."""

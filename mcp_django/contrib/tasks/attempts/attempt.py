@@ -1,0 +1,256 @@
+"""Attempts: one run of a tool for a task.
+
+An attempt is a message of its own: it passes through the pipeline of the server, with its middleware, the permission
+decision and the observation of calls. `TaskEra` gives it a call built from the row, and a conversation of its own.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from django.utils import timezone, translation
+
+from mcp_django.aio.tasks import wait_for_event
+from mcp_django.contrib.tasks.attempts.callers import describe_call
+from mcp_django.contrib.tasks.attempts.conversation import TaskConversation, build_rounds
+from mcp_django.contrib.tasks.models import Task
+from mcp_django.contrib.tasks.options import get_settings
+from mcp_django.contrib.tasks.rows import store
+from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.errors import InternalError, MCPError
+from mcp_django.protocol.revisions import REVISIONS
+from mcp_django.server.calls.background import run_background_jobs
+from mcp_django.server.calls.call import Call, Connection, EraStrategy
+from mcp_django.server.calls.message_queue import Outbox
+from mcp_django.server.calls.outcome import CallRecord
+from mcp_django.server.calls.pending import PendingResponse
+from mcp_django.server.context.notifications import LOG_MESSAGE_METHOD
+from mcp_django.server.pipeline import Pipeline
+from mcp_django.server.ports import Overloaded, Principal
+from mcp_django.server.server import Server
+
+logger = logging.getLogger("mcp_django.tasks")
+TOOLS_CALL = "tools/call"
+PROGRESS_METHOD = "notifications/progress"
+MIN_WRITE_SECONDS = 1.0
+"""Minimum seconds between two writes of the progress."""
+MAX_BEATS_PER_LEASE = 4
+"""Number of heartbeats in the time of a lease."""
+
+
+class AttemptResult(NamedTuple):
+    """The end of a run: a result, an error, or neither for a run that waits for input."""
+
+    result: dict[str, Any] | None = None
+    problem: MCPError | Overloaded | None = None
+    error: dict[str, Any] | None = None
+    """The error on the wire."""
+
+
+class Attempt:
+    """Run of the tool of a task. `task` may be a row that is not saved yet."""
+
+    def __init__(
+        self, task: Task, server: Server, principal: Principal, *, base: Mapping[str, Any] | None = None
+    ) -> None:
+        self.task = task
+        self.conversation: TaskConversation | None = None
+        self.is_stored = base is None
+        """True once the task has a row."""
+        self.unsaved_steps: dict[str, str] = {}
+        """Steps that were recorded before the task had a row."""
+        self.binding = b""
+        """Binding of the state that a round before the task has."""
+        self._server = server
+        self._principal = principal
+        self._base = dict(base or {})
+        self._stored = store.StoredConversation([], {})
+        self._changes: dict[str, Any] = {}
+        self._changed = asyncio.Event()
+
+    async def execute(self) -> AttemptResult:
+        """Run the tool in the language and time zone of the task. Raises CancelledError only."""
+        context = self.task.get_context()
+        if self.is_stored:
+            self._base = context.get("rounds", {})
+            self._stored = await store.run_on_rows(store.read_conversation, self.task.pk)
+        if context["language"] is None:
+            translation.deactivate_all()
+        else:
+            translation.activate(context["language"])
+        timezone.activate(context["time_zone"])
+        return await self._run_message(context)
+
+    async def _run_message(self, context: dict[str, Any]) -> AttemptResult:
+        pipeline, revision = Pipeline(self._server), REVISIONS[self.task.revision]
+        era = TaskEra(pipeline.eras[revision.era], self)
+        connection = Connection(self._principal, url_kwargs=context["url_kwargs"] or None)
+        outbox = Outbox()
+        outbox.redirect_to(_StatusSink(self))
+        outbox.loop = asyncio.get_running_loop()
+        params = {"name": self.task.tool, "arguments": jsonrpc.loads(self.task.arguments)}
+        raw = {"jsonrpc": "2.0", "id": self.task.pk, "method": TOOLS_CALL, "params": params}
+
+        try:
+            work = pipeline.handle(era, raw, connection, outbox)
+            assert isinstance(work, PendingResponse)  # calls of tools are never answered at once
+            body = await work.run
+            if any(call.record.jobs is not None for call in work.calls):
+                await run_background_jobs(work.calls)
+        except MCPError as problem:
+            problem.request_id = self.task.pk
+            return AttemptResult(problem=problem, error=jsonrpc.loads(pipeline.encode_error(era, problem))["error"])
+        except Overloaded as problem:
+            return AttemptResult(problem=problem, error={"code": InternalError.code, "message": str(problem)})
+        finally:
+            outbox.finish()
+        if self.conversation is not None and self.conversation.needs_another_round:
+            return AttemptResult()
+        return AttemptResult(result=jsonrpc.loads(body)["result"])
+
+    def create_call(self, era: "TaskEra", message: Any, connection: Connection, outbox: Outbox) -> Call:
+        """Create the call of the run, and its conversation."""
+        context = self.task.get_context()
+        record = CallRecord()
+        record.is_continued = True
+        call = Call(
+            message,
+            REVISIONS[self.task.revision],
+            era,
+            connection,
+            self._server,
+            outbox,
+            context["capabilities"],
+            context["client_info"],
+            {"progressToken": self.task.pk, **context["trace"]},
+            "info",
+            record=record,
+        )
+        rounds = build_rounds(self.task.pk, self._base, self._stored)
+        limits = self._server.options.conversation_limits
+        self.conversation = TaskConversation(call, self.binding, limits, rounds, self._record_step)
+        return call
+
+    async def _record_step(self, key: str, value: Any) -> None:
+        encoded = jsonrpc.dumps(value).decode()
+        if self.is_stored:
+            # On the thread of the call: the step and its record are in the same transaction.
+            await self._server.executor.run(store.record_step, self.task.pk, key, encoded)
+        else:
+            self.unsaved_steps[key] = encoded
+
+    def take_changes(self) -> dict[str, Any]:
+        """Return the progress that is not written yet, as columns."""
+        changes = self._changes
+        self._changes = {}
+        return changes
+
+    def report(self, **changes: Any) -> None:
+        """Set the progress or the status message, to be written with the next heartbeat."""
+        if "status_message" in changes:
+            changes["status_message"] = store.clean_message(changes["status_message"])
+        self._changes.update(changes)
+        self._changed.set()
+
+    async def keep_lease(self, on_change: Any) -> None:
+        """Extend the lease and write the progress, until the lease is lost.
+
+        `on_change` is awaited after each write of the progress. Failed writes are repeated.
+        """
+        lease = get_settings().lease
+        while True:
+            await wait_for_event(self._changed, lease / MAX_BEATS_PER_LEASE)
+            self._changed.clear()
+            changes = self.take_changes()
+            try:
+                is_held = await store.run_on_rows(store.beat, self.task.pk, self.task.worker, lease, changes)
+                if not is_held:
+                    return
+                if changes:
+                    await on_change()
+            except Exception:
+                logger.exception("Heartbeat of task failed; it is repeated")
+                self._changes = {**changes, **self._changes}
+            await asyncio.sleep(MIN_WRITE_SECONDS)
+
+
+class TaskEra:
+    """Strategy of an era for attempts: the call comes from the row. See `calls.call.EraStrategy`."""
+
+    def __init__(self, inner: EraStrategy, attempt: Attempt) -> None:
+        self.name = inner.name
+        self._inner = inner
+        self._attempt = attempt
+
+    def parse(self, raw: Any, connection: Connection) -> jsonrpc.Message | list[Any]:
+        return jsonrpc.read(raw)
+
+    def create_call(
+        self, message: jsonrpc.Request | jsonrpc.Notification, connection: Connection, outbox: Outbox
+    ) -> Call:
+        return self._attempt.create_call(self, message, connection, outbox)
+
+    def check(self, call: Call) -> None:
+        return None
+
+    def add_result_fields(self, call: Call, body: dict[str, Any], *, private: bool = True) -> dict[str, Any]:
+        return self._inner.add_result_fields(call, body, private=private)
+
+    def add_round_fields(self, call: Call, body: dict[str, Any]) -> dict[str, Any]:
+        return body
+
+    def get_http_status(self, problem: MCPError) -> int:
+        return self._inner.get_http_status(problem)
+
+    def resume_conversation(self, call: Call) -> TaskConversation | None:
+        return self._attempt.conversation
+
+    def start_conversation(self, call: Call) -> TaskConversation | None:
+        return self._attempt.conversation
+
+
+class _StatusSink:
+    """Sink for the messages of an attempt: progress and logs become the status of the task."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+
+    async def put(self, message: bytes) -> None:
+        self.put_nowait(message)
+
+    def put_nowait(self, message: bytes) -> None:
+        decoded = jsonrpc.loads(message)
+        params = decoded.get("params") or {}
+        if decoded.get("method") == PROGRESS_METHOD:
+            changes = {"progress": params["progress"], "total": params.get("total")}
+            if "message" in params:
+                changes["status_message"] = params["message"]
+            self._attempt.report(**changes)
+        elif decoded.get("method") == LOG_MESSAGE_METHOD:
+            data = params["data"]
+            text = data if isinstance(data, str) else jsonrpc.dumps(data).decode()
+            self._attempt.report(status_message=text)
+
+    def has_room(self) -> bool:
+        return True
+
+    def finish(self, message: bytes | None = None) -> None:
+        return None
+
+    def abort(self) -> None:
+        return None
+
+    def put_cancellation(self, message: bytes) -> None:
+        return None
+
+    def disconnect_reader(self, retry: float | None) -> bool:
+        return False
+
+
+def describe_task_call(call: Call, rounds: Mapping[str, Any]) -> str:
+    """Return the context of a new task as encoded JSON.
+
+    `rounds` is the state of the rounds before the task.
+    """
+    return jsonrpc.dumps({**describe_call(call), "rounds": dict(rounds)}).decode()

@@ -1,0 +1,88 @@
+"""Conversation of an attempt with the client of its task, by replay from rows.
+
+A question without an answer ends the attempt. The task then waits for input, and no worker is busy with it. The answers
+start another attempt, which runs the tool from its first line, reads the answers from the rows, and skips the steps of
+`ctx.run_once`. It is therefore the same whether the process has been restarted in between.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from mcp_django.contrib.tasks.rows.store import Question, StoredConversation
+from mcp_django.protocol import jsonrpc
+from mcp_django.server.calls.call import Call
+from mcp_django.server.context.conversation import (
+    INPUT_REQUIRED,
+    InputRequired,
+    InputUnavailable,
+    ReplayConversation,
+    StoredRounds,
+)
+from mcp_django.server.context.idempotency import RunStep
+from mcp_django.server.options import ConversationLimits
+
+RecordStep = Callable[[str, Any], Awaitable[None]]
+
+
+class TaskConversation(ReplayConversation):
+    """Conversation of one attempt."""
+
+    def __init__(
+        self, call: Call, binding: bytes, limits: ConversationLimits, stored: StoredRounds, record_step: RecordStep
+    ) -> None:
+        super().__init__(call, binding, limits, stored)
+        self._record_step = record_step
+        self._known_steps = set(stored.state["once"])
+
+    async def run_once(self, key: str, run: RunStep, *, durable: bool = False) -> Any:
+        """Run a step once in the life of the task, and store its value at once."""
+        value = await super().run_once(key, run, durable=durable)
+        if key not in self._known_steps:
+            self._known_steps.add(key)
+            await self._record_step(key, value)
+        return value
+
+    def build_input_required(self) -> InputRequired:
+        """Return the mark of a suspended attempt. Raises InputUnavailable above the limit of answers."""
+        if len(self._recorded) + len(self.pending_requests) > self._limits.answers:
+            raise InputUnavailable(f"The tool sent more than {self._limits.answers} requests to the client")
+        return InputRequired(resultType=INPUT_REQUIRED)
+
+    def build_round(self) -> InputRequired:
+        """Build the result of a call that asks before it becomes a task.
+
+        Raises InputUnavailable.
+        """
+        return super().build_input_required()
+
+    def get_questions(self) -> list[Question]:
+        """Return the questions that this attempt could not answer."""
+        return [Question(name, digest, request.to_wire()) for name, (digest, request) in self.pending_requests.items()]
+
+    @property
+    def accepted(self) -> frozenset[str]:
+        """Names of the questions whose answers the tool has accepted."""
+        return frozenset(self._accepted)
+
+
+def build_rounds(id: str, base: Mapping[str, Any], stored: StoredConversation) -> StoredRounds:
+    """Build the earlier rounds of a task.
+
+    `base` is the state of the rounds before the task existed, or empty.
+    """
+    answers: dict[str, Any] = dict(base.get("answers", {}))
+    taken: set[str] = set(base.get("taken", ()))
+    for row in stored.inputs:  # in the order of creation: a later question replaces an earlier one of the same name
+        if row.answer:
+            answers[row.name] = [row.digest, jsonrpc.loads(row.answer)]
+            taken = taken | {row.name} if row.is_accepted else taken - {row.name}
+    once = {**base.get("once", {}), **{key: jsonrpc.loads(value) for key, value in stored.steps.items()}}
+    state = {
+        **base,
+        "flow": base.get("flow") or id,
+        "asked": {},
+        "answers": answers,
+        "taken": sorted(taken),
+        "once": once,
+    }
+    return StoredRounds(state, {})

@@ -1,0 +1,133 @@
+"""The run of an attempt, as every backend calls it: claim, execute, keep the lease, store the end.
+
+    await run_attempt(task_id)
+
+It may be called any number of times and in any process. Only the caller that wins the claim runs the tool.
+"""
+
+import asyncio
+import logging
+
+from mcp_django import wiring
+from mcp_django.aio.tasks import call_threadsafe, start_task
+from mcp_django.contrib.tasks.attempts.attempt import Attempt, AttemptResult
+from mcp_django.contrib.tasks.attempts.callers import CallerGone, load_principal
+from mcp_django.contrib.tasks.models import AttemptOutcome, Task, TaskStatus
+from mcp_django.contrib.tasks.options import get_settings
+from mcp_django.contrib.tasks.publishing import publish_change
+from mcp_django.contrib.tasks.rows import leases, store
+from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.errors import InternalError, InvalidParams
+
+logger = logging.getLogger("mcp_django.tasks")
+UNWIND_SECONDS = 1.0
+"""Maximum seconds for a cancelled tool to clean up."""
+_running: dict[str, "asyncio.Task[AttemptResult]"] = {}
+"""Executions of this process, by the id of their task."""
+
+
+async def run_attempt(id: str, *, worker: str | None = None) -> bool:
+    """Claim a waiting task and run its tool to the end of the attempt.
+
+    Returns False if the task does not wait: it is running elsewhere, finished, or unknown. `worker` names the process
+    in the row; by default host, process and random letters. A name must be used for one attempt only.
+
+    Raises CancelledError if the process ends; the task then waits again, or fails if it must not run twice.
+    """
+    name = worker or leases.create_worker_name()
+    task = await store.run_on_rows(leases.claim_task, id, worker=name, lease=get_settings().lease)
+    if task is None:
+        return False
+    await run_claimed_task(task)
+    return True
+
+
+async def run_claimed_task(task: Task) -> None:
+    """Run the tool of a task whose row was claimed (`leases.claim_task`, `leases.claim_next_task`)."""
+    try:
+        principal = await store.run_on_rows(load_principal, task)
+        attempt = Attempt(task, wiring.get_server(task.server), principal)
+    except CallerGone as problem:
+        await _fail(task, InvalidParams.code, str(problem))
+        return
+    except Exception:
+        logger.exception("The call of a task could not be built")
+        await _fail(task, InternalError.code, "The call of this task could not be built")
+        return
+    await supervise(attempt, start_task(attempt.execute()))
+
+
+async def supervise(attempt: Attempt, execution: "asyncio.Task[AttemptResult]") -> None:
+    """Keep the lease of an attempt while its tool runs, and store its end.
+
+    Cancelling this function means that the process ends.
+    """
+    task = attempt.task
+    _running[task.pk] = execution
+    beats = start_task(attempt.keep_lease(lambda: publish_change(task.pk)))
+    # The lease is lost when the task was cancelled, has expired, or belongs to another worker.
+    beats.add_done_callback(lambda ended: None if ended.cancelled() else execution.cancel())
+
+    try:
+        await asyncio.wait([execution])
+    except asyncio.CancelledError:
+        execution.cancel()
+        await asyncio.wait([execution], timeout=UNWIND_SECONDS)
+        await store.run_on_rows(leases.end_lost_attempt, task, AttemptOutcome.STOPPED, leases.STOPPED_MESSAGE)
+        raise
+    finally:
+        beats.cancel()
+        if _running.get(task.pk) is execution:
+            del _running[task.pk]
+    await _store_end(attempt, execution)
+
+
+async def _store_end(attempt: Attempt, execution: "asyncio.Task[AttemptResult]") -> None:
+    task = attempt.task
+    if execution.cancelled():
+        await store.run_on_rows(store.end_attempt, task.pk, task.attempts, AttemptOutcome.CANCELLED)
+    elif execution.exception() is not None:
+        logger.error("An attempt ended with an exception", exc_info=execution.exception())
+        await _fail(task, InternalError.code, "Internal error")
+    else:
+        await _store_result(attempt, execution.result())
+
+
+async def _store_result(attempt: Attempt, ended: AttemptResult) -> None:
+    task, conversation = attempt.task, attempt.conversation
+    if ended.error is not None:
+        await _fail(task, ended.error["code"], ended.error["message"], ended.error.get("data"))
+    elif ended.result is not None:
+        await _complete(task, ended.result, attempt.take_changes())
+    else:
+        assert conversation is not None  # only its questions end an attempt without a result
+        questions, accepted = conversation.get_questions(), conversation.accepted
+        await store.run_on_rows(store.suspend, task.pk, task.worker, questions, accepted, task.attempts)
+        await publish_change(task.pk)
+
+
+async def _complete(task: Task, result: dict[str, object], changes: dict[str, object]) -> None:
+    encoded = jsonrpc.dumps(result)
+    limit = get_settings().result_bytes
+    if len(encoded) > limit:
+        await _fail(task, InternalError.code, f"The result has {len(encoded)} bytes; at most {limit} are stored")
+        return
+    values = {**changes, "result": encoded.decode(), "is_error": bool(result.get("isError"))}
+    await store.run_on_rows(store.finish, task, status=TaskStatus.COMPLETED, number=task.attempts, **values)
+    await publish_change(task.pk)
+
+
+async def _fail(task: Task, code: int, message: str, data: object = None) -> None:
+    error = {"code": code, "message": message, **({} if data is None else {"data": data})}
+    values = {"error": jsonrpc.dumps(error).decode(), "status_message": message}
+    await store.run_on_rows(store.finish, task, status=TaskStatus.FAILED, number=task.attempts, **values)
+    await publish_change(task.pk)
+
+
+def cancel_execution(id: str) -> bool:
+    """Cancel the tool of a task that runs in this process; return False if it runs elsewhere. Thread-safe."""
+    execution = _running.get(id)
+    if execution is None:
+        return False
+    call_threadsafe(execution.get_loop(), execution.cancel)
+    return True

@@ -1,0 +1,1 @@
+"""Backends: the places where attempts of tasks run."""

@@ -1,0 +1,138 @@
+"""The backend of the serving process: attempts run on the event loop that serves the call.
+
+At most `CONCURRENCY` attempts run on a loop; others wait in their rows. Shutdown waits for running attempts as for
+calls. Under WSGI a loop ends with its request, so attempts run on a loop in a thread of their own.
+"""
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from collections.abc import Coroutine
+from typing import Any
+
+from mcp_django import wiring
+from mcp_django.aio.loop_local import LoopLocal
+from mcp_django.aio.tasks import call_threadsafe, start_task, start_timer
+from mcp_django.contrib.tasks import upkeep
+from mcp_django.contrib.tasks.attempts import runner
+from mcp_django.contrib.tasks.attempts.attempt import Attempt, AttemptResult
+from mcp_django.contrib.tasks.backend import TaskBackend
+from mcp_django.contrib.tasks.models import Task
+from mcp_django.contrib.tasks.options import get_settings
+from mcp_django.runtime.threads.executor import is_async_to_sync_loop
+
+logger = logging.getLogger("mcp_django.tasks")
+MAINTENANCE_SECONDS = 15.0
+"""Seconds between two searches for lost, forgotten and expired tasks."""
+
+
+class RunningAttempt:
+    """An attempt that shutdown waits for, as `runtime.shutdown.Drainable`."""
+
+    is_call = False
+    is_answered = True
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.task: asyncio.Task[Any] | None = start_task(coroutine)
+
+    def abort(self) -> None:
+        """Cancel the attempt, because the process ends. Its row is released or failed."""
+        if self.task is not None:
+            self.task.cancel()
+
+
+class _LoopAttempts:
+    """The attempts of one loop."""
+
+    def __init__(self) -> None:
+        self.running: set[RunningAttempt] = set()
+        self.waiting: deque[str] = deque()
+        self.is_maintained = False
+
+
+class InProcessBackend(TaskBackend):
+    """Attempts on the loop of the serving process.
+
+    With `wsgi_thread=False` attempts stay on the loop of the request, even if it ends with the request. For tests.
+    """
+
+    def __init__(self, *, wsgi_thread: bool = True) -> None:
+        self._wsgi_thread = wsgi_thread
+        self._loops = LoopLocal(_LoopAttempts)
+        self._lock = threading.Lock()
+        self._thread_loop: asyncio.AbstractEventLoop | None = None
+
+    async def enqueue(self, task: Task) -> None:
+        """Run an attempt as soon as fewer than `CONCURRENCY` attempts run."""
+        loop = self._choose_loop()
+        if loop is asyncio.get_running_loop():
+            self._add(task.pk)
+        else:
+            call_threadsafe(loop, self._add, task.pk)
+
+    def begin(self, attempt: Attempt) -> "asyncio.Task[AttemptResult] | None":
+        """Start the first attempt of a call that may still get a plain result; None if all places are taken."""
+        attempts = self._loops.get()
+        if self._choose_loop() is not asyncio.get_running_loop() or len(attempts.running) >= get_settings().concurrency:
+            return None
+        return self._run(attempts, attempt.execute())
+
+    def supervise(self, attempt: Attempt, execution: "asyncio.Task[AttemptResult]") -> None:
+        """Store the end of an attempt that `begin` started, because its call has become a task."""
+        attempts = self._loops.get()
+        self._maintain(attempts)
+        self._run(attempts, runner.supervise(attempt, execution))
+
+    def _add(self, id: str) -> None:
+        attempts = self._loops.get()
+        if id not in attempts.waiting:
+            attempts.waiting.append(id)
+        self._maintain(attempts)
+        self._start_waiting(attempts)
+
+    def _start_waiting(self, attempts: _LoopAttempts) -> None:
+        while attempts.waiting and len(attempts.running) < get_settings().concurrency:
+            self._run(attempts, runner.run_attempt(attempts.waiting.popleft()))
+
+    def _run(self, attempts: _LoopAttempts, coroutine: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+        item, lifecycle = RunningAttempt(coroutine), wiring.get_lifecycle()
+        attempts.running.add(item)
+        lifecycle.register(item)
+        assert item.task is not None
+
+        def on_done(task: asyncio.Task[Any]) -> None:
+            attempts.running.discard(item)
+            lifecycle.active.discard(item)
+            if not task.cancelled() and task.exception() is not None:
+                logger.error("An attempt of a task failed", exc_info=task.exception())
+            if not lifecycle.is_draining():
+                self._start_waiting(attempts)
+
+        item.task.add_done_callback(on_done)
+        return item.task
+
+    def _choose_loop(self) -> asyncio.AbstractEventLoop:
+        if not self._wsgi_thread or not is_async_to_sync_loop():
+            return asyncio.get_running_loop()
+        with self._lock:
+            if self._thread_loop is None or self._thread_loop.is_closed():
+                self._thread_loop = asyncio.new_event_loop()
+                threading.Thread(target=self._thread_loop.run_forever, name="mcp-tasks", daemon=True).start()
+            return self._thread_loop
+
+    def _maintain(self, attempts: _LoopAttempts) -> None:
+        """Start the regular searches on the running loop, unless it ends with its request."""
+        if not attempts.is_maintained and not is_async_to_sync_loop():
+            attempts.is_maintained = True
+            start_timer(MAINTENANCE_SECONDS, self._start_maintenance, attempts)
+
+    def _start_maintenance(self, attempts: _LoopAttempts) -> None:
+        start_task(upkeep.maintain_tasks(self)).add_done_callback(lambda task: self._on_maintained(attempts, task))
+
+    def _on_maintained(self, attempts: _LoopAttempts, task: "asyncio.Task[Any]") -> None:
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("Maintenance of tasks failed; it is repeated", exc_info=task.exception())
+        if not task.cancelled():
+            start_timer(MAINTENANCE_SECONDS, self._start_maintenance, attempts)

@@ -1,0 +1,170 @@
+"""Creation of tasks from calls: the row, the first attempt, and the grace."""
+
+import asyncio
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from django.utils import timezone
+
+from mcp_django.contrib.tasks.attempts.attempt import Attempt, AttemptResult, describe_task_call
+from mcp_django.contrib.tasks.attempts.callers import get_owner, get_user_pk
+from mcp_django.contrib.tasks.backend import TaskBackend
+from mcp_django.contrib.tasks.models import Task, TaskOrigin
+from mcp_django.contrib.tasks.options import TaskSettings, get_settings
+from mcp_django.contrib.tasks.rows import leases, store
+from mcp_django.contrib.tasks.upkeep import enqueue_task
+from mcp_django.extensions import Call, Tool
+from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.errors import InvalidParams
+from mcp_django.runtime.shutdown import SHUTDOWN_MESSAGE
+from mcp_django.server.context.conversation import ReplayConversation
+from mcp_django.server.ports import Overloaded
+from mcp_django.server.server import Server
+from mcp_django.types import TaskOptions
+
+HINTED_RETRIES = 2
+"""Repetitions after a lost worker, for tools that are annotated as idempotent or read-only."""
+
+
+def build_task_row(
+    call: Call, tool: Tool, arguments: dict[str, Any], *, origin: TaskOrigin, rounds: Mapping[str, Any], ttl: float
+) -> Task:
+    """Build the row of a call, unsaved. `ttl` is in seconds.
+
+    Raises InvalidParams for arguments that are too large.
+    """
+    options, settings = get_task_options(tool), get_settings()
+    encoded = jsonrpc.dumps(arguments).decode()
+    if len(encoded) > settings.argument_bytes:
+        raise InvalidParams(f"The arguments have {len(encoded)} bytes; a task stores at most {settings.argument_bytes}")
+    now, owner = timezone.now(), get_owner(call)
+    ttl_ms = max(1, round(min(ttl, settings.max_ttl) * 1000))
+    poll = settings.poll if options.poll is None else options.poll
+    return Task(
+        owner_hash=owner.digest,
+        owner=owner.label,
+        user_id=get_user_pk(call.principal),
+        session=None if call.session is None else call.session.pk,
+        server=call.server.alias,
+        tool=tool.name,
+        arguments=encoded,
+        context=describe_task_call(call, rounds),
+        origin=origin,
+        revision=call.revision.version,
+        ttl_ms=ttl_ms,
+        poll_ms=max(1, round(poll * 1000)),
+        queue=options.queue,
+        max_losses=get_max_losses(tool),
+        created=now,
+        updated=now,
+        expires=now + timedelta(milliseconds=ttl_ms),
+    )
+
+
+def get_task_options(tool: Tool) -> TaskOptions:
+    """Return the options of the tasks of a tool."""
+    return tool.task or TaskOptions()
+
+
+def get_ttl(tool: Tool) -> float:
+    """Return the seconds that a task of the tool lives."""
+    options = get_task_options(tool)
+    return get_settings().ttl if options.ttl is None else options.ttl
+
+
+def get_max_losses(tool: Tool) -> int:
+    """Return how often the tool may run again after its worker was lost."""
+    options, hints = get_task_options(tool), tool.annotations
+    if options.retry is not None:
+        return options.retry
+    return HINTED_RETRIES if hints is not None and (hints.idempotent or hints.read_only) else 0
+
+
+async def start_task_of_call(backend: TaskBackend, task: Task) -> None:
+    """Insert the row of a task and enqueue its first attempt. The row is committed when this returns.
+
+    Raises Overloaded at a limit.
+    """
+    await store.run_on_rows(store.create, task, {}, get_settings())
+    await enqueue_task(backend, task)
+
+
+class GraceCall:
+    """A call that gets a plain result if its tool ends within the grace, and becomes a task otherwise.
+
+    A question within the grace is asked by the call itself: the task is created in the last round.
+    """
+
+    def __init__(self, call: Call, tool: Tool, arguments: dict[str, Any]) -> None:
+        self._call = call
+        self._tool = tool
+        self._arguments = arguments
+
+    async def run(self, backend: TaskBackend) -> Task | dict[str, Any]:
+        """Return the row of a new task, or the body of the result.
+
+        Raises the errors of the tool, and Overloaded.
+        """
+        call, tool = self._call, self._tool
+        conversation: ReplayConversation = call.era.start_conversation(call)
+        if tool.single_use_state:
+            await conversation.consume_state()
+        rounds, settings = conversation.get_state(), get_settings()
+        task = build_task_row(
+            call, tool, self._arguments, origin=TaskOrigin.EXTENSION, rounds=rounds, ttl=get_ttl(tool)
+        )
+
+        grace = settings.grace if tool.task is None or tool.task.grace is None else tool.task.grace
+        attempt = Attempt(task, _get_server(call), call.principal, base=rounds)
+        attempt.binding = conversation.binding
+        execution = backend.begin(attempt) if grace > 0 else None
+        if execution is None:
+            await start_task_of_call(backend, task)
+            return task
+
+        try:
+            await asyncio.wait([execution], timeout=grace)
+            if execution.done():
+                return _answer_call(attempt, execution)
+            await self._store(attempt, settings)
+        except BaseException:
+            execution.cancel()
+            raise
+        backend.supervise(attempt, execution)
+        return task
+
+    async def _store(self, attempt: Attempt, settings: TaskSettings) -> None:
+        """Insert the row of an attempt that is running already."""
+        task, now = attempt.task, timezone.now()
+        task.worker = leases.create_worker_name()
+        task.attempts = 1
+        task.heartbeat = now
+        task.lease_expires = now + timedelta(seconds=settings.lease)
+        task.created = task.updated = now
+        task.expires = now + timedelta(milliseconds=task.ttl_ms)
+        steps = dict(attempt.unsaved_steps)
+        await store.run_on_rows(store.create, task, steps, settings)
+        attempt.is_stored = True
+        for key, value in attempt.unsaved_steps.items():
+            if key not in steps:  # it ended while the row was inserted
+                await store.run_on_rows(store.record_step, task.pk, key, value)
+
+
+def _get_server(call: Call) -> Server:
+    server = call.server
+    assert isinstance(server, Server)
+    return server
+
+
+def _answer_call(attempt: Attempt, execution: "asyncio.Task[AttemptResult]") -> dict[str, Any]:
+    """Return the result of a call that ended within the grace. Raises its error."""
+    if execution.cancelled():
+        raise Overloaded(SHUTDOWN_MESSAGE)
+    ended = execution.result()
+    if ended.problem is not None:
+        raise ended.problem
+    if ended.result is not None:
+        return ended.result
+    assert attempt.conversation is not None  # only its questions end an attempt without a result
+    return attempt.conversation.build_round()

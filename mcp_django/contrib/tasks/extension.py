@@ -1,0 +1,230 @@
+"""The extension: calls that become tasks, the methods of tasks in both eras, and their subscription."""
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from django.apps import apps
+from django.core.checks import Error
+from django.utils import timezone
+
+from mcp_django.contrib.tasks.attempts import runner
+from mcp_django.contrib.tasks.attempts.callers import get_owner
+from mcp_django.contrib.tasks.backend import get_backend
+from mcp_django.contrib.tasks.core_results import CoreTaskResult
+from mcp_django.contrib.tasks.creation import GraceCall, build_task_row, get_ttl, start_task_of_call
+from mcp_django.contrib.tasks.models import AttemptOutcome, Task, TaskOrigin
+from mcp_django.contrib.tasks.options import get_settings
+from mcp_django.contrib.tasks.publishing import TASK_IDS_FIELD, publish_change
+from mcp_django.contrib.tasks.rows import leases, store, wire
+from mcp_django.contrib.tasks.upkeep import enqueue_task
+from mcp_django.extensions import (
+    Call,
+    Era,
+    Extension,
+    ExtensionResult,
+    ProceedWithCall,
+    Revision,
+    Tool,
+    method,
+    subscription,
+)
+from mcp_django.protocol.errors import InvalidParams, MethodNotFound
+from mcp_django.server.context.context import Context
+from mcp_django.server.execution.lists import create_cursor, read_cursor
+
+IDENTIFIER = "io.modelcontextprotocol/tasks"
+PAGE_ROWS = 100
+_ID = re.compile(r"[A-Za-z0-9_-]{1,32}")
+_STATELESS = (Era.STATELESS,)
+_HANDSHAKE = (Era.HANDSHAKE,)
+
+
+class Tasks(Extension):
+    """Tasks: an extension in the stateless era, core tasks in the handshake era.
+
+    Both are served from the same rows. A task belongs to the caller that created it, with its client, server and URL.
+    """
+
+    identifier = IDENTIFIER
+    result_types = frozenset({"task"})
+
+    def supports_revision(self, revision: Revision) -> bool:
+        return revision.core_tasks or (super().supports_revision(revision) and revision.era is Era.STATELESS)
+
+    def is_declared(self, call: Call) -> bool:
+        # Core tasks need no declaration: a client asks for each task.
+        return call.revision.core_tasks or super().is_declared(call)
+
+    def get_capabilities(self, revision: Revision) -> Mapping[str, Any]:
+        if revision.core_tasks:
+            return {"tasks": {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}}
+        return super().get_capabilities(revision)
+
+    def get_tool_fields(self, tool: Tool, revision: Revision) -> Mapping[str, Any]:
+        if tool.task is None or not revision.core_tasks:
+            return {}
+        return {"execution": {"taskSupport": "required" if tool.task.required else "optional"}}
+
+    def intercepts(self, tool: Tool) -> bool:
+        return tool.task is not None
+
+    async def call_tool(
+        self, call: Call, tool: Tool, arguments: dict[str, Any], proceed: ProceedWithCall
+    ) -> Mapping[str, Any]:
+        """Answer with a task, or run the tool for a client without tasks."""
+        if call.revision.era is Era.HANDSHAKE:
+            return await self._call_in_session(call, tool, arguments, proceed)
+        if not self.is_declared(call):
+            if tool.task is not None and tool.task.required:
+                self.require_declaration(call)
+            return await proceed(call)
+
+        answer = await GraceCall(call, tool, arguments).run(get_backend())
+        return ExtensionResult("task", **wire.build_task(answer)) if isinstance(answer, Task) else answer
+
+    async def _call_in_session(
+        self, call: Call, tool: Tool, arguments: dict[str, Any], proceed: ProceedWithCall
+    ) -> Mapping[str, Any]:
+        asked = call.params.get("task") if call.revision.core_tasks else None
+        if asked is None:
+            if tool.task is not None and tool.task.required:
+                raise MethodNotFound(f"The tool {tool.name} runs as a task only; send params.task")
+            return await proceed(call)
+        ttl = _read_ttl(asked)
+        task = build_task_row(
+            call,
+            tool,
+            arguments,
+            origin=TaskOrigin.CORE,
+            rounds={},
+            ttl=get_ttl(tool) if ttl is None else ttl / 1000,
+        )
+        await start_task_of_call(get_backend(), task)
+        return ExtensionResult("task", task=wire.build_core_task(task))
+
+    @method("tasks/get", name_param="taskId")
+    async def get_task(self, ctx: Context, task_id: str) -> dict[str, Any]:
+        """Return a task with its questions, result or error."""
+        task = await self._find(ctx, task_id)
+        if ctx._call.revision.core_tasks:
+            return wire.build_core_task(task)
+        return wire.build_detailed_task(task)
+
+    @method("tasks/update", name_param="taskId", eras=_STATELESS)
+    async def update_task(
+        self, ctx: Context, task_id: str, input_responses: dict[str, dict[str, Any]]
+    ) -> dict[str, Any]:
+        """Record answers to questions before the acknowledgement. Other keys are ignored."""
+        await self._find(ctx, task_id)
+        await record_answers(task_id, input_responses)
+        return {}
+
+    @method("tasks/cancel", name_param="taskId")
+    async def cancel_task(self, ctx: Context, task_id: str) -> dict[str, Any]:
+        """Cancel a task, and stop its tool."""
+        await self._find(ctx, task_id)
+        cancelled = await store.run_on_rows(store.cancel, task_id)
+        if cancelled is not None:
+            runner.cancel_execution(task_id)
+            await get_backend().cancel(cancelled)
+            await publish_change(task_id)
+        if not ctx._call.revision.core_tasks:
+            return {}
+        if cancelled is None:
+            raise InvalidParams("The task has ended already and cannot be cancelled")
+        return wire.build_core_task(cancelled)
+
+    @method("tasks/result", eras=_HANDSHAKE)
+    async def get_result(self, ctx: Context, task_id: str) -> dict[str, Any]:
+        """Wait for the end of a core task, and return the result of its call. Questions travel on this stream."""
+        await self._find(ctx, task_id)
+        return await CoreTaskResult(ctx._call.root, task_id, lambda: self._find(ctx, task_id), record_answers).wait()
+
+    @method("tasks/list", eras=_HANDSHAKE)
+    async def list_tasks(self, ctx: Context) -> dict[str, Any]:
+        """Return a page of the caller's tasks. Callers that cannot be told apart have no list."""
+        call = ctx._call.root
+        owner = get_owner(call)
+        if not owner.is_distinct:
+            return {"tasks": []}
+        last = read_cursor(call, "tasks", owner.digest)
+        rows = await store.run_on_rows(store.list_after, owner.digest, _read_position(last), PAGE_ROWS + 1)
+        body: dict[str, Any] = {"tasks": [wire.build_core_task(task) for task in rows[:PAGE_ROWS]]}
+        if len(rows) > PAGE_ROWS:
+            end = rows[PAGE_ROWS - 1]
+            body["nextCursor"] = create_cursor(call, "tasks", owner.digest, f"{end.created.isoformat()} {end.pk}")
+        return body
+
+    @subscription(TASK_IDS_FIELD, notification="notifications/tasks")
+    async def read_task(self, ctx: Context, key: str) -> dict[str, Any] | None:
+        """Return the task as `tasks/get` does, or None for a foreign or unknown id."""
+        if not _ID.fullmatch(key):
+            return None
+        owner = get_owner(ctx._call.root)
+        task = await store.run_on_rows(store.follow, key, owner.digest)
+        return None if task is None else wire.build_detailed_task(task)
+
+    async def _find(self, ctx: Context, id: str) -> Task:
+        """Return the caller's task.
+
+        Raises InvalidParams for an id that is unknown, expired, or of another caller.
+        """
+        task = None
+        if _ID.fullmatch(id):
+            task = await store.run_on_rows(store.find, id, get_owner(ctx._call.root).digest)
+        if task is None:
+            raise InvalidParams("Unknown task")
+        if task.is_lost(timezone.now()):
+            task = await _end_lost(task)
+        return task
+
+    def check(self) -> Iterable[Any]:
+        """Yield errors: the app is missing, or the backend cannot be used."""
+        if not apps.is_installed("mcp_django.contrib.tasks"):
+            hint = 'Add "mcp_django.contrib.tasks" to INSTALLED_APPS, and run migrate.'
+            yield Error(
+                "The extension Tasks needs its app, whose tables hold the tasks.", hint=hint, id="mcp_tasks.E001"
+            )
+            return
+        try:
+            yield from get_backend().check()
+        except Exception as problem:
+            yield Error(f'MCP["TASKS"]["BACKEND"] cannot be used: {problem}', id="mcp_tasks.E002")
+        if get_settings().ttl > get_settings().max_ttl:
+            yield Error('MCP["TASKS"]["TTL"] is above MAX_TTL.', id="mcp_tasks.E003")
+
+
+async def record_answers(id: str, responses: Mapping[str, Any]) -> None:
+    """Record answers, and run the task again when no question is open any more."""
+    waiting = await store.run_on_rows(store.answer, id, responses)
+    if waiting is not None:
+        await enqueue_task(get_backend(), waiting)
+    await publish_change(id)
+
+
+async def _end_lost(task: Task) -> Task:
+    """End the attempt of a lost worker at once, so that no client waits for it."""
+    ended = await store.run_on_rows(leases.end_lost_attempt, task, AttemptOutcome.LOST, leases.LOST_MESSAGE)
+    if ended is None:
+        return await store.run_on_rows(Task.objects.get, pk=task.pk)
+    if not ended.is_terminal:
+        await enqueue_task(get_backend(), ended)
+    await publish_change(task.pk)
+    return ended
+
+
+def _read_ttl(asked: Any) -> int | None:
+    """Return the `ttl` in milliseconds that a client asks for. Raises InvalidParams."""
+    ttl = asked.get("ttl") if type(asked) is dict else asked
+    if type(asked) is not dict or not (ttl is None or (type(ttl) is int and ttl > 0)):
+        raise InvalidParams("params.task must be an object, and its ttl a number of milliseconds above 0")
+    return ttl
+
+
+def _read_position(last: str | None) -> tuple[datetime, str] | None:
+    if last is None:
+        return None
+    created, _, id = last.partition(" ")
+    return datetime.fromisoformat(created), id

@@ -1,0 +1,42 @@
+"""Publication of changes of tasks, to listeners and sessions on any worker."""
+
+import logging
+
+from mcp_django.contrib.tasks.models import Task
+from mcp_django.contrib.tasks.rows import store, wire
+from mcp_django.extensions import notify_extension_key, notify_session
+
+logger = logging.getLogger("mcp_django.tasks")
+STATUS_METHOD = "notifications/tasks/status"
+"""Notification of a change of a core task."""
+TASK_IDS_FIELD = "taskIds"
+"""Member of the filter of `subscriptions/listen`."""
+
+
+async def publish_change(id: str) -> None:
+    """Publish a change of a task, if a client follows it.
+
+    Failures are logged, because clients poll as well.
+    """
+    try:
+        await store.run_on_rows(_publish, id)
+    except Exception:
+        logger.warning("A change of a task was not published", exc_info=True)
+
+
+def _publish(id: str) -> None:
+    """Publish the row as it is now: several changes may become one notification."""
+    task = Task.objects.filter(pk=id).first()
+    if task is not None and wire.is_core(task):
+        _notify_session(task)
+    elif task is not None and task.is_followed:
+        notify_extension_key(TASK_IDS_FIELD, id, server=task.server)
+
+
+def _notify_session(task: Task) -> None:
+    """Notify the session that asked for a core task.
+
+    A task without a session has no listener.
+    """
+    if task.session is not None:
+        notify_session(task.session, STATUS_METHOD, wire.build_core_task(task))

@@ -1,0 +1,1 @@
+"""The rows of tasks: transitions, leases, and their shapes on the wire."""

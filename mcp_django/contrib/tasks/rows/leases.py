@@ -1,0 +1,122 @@
+"""Leases: the claims of workers on waiting tasks, and the tasks of workers that were lost.
+
+A task waits if it is `working` and has no worker. A claim gives it to one worker for `lease` seconds, and heartbeats
+extend the lease. Two workers never hold the same task, because each claim is one conditional UPDATE.
+"""
+
+import os
+import secrets
+import socket
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import connections, transaction
+from django.db.models import F
+from django.utils import timezone
+
+from mcp_django.contrib.tasks.models import ACTIVE, WORKER_CHARACTERS, AttemptOutcome, Task, TaskStatus
+from mcp_django.contrib.tasks.rows import store
+from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.errors import InternalError
+
+LOST_MESSAGE = "The worker of this task was lost, and the tool must not run twice"
+STOPPED_MESSAGE = "The server stopped before the task was finished, and the tool must not run twice"
+
+
+def create_worker_name() -> str:
+    """Return a name for one attempt: host, process, and random letters."""
+    suffix = f":{os.getpid()}:{secrets.token_hex(6)}"
+    return f"{socket.gethostname()[: WORKER_CHARACTERS - len(suffix)]}{suffix}"
+
+
+def claim_task(id: str, *, worker: str, lease: float) -> Task | None:
+    """Claim a waiting task for an attempt; return its row, or None if it does not wait."""
+    waiting = Task.objects.filter(pk=id, status=TaskStatus.WORKING, worker="", expires__gt=timezone.now())
+    if not waiting.update(**_claim_values(worker, lease)):
+        return None
+    return _start(id)
+
+
+def claim_next_task(queues: Sequence[str] | None, *, worker: str, lease: float) -> Task | None:
+    """Claim the oldest waiting task of some queues (None: of all); return its row, or None without one.
+
+    On PostgreSQL and MySQL concurrent workers skip the rows that others are claiming.
+    """
+    rows = Task.objects.filter(status=TaskStatus.WORKING, worker="", expires__gt=timezone.now()).order_by("created")
+    if queues is not None:
+        rows = rows.filter(queue__in=queues)
+
+    if not connections[store.get_alias()].features.has_select_for_update_skip_locked:
+        for id in rows.values_list("pk", flat=True)[:8]:
+            if (task := claim_task(id, worker=worker, lease=lease)) is not None:
+                return task
+        return None
+
+    with transaction.atomic(using=store.get_alias()):
+        found = rows.select_for_update(skip_locked=True).values_list("pk", flat=True).first()
+        if found is None:
+            return None
+        Task.objects.filter(pk=found).update(**_claim_values(worker, lease))
+    return _start(found)
+
+
+def _claim_values(worker: str, lease: float) -> dict[str, Any]:
+    now = timezone.now()
+    return {
+        "worker": worker,
+        "heartbeat": now,
+        "lease_expires": now + timedelta(seconds=lease),
+        "attempts": F("attempts") + 1,
+    }
+
+
+def _start(id: str) -> Task:
+    task = Task.objects.get(pk=id)
+    store.start_attempt(task)
+    return task
+
+
+def end_lost_attempt(task: Task, outcome: AttemptOutcome, text: str) -> Task | None:
+    """End the attempt of a lost or stopped worker, and return the row; None if another process was faster.
+
+    The task waits again if it may be repeated. Otherwise it fails with `text`.
+    """
+    if not store.give_up_lease(task.pk, task.worker):
+        error = jsonrpc.dumps({"code": InternalError.code, "message": text}).decode()
+        if not store.finish(task, status=TaskStatus.FAILED, error=error, status_message=text):
+            return None
+    store.end_attempt(task.pk, task.attempts, outcome)
+    return Task.objects.get(pk=task.pk)
+
+
+def end_lost_attempts(*, limit: int = 100) -> list[Task]:
+    """End the attempts whose leases have expired; return the rows, which wait again or have failed."""
+    lost = Task.objects.filter(status=TaskStatus.WORKING, lease_expires__lt=timezone.now()).exclude(worker="")
+    rows = [
+        end_lost_attempt(task, AttemptOutcome.LOST, LOST_MESSAGE) for task in lost.order_by("lease_expires")[:limit]
+    ]
+    return [row for row in rows if row is not None]
+
+
+def find_waiting(*, before: datetime, limit: int = 100) -> list[Task]:
+    """Return tasks that have waited since `before`, the oldest first."""
+    rows = Task.objects.filter(status=TaskStatus.WORKING, worker="", updated__lt=before, expires__gt=timezone.now())
+    return list(rows.order_by("created")[:limit])
+
+
+def cancel_expired(*, limit: int = 100) -> list[Task]:
+    """Cancel unfinished tasks that have expired; return their rows."""
+    expired = Task.objects.filter(status__in=ACTIVE, expires__lte=timezone.now()).order_by("expires")
+    rows = [store.cancel(id) for id in expired.values_list("pk", flat=True)[:limit]]
+    return [row for row in rows if row is not None]
+
+
+def delete_expired(*, before: datetime, limit: int = 500) -> int:
+    """Delete up to `limit` finished tasks that expired before a time; return their number."""
+    expired = Task.objects.filter(expires__lt=before).exclude(status__in=ACTIVE).order_by("expires")
+    keys = list(expired.values_list("pk", flat=True)[:limit])
+    if not keys:
+        return 0
+    with transaction.atomic(using=store.get_alias()):
+        return Task.objects.filter(pk__in=keys).delete()[1].get(Task._meta.label, 0)

@@ -1,0 +1,267 @@
+"""Transitions of tasks, as blocking functions on the primary database.
+
+Run them with `run_on_rows`: on a thread and a connection of its own, outside of the transactions of calls. Each
+transition is one conditional UPDATE, or a transaction that starts with one.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple, TypeVar
+
+from django.db import router, transaction
+from django.db.models import Count, F, Q
+from django.utils import timezone
+
+from mcp_django import wiring
+from mcp_django.contrib.tasks.models import (
+    ACTIVE,
+    MESSAGE_CHARACTERS,
+    AttemptOutcome,
+    Task,
+    TaskAttempt,
+    TaskInput,
+    TaskStatus,
+    TaskStep,
+)
+from mcp_django.contrib.tasks.options import TaskSettings
+from mcp_django.contrib.tasks.signals import task_created, task_finished
+from mcp_django.protocol import jsonrpc
+from mcp_django.runtime.threads.executor import run_on_own_thread
+from mcp_django.server.ports import Overloaded
+
+logger = logging.getLogger("mcp_django.tasks")
+T = TypeVar("T")
+
+
+class Question(NamedTuple):
+    """A request to the client that an attempt could not answer from the rows."""
+
+    name: str
+    """Name of the request in the run."""
+    digest: str
+    request: dict[str, Any]
+    """The request on the wire: `method` and `params`."""
+
+
+async def run_on_rows(fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
+    """Run a blocking function of this module. It completes even if the caller is cancelled."""
+    return await run_on_own_thread(wiring.get_log_executor(), fn, *args, **kwargs)
+
+
+def get_alias() -> str:
+    """Return the alias of the database with the tasks."""
+    return router.db_for_write(Task)
+
+
+def create(task: Task, steps: Mapping[str, str], limits: TaskSettings) -> None:
+    """Insert a task, with the attempt that runs already, if any, and its steps.
+
+    Raises Overloaded if the caller or the server has too many unfinished tasks.
+    """
+    counts = Task.objects.filter(server=task.server, status__in=ACTIVE).aggregate(
+        total=Count("pk"), own=Count("pk", filter=Q(owner_hash=task.owner_hash))
+    )
+    if counts["own"] >= limits.tasks_per_owner or counts["total"] >= limits.tasks_per_server:
+        text = "Too many unfinished tasks; wait until some have finished, or cancel them"
+        raise Overloaded(text, retry_after=limits.poll, status=429)
+
+    task.save(force_insert=True, using=get_alias())
+    if task.worker:
+        start_attempt(task)
+    if steps:
+        TaskStep.objects.bulk_create([TaskStep(task=task, key=key, value=value) for key, value in steps.items()])
+    task_created.send_robust(sender=Task, task=task)
+
+
+def find(id: str, owner_hash: str) -> Task | None:
+    """Return the task of an owner, or None if it is unknown or expired. One indexed read."""
+    task = Task.objects.filter(pk=id, owner_hash=owner_hash).first()
+    return None if task is None or task.expires <= timezone.now() else task
+
+
+def follow(id: str, owner_hash: str) -> Task | None:
+    """Return the task of an owner, and have its changes published from now on."""
+    Task.objects.filter(pk=id, owner_hash=owner_hash, is_followed=False).update(is_followed=True)
+    return find(id, owner_hash)
+
+
+def list_after(owner_hash: str, after: tuple[datetime, str] | None, limit: int) -> list[Task]:
+    """Return up to `limit` tasks of an owner that follow `after` (creation and id), the oldest first."""
+    rows = Task.objects.filter(owner_hash=owner_hash, expires__gt=timezone.now()).order_by("created", "pk")
+    if after is not None:
+        created, id = after
+        rows = rows.filter(Q(created__gt=created) | Q(created=created, pk__gt=id))
+    return list(rows[:limit])
+
+
+def cancel(id: str) -> Task | None:
+    """Cancel a task; return its row, or None if it has a terminal status."""
+    now = timezone.now()
+    changed = Task.objects.filter(pk=id, status__in=ACTIVE).update(
+        status=TaskStatus.CANCELLED, updated=now, finished=now, input_requests="", worker="", lease_expires=None
+    )
+    return read_finished(id) if changed else None
+
+
+def answer(id: str, responses: Mapping[str, Any]) -> Task | None:
+    """Record the answers to open questions; ignore all other keys.
+
+    Returns the row if no question is open any more, so that the task runs again.
+    """
+    with transaction.atomic(using=get_alias()):
+        # The write comes first: it locks the row, so that concurrent answers see each other.
+        if not Task.objects.filter(pk=id, status=TaskStatus.INPUT_REQUIRED).update(updated=timezone.now()):
+            return None
+        open_rows = list(TaskInput.objects.filter(task=id, closed=None).order_by("pk"))
+        for row in open_rows:
+            if row.key in responses:
+                row.answer = jsonrpc.dumps(responses[row.key]).decode()
+                row.closed = timezone.now()
+                row.save(update_fields=["answer", "closed"])
+
+        rest = [row for row in open_rows if row.closed is None]
+        status = TaskStatus.INPUT_REQUIRED if rest else TaskStatus.WORKING
+        Task.objects.filter(pk=id).update(status=status, input_requests=_encode_requests(rest))
+    return None if rest else Task.objects.get(pk=id)
+
+
+def _encode_requests(rows: Iterable[TaskInput]) -> str:
+    requests = {row.key: jsonrpc.loads(row.request) for row in rows}
+    return jsonrpc.dumps(requests).decode() if requests else ""
+
+
+def suspend(id: str, worker: str, questions: Sequence[Question], accepted: Iterable[str], number: int) -> Task | None:
+    """Store the questions of an attempt and end it; return the row.
+
+    Returns None if the attempt has lost its lease.
+    """
+    now = timezone.now()
+    with transaction.atomic(using=get_alias()):
+        held = Task.objects.filter(pk=id, worker=worker, status__in=ACTIVE)
+        if not held.update(status=TaskStatus.INPUT_REQUIRED, updated=now, worker="", lease_expires=None):
+            return None
+        rows = list(TaskInput.objects.filter(task=id).order_by("pk"))
+        open_rows = _merge_questions(id, rows, questions, now)
+        TaskInput.objects.filter(task=id, name__in=list(accepted)).exclude(answer="").update(is_accepted=True)
+        Task.objects.filter(pk=id).update(input_requests=_encode_requests(open_rows))
+        _end_attempt(id, number, AttemptOutcome.SUSPENDED)
+    return Task.objects.get(pk=id)
+
+
+def _merge_questions(id: str, rows: list[TaskInput], questions: Sequence[Question], now: datetime) -> list[TaskInput]:
+    """Insert the new questions, close those that are no longer asked, and return the open ones."""
+    open_rows = {(row.name, row.digest): row for row in rows if row.closed is None}
+    keys = {row.key for row in rows}
+    asked: list[TaskInput] = []
+    for question in questions:
+        row = open_rows.pop((question.name, question.digest), None)
+        if row is None:
+            row = TaskInput(
+                task_id=id,
+                key=_find_free_key(question.name, keys),
+                name=question.name,
+                digest=question.digest,
+                request=jsonrpc.dumps(question.request).decode(),
+            )
+            row.save(force_insert=True)
+            keys.add(row.key)
+        asked.append(row)
+    if open_rows:
+        TaskInput.objects.filter(pk__in=[row.pk for row in open_rows.values()]).update(closed=now)
+    return asked
+
+
+def _find_free_key(name: str, keys: set[str]) -> str:
+    """Return a key that the task has never used."""
+    number, key = 1, name
+    while key in keys:
+        number += 1
+        key = f"{name}.{number}"
+    return key
+
+
+def finish(task: Task, *, status: TaskStatus, number: int = 0, **values: Any) -> bool:
+    """Give a task its terminal status; return False if it has one, or if the attempt has lost its lease.
+
+    `task.worker` is the worker that must hold the lease. `values` are further columns.
+    """
+    now = timezone.now()
+    if "status_message" in values:
+        values["status_message"] = clean_message(values["status_message"])
+    changed = Task.objects.filter(pk=task.pk, worker=task.worker, status__in=ACTIVE).update(
+        status=status, updated=now, finished=now, worker="", lease_expires=None, input_requests="", **values
+    )
+    if changed:
+        if number:
+            _end_attempt(task.pk, number, AttemptOutcome.FINISHED)
+        read_finished(task.pk)
+    return bool(changed)
+
+
+def read_finished(id: str) -> Task:
+    """Return the row of a task that has just reached a terminal status, and send the signal."""
+    task = Task.objects.get(pk=id)
+    task_finished.send_robust(sender=Task, task=task)
+    return task
+
+
+def record_step(id: str, key: str, value: str) -> None:
+    """Store the value of a step, in the transaction of the step if it has one."""
+    TaskStep.objects.get_or_create(task_id=id, key=key, defaults={"value": value})
+
+
+class StoredConversation(NamedTuple):
+    """Answers and steps of the earlier attempts of a task."""
+
+    inputs: list[TaskInput]
+    steps: dict[str, str]
+
+
+def read_conversation(id: str) -> StoredConversation:
+    """Return the answers and steps of the earlier attempts of a task."""
+    return StoredConversation(
+        list(TaskInput.objects.filter(task=id).order_by("pk")),
+        dict(TaskStep.objects.filter(task=id).values_list("key", "value")),
+    )
+
+
+def beat(id: str, worker: str, lease: float, changes: Mapping[str, Any]) -> bool:
+    """Extend the lease of an attempt and store its progress; return False if the lease is lost."""
+    now = timezone.now()
+    values = {**changes, "updated": now} if changes else {}
+    held = Task.objects.filter(pk=id, worker=worker, status__in=ACTIVE)
+    return bool(held.update(heartbeat=now, lease_expires=now + timedelta(seconds=lease), **values))
+
+
+def is_followed(id: str) -> bool:
+    """Return True if a client listens to the changes of a task."""
+    return Task.objects.filter(pk=id, is_followed=True).exists()
+
+
+def start_attempt(task: Task) -> None:
+    """Insert the row of an attempt."""
+    TaskAttempt.objects.create(task_id=task.pk, number=task.attempts, worker=task.worker)
+
+
+def _end_attempt(id: str, number: int, outcome: AttemptOutcome) -> None:
+    TaskAttempt.objects.filter(task=id, number=number, ended=None).update(ended=timezone.now(), outcome=outcome)
+
+
+def end_attempt(id: str, number: int, outcome: AttemptOutcome) -> None:
+    """Store the end of an attempt whose task another process has changed."""
+    _end_attempt(id, number, outcome)
+
+
+def give_up_lease(id: str, worker: str) -> bool:
+    """Return a task to the waiting ones after its attempt was lost, if it may run again."""
+    return bool(
+        Task.objects.filter(pk=id, worker=worker, status=TaskStatus.WORKING, losses__lt=F("max_losses")).update(
+            worker="", lease_expires=None, losses=F("losses") + 1, updated=timezone.now()
+        )
+    )
+
+
+def clean_message(text: str) -> str:
+    """Return a status message without NUL, which PostgreSQL refuses, and of bounded length."""
+    return text.replace("\0", "")[:MESSAGE_CHARACTERS]

@@ -1,0 +1,156 @@
+"""A server with the extension, tools whose ends the test decides, and clients."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from mcp_django import Context, Server, ToolError, wiring
+from mcp_django.contrib.tasks.models import Task
+from mcp_django.protocol.errors import InternalError, MCPError
+from mcp_django.server.primitives.registry import get_registry
+from mcp_django.types import TaskOptions, ToolAnnotations
+from tests.contrib.tasks.clients import TaskClient
+
+ALIAS = "jobs"
+AT_ONCE = TaskOptions(grace=0)
+
+
+class Gate:
+    """What the tools of a test wait for, and what they did."""
+
+    def __init__(self) -> None:
+        self.event = asyncio.Event()
+        self.runs: list[str] = []
+        self.steps: list[str] = []
+        self.seen: dict[str, Any] = {}
+
+    def open(self) -> None:
+        self.event.set()
+
+    async def close(self) -> None:
+        """Let the tools that still run end before the test does."""
+        self.open()
+        while await Task.objects.filter(status="working").exclude(worker="").aexists():
+            await asyncio.sleep(0)
+
+
+@pytest.fixture
+def change(settings: Any) -> Callable[..., None]:
+    """Set options of tasks, and of the server."""
+
+    def change(server: dict[str, Any] | None = None, **options: Any) -> None:
+        settings.MCP = {
+            "AUTH": "none",
+            "SERVERS": {
+                "default": {},
+                ALIAS: {"EXTENSIONS": ["mcp_django.contrib.tasks.Tasks"], "STORED": False, **(server or {})},
+            },
+            "TASKS": {"BACKEND_OPTIONS": {"WSGI_THREAD": False}, **options},
+        }
+
+    return change
+
+
+@pytest.fixture
+def gate(db: None, change: Callable[..., None]) -> Iterator[Gate]:
+    """The tools of the server, until the end of the test."""
+    change()
+    gate, registry = Gate(), get_registry(ALIAS)
+    before = {tool.name for tool in registry.tools}
+    declare(wiring.get_server(ALIAS), gate)
+    yield gate
+    for tool in list(registry.tools):
+        if tool.name not in before:
+            registry.remove("tool", tool.name)
+
+
+def declare(server: Server, gate: Gate) -> None:
+    """Declare tools that become tasks at once, unless they say otherwise."""
+
+    @server.tool(task=AT_ONCE)
+    async def wait(label: str = "done") -> str:
+        """Wait for the gate."""
+        gate.runs.append(label)
+        await gate.event.wait()
+        return label
+
+    @server.tool(task=True)
+    async def quick(label: str = "quick") -> str:
+        """Answer at once."""
+        gate.runs.append(label)
+        return label
+
+    @server.tool(task=TaskOptions(grace=1))
+    async def slow(ctx: Context) -> str:
+        """Wait, after a step."""
+        await ctx.run_once("first", lambda: gate.steps.append("first"))
+        gate.runs.append("slow")
+        await gate.event.wait()
+        answer = await ctx.elicit("Go on?", bool, key="go")
+        return f"{answer.action}: {answer.data}"
+
+    @server.tool(task=TaskOptions(required=True, grace=0))
+    async def export(kind: str = "ok") -> dict[str, str]:
+        """Export, or fail in several ways."""
+        if kind == "tool":
+            raise ToolError("No such export")
+        if kind == "protocol":
+            raise MCPError("Refused", data={"why": "test"})
+        if kind == "internal":
+            raise InternalError("Broken")
+        if kind == "bug":
+            raise RuntimeError("the password is swordfish")
+        return {"kind": kind}
+
+    @server.tool(task=AT_ONCE)
+    async def confirm(ctx: Context, name: str) -> str:
+        """Ask one question."""
+        gate.runs.append(name)
+        await ctx.run_once("prepare", lambda: gate.steps.append(name))
+        answer = await ctx.elicit(f"Delete {name}?", bool, key="confirm")
+        return f"{name}: {answer.action} {answer.data}"
+
+    @server.tool(task=AT_ONCE)
+    async def both(ctx: Context) -> str:
+        """Ask two questions at once."""
+        answers = await ctx.gather(ctx.elicit("First?", str, key="first"), ctx.elicit("Second?", str, key="second"))
+        return " ".join(answer.data for answer in answers)
+
+    @server.tool(task=TaskOptions(grace=1))
+    async def introduce(ctx: Context) -> str:
+        """Ask first, then take long."""
+        answer = await ctx.elicit("Your name?", str, key="user_name")
+        await gate.event.wait()
+        return f"Hello {answer.data}"
+
+    @server.tool(task=AT_ONCE)
+    async def report(ctx: Context) -> str:
+        """Report progress, then wait."""
+        await ctx.report_progress(1, 4, "a quarter")
+        await gate.event.wait()
+        return "reported"
+
+    @server.tool(task=TaskOptions(grace=0), annotations=ToolAnnotations(idempotent=True))
+    async def repeatable() -> str:
+        """Wait; may run again."""
+        gate.runs.append("repeatable")
+        await gate.event.wait()
+        return "repeated"
+
+    @server.tool(task=AT_ONCE, permission="shop.view_order")
+    async def orders(ctx: Context) -> str:
+        """Wait, for callers with the permission."""
+        gate.runs.append("orders")
+        return str(ctx.user)
+
+    @server.tool
+    async def greet() -> str:
+        """Greet."""
+        return "hello"
+
+
+@pytest.fixture
+def client(gate: Gate) -> TaskClient:
+    return TaskClient(wiring.get_server(ALIAS))

@@ -1,0 +1,214 @@
+"""Rows of tasks: claims, leases, lost workers, expiry, and the number of statements."""
+
+from datetime import timedelta
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.utils import timezone
+
+from mcp_django.contrib.tasks.attempts import runner
+from mcp_django.contrib.tasks.backend import get_backend
+from mcp_django.contrib.tasks.models import AttemptOutcome, Task, TaskAttempt, TaskInput, TaskStatus
+from mcp_django.contrib.tasks.options import get_settings
+from mcp_django.contrib.tasks.rows import leases, store
+from mcp_django.contrib.tasks.signals import task_created, task_finished
+from mcp_django.contrib.tasks.upkeep import maintain_tasks
+from tests.contrib.tasks.clients import TaskClient
+from tests.contrib.tasks.conftest import Gate
+
+pytestmark = pytest.mark.django_db
+
+
+def make_task(**values: Any) -> Task:
+    """An unsaved task."""
+    now = timezone.now()
+    given: dict[str, Any] = {
+        "owner_hash": "a" * 64,
+        "owner": "tests|ada|",
+        "server": "jobs",
+        "tool": "wait",
+        "arguments": "{}",
+        "context": "{}",
+        "origin": "extension",
+        "revision": "r",
+        "ttl_ms": 1000,
+        "poll_ms": 1000,
+        "queue": "default",
+        "expires": now + timedelta(hours=1),
+    }
+    return Task(**{**given, **values})
+
+
+def save_task(**values: Any) -> Task:
+    task = make_task(**values)
+    task.save()
+    return task
+
+
+def test_creation_takes_three_statements_and_a_poll_one(django_assert_num_queries: Any) -> None:
+    with django_assert_num_queries(2):
+        store.create(make_task(), {}, get_settings())
+    running = make_task(worker="w", attempts=1)
+    with django_assert_num_queries(3):
+        store.create(running, {}, get_settings())
+    with django_assert_num_queries(1):
+        assert store.find(running.pk, running.owner_hash) == running
+
+
+def test_one_worker_wins_a_claim() -> None:
+    task = save_task()
+    claimed = leases.claim_task(task.pk, worker="one", lease=30)
+    assert claimed is not None
+    assert (claimed.worker, claimed.attempts) == ("one", 1)
+    assert leases.claim_task(task.pk, worker="two", lease=30) is None
+    assert TaskAttempt.objects.get().worker == "one"
+
+
+def test_the_next_claim_takes_the_oldest_task_of_a_queue() -> None:
+    now = timezone.now()
+    later, first = save_task(created=now), save_task(created=now - timedelta(minutes=1))
+    other = save_task(queue="other", created=now - timedelta(minutes=2))
+    claimed = [leases.claim_next_task(["default"], worker=f"w{number}", lease=30) for number in range(3)]
+    assert claimed == [first, later, None]
+    assert leases.claim_next_task(None, worker="w", lease=30) == other
+
+
+def test_only_the_holder_of_the_lease_ends_a_task() -> None:
+    claimed = leases.claim_task(save_task().pk, worker="one", lease=30)
+    assert claimed is not None
+    assert store.beat(claimed.pk, "two", 30, {}) is False
+    stranger = Task.objects.get()
+    stranger.worker = "two"
+    assert store.finish(stranger, status=TaskStatus.COMPLETED, result="{}") is False
+    assert store.beat(claimed.pk, "one", 30, {"status_message": "half"}) is True
+    assert store.finish(claimed, status=TaskStatus.COMPLETED, number=1, result="{}") is True
+    for status in TaskStatus:
+        assert store.finish(claimed, status=status) is False
+    assert store.cancel(claimed.pk) is None
+    row = Task.objects.get()
+    assert (row.status, row.status_message, row.worker) == ("completed", "half", "")
+    assert TaskAttempt.objects.get().outcome == AttemptOutcome.FINISHED
+
+
+def test_a_lost_task_fails_unless_it_may_run_again() -> None:
+    once, repeated = save_task(), save_task(max_losses=1)
+    for task in (once, repeated):
+        leases.claim_task(task.pk, worker=f"w{task.pk}", lease=30)
+    assert leases.end_lost_attempts() == []
+    Task.objects.update(lease_expires=timezone.now() - timedelta(seconds=1))
+
+    ended = {task.pk: task for task in leases.end_lost_attempts()}
+    assert ended[once.pk].status == "failed"
+    assert "lost" in ended[once.pk].error
+    assert (ended[repeated.pk].status, ended[repeated.pk].worker) == ("working", "")
+    assert set(TaskAttempt.objects.values_list("outcome", flat=True)) == {AttemptOutcome.LOST}
+
+    leases.claim_task(repeated.pk, worker="again", lease=30)
+    Task.objects.update(lease_expires=timezone.now() - timedelta(seconds=1))
+    assert [task.status for task in leases.end_lost_attempts()] == ["failed"]
+
+
+def test_keys_of_questions_are_never_used_again() -> None:
+    claimed = leases.claim_task(save_task().pk, worker="w", lease=30)
+    assert claimed is not None
+    request = {"method": "elicitation/create"}
+    store.suspend(claimed.pk, "w", [store.Question("a", "1", request)], (), 1)
+    assert store.answer(claimed.pk, {"a": {}, "b": {}}) is not None
+    assert store.answer(claimed.pk, {"a": {"action": "cancel"}}) is None
+    leases.claim_task(claimed.pk, worker="w2", lease=30)
+    store.suspend(claimed.pk, "w2", [store.Question("a", "2", request)], (), 2)
+    assert list(TaskInput.objects.order_by("pk").values_list("key", "answer")) == [("a", "{}"), ("a.2", "")]
+
+
+def test_a_worker_without_the_lease_asks_nothing() -> None:
+    claimed = leases.claim_task(save_task().pk, worker="w", lease=30)
+    assert claimed is not None
+    store.cancel(claimed.pk)
+    assert store.suspend(claimed.pk, "w", [store.Question("a", "1", {})], (), 1) is None
+    assert not TaskInput.objects.exists()
+
+
+def test_the_command_ends_cancels_and_deletes() -> None:
+    now = timezone.now()
+    lost = save_task(worker="w", lease_expires=now - timedelta(seconds=1))
+    expired = save_task(expires=now - timedelta(seconds=1))
+    old = [save_task(status="completed", expires=now - timedelta(days=2)) for _ in range(3)]
+    out = StringIO()
+    call_command("mcp_cleartasks", stdout=out)
+    assert out.getvalue() == "Lost: 1. Expired: 1. Deleted: 3.\n"
+    statuses = dict(Task.objects.values_list("pk", "status"))
+    assert statuses == {lost.pk: "failed", expired.pk: "cancelled"}
+    assert not Task.objects.filter(pk__in=[task.pk for task in old]).exists()
+
+
+def test_signals_are_sent_once() -> None:
+    seen: list[tuple[str, str]] = []
+
+    def on_signal(signal: Any, task: Task, **_: Any) -> None:
+        seen.append(("created" if signal is task_created else "finished", str(task.status)))
+
+    task_created.connect(on_signal)
+    task_finished.connect(on_signal)
+    try:
+        task = make_task()
+        store.create(task, {}, get_settings())
+        store.cancel(task.pk)
+        store.cancel(task.pk)
+    finally:
+        task_created.disconnect(on_signal)
+        task_finished.disconnect(on_signal)
+    assert seen == [("created", "working"), ("finished", "cancelled")]
+
+
+async def test_another_process_goes_on_after_a_restart(client: TaskClient, gate: Gate) -> None:
+    """The process died between the answer and the attempt: maintenance finds the waiting task."""
+    id = (await client.start("confirm", name="a"))["taskId"]
+    (key,) = (await client.until(id, "input_required"))["inputRequests"]
+    await store.run_on_rows(store.answer, id, {key: {"action": "accept", "content": {"value": True}}})
+    await Task.objects.filter(pk=id).aupdate(updated=timezone.now() - timedelta(minutes=1))
+
+    counts = await maintain_tasks(get_backend())
+    assert (counts.enqueued, counts.expired, counts.deleted) == (1, 0, 0)
+    assert (await client.until(id))["result"]["content"][0]["text"] == "a: accept True"
+    assert gate.steps == ["a"]
+
+
+async def test_a_poll_ends_the_task_of_a_lost_worker(client: TaskClient, gate: Gate) -> None:
+    task = make_task(owner_hash="", worker="gone", lease_expires=timezone.now() - timedelta(seconds=1))
+    template = await client.start("wait")
+    row = await Task.objects.aget(pk=template["taskId"])
+    task.owner_hash, task.context, task.revision = row.owner_hash, row.context, row.revision
+    await task.asave()
+    failed = await client.get(task.pk)
+    assert (failed["status"], failed["error"]["code"]) == ("failed", -32603)
+    await gate.close()
+
+
+async def test_a_cancelled_attempt_of_this_process_stops(client: TaskClient, gate: Gate) -> None:
+    id = (await client.start("wait"))["taskId"]
+    while not gate.runs:
+        await client.get(id)
+    assert await runner.run_attempt(id) is False, "the task is running"
+    await client.cancel(id)
+    while await TaskAttempt.objects.filter(outcome="").aexists():
+        await client.get(id)
+    assert await Task.objects.values_list("status", flat=True).aget(pk=id) == "cancelled"
+    assert (await TaskAttempt.objects.aget()).outcome == AttemptOutcome.CANCELLED
+    assert runner.cancel_execution(id) is False
+
+
+async def test_a_stopped_process_releases_or_fails_its_tasks(client: TaskClient, gate: Gate) -> None:
+    for tool, status in (("wait", "failed"), ("repeatable", "working")):
+        gate.runs.clear()
+        id = (await client.start(tool))["taskId"]
+        while not gate.runs:
+            await client.get(id)
+        backend: Any = get_backend()
+        (running,) = backend._loops.get().running
+        running.abort()
+        while not running.task.done():
+            await client.get(id)
+        row = await Task.objects.aget(pk=id)
+        assert (row.status, row.worker) == (status, "")
