@@ -221,6 +221,8 @@ async def test_an_error_of_json_rpc_says_more_than_its_status() -> None:
 async def test_a_session_that_the_server_knows_no_more_is_over(subtests: pytest.Subtests) -> None:
     for status, said in [
         (404, "Not found"),
+        # What the Python SDK says.
+        (404, json.dumps({"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "Session not found"}})),
         # What an example of the TypeScript SDK says, with an id or without.
         (400, json.dumps({"jsonrpc": "2.0", "error": {"code": -32000, "message": "Bad Request: No valid session ID"}})),
         (400, json.dumps({"jsonrpc": "2.0", "id": None, "error": {"code": -32000, "message": "Session not found"}})),

@@ -179,14 +179,16 @@ def has_unexpected_encoding(response: httpx2.Response) -> bool:
 
 
 def _refuses_session(request: httpx2.Request, response: httpx2.Response, body: bytes) -> bool:
-    """Return True if a 400 response rejects the session.
+    """Return True if the JSON-RPC error of a response rejects the session.
 
-    Servers that follow an example of the TypeScript SDK respond like this.
+    Servers of the Python SDK send it with the status 404, and those that follow an example of the TypeScript SDK with
+    400.
     """
-    refused = response.status_code == HTTPStatus.BAD_REQUEST and "mcp-session-id" in request.headers
+    refused = response.status_code in _SESSION_STATUSES and "mcp-session-id" in request.headers
     return refused and _NO_SESSION.search(body[:4096]) is not None
 
 
+_SESSION_STATUSES: Final = (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND)
 _NO_SESSION: Final = re.compile(
     rb"(?i)\b(?:no|not|invalid|unknown|expired)\b[^\"]{0,40}\bsession\b|\bsession\b[^\"]{0,40}\bnot\b"
 )
