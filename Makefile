@@ -22,7 +22,7 @@ CORE = tests/protocol tests/schema tests/server tests/repository/test_architectu
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help environment demo quick test test-all lint types format messages docs docs-build serve-fixtures serve-bench bench conformance clients dist clean
+.PHONY: help environment demo quick test test-all lint types format messages docs docs-build serve-fixtures serve-bench bench conformance clients dist pictures clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-22s %s\n", $$1, $$2 }'
@@ -83,6 +83,9 @@ conformance: environment ## run the official conformance suite (fetches it, and 
 
 clients: environment ## try real clients (Python's and TypeScript's, of both majors, the Inspector) on the fixtures and the demo, or ARGS=URL, and our own on servers of others
 	@exec $(python) -m tests.clients $(ARGS)
+
+pictures: environment ## take the pictures of the documentation from the demo; needs Chromium
+	@PYTHONPATH=. exec $(python) scripts/pictures.py $(ARGS)
 
 dist: environment ## build and check the wheel and the source distribution; digests, bill of materials and licences in build/release
 	@exec $(python) scripts/distributions.py $(ARGS)

@@ -29,6 +29,7 @@ ROOT_PAGES = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing/i
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 TWIN_LINK = '<link rel="alternate" type="text/markdown" href="{}">'
 LINK = re.compile(r"(\]\()((?![a-z]+:|#)[^)\s#]+)(#[^)\s]*)?\)")
+PICTURE = re.compile(r"(!\[[^\]]*\]\([^)\s]*pictures/[\w-]+)(\.webp)\)")
 
 SEARCH_BOOSTS = {"design/": 0.2, "contributing/": 0.2, "changelog.md": 0.1, "reference/": 0.6}
 """Weights of pages in the search, by the start of their path: pages for a task come first."""
@@ -70,7 +71,12 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     if page.file.generated_by is not None:
         return markdown
     place = page.file.src_uri
-    return _move_links(markdown, PurePosixPath("docs", place), place)
+    return _move_links(_add_dark_pictures(markdown), PurePosixPath("docs", place), place)
+
+
+def _add_dark_pictures(markdown: str) -> str:
+    """Add the dark form of each picture beside it; the theme shows the form that fits (`make pictures` takes both)."""
+    return PICTURE.sub(r"\1\2#only-light) \1-dark\2#only-dark)", markdown)
 
 
 def on_nav(nav: Navigation, config: MkDocsConfig, files: Files) -> Navigation:

@@ -57,6 +57,17 @@ def test_loading_from_other_hosts_is_noticed(subtests: pytest.Subtests) -> None:
     assert not LOADED.search('<a href="https://example.com"><img src="../logo.png"></a>')
 
 
+def test_each_picture_has_a_dark_form_that_the_theme_shows_in_dark_mode(site: Path) -> None:
+    pictures = sorted((ROOT / "docs/pictures").glob("*.webp"))
+    light = {path.stem for path in pictures if not path.stem.endswith("-dark")}
+    assert {path.stem for path in pictures} == light | {f"{name}-dark" for name in light}
+
+    html = "".join(path.read_text(encoding="utf-8") for path in site.rglob("index.html"))
+    shown = re.findall(r'<img [^>]*src="[./]*pictures/([\w-]+)\.webp#only-(light|dark)"', html)
+    assert set(shown) == {(name, "light") for name in light} | {(f"{name}-dark", "dark") for name in light}
+    assert all((site / "pictures" / path.name).is_file() for path in pictures)
+
+
 def test_each_page_has_a_markdown_twin_and_a_line_in_llms_txt(site: Path) -> None:
     listed = re.findall(r"^- \[[^\]]+\]\(([^)]+\.md)\)", (site / "llms.txt").read_text(encoding="utf-8"), re.MULTILINE)
     pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
@@ -96,7 +107,8 @@ def test_pages_of_the_root_are_part_of_the_site(site: Path) -> None:
 
 def test_each_folder_has_an_index_that_links_to_its_pages() -> None:
     lost = []
-    for folder in sorted(path for path in (ROOT / "docs").iterdir() if path.is_dir() and path.name != "contributing"):
+    folders = {page.parent for page in (ROOT / "docs").glob("*/*.md")} - {ROOT / "docs/contributing"}
+    for folder in sorted(folders):
         text = (folder / "index.md").read_text(encoding="utf-8")
         pages = {page.name for page in folder.glob("*.md")} - {"index.md"}
         linked = set(re.findall(r"\]\(([\w-]+\.md)[#)]", text))
