@@ -43,12 +43,18 @@ async def test_images_of_pillow_and_of_files_become_image_blocks(
 ) -> None:
     settings.MEDIA_ROOT = tmp_path
     product = await Product.objects.acreate(name="Tea", stock=7)
-    client = Recipe("return-an-image", "stock_chart", monkeypatch).client()
+    recipe = Recipe("return-an-image", "stock_chart", monkeypatch)
+    client = recipe.client()
     [chart] = (await client.call_tool("stock_chart", {}))["content"]
     assert (chart["type"], chart["mimeType"]) == ("image", "image/png")
     pixels = Image.open(BytesIO(base64.b64decode(chart["data"]))).convert("RGB")
     assert pixels.getpixel((12, 140)) == (46, 139, 87)
     assert pixels.getpixel((12, 5)) == (255, 255, 255)
+    recipe.module.tool(
+        lambda: ["Stock by product", recipe.module.stock_chart()], name="chart_with_text", description="-"
+    )
+    both = (await client.call_tool("chart_with_text", {}))["content"]
+    assert [block["type"] for block in both] == ["text", "image"]
     assert "has no picture" in str(await client.call_tool("product_picture", {"pk": product.pk}))
     product.manual.save("tea.png", ContentFile(png()), save=False)
     await product.asave()

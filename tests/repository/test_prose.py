@@ -53,6 +53,9 @@ PLAIN_PAGES = (
     "docs/protect",
     "docs/run",
     "docs/test",
+    "docs/recipes",
+    "docs/coming-from",
+    "docs/start/is-it-for-me.md",
     "docs/contributing",
     "docs/reference/glossary.md",
 )
