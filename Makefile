@@ -85,7 +85,7 @@ clients: environment ## try real clients (Python's and TypeScript's, of both maj
 	@exec $(python) -m tests.clients $(ARGS)
 
 pictures: environment ## take the pictures of the documentation from the demo; needs Chromium
-	@PYTHONPATH=. exec $(python) scripts/pictures.py $(ARGS)
+	@exec $(python) scripts/pictures.py $(ARGS)
 
 dist: environment ## build and check the wheel and the source distribution; digests, bill of materials and licences in build/release
 	@exec $(python) scripts/distributions.py $(ARGS)

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from mcp_django.client.client import CLIENT_INFO
+from mcp_django.client import client
 from scripts.distributions import build_distributions
 from tests.repository.pages import ROOT, name_of, tracked_files
 
@@ -56,10 +56,15 @@ def test_two_builds_are_equal(distributions: Path, tmp_path: Path) -> None:
 def test_the_version_stands_in_one_place(wheel: zipfile.ZipFile) -> None:
     metadata = wheel.read(f"mcp_django_channels-{PROJECT['version']}.dist-info/METADATA").decode()
     assert f"\nVersion: {PROJECT['version']}\n" in metadata
-    assert CLIENT_INFO.version == version(PROJECT["name"])
+    assert client.CLIENT_INFO.version == version(PROJECT["name"])
     pattern = re.compile(rf"(?<![\d.]){re.escape(PROJECT['version'])}(?![\d.])")
     code = [*(ROOT / "mcp_django").rglob("*.py"), *(ROOT / "project").rglob("*.py")]
     assert [name_of(path) for path in code if pattern.search(path.read_text(encoding="utf-8"))] == []
+
+
+def test_a_copy_without_metadata_has_a_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "DISTRIBUTION", "a-distribution-that-is-not-installed")
+    assert client.read_version() == "0"
 
 
 def test_the_wheel_holds_the_package_and_nothing_else(wheel: zipfile.ZipFile) -> None:
