@@ -14,7 +14,7 @@ from tests.repository.pages import ROOT
 pytestmark = pytest.mark.integration
 SETUP = ("python3 -m venv", ". .venv/bin/activate", "pip install")
 """Commands for which the environment of the tests stands in."""
-TIMEOUT_SECONDS = 120
+TIMEOUT_SECONDS = 300
 
 
 def test_the_tutorial_leads_to_a_server_that_answers(tmp_path: Path) -> None:
