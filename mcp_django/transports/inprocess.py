@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from asgiref.sync import sync_to_async
 
 from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.errors import InternalError
+from mcp_django.protocol.errors import InternalError, MissingClientCapability
 from mcp_django.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION
 from mcp_django.protocol.revisions import LATEST
 from mcp_django.server.calls.background import run_background_jobs
@@ -22,9 +22,11 @@ from mcp_django.server.calls.call import CURRENT_CALL, Call, Connection, EraStra
 from mcp_django.server.calls.message_queue import Outbox
 from mcp_django.server.calls.pending import Acknowledgement
 from mcp_django.server.context.conversation import INPUT_REQUIRED
+from mcp_django.server.context.notifications import LOG_MESSAGE_METHOD
 from mcp_django.server.pipeline import Pipeline
 from mcp_django.server.ports import Overloaded, Principal
 from mcp_django.server.server import Server
+from mcp_django.transports.inprocess_tasks import TASK_RESULT, TASKS_EXTENSION, InProcessTask
 
 ElicitFunction = Callable[[dict[str, Any]], dict[str, Any]]
 NotificationCallback = Callable[[str, dict[str, Any]], None]
@@ -115,15 +117,36 @@ class InProcessCaller:
         self._elicit = elicit
         self._on_notification = on_notification
         self._ids = itertools.count(1)
+        self._extensions: dict[str, Any] = {}
         self._running: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
 
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the CallToolResult after all input rounds. Raises MCPError, Overloaded."""
+        """Return the CallToolResult after all input rounds. Raises MCPError, Overloaded.
+
+        A tool that runs as a task only is called as a task, and this method waits for its end.
+        """
         task = asyncio.current_task()
         if task is not None:
             self._running = asyncio.get_running_loop(), task
         params = {"name": name, "arguments": arguments}
-        return await complete_rounds(partial(self.request, "tools/call"), params, self._respond_to_server)
+        try:
+            return await self._complete_call(params)
+        except MissingClientCapability as problem:
+            if self._extensions or problem.required != {"extensions": {TASKS_EXTENSION: {}}}:
+                raise
+        self._extensions = {TASKS_EXTENSION: {}}
+        return await self._complete_call(params)
+
+    async def _complete_call(self, params: dict[str, Any]) -> dict[str, Any]:
+        result = await complete_rounds(partial(self.request, "tools/call"), params, self._respond_to_server)
+        if result.get("resultType") != TASK_RESULT:
+            return result
+        return await InProcessTask(result["taskId"], self.request, self._respond_to_server, self._report_message).wait()
+
+    def _report_message(self, message: str) -> None:
+        """Pass the status message of a task to the callback, as a log message."""
+        if self._on_notification is not None:
+            self._on_notification(LOG_MESSAGE_METHOD, {"level": "info", "data": message})
 
     async def run_in_call(self, method: str, run: Callable[[Call], Awaitable[T]]) -> T:
         """Return the result of `run` with a call of `method`, in the state in which its handler would run."""
@@ -153,7 +176,10 @@ class InProcessCaller:
     def _build_meta(self) -> dict[str, Any]:
         return {
             PROTOCOL_VERSION: LATEST.version,
-            CLIENT_CAPABILITIES: {"elicitation": {"form": {}, "url": {}}} if self._elicit else {},
+            CLIENT_CAPABILITIES: {
+                **({"elicitation": {"form": {}, "url": {}}} if self._elicit else {}),
+                **({"extensions": self._extensions} if self._extensions else {}),
+            },
             CLIENT_INFO: {"name": "mcp_django", "version": "1"},
             LOG_LEVEL: "info",
         }

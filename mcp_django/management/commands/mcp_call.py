@@ -27,8 +27,8 @@ from mcp_django.wiring import get_server
 class Command(BaseCommand):
     """Run a tool in this process and print its result as JSON.
 
-    The call passes the same checks and permissions as a client's call. Elicitation uses the terminal. The exit code is
-    1 if the tool fails.
+    The call passes the same checks and permissions as a client's call. Elicitation uses the terminal. A tool that runs
+    as a task only is waited for. The exit code is 1 if the tool fails.
     """
 
     help = 'Call an MCP tool: mcp_call search_airports \'{"query": "Oslo"}\' --user alice'
