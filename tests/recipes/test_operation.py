@@ -18,6 +18,7 @@ from django.test.utils import isolate_apps
 
 from mcp_django import conf
 from mcp_django.auth.principal import DjangoPrincipal
+from mcp_django.protocol.errors import InvalidParams
 from mcp_django.signals import call_finished
 from tests.recipes.pages import Recipe, block_with, settings_with
 
@@ -58,6 +59,8 @@ async def test_each_call_is_a_line_and_arguments_are_chosen(
         with caplog.at_level(logging.INFO, "shop.audit"):
             await client.call_tool("yearly_report", {"year": 1999, "password": "hunter2"})
             await client.call_tool("yearly_report", {"year": 1999})
+            with pytest.raises(InvalidParams):
+                await client.request("tools/call", {"name": "yearly_report", "arguments": ["hunter2"]})
             await client.list_tools()
     finally:
         [handler] = calls.handlers
@@ -66,10 +69,9 @@ async def test_each_call_is_a_line_and_arguments_are_chosen(
         calls.setLevel(before[0])
         calls.propagate = before[1]
     lines = [json.loads(record.getMessage()) for record in caplog.records if record.name == "shop.audit"]
-    assert [line["arguments"] for line in lines] == [{"year": "1999", "password": "[left out]"}, {"year": "1999"}]
-    assert {(line["user"], line["tool"], line["outcome"]) for line in lines} == {
-        (ada.pk, "yearly_report", "tool_error")
-    }
+    assert [line["arguments"] for line in lines] == [{"year": "1999"}, {"year": "1999"}, {}]
+    assert {(line["user"], line["tool"]) for line in lines} == {("ada", "yearly_report")}
+    assert [line["outcome"] for line in lines] == ["tool_error", "tool_error", "error"]
     written = (tmp_path / "calls.log").read_text(encoding="utf-8").splitlines()
     assert written[1].startswith("tools/call yearly_report: tool_error in ")
     assert f"principal=django|{ada.pk}|" in written[1]
