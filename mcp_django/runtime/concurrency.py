@@ -1,10 +1,10 @@
 """Concurrency limits of this process: running calls per owner, and open streams."""
 
 import threading
-from collections.abc import Container
+from collections.abc import Callable, Container
 
 from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.errors import InvalidRequest, MCPError
+from mcp_django.protocol.errors import InvalidRequest
 from mcp_django.runtime.sessions.store import LOCAL_OWNER
 from mcp_django.server.calls.pending import PendingResponse
 from mcp_django.server.ports import Overloaded
@@ -20,8 +20,10 @@ class ConcurrencyLimiter:
     in other processes are not counted.
     """
 
-    def __init__(self, max_calls_per_owner: int) -> None:
+    def __init__(self, max_calls_per_owner: int, *, on_release: Callable[[], None] | None = None) -> None:
+        """Set the limit; `on_release` is called whenever calls have ended."""
         self.max_calls_per_owner = max_calls_per_owner
+        self._on_release = on_release
         self._counts: dict[str, int] = {}
         self._lock = threading.Lock()
 
@@ -43,16 +45,25 @@ class ConcurrencyLimiter:
             InvalidRequest: its id belongs to a running request, or its batch is too large.
             Overloaded: too many calls are running; with the status 429.
         """
-        max_calls = self.max_calls_per_owner
-        error: MCPError | Overloaded
+        self.check_work(work, used_ids)
+        if not self.acquire(owner, work.call_count):
+            message = f"More than {self.max_calls_per_owner} calls at once; wait for one to end"
+            error = Overloaded(message, status=429)
+            work.close(error)
+            raise error
+
+    def check_work(self, work: PendingResponse, used_ids: Container[jsonrpc.Id]) -> None:
+        """Close some work and raise the reason, if it cannot run however few calls are running.
+
+        Raises:
+            InvalidRequest: its id belongs to a running request, or its batch is too large.
+        """
         if not work.is_batch and work.call.id in used_ids:
             error = InvalidRequest("A request with this id is still running", request_id=work.call.id)
-        elif self.acquire(owner, work.call_count):
-            return
-        elif work.call_count > max_calls:
-            error = InvalidRequest(f"A batch may hold {max_calls} calls at most; send several")
+        elif work.call_count > self.max_calls_per_owner:
+            error = InvalidRequest(f"A batch may hold {self.max_calls_per_owner} calls at most; send several")
         else:
-            error = Overloaded(f"More than {max_calls} calls at once; wait for one to end", status=429)
+            return
         work.close(error)
         raise error
 
@@ -66,6 +77,8 @@ class ConcurrencyLimiter:
                 self._counts[owner] = remaining
             else:
                 del self._counts[owner]
+        if self._on_release is not None:
+            self._on_release()
 
     def __len__(self) -> int:
         with self._lock:

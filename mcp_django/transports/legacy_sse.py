@@ -61,6 +61,8 @@ RECEIVE_TIMEOUT_SECONDS = 2.0
 It must be less than the time another worker waits for the status, including one log poll on either side
 (`runtime/streams/sse_messages.py`).
 """
+MAX_WAITING_POSTS = 256
+"""Maximum POSTs of one stream that wait until their messages are received."""
 METHODS, GET_ONLY = b"GET, POST, OPTIONS", b"GET, OPTIONS"
 ACCEPTED_BODY = b"Accepted"
 NO_STREAM_BODY = b"Unknown stream; open a new one with GET."
@@ -81,7 +83,7 @@ class LegacySSEEndpoint(HTTPEndpoint):
         self._signer = NameSigner(conf.secret_keys(), purpose="stream")
         """Signer of the names of streams."""
         self._message_routers = get_sse_message_routers()
-        self._post_limiter = ConcurrencyLimiter(services.limits.in_flight)
+        self._post_limiter = ConcurrencyLimiter(MAX_WAITING_POSTS)
         """POSTs that wait for their delivery, counted by stream name."""
         self._deliveries = BackgroundTasks(on_error=_ignore_failure)
 
@@ -145,7 +147,7 @@ class LegacySSEEndpoint(HTTPEndpoint):
         # Continue after a disconnect: a message on its way to another worker still counts.
         status = await asyncio.shield(self._deliveries.spawn(self._deliver(name, request.body, principal.scopes)))
         if status is DeliveryStatus.BUSY:
-            raise Overloaded("The stream is read too slowly; read it and try again")
+            raise Overloaded("Too many calls or unread messages are waiting; read the stream and try again")
         if status is not DeliveryStatus.TAKEN:
             raise TransportRefusal(404, body=NO_STREAM_BODY)
 

@@ -223,14 +223,14 @@ async def test_without_a_session_nothing_is_told_that_was_not_asked_for(modern):
     await exchange.hang_up()
 
 
-async def test_each_channel_has_its_own_limit_of_calls(limits, either, checkpoints):
+async def test_each_channel_has_its_own_limit_beyond_which_calls_wait(limits, either, checkpoints):
     limits(IN_FLIGHT=1)
     client, other = await either(), await either()
     running = [one.begin(CALL, WAIT) for one in (client, other)]
     await checkpoints.until("wait reached", 2)
-    assert (await client.tool("add", {"a": 1, "b": 2})).busy(429)
+    waiting = client.begin(CALL, {"name": "add", "arguments": {"a": 1, "b": 2}})
     checkpoints.gate("wait").set()
-    assert [text(await exchange.reply()) for exchange in running] == ["waited", "waited"]
+    assert [text(await exchange.reply()) for exchange in [*running, waiting]] == ["waited", "waited", "3"]
 
 
 @pytest.mark.transports("websocket", "sse")

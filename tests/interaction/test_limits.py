@@ -65,7 +65,7 @@ async def test_a_client_that_stops_reading_holds_up_nothing(limits, clock, eithe
     await exchange.end()
 
 
-@contract
+@on_http
 async def test_a_refused_call_is_named_in_the_refusal(limits, either, checkpoints):
     limits(IN_FLIGHT=1)
     client = await either()

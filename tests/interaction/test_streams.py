@@ -278,7 +278,7 @@ async def test_requests_are_answered_side_by_side(either, checkpoints):
     assert text(await slow.reply()) == "waited"
 
 
-@contract
+@on_http
 async def test_more_calls_in_flight_than_allowed_are_refused_at_once(limits, either, checkpoints):
     limits(IN_FLIGHT=2)
     client = await either()

@@ -60,7 +60,7 @@ globals().update(json.loads(os.environ.get("MORE_SETTINGS", "{}")))
     "shop/mcp_tools.py": """
 import asyncio, contextlib, ctypes, logging, os, subprocess, sys, time
 from django.db import connection, transaction
-from mcp_django import Context, tool
+from mcp_django import Context, prompt, tool
 from noisy_settings import HERE
 
 print("tools print")
@@ -104,6 +104,11 @@ def whoami(ctx: Context) -> dict[str, str]:
     return {"user": str(ctx.user), "atomic": str(connection.in_atomic_block), "key": ctx.principal.key,
             "environment": " ".join(name for name in os.environ if name.startswith("MCP_")),
             "token": str("mcp_" in str(dict(os.environ)))}
+
+
+@prompt
+def summarize(topic: str) -> str:
+    return f"Summarize {topic}."
 
 
 @tool(permission="auth.add_user", scopes=["users:write"])

@@ -299,10 +299,14 @@ def test_the_official_client_is_served_as_its_configuration_says(project: Projec
     async def main() -> Any:
         async with mcp.Client(stdio.stdio_client(parameters, errlog=errors)) as client:
             tools = {tool.name for tool in (await client.list_tools()).tools}
-            return tools, (await client.call_tool("whoami", {})).structured_content
+            # More than may run at once.
+            prompts = await asyncio.gather(*[client.get_prompt("summarize", {"topic": str(n)}) for n in range(40)])
+            texts = [prompt.messages[0].content.text for prompt in prompts]
+            return tools, texts, (await client.call_tool("whoami", {})).structured_content
 
     with errors:
-        tools, me = asyncio.run(main())
+        tools, texts, me = asyncio.run(main())
+    assert texts == [f"Summarize {n}." for n in range(40)]
     assert "noise" in tools
     assert me["user"] == "ada"
     assert project.events() == ["entered", "left"]

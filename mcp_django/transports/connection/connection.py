@@ -32,6 +32,7 @@ from mcp_django.server.eras import select_era
 from mcp_django.server.eras.handshake import INITIALIZE
 from mcp_django.server.ports import Overloaded, Principal
 from mcp_django.server.subscriptions.listen import Subscription
+from mcp_django.transports.connection.call_queue import CallQueue
 from mcp_django.transports.connection.credential import ConnectionCredential
 from mcp_django.transports.connection.inbound import (
     InboundQueue,
@@ -91,7 +92,14 @@ class DuplexConnection:
         self._outbox.loop = self._loop
         self._outbox.on_abandoned = partial(self.end, CloseReason.SLOW_CLIENT)
         self._calls: dict[jsonrpc.Id, Cancellable] = {}
-        self._limiter = ConcurrencyLimiter(services.limits.in_flight)
+        self._call_queue = CallQueue(
+            services.limits.in_flight,
+            services.limits.body,
+            owner=self._owner,
+            active_calls=self._calls,
+            start=self._start_call,
+            on_removed=self._check_drained,
+        )
         self._subscriptions: dict[jsonrpc.Id, Subscription] = {}
         self._used_ids: ChainMap[jsonrpc.Id, Any] = ChainMap(self._calls, self._subscriptions)
         self._subscription_sender = SubscriptionSender(self._outbox, self._subscriptions, self._spawn)
@@ -145,14 +153,17 @@ class DuplexConnection:
         return self.close_reason is not None
 
     def is_ready(self) -> bool:
-        """Return True unless requests must wait because the client reads too slowly."""
-        return self._outbox.has_room() or self.is_ended()
+        """Return True unless requests must wait: the client reads too slowly, or too many calls wait already."""
+        return self._has_room() or self.is_ended()
+
+    def _has_room(self) -> bool:
+        return self._outbox.has_room() and not self._call_queue.is_full()
 
     async def receive(self, body: bytes) -> None:
         """Handle one received message.
 
-        Never raises for the content of a message. Waits only while the client does not read and while its credential is
-        verified. May be called concurrently.
+        Never raises for the content of a message. Waits only while the client does not read, while the queue of calls
+        is full, and while the credential is verified. May be called concurrently.
         """
         if self.close_reason is not None:
             return
@@ -172,7 +183,7 @@ class DuplexConnection:
             if self._must_wait(raw) and not await self._wait_for_turn(raw):
                 return  # Other messages were handled in the meantime.
             era, connection = self._select_era(raw)
-            if not self.is_ended() and self._handle(era, raw, connection):
+            if not self.is_ended() and self._handle(era, raw, connection, len(body)):
                 await asyncio.sleep(0)  # A notification, such as a cancellation, takes effect before the next message.
         except MCPError as error:
             await self._send_error(era, raw, error)
@@ -190,7 +201,7 @@ class DuplexConnection:
             return True  # Some clients send messages before the answer to `initialize`.
         if is_unanswered(raw):
             return len(self._notification_tasks) >= self._limits.in_flight  # Middleware may be slow.
-        return not self._outbox.has_room()
+        return not self._has_room()
 
     async def _wait_for_turn(self, raw: Any) -> bool:
         """Wait until a message may be handled; return False if the client cancels it."""
@@ -203,6 +214,7 @@ class DuplexConnection:
                     await asyncio.wait(self._notification_tasks, return_when=asyncio.FIRST_COMPLETED)
                 else:
                     await self._outbox.wait_for_room()
+                    await self._call_queue.wait_for_room()
         if waiting_request.is_cancelled:
             self._check_drained()
         return not waiting_request.is_cancelled
@@ -221,8 +233,8 @@ class DuplexConnection:
             return self._pipeline.stateless, self._stateless_connection
         return self._pipeline.handshake, self._handshake_connection
 
-    def _handle(self, era: EraStrategy, raw: Any, connection: Connection) -> bool:
-        """Handle a message in its era; return True if it started an unanswered task."""
+    def _handle(self, era: EraStrategy, raw: Any, connection: Connection, size: int) -> bool:
+        """Handle a message of `size` bytes in its era; return True if it started an unanswered task."""
         if self._is_draining and not is_unanswered(raw):
             raise build_busy_error(raw, f"{SHUTDOWN_MESSAGE}; try again later")
         if connection is self._handshake_connection and connection.session is not None and is_initialize(raw):
@@ -237,18 +249,19 @@ class DuplexConnection:
                 self._notification_tasks.add(self._spawn(outcome.run))
                 return True
         else:
-            self._start_call(outcome)
+            try:
+                self._call_queue.add(outcome, size, self._used_ids)
+            except (MCPError, Overloaded) as error:
+                self._reject_call(outcome, error)
 
         return False
 
-    def _start_call(self, work: PendingResponse) -> None:
-        try:
-            self._limiter.acquire_work(work, self._owner, self._used_ids)
-        except (MCPError, Overloaded) as error:
-            reported_error = error if isinstance(error, MCPError) else InternalError(str(error))
-            self._outbox.put_nowait(self._pipeline.encode_work_error(work, reported_error))
-            return
-        task = CallTask(work, self._limiter, self._owner, self._pipeline.encode_work_error, self._services.lifecycle)
+    def _reject_call(self, work: PendingResponse, error: MCPError | Overloaded) -> None:
+        reported_error = error if isinstance(error, MCPError) else InternalError(str(error))
+        self._outbox.put_nowait(self._pipeline.encode_work_error(work, reported_error))
+
+    def _start_call(self, work: PendingResponse, limiter: ConcurrencyLimiter) -> None:
+        task = CallTask(work, limiter, self._owner, self._pipeline.encode_work_error, self._services.lifecycle)
         task.attach_sink(ConnectionSink(self._outbox, self._check_drained), includes_answer=work.can_stream)
         if work.call.method == INITIALIZE:
             self._session_opened = asyncio.Event()
@@ -354,7 +367,7 @@ class DuplexConnection:
 
     def _check_drained(self) -> None:
         """End the connection if it drains and has no work left."""
-        is_busy = self._calls or self._subscriptions or self._session_opened is not None or len(self._limiter)
+        is_busy = self._calls or self._subscriptions or self._session_opened is not None or self._call_queue.is_busy()
         if self._is_draining and not is_busy:
             self._end(CloseReason.SHUTDOWN)
 
@@ -397,8 +410,11 @@ class DuplexConnection:
 
     def abort(self) -> None:
         """End the connection at once, whatever still runs."""
-        # Deferred, until all calls beyond the grace period have been cancelled, each with an error answer.
         self._is_draining = True
+        error = Overloaded(SHUTDOWN_MESSAGE)
+        for work in self._call_queue.close(error):
+            self._reject_call(work, error)
+        # Deferred, until all calls beyond the grace period have been cancelled, each with an error answer.
         self._loop.call_soon(self._end, CloseReason.SHUTDOWN, context=contextvars.Context())
 
     def _end(self, reason: CloseReason) -> None:
@@ -407,6 +423,7 @@ class DuplexConnection:
 
         self.close_reason = reason
         self._credential.stop()
+        self._call_queue.close()
         for call in list(self._calls.values()):
             call.cancel()
 

@@ -125,18 +125,6 @@ async def test_an_id_that_is_in_use_is_refused_whatever_its_era(peer, stage):
         assert (await client.next())["result"]["content"][0]["text"] == "done"
 
 
-async def test_over_the_limit_of_calls_the_answer_comes_at_once(peer, stage, settings):
-    settings.MCP = {"LIMITS": {"IN_FLIGHT": 2}}
-    async with peer() as client:
-        for id in (1, 2, 3):
-            await client.modern(id, "tools/call", **call("wait"))
-        refused = await client.next()
-        assert refused["id"] == 3
-        assert "2 calls at once" in refused["error"]["message"]
-        stage.go.set()
-        assert {(await client.next())["id"], (await client.next())["id"]} == {1, 2}
-
-
 async def test_garbage_is_answered_with_an_error(subtests: pytest.Subtests, peer) -> None:
     for message in [b"{", b"\xff", b"[]", b"3", b'{"jsonrpc": "2.0", "id": 1}', b"[[[[" * 100]:
         with subtests.test(message=message):

@@ -10,6 +10,7 @@ from asgiref.sync import sync_to_async
 
 from mcp_django.models import Session, StreamEvent
 from mcp_django.runtime.streams.sse_messages import DeliveryStatus, SSEMessageRouter
+from mcp_django.transports import legacy_sse
 from mcp_django.transports.connection.options import CloseReason
 from mcp_django.transports.legacy_sse import RECEIVE_TIMEOUT_SECONDS, LegacySSEStream
 from mcp_django.wiring import get_sse_message_routers, get_stream_limiter
@@ -297,7 +298,8 @@ async def test_a_post_whose_client_has_left_counts_until_its_message_is_taken(
         await go.wait()
         return DeliveryStatus.TAKEN
 
-    limits(IN_FLIGHT=1)
+    monkeypatch.setattr(legacy_sse, "MAX_WAITING_POSTS", 1)
+    limits()
     await client.open()
     monkeypatch.setattr(SSEMessageRouter, "post", post)
     leaving = client.begin_post(TOOLS)
@@ -311,8 +313,11 @@ async def test_a_post_whose_client_has_left_counts_until_its_message_is_taken(
     await client.leave()
 
 
-async def test_more_posts_at_once_than_allowed_are_refused_at_once(client: Client, limits: Any, clock: Clock) -> None:
-    limits(SEND_BUFFER=4, IN_FLIGHT=3)
+async def test_more_posts_at_once_than_allowed_are_refused_at_once(
+    client: Client, limits: Any, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(legacy_sse, "MAX_WAITING_POSTS", 3)
+    limits(SEND_BUFFER=4)
     await client.hello()
     await flood(client)
     posting = [asyncio.ensure_future(client.post(TOOLS)) for _ in range(5)]
