@@ -23,6 +23,11 @@ class Limits:
 
     body: readers.Count = 4 * 1024 * 1024
     """Maximum size of a request body in bytes."""
+    result_bytes: readers.Count = 4 * 1024 * 1024
+    """Maximum size of a result in bytes, with its JSON-RPC envelope.
+
+    A larger result of a tool becomes an error that the model reads. `max_result` of a tool replaces the limit.
+    """
     nesting: Annotated[int, readers.integer(4, 512)] = 64
     """Maximum nesting of arrays and objects in a message."""
     batch: readers.Count = 50

@@ -66,6 +66,8 @@ class ServerOptions:
     """
     max_batch_messages: int = 50
     """Maximum number of messages in a batch."""
+    max_result_bytes: int = 4 * 1024 * 1024
+    """Maximum size of a result in bytes, for tools without a limit of their own."""
     max_subscriptions: int = 100
     """Maximum number of subscribed resources of a session, or of a stateless stream."""
     conversation_limits: ConversationLimits = field(default_factory=ConversationLimits)

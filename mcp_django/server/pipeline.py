@@ -25,12 +25,12 @@ from mcp_django.server.dispatcher import ResultBody, dispatch, handle_notificati
 from mcp_django.server.eras.handshake import INITIALIZE, HandshakeEra
 from mcp_django.server.eras.stateless import COMPLETE, StatelessEra
 from mcp_django.server.execution.lists import EncodedResult
+from mcp_django.server.execution.result_size import TOOLS_CALL, build_size_error, is_too_large
 from mcp_django.server.ports import CallObservation, Outcome, Overloaded
 from mcp_django.server.primitives.results import build_tool_error
 from mcp_django.server.server import Server
 from mcp_django.server.subscriptions.listen import LISTEN_METHOD, Subscription
 
-TOOLS_CALL = "tools/call"
 UNSTREAMED_METHODS = frozenset({INITIALIZE, LISTEN_METHOD})
 """Methods whose response may not be streamed.
 
@@ -178,6 +178,9 @@ class Pipeline:
         try:
             body = await work
             answer = self._encode(call, body)
+            if is_too_large(call, answer):
+                body = build_size_error(call, answer)
+                answer = self._encode(call, body)
             if call.connection.subscriptions is None or not _start_stream(call, answer):
                 finish_call(call, _result_outcome(call, body))
             return answer

@@ -105,6 +105,7 @@ def _create_server(alias: str) -> Server:
         capabilities=described.capabilities,
         expose_errors=settings.expose_internal_errors and conf.is_debug(),
         max_batch_messages=settings.limits.batch,
+        max_result_bytes=settings.limits.result_bytes,
         max_subscriptions=settings.limits.subscriptions,
         conversation_limits=_create_conversation_limits(settings.limits),
         transports=described.transports,

@@ -41,6 +41,8 @@ class CallRecord:
     """Background jobs to run after the response."""
     is_continued: bool = False
     """True if an earlier call counted this use of the tool, and the extensions of the server have seen it."""
+    max_result_bytes: int | None = None
+    """Maximum bytes of the answer that the called tool sets; None for the server's limit."""
     answered: bool = False
     """True once the background jobs were taken."""
 

@@ -67,6 +67,9 @@ async def call_tool(call: Call, tool: Tool, arguments: dict[str, Any]) -> dict[s
     if conversation is not None and tool.single_use_state:
         await conversation.consume_state()
 
+    if tool.max_result is not None:
+        call.record.max_result_bytes = tool.max_result
+
     try:
         tool.parameters.check(arguments)
         values = tool.parameters.convert(arguments)

@@ -209,6 +209,8 @@ class Tool(Primitive):
     """Function of the validated arguments that returns additionally required scopes."""
     rate: Rate | None = None
     """Maximum rate of calls by one principal."""
+    max_result: int | None = None
+    """Maximum size of a result in bytes; None for the server's limit."""
     task: TaskOptions | None = None
     """Options of its tasks; None if its calls never become tasks."""
 

@@ -75,6 +75,7 @@ class ToolOptions(PrimitiveOptions, total=False):
     single_use_state: bool
     scopes_for: ScopesFor
     rate: str
+    max_result: int
     task: bool | Literal["required"] | TaskOptions
 
 
@@ -107,6 +108,7 @@ def build_tool(fn: Callable[..., Any], name: str | None = None, **options: Unpac
         single_use_state=bool(options.get("single_use_state", False)),
         scopes_for=_check_scopes_for(fn, options.get("scopes_for")),
         rate=parse_rate(fn, options.get("rate")),
+        max_result=parse_max_result(fn, options.get("max_result")),
         task=parse_task(fn, options.get("task")),
     )
 
@@ -203,6 +205,9 @@ def tool(fn: Any = None, *, name: str | None = None, server: str = "default", **
     `scopes_for` is a function of the validated arguments that returns scopes required in addition to `scopes`. A client
     without them is refused before the tool runs. `rate`, such as "10/m", limits the calls of each principal. Calls
     above the rate return an error result with the seconds to wait.
+
+    `max_result` is the maximum size of a result in bytes, in place of `LIMITS["RESULT_BYTES"]`. A larger result is
+    replaced by an error for the model.
 
     `task` lets calls become tasks on servers with the tasks extension: True, "required", or `TaskOptions`.
     """
@@ -344,6 +349,17 @@ def parse_rate(declared: Any, rate: str | None) -> Rate | None:
         return Rate.parse(rate)
     except ValueError as problem:
         raise DeclarationError(f"{describe_source(declared)}: rate: {problem}") from None
+
+
+def parse_max_result(declared: Any, max_result: int | None) -> int | None:
+    """Validate the `max_result` of a declaration, in bytes. Raises DeclarationError."""
+    given: Any = max_result
+    if given is None or (type(given) is int and given > 0):
+        return max_result
+    raise DeclarationError(
+        f"{describe_source(declared)}: max_result={given!r} is not a number of bytes above 0; omit it to use "
+        "LIMITS['RESULT_BYTES']"
+    )
 
 
 def parse_hooks(options: Mapping[str, Any], where: str) -> dict[str, Any]:

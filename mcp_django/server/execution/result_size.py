@@ -1,0 +1,43 @@
+"""Size limit of results: of tools, resources and prompts."""
+
+from typing import Any, Final
+
+from mcp_django.protocol.errors import InternalError
+from mcp_django.server.calls.call import Call
+from mcp_django.server.execution.invoke import RESOURCES_READ
+from mcp_django.server.primitives.results import build_tool_error
+
+TOOLS_CALL: Final = "tools/call"
+LIMITED_METHODS: Final = frozenset({TOOLS_CALL, RESOURCES_READ, "prompts/get"})
+"""Methods whose results come from handlers. Lists have pages."""
+PAGING_ARGUMENTS: Final = ("limit", "page_size", "offset", "cursor", "page")
+"""Arguments by which tools are asked for a smaller part, in the order of a hint."""
+
+
+def is_too_large(call: Call, answer: bytes) -> bool:
+    """Return True if an encoded answer exceeds the limit of its tool or server."""
+    return len(answer) > _get_max_bytes(call) and call.method in LIMITED_METHODS
+
+
+def build_size_error(call: Call, answer: bytes) -> dict[str, Any]:
+    """Return the result in place of a tool's answer that is too large.
+
+    Raises InternalError for a resource or a prompt.
+    """
+    text = f"The result has {len(answer)} bytes, and at most {_get_max_bytes(call)} are sent."
+    if call.method != TOOLS_CALL:
+        raise InternalError(text)
+    return build_tool_error(f"{text} {_describe_remedy(call)}")
+
+
+def _get_max_bytes(call: Call) -> int:
+    limit = call.record.max_result_bytes
+    return call.server.options.max_result_bytes if limit is None else limit
+
+
+def _describe_remedy(call: Call) -> str:
+    """Name the arguments of the tool that select a page, if it has any."""
+    tool = call.server.registry.tools.get(str(call.params.get("name")))
+    declared = {} if tool is None else tool.parameters.schema.get("properties", {})
+    names = [name for name in PAGING_ARGUMENTS if name in declared]
+    return f"Request a smaller page, with {' and '.join(names)}." if names else "Request less data."
