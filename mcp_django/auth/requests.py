@@ -58,7 +58,12 @@ class AuthRequest(NamedTuple):
     is_socket: bool = False
     """True for a WebSocket handshake.
 
-    Browsers send cookies with handshakes of any page, so cookies are ignored there.
+    Browsers send cookies with handshakes of any page, so cookies are ignored there by default.
+    """
+    accepts_cookie: bool = False
+    """True for a handshake whose session cookie counts.
+
+    Its route allows it, and it has an Origin to check.
     """
 
     @property

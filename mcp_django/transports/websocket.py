@@ -10,14 +10,16 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Mapping, MutableMapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from channels.consumer import AsyncConsumer
 from django.db import Error
 from django.http import HttpRequest
 
 from mcp_django import conf
-from mcp_django.auth.authentication.challenges import build_challenge
+from mcp_django.auth.authentication.challenges import build_challenge, build_forbidden
+from mcp_django.auth.authentication.session import SESSION_KIND
+from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.auth.requests import AuthRequest
 from mcp_django.auth.throttling import check_address_rate
 from mcp_django.protocol import jsonrpc
@@ -137,16 +139,19 @@ class WebSocketAcceptor:
         self._django_context = django_context
         self.limits = services.limits
 
-    async def accept(self, scope: Scope) -> tuple[DuplexConnection, str | None]:
-        """Return the connection and the subprotocol. Raises TransportRefusal."""
+    async def accept(self, scope: Scope, *, accepts_sessions: bool = False) -> tuple[DuplexConnection, str | None]:
+        """Return the connection and the subprotocol.
+
+        With `accepts_sessions`, the session cookie of a page of this site is a credential. Raises TransportRefusal.
+        """
         try:
-            return await self._accept(scope)
+            return await self._accept(scope, accepts_sessions)
         except Overloaded as error:
             raise _build_busy_refusal(error) from None
         except Error as error:
             raise _build_busy_refusal(report_database_error("the handshake of a WebSocket", error)) from None
 
-    async def _accept(self, scope: Scope) -> tuple[DuplexConnection, str | None]:
+    async def _accept(self, scope: Scope, accepts_sessions: bool) -> tuple[DuplexConnection, str | None]:
         services = self._services
         if "websocket" not in services.server.options.transports:
             # Reached by a route of the project although the transport is disabled.
@@ -157,7 +162,15 @@ class WebSocketAcceptor:
         kwargs = scope.get("url_route", {}).get("kwargs")
         query = scope.get("query_string") or b""
         auth_request = AuthRequest(
-            headers, client[0] if client else None, "GET", kwargs, _get_http_scheme(scope), query, True
+            headers,
+            client[0] if client else None,
+            "GET",
+            kwargs,
+            _get_http_scheme(scope),
+            query,
+            is_socket=True,
+            # Every browser sends an Origin with a handshake, and the session is only for pages.
+            accepts_cookie=accepts_sessions and b"origin" in headers,
         )
         await check_address_rate(auth_request, services.server.executor)
         if query:
@@ -165,6 +178,8 @@ class WebSocketAcceptor:
         principal = services.authenticator.get_cached(auth_request)
         if principal is None:
             principal = await services.authenticator.authenticate_throttled(auth_request)
+        if principal.kind == SESSION_KIND:
+            _check_scope_user(scope, principal)
 
         def make_request(principal: Principal) -> HttpRequest:
             return self._make_request(_as_http(scope), b"", kwargs, principal)
@@ -181,6 +196,15 @@ class WebSocketAcceptor:
             sends_pings=True,
         )
         return open_connection(services, principal, options), subprotocol
+
+
+def _check_scope_user(scope: Scope, principal: DjangoPrincipal) -> None:
+    """Check that the user of a session is the one in the scope, if the scope has one.
+
+    Middleware of the project sets it. Raises TransportRefusal.
+    """
+    if "user" in scope and getattr(scope["user"], "pk", None) != principal.user.pk:
+        raise build_forbidden("The session belongs to another user than the one of this site's middleware")
 
 
 def _as_http(scope: Scope) -> Scope:
@@ -207,8 +231,22 @@ def build_websocket_acceptor(services: TransportServices, path: str) -> WebSocke
 class Consumer(AsyncConsumer):  # type: ignore[misc]  # Channels has no types
     """A WebSocket; `Consumer.as_asgi(server="default")` is an app for URLRouter."""
 
-    def __init__(self, server: str = "default", *, acceptor: WebSocketAcceptor | None = None) -> None:
-        """Select the server by alias, or by `acceptor` for a server outside the settings."""
+    def __init__(
+        self,
+        server: str = "default",
+        *,
+        auth: Literal["session"] | None = None,
+        acceptor: WebSocketAcceptor | None = None,
+    ) -> None:
+        """Select the server by alias, or by `acceptor` for a server outside the settings.
+
+        With `auth="session"` a page of this site opens the socket with its session cookie, if `MCP["AUTH"]` has
+        "session". Inside Channels' `AuthMiddlewareStack` that user must be `scope["user"]`. Raises ValueError for
+        another value.
+        """
+        if auth not in (None, "session"):
+            raise ValueError(f'auth={auth!r} is invalid; use "session" or omit it')
+        self._accepts_sessions = auth == "session"
         self._server = server
         self._acceptor = acceptor
 
@@ -220,7 +258,7 @@ class Consumer(AsyncConsumer):  # type: ignore[misc]  # Channels has no types
         if (await receive())["type"] != "websocket.connect":
             return
         try:
-            connection, subprotocol = await acceptor.accept(scope)
+            connection, subprotocol = await acceptor.accept(scope, accepts_sessions=self._accepts_sessions)
         except TransportRefusal as refusal:
             await deny_handshake(scope, send, refusal)
             return

@@ -45,6 +45,10 @@ FollowInvalidations = Callable[[], AbstractAsyncContextManager[None]]
 MISSING_SCOPE_MESSAGE: Final = "The token lacks a scope that every request to this server requires"
 MAX_TOKEN_BYTES: Final = 8 * 1024
 """Maximum length of an access token in bytes."""
+SOCKET_MESSAGE: Final = (
+    "Send a bearer token, or open the socket with a ticket: a page gets one by a POST to the path of the endpoint and "
+    "/ws-ticket"
+)
 _TOKEN_PATTERN = re.compile(rb"[A-Za-z0-9._~+/-]+=*")  # RFC 6750, section 2.1
 
 
@@ -248,14 +252,15 @@ class Authenticator:
 
     async def _authenticate_without_token(self, request: AuthRequest, resource: ProtectedResource) -> DjangoPrincipal:
         """Return the principal of a request without a token."""
-        if self._sessions is not None and not request.is_socket and self._sessions.get_session_key(request) is not None:
+        reads_cookie = not request.is_socket or request.accepts_cookie
+        if self._sessions is not None and reads_cookie and self._sessions.get_session_key(request) is not None:
             principal = await self._sessions.authenticate(request)
             if principal is not None:
                 return await self._filter(principal, resource, request)
 
         if self._local is None:
             if self._verifiers or self._sessions is not None:
-                raise AuthError("missing")
+                raise AuthError("missing", SOCKET_MESSAGE if request.is_socket else "")
             raise build_forbidden("Authentication is not configured, so every request is refused")
         if not is_local(request.headers, request.peer):
             raise build_forbidden("A token is required; without one only requests from this machine are served")

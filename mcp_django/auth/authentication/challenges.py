@@ -66,7 +66,7 @@ def build_refusal(problem: AuthError, resource: ProtectedResource) -> TransportR
         return TransportRefusal(problem.status, headers, jsonrpc.error(None, InternalError(text)))
     value = build_challenge(
         error=None if problem.kind == "missing" else problem.kind,
-        description=problem.description,
+        description=None if problem.kind == "missing" else problem.description,
         scopes=problem.scopes or resource.scopes,
         resource_metadata=resource.metadata_url,
     )
