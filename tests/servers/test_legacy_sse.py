@@ -7,6 +7,7 @@ from tests.servers.client import LEAVING
 from tests.servers.harness import Server
 from tests.servers.legacy_client import LegacyClient
 from tests.servers.test_listening import wait_for_listeners
+from tests.support.waiting import wait_until
 
 
 def test_calls_and_a_question_are_answered_on_the_stream(server: Server, path: str) -> None:
@@ -47,3 +48,12 @@ def test_a_client_that_leaves_a_silent_stream_is_noticed(server: Server, path: s
         client.leave(reset=bool(number % 2))
     wait_for_listeners(server, 0)
     server.settle()
+
+
+def test_a_post_for_a_stream_that_its_client_has_left_is_refused(server: Server, path: str) -> None:
+    ping = {"jsonrpc": "2.0", "id": 9, "method": "ping"}
+    for is_reset in (False, True):
+        with LegacyClient(server.port, f"{path}/sse") as client:
+            client.tool("fast", {"number": 1})
+            client.leave(reset=is_reset)
+            wait_until(lambda client=client: client.post(ping).status == 404)

@@ -39,6 +39,7 @@ from mcp_django.transports.connection.inbound import (
     build_busy_error,
     is_initialize,
     is_notification,
+    is_request,
     is_unanswered,
     needs_session,
     track_waiting,
@@ -110,6 +111,8 @@ class DuplexConnection:
         self._session_opened: asyncio.Event | None = None
         """Event set after a session was opened; None while no session is being opened."""
         self._is_closed = self._is_draining = False
+        self._is_stateless = False
+        """True once a request of the stateless era was received."""
         self._rejection_count = 0
         """Number of consecutive rate-limited messages."""
 
@@ -228,10 +231,21 @@ class DuplexConnection:
         if is_stateless and Era.STATELESS not in self._options.eras:
             version = str(raw["params"]["_meta"][PROTOCOL_VERSION])[:128]
             raise with_request_id(raw, UnsupportedProtocolVersion(list(HANDSHAKE_VERSIONS), version))
+        if is_stateless:
+            self._is_stateless = True
         # Without a session, requests can still be cancelled.
-        if is_stateless or (self._handshake_connection.session is None and is_notification(raw)):
+        if is_stateless or (
+            self._handshake_connection.session is None and (is_notification(raw) or self._lacks_meta(raw))
+        ):
             return self._pipeline.stateless, self._stateless_connection
         return self._pipeline.handshake, self._handshake_connection
+
+    def _lacks_meta(self, raw: Any) -> bool:
+        """Return True for a request without `_meta` on a connection of the stateless era.
+
+        Such a connection has seen stateless requests, and no session is open or being opened.
+        """
+        return self._is_stateless and is_request(raw) and not is_initialize(raw)
 
     def _handle(self, era: EraStrategy, raw: Any, connection: Connection, size: int) -> bool:
         """Handle a message of `size` bytes in its era; return True if it started an unanswered task."""

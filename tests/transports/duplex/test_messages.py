@@ -125,6 +125,23 @@ async def test_an_id_that_is_in_use_is_refused_whatever_its_era(peer, stage):
         assert (await client.next())["result"]["content"][0]["text"] == "done"
 
 
+async def test_a_request_without_meta_on_a_stateless_connection_is_invalid(peer):
+    """basic/index: the request lacks required fields of `_meta`."""
+    async with peer() as client:
+        await client.legacy(0, "tools/list")
+        assert (await client.next())["error"]["code"] == -32600  # The era is unknown yet.
+        await client.modern(1, "tools/list")
+        assert "result" in await client.next()
+        for id, method in enumerate(("tools/list", "ping", "no/such"), 2):
+            await client.legacy(id, method)
+            refused = await client.next()
+            assert (refused["id"], refused["error"]["code"]) == (id, -32602)
+            assert "_meta" in refused["error"]["message"]
+        await client.initialize()
+        await client.legacy(9, "tools/list")
+        assert "result" in await client.next()
+
+
 async def test_garbage_is_answered_with_an_error(subtests: pytest.Subtests, peer) -> None:
     for message in [b"{", b"\xff", b"[]", b"3", b'{"jsonrpc": "2.0", "id": 1}', b"[[[[" * 100]:
         with subtests.test(message=message):
