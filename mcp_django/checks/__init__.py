@@ -56,6 +56,7 @@ W044  personal access tokens that can do nothing (with --database)
 W050  the working directory of a program does not exist
 W051  a program is not installed
 W052  a client that needs users' authorization, without its pages in the URLconf
+W060  a tool declares task=, and its server has no extension for tasks
 I001  RedisChannelLayer, where RedisPubSubChannelLayer is more robust (with --deploy)
 I002  middleware that keeps a thread for each running call of the Django view (with --deploy)
 I003  lists of a toolset in an order without an index (with --deploy)

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterator
 
-from django.core.checks import CheckMessage, Error
+from django.core.checks import CheckMessage, Error, Warning
 
 from mcp_django import conf, wiring
 from mcp_django.checks.installation import register_check
@@ -66,6 +66,20 @@ def check_composition() -> Iterator[CheckMessage]:
         if isinstance(server.registry, CombinedRegistry):
             for one in server.registry.problems:
                 yield Error(f"{one.text}.", hint=one.hint, id="mcp_django.E061")
+
+
+@register_check()
+def check_tasks() -> Iterator[CheckMessage]:
+    """Check that tools with `task=` are on servers with extensions."""
+    for alias, settings in conf.get_settings().servers.items():
+        declared = registry.REGISTRIES.get(alias)
+        tools = [] if declared is None or settings.extensions else [tool.name for tool in declared.tools if tool.task]
+        if tools:
+            yield Warning(
+                f'Calls of {", ".join(tools)} never become tasks: the server "{alias}" has no extension for tasks.',
+                hint='Add "mcp_django.contrib.tasks.Tasks" to the EXTENSIONS of the server, or remove task=.',
+                id="mcp_django.W060",
+            )
 
 
 def _unknown_databases() -> Iterator[CheckMessage]:

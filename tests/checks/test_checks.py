@@ -118,6 +118,18 @@ def test_a_declaration_that_was_refused_is_reported_where_it_stands() -> None:
     assert message.msg == "shop.mcp_tools.f: the name 'a b' is none"
 
 
+@pytest.mark.parametrize("extensions", [[], ["mcp_django.contrib.tasks.Tasks"]])
+def test_a_task_without_an_extension_for_tasks_is_reported(settings: Any, extensions: list[str]) -> None:
+    settings.MCP = {"AUTH": "none", "SERVERS": {"default": {"EXTENSIONS": extensions}}}
+
+    @tool(task=True)
+    async def survey() -> str:
+        """Survey."""
+        return ""
+
+    assert ("mcp_django.W060" in ids()) is not bool(extensions)
+
+
 @override_settings(MCP={"AUTH": "token", "SCOPES": {"a": "This"}})
 def test_a_scope_of_a_tool_that_is_not_declared_is_reported_where_the_tool_stands() -> None:
 

@@ -12,6 +12,7 @@ INSTALLED_APPS = [
     "django.contrib.contenttypes",
     "django.contrib.auth",
     "mcp_django",
+    "mcp_django.contrib.tasks",
     "tests.conformance",
 ]
 MIDDLEWARE: list[str] = []
@@ -29,6 +30,7 @@ MCP = {
         "default": {
             "NAME": "fixtures",
             "VERSION": "1.0.0",
+            "EXTENSIONS": ["mcp_django.contrib.tasks.Tasks"],
             "PAGE_SIZE": int(os.environ.get("FIXTURES_PAGE_SIZE", "1000")),
         },
     },

@@ -1,4 +1,4 @@
-"""Tools that take their time: tasks, once the tasks extension is served, and ordinary calls everywhere else."""
+"""Tools that take their time: tasks for clients with tasks, and ordinary calls for all others."""
 
 import asyncio
 from typing import Annotated
@@ -6,6 +6,10 @@ from typing import Annotated
 from pydantic import Field
 
 from mcp_django import MCPError, ToolError, tool
+from mcp_django.types import TaskOptions
+
+AT_ONCE = TaskOptions(grace=0)
+REQUIRED = TaskOptions(required=True, grace=0)
 
 
 class JobError(MCPError):
@@ -21,7 +25,7 @@ def greet(name: str) -> str:
     return f"Hello, {name}!"
 
 
-@tool()
+@tool(task=AT_ONCE)
 async def slow_compute(seconds: Annotated[float, Field(ge=0, le=600)], label: str = "") -> str:
     """Wait without holding a thread, then say so.
 
@@ -33,14 +37,14 @@ async def slow_compute(seconds: Annotated[float, Field(ge=0, le=600)], label: st
     return f"Computed {label or 'the answer'} in {seconds:g} seconds"
 
 
-@tool()
+@tool(task=REQUIRED)
 async def failing_job() -> str:
     """Fail after a second, with an error for the model."""
     await asyncio.sleep(1)
     raise ToolError("The job failed")
 
 
-@tool()
+@tool(task=AT_ONCE)
 async def protocol_error_job() -> str:
     """Fail with an error of the protocol."""
     raise JobError

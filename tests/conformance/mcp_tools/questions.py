@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from mcp_django import Context, tool
+from mcp_django.types import TaskOptions
 
 
 @dataclass
@@ -35,6 +36,13 @@ class Confirmation:
     """Asked before something happens."""
 
     ok: bool
+
+
+@dataclass
+class Deletion:
+    """Asked before a file is deleted."""
+
+    confirm: bool
 
 
 class Contact(BaseModel):
@@ -202,18 +210,18 @@ async def test_input_required_result_capabilities(ctx: Context) -> str:
     return f"capabilities-ok: received {len(answers)}"
 
 
-@tool()
+@tool(task=TaskOptions(grace=0))
 async def confirm_delete(filename: str, ctx: Context) -> str:
     """Ask before a file would be deleted.
 
     Args:
         filename: The file in question; none is touched.
     """
-    answer = await ctx.elicit(f"Delete {filename}?", Confirmation, key="confirm")
-    return f"Deleted {filename}" if answer and answer.data.ok else f"Kept {filename}"
+    answer = await ctx.elicit(f"Delete {filename}?", Deletion, key="confirm")
+    return f"Deleted {filename}" if answer and answer.data.confirm else f"Kept {filename}"
 
 
-@tool()
+@tool(task=TaskOptions(grace=0))
 async def multi_input(ctx: Context) -> str:
     """Ask two questions at once."""
     answers = await ctx.gather(
@@ -222,9 +230,9 @@ async def multi_input(ctx: Context) -> str:
     return "Names: " + ", ".join(answer.data.name if answer else "none" for answer in answers)
 
 
-@tool()
+@tool(task=TaskOptions(grace=0.3))
 async def test_tool_with_task(ctx: Context) -> str:
-    """Ask for a name, then work for a while."""
+    """Ask for a name, then work for longer than the grace."""
     answer = await ctx.elicit("What is your name?", NameForm, key="user_name")
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(0.8)
     return f"Task done for {answer.data.name if answer else 'nobody'}"
