@@ -107,6 +107,7 @@ IO = (
 )
 # Third-party package -> where it may be imported. Everything else asks the room behind the door.
 DOORS = {
+    "celery": ("contrib/tasks/backends/celery",),
     "channels": ("asgi.py", "routing.py", "runtime/events/channel_layer", "transports/websocket"),
     "channels_redis": ("runtime/events/channel_layer",),
     "cryptography": ("crypto",),

@@ -200,3 +200,26 @@ class TaskAttempt(models.Model):
 
     def __str__(self) -> str:
         return f"{self.task_id} {self.number}"
+
+
+class TaskWorker(models.Model):
+    """A process of `manage.py mcp_worker`, which reports here every few seconds."""
+
+    host = models.CharField(_("host"), max_length=255)
+    pid = models.PositiveBigIntegerField(_("process ID"))
+    queues = models.TextField(_("queues"), blank=True, help_text=_("Empty: all queues."))
+    concurrency = models.PositiveIntegerField(_("tasks at once"))
+    running = models.PositiveIntegerField(_("running tasks"), default=0)
+    finished = models.PositiveBigIntegerField(_("ended attempts"), default=0)
+    started = models.DateTimeField(_("started"), default=timezone.now)
+    seen = models.DateTimeField(_("last report"), default=timezone.now, db_index=True)
+
+    objects = PrimaryManager["TaskWorker"]()
+
+    class Meta:
+        verbose_name = _("task worker")
+        verbose_name_plural = _("task workers")
+        default_permissions = ("view",)
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.pid}"

@@ -1,4 +1,4 @@
-"""Leases: the claims of workers on waiting tasks, and the tasks of workers that were lost.
+"""Leases: claims of workers on waiting tasks, lost workers, rows of workers.
 
 A task waits if it is `working` and has no worker. A claim gives it to one worker for `lease` seconds, and heartbeats
 extend the lease. Two workers never hold the same task, because each claim is one conditional UPDATE.
@@ -15,11 +15,15 @@ from django.db import connections, transaction
 from django.db.models import F
 from django.utils import timezone
 
-from mcp_django.contrib.tasks.models import ACTIVE, WORKER_CHARACTERS, AttemptOutcome, Task, TaskStatus
+from mcp_django.contrib.tasks.models import ACTIVE, WORKER_CHARACTERS, AttemptOutcome, Task, TaskStatus, TaskWorker
 from mcp_django.contrib.tasks.rows import store
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InternalError
 
+ALIVE_SECONDS = 45.0
+"""Seconds after its last report for which a worker process counts as alive."""
+SILENT_ROW_SECONDS = 3600.0
+"""Seconds after which the row of a silent worker process is deleted."""
 LOST_MESSAGE = "The worker of this task was lost, and the tool must not run twice"
 STOPPED_MESSAGE = "The server stopped before the task was finished, and the tool must not run twice"
 
@@ -120,3 +124,24 @@ def delete_expired(*, before: datetime, limit: int = 500) -> int:
         return 0
     with transaction.atomic(using=store.get_alias()):
         return Task.objects.filter(pk__in=keys).delete()[1].get(Task._meta.label, 0)
+
+
+def report_worker(row: TaskWorker, running: int, finished: int) -> None:
+    """Write the state of a worker, and delete the rows of workers that are silent for an hour."""
+    now = timezone.now()
+    row.running = running
+    row.finished = finished
+    row.seen = now
+    row.save()
+    TaskWorker.objects.filter(seen__lt=now - timedelta(seconds=SILENT_ROW_SECONDS)).delete()
+
+
+def remove_worker(row: TaskWorker) -> None:
+    """Delete the row of a worker that ends."""
+    TaskWorker.objects.filter(pk=row.pk).delete()
+
+
+def list_alive_workers() -> list[TaskWorker]:
+    """Return the workers that have reported lately, the oldest first."""
+    since = timezone.now() - timedelta(seconds=ALIVE_SECONDS)
+    return list(TaskWorker.objects.filter(seen__gte=since).order_by("started", "pk"))

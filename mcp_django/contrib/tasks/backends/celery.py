@@ -1,0 +1,42 @@
+"""The backend of Celery: attempts run in Celery's workers, prefork or threads."""
+
+from typing import Any
+
+from asgiref.sync import async_to_sync
+from celery import shared_task
+
+from mcp_django.contrib.tasks.attempts.runner import run_attempt
+from mcp_django.contrib.tasks.backend import TaskBackend
+from mcp_django.contrib.tasks.models import Task
+from mcp_django.contrib.tasks.rows import store
+
+TASK_NAME = "mcp_django.run_task"
+
+
+# A broker may deliver a message again: the claim of the row lets one attempt run. So a message is acknowledged after
+# its attempt, and a message whose worker process died is delivered to another one
+# (https://docs.celeryq.dev/en/stable/userguide/tasks.html, acks_late, reject_on_worker_lost).
+@shared_task(  # type: ignore[untyped-decorator]
+    name=TASK_NAME, ignore_result=True, acks_late=True, reject_on_worker_lost=True
+)
+def run_mcp_task(id: str) -> None:
+    """Run an attempt of a task."""
+    async_to_sync(run_attempt)(id)
+
+
+class CeleryBackend(TaskBackend):
+    """Attempts as tasks of the project's Celery app.
+
+    `queue` is the queue of all messages; None for the routes of the Celery app. `options` are further arguments of
+    `apply_async`, such as a priority.
+    """
+
+    def __init__(self, *, queue: str | None = None, options: dict[str, Any] | None = None) -> None:
+        self._options = {**(options or {}), **({} if queue is None else {"queue": queue})}
+
+    async def enqueue(self, task: Task) -> None:
+        """Send a message to Celery's broker."""
+        await store.run_on_rows(self._send, task.pk)
+
+    def _send(self, id: str) -> None:
+        run_mcp_task.apply_async(args=[id], **self._options)
