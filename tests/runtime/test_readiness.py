@@ -33,6 +33,12 @@ def test_a_database_without_the_newest_migration_is_not_ready(caplog: pytest.Log
 
 
 @pytest.mark.django_db
+def test_a_worker_stays_ready_after_the_migrations_of_a_newer_release() -> None:
+    MigrationRecorder(connection).record_applied("mcp_django", "9999_of_a_newer_release")
+    assert status(DatabaseReadiness(get_log_executor)) == "ok"
+
+
+@pytest.mark.django_db
 def test_a_database_that_fails_is_not_ready(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, subtests: pytest.Subtests
 ) -> None:
