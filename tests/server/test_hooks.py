@@ -151,9 +151,9 @@ async def test_the_hooks_of_the_page_do_what_it_says(monkeypatch: pytest.MonkeyP
     assert await peer.text("serve", dish="soup") == "2"
     assert peer.said[-1]["params"]["data"] == "serve is done"
     assert await peer.error("serve", dish="fish") == "There is no 'fish' left."
-    assert await peer.error("ring") == "Nobody comes."
+    assert await peer.error("ring") == "The porter does not come."
     night = PipelineClient(make_server(registry=found), headers={"X-Shift": "night"})
     assert "may not be used" in await night.error("serve", dish="soup")
-    assert await night.error("ring") == "Nobody comes."
+    assert await night.error("ring") == "The porter does not come."
     assert isinstance(module.sold_out(KeyError("x"), None), ToolResult)
     assert issubclass(module.ToolError, ToolError)
