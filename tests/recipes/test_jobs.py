@@ -45,12 +45,12 @@ def ada(transactional_db: None) -> User:
 @pytest.mark.django_db
 async def test_a_long_job_reports_progress_and_stops_when_it_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(120):
-        await Product.objects.acreate(name=f"P{number:03}")
-    recipe = Recipe("long-jobs", "def recount", monkeypatch)
+        await Product.objects.acreate(name=f"P{number:03}", cost=number == 7)
+    recipe = Recipe("long-jobs", "def find_losses", monkeypatch)
     client = recipe.client()
-    params = {"name": "recount", "arguments": {}, "_meta": {"progressToken": "a"}}
+    params = {"name": "find_losses", "arguments": {}, "_meta": {"progressToken": "a"}}
     result = await client.request("tools/call", params)
-    assert result["structuredContent"] == {"result": 120}
+    assert result["structuredContent"] == {"result": ["P007"]}
     progress = [sent["params"]["progress"] for sent in client.notifications]
     assert progress == [50, 100, 120]
 
@@ -58,7 +58,7 @@ async def test_a_long_job_reports_progress_and_stops_when_it_is_cancelled(monkey
         cancelled = True
 
     with pytest.raises(ToolError, match="Stopped after 0 of 120 products"):
-        await sync_to_async(recipe.module.recount)(Cancelled())
+        await sync_to_async(recipe.module.find_losses)(Cancelled())
     [tool] = recipe.registry.tools
     assert tool.timeout == 120
 
@@ -71,7 +71,7 @@ async def test_a_background_job_has_a_state_for_its_owner(
     told: list[str] = []
     monkeypatch.setattr(recipe.module, "notify_resource_updated", told.append)
     client = recipe.client(ada)
-    job = (await client.call_tool("start_recount", {}))["content"][0]["text"]
+    job = (await client.call_tool("start_cleanup", {}))["content"][0]["text"]
     assert told == [f"shop://jobs/{job}"]
     assert (await client.call_tool("job_state", {"job": job}))["structuredContent"] == {"result": "done"}
     assert (await client.read_resource(f"shop://jobs/{job}"))[0]["text"] == "done"
@@ -87,6 +87,10 @@ async def test_a_background_job_has_a_state_for_its_owner(
     await sync_to_async(recipe.module.run)(row)
     assert (await client.call_tool("job_state", {"job": str(row.pk)}))["structuredContent"] == {"result": "cancelled"}
 
+    monkeypatch.setattr(recipe.module, "Product", None)
+    failed = (await client.call_tool("start_cleanup", {}))["content"][0]["text"]
+    assert (await client.call_tool("job_state", {"job": failed}))["structuredContent"] == {"result": "failed"}
+
 
 async def test_a_celery_task_starts_on_commit_and_saves_its_result(
     monkeypatch: pytest.MonkeyPatch, job_model: Any, ada: User
@@ -100,16 +104,16 @@ async def test_a_celery_task_starts_on_commit_and_saves_its_result(
     state = Recipe("background-jobs", "ctx.background", monkeypatch)  # imports the shop
     exec(block_with("celery", "@shared_task"), tasks.__dict__)
     monkeypatch.setattr(tasks, "notify_resource_updated", told.append)
-    recipe = Recipe("celery", "recount.delay", monkeypatch)
+    recipe = Recipe("celery", "clean_up.delay", monkeypatch)
     client = recipe.client(ada)
-    job = (await client.call_tool("start_recount", {}))["content"][0]["text"]
-    found = await client.call_tool("recount_state", {"pk": job})
-    assert found["structuredContent"] == {"state": "done", "result": "1 products"}
+    job = (await client.call_tool("start_cleanup", {}))["content"][0]["text"]
+    found = await client.call_tool("cleanup_state", {"pk": job})
+    assert found["structuredContent"] == {"result": "done"}
     assert told == [f"shop://jobs/{job}"]
     assert state.module.Job is job_model
 
     monkeypatch.setattr(tasks, "Product", None)
     with pytest.raises(AttributeError):
-        await sync_to_async(tasks.recount.run)(job)
-    failed = await client.call_tool("recount_state", {"pk": job})
-    assert failed["structuredContent"]["state"] == "failed"
+        await sync_to_async(tasks.clean_up.run)(job)
+    failed = await client.call_tool("cleanup_state", {"pk": job})
+    assert failed["structuredContent"] == {"result": "failed"}
