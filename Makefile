@@ -22,7 +22,7 @@ CORE = tests/protocol tests/schema tests/server tests/repository/test_architectu
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help environment demo quick test test-all lint types format messages docs docs-build serve-fixtures serve-bench bench conformance clients dist pictures clean
+.PHONY: help environment demo quick test test-all lint types format messages docs docs-build serve-fixtures serve-bench bench conformance clients dist pictures clean reference
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-22s %s\n", $$1, $$2 }'
@@ -59,6 +59,9 @@ format: environment ## format the code and mend what can be mended
 
 messages: environment ## extract the texts to translate, and update and compile the catalogues; ARGS="--add it" starts one
 	@$(python) scripts/messages.py $(ARGS)
+
+reference: environment ## write the generated pages of docs/reference
+	@$(python) -m scripts.reference $(ARGS)
 
 docs: PORT ?= 8001
 docs: environment ## build the documentation and serve it on http://127.0.0.1:$PORT (8001)
