@@ -201,3 +201,10 @@ def test_a_subclass_can_do_without_an_action() -> None:
     names = async_to_sync(PipelineClient(server).names)()
     assert "product_restock" not in names
     assert "product_retire" in names
+
+
+def test_a_permission_hook_that_needs_a_user_is_told_how_to_get_one(shelf: list[Product]) -> None:
+    client = PipelineClient(shop(Stocked))
+    error = async_to_sync(client.error)("product_retire", pk=shelf[0].pk, why="old")
+    assert "ctx.user is None" in error
+    assert "LOCAL_USER" in error

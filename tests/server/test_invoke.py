@@ -327,3 +327,20 @@ async def test_a_hidden_primitive_answers_word_for_word_like_an_unknown_one() ->
     server.completion("x", "x")(lambda value: [])
     with pytest.raises(InvalidParams, match="Unknown prompt: hidden"):
         await peer.request("completion/complete", {**asked, "ref": {"type": "ref/prompt", "name": "hidden"}})
+
+
+async def test_an_attribute_of_a_missing_user_is_no_other_attribute_of_none() -> None:
+    server = make_server()
+
+    @server.tool
+    async def name_of_user(ctx: Context) -> str:
+        return str(ctx.user.get_username())
+
+    @server.tool
+    async def other(ctx: Context) -> str:
+        nothing: Any = None
+        return str(nothing.title)
+
+    client = PipelineClient(server)
+    assert "LOCAL_USER" in await client.error("name_of_user")
+    assert (await client.error("other")).startswith("Internal error")

@@ -16,6 +16,29 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("mcp_django.server")
 
+USER_ATTRIBUTES = frozenset(
+    {
+        "get_all_permissions",
+        "get_full_name",
+        "get_username",
+        "groups",
+        "has_module_perms",
+        "has_perm",
+        "has_perms",
+        "is_active",
+        "is_authenticated",
+        "is_staff",
+        "is_superuser",
+        "user_permissions",
+        "username",
+    }
+)
+"""Attributes of a user that permission hooks read."""
+MISSING_USER_MESSAGE = (
+    "No user is logged in, so ctx.user is None: check ctx.principal.has_perm, or set MCP['LOCAL_USER'] to the user "
+    "that local callers act as"
+)
+
 
 def is_bug(problem: BaseException) -> bool:
     """Return True if the exception is a fault of the code that ran.
@@ -27,6 +50,13 @@ def is_bug(problem: BaseException) -> bool:
         task = asyncio.current_task()
         return task is None or not task.cancelling()
     return not isinstance(problem, KeyboardInterrupt | GeneratorExit)
+
+
+def is_missing_user(user: object, problem: BaseException) -> bool:
+    """Return True if code has read an attribute of `user`, which is None."""
+    return (
+        user is None and isinstance(problem, AttributeError) and problem.obj is None and problem.name in USER_ATTRIBUTES
+    )
 
 
 def report_internal_error(

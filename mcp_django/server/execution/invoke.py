@@ -23,7 +23,12 @@ from mcp_django.protocol.errors import (
 from mcp_django.schema import ArgumentError
 from mcp_django.server.calls.background import BackgroundJob
 from mcp_django.server.calls.call import Call
-from mcp_django.server.calls.internal_errors import is_bug, report_internal_error
+from mcp_django.server.calls.internal_errors import (
+    MISSING_USER_MESSAGE,
+    is_bug,
+    is_missing_user,
+    report_internal_error,
+)
 from mcp_django.server.composition.mounting import resolve_innermost
 from mcp_django.server.context.context import Context
 from mcp_django.server.context.conversation import (
@@ -322,6 +327,8 @@ def translate_failure(call: Call, subject: str, problem: BaseException) -> str |
         raise translated from None
     if isinstance(translated, NotFound) and call.method == RESOURCES_READ:
         raise ResourceNotFound(call.root.params["uri"]) from None
+    if translated is None and is_missing_user(call.principal.user, problem):
+        return ToolError(MISSING_USER_MESSAGE)
     if translated is None:
         return report_internal_error(call.root.server, subject, problem, call.record)
     return translated if isinstance(translated, ToolError) else str(translated)
