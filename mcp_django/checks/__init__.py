@@ -24,6 +24,7 @@ E050  MCP["CLIENTS"] without the packages of the client
 E051  credentials for a server are sent over the network without encryption
 E060  a mount, proxy or extension that cannot be created
 E061  two sources of a server use the same name
+E062  the alias or the queue of tasks is not in `TASKS`
 W001  every request is refused: neither AUTH nor DEBUG is set
 W002  AUTH = "none" without DEBUG
 W003  no channel layer, or one limited to a single process (with --deploy)

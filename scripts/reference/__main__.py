@@ -20,7 +20,7 @@ def render_pages() -> dict[str, str]:
     from scripts.reference import api, commands, errors, permissions, settings, signals
 
     return {
-        settings.PATH: settings.render_page(),
+        **settings.render_settings(),
         commands.PATH: commands.render_commands(),
         signals.PATH: signals.render_signals(),
         errors.PATH: errors.render_errors(),

@@ -23,19 +23,36 @@ from mcp_django.conf.readers import find_reader
 from mcp_django.contrib.memory.options import MemorySettings
 from mcp_django.contrib.oauth.options import OAuthSettings
 from mcp_django.contrib.tasks.options import TaskSettings
+from scripts.reference import limits
+from scripts.reference.sources import MARK
 
-PATH: Final = "settings.md"
-INTRODUCTION: Final = """\
+INTRODUCTION: Final = f"""\
 # Settings
 
-<!-- Generated from the code by `make reference`. Do not edit. -->
+{MARK}
 
 The package has one setting, the dictionary `MCP`. Every key is optional, unless its default is "required".
 A list may be written as a tuple. Durations are numbers of seconds. Strings must not be empty.
 
-- [System checks](checks.md) report an invalid value and a misspelt key. While a value is invalid, nothing is served.
-- [Limits](limits.md) describes the consequences of each limit.
-- [Servers that the project uses](clients.md) has examples for `CLIENTS`.
+[System checks](checks.md) report an invalid value and a misspelt key. While a value is invalid, nothing is served.
+
+"""
+CLIENTS_INTRODUCTION: Final = f"""\
+# Settings of servers that the project uses
+
+{MARK}
+
+These sections of the `MCP` setting name other servers. [Servers that the project uses](clients.md) has examples.
+
+"""
+ACCESS_INTRODUCTION: Final = f"""\
+# Settings of identity providers and OAuth
+
+{MARK}
+
+These sections of the `MCP` setting configure [identity providers](../protect/identity-provider.md) and the
+[authorization server](../protect/oauth.md).
+
 """
 
 
@@ -46,6 +63,7 @@ class Section(NamedTuple):
     path: str
     """The dictionary, as an expression of Python."""
     options: type[Any]
+    page: str = "settings.md"
 
 
 SECTIONS: Final = (
@@ -53,16 +71,23 @@ SECTIONS: Final = (
     Section("SERVERS", 'MCP["SERVERS"][alias]', ServerSettings),
     Section("MOUNTS", 'MCP["SERVERS"][alias]["MOUNTS"][prefix]', MountSettings),
     Section("PROXIES", 'MCP["SERVERS"][alias]["PROXIES"][client alias]', ProxySettings),
-    Section("CLIENTS", 'MCP["CLIENTS"][alias]', ClientSettings),
-    Section("AUTH of a client", 'MCP["CLIENTS"][alias]["AUTH"]', ClientAuth),
-    Section("ISSUERS", 'MCP["ISSUERS"][number]', IssuerSettings),
-    Section("CLAIMS of an issuer", 'MCP["ISSUERS"][number]["CLAIMS"]', ClaimNames),
-    Section("LIMITS", 'MCP["LIMITS"]', Limits),
-    Section("RATES", 'MCP["RATES"]', Rates),
-    Section("OAUTH", 'MCP["OAUTH"]', OAuthSettings),
+    Section("CLIENTS", 'MCP["CLIENTS"][alias]', ClientSettings, "settings-clients.md"),
+    Section("AUTH of a client", 'MCP["CLIENTS"][alias]["AUTH"]', ClientAuth, "settings-clients.md"),
+    Section("ISSUERS", 'MCP["ISSUERS"][number]', IssuerSettings, "settings-access.md"),
+    Section("CLAIMS of an issuer", 'MCP["ISSUERS"][number]["CLAIMS"]', ClaimNames, "settings-access.md"),
+    Section("LIMITS", 'MCP["LIMITS"]', Limits, "limits.md"),
+    Section("RATES", 'MCP["RATES"]', Rates, "limits.md"),
+    Section("OAUTH", 'MCP["OAUTH"]', OAuthSettings, "settings-access.md"),
     Section("MEMORY", 'MCP["MEMORY"]', MemorySettings),
     Section("TASKS", 'MCP["TASKS"]', TaskSettings),
 )
+INTRODUCTIONS: Final = {
+    "settings.md": INTRODUCTION,
+    "settings-clients.md": CLIENTS_INTRODUCTION,
+    "settings-access.md": ACCESS_INTRODUCTION,
+    "limits.md": limits.INTRODUCTION,
+}
+"""The beginning of each page."""
 APPS: Final = {
     "OAUTH": "mcp_django.contrib.oauth",
     "MEMORY": "mcp_django.contrib.memory",
@@ -123,12 +148,12 @@ def describe_type(hint: Any) -> str:
 
 
 def _link_section(cls: Any) -> str:
-    title = next((section.title for section in SECTIONS if section.options is cls), None)
-    return "str" if title is None else f"[dict]({_anchor(title)})"
+    found = next((section for section in SECTIONS if section.options is cls), None)
+    return "str" if found is None else f"[dict]({_link(found)})"
 
 
-def _anchor(title: str) -> str:
-    return "#" + title.lower().replace(" ", "-")
+def _link(section: Section) -> str:
+    return f"{section.page}#{section.title.lower().replace(' ', '-')}"
 
 
 def describe_values(hint: Any) -> str:
@@ -202,7 +227,9 @@ def render_section(section: Section) -> str:
 
     if section.title in APPS:
         lines += [f"This section exists if `{APPS[section.title]}` is in `INSTALLED_APPS`.", ""]
-    lines += ["| Key | Type and values | Default | Description |", "|---|---|---|---|"]
+    has_effects = section.page == limits.PATH
+    titles = ["Key", "Type and values", "Default", "Description", *(["Beyond it"] if has_effects else [])]
+    lines += [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
 
     for option in fields(section.options):
         if (section.options, option.name) in NOT_KEYS:
@@ -215,6 +242,7 @@ def render_section(section: Section) -> str:
             values,
             describe_default(section.options, option, description),
             description,
+            *([limits.EFFECTS[option.name.upper()]] if has_effects else []),
         )
         lines.append("| " + " | ".join(_escape(cell) for cell in cells) + " |")
 
@@ -226,7 +254,12 @@ def _escape(cell: str) -> str:
     return "`".join(part if number % 2 else part.replace("<", "&lt;") for number, part in enumerate(parts))
 
 
-def render_page() -> str:
-    """Return the page."""
-    contents = "\n".join(f"- [{section.title}]({_anchor(section.title)}): `{section.path}`" for section in SECTIONS)
-    return "\n".join([INTRODUCTION, f"{contents}\n", *(render_section(section) for section in SECTIONS)])
+def render_settings() -> dict[str, str]:
+    """Map the paths of the pages to their texts."""
+    contents = "\n".join(f"- [{section.title}]({_link(section)}): `{section.path}`" for section in SECTIONS)
+    pages = {}
+    for path, introduction in INTRODUCTIONS.items():
+        sections = [render_section(section) for section in SECTIONS if section.page == path]
+        start = f"{introduction}{contents}\n\n" if path == "settings.md" else introduction
+        pages[path] = start + "\n".join(sections)
+    return pages

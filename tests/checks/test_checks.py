@@ -200,8 +200,10 @@ def test_every_check_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_id_is_listed_in_the_module_and_on_the_page() -> None:
     assert used_ids() == re.findall(r"^([EWI]\d+)  ", str(checks.__doc__), re.MULTILINE)
 
-    page = (ROOT / "docs" / "reference" / "checks.md").read_text()
-    assert used_ids() == re.findall(r"^### `mcp_django\.([EWI]\d+)`", page, re.MULTILINE)
+    pages = [(ROOT / "docs" / "reference" / name).read_text() for name in ("checks.md", "warnings.md")]
+    listed = [re.findall(r"^##+ `mcp_django\.([EWI]\d+)`", page, re.MULTILINE) for page in pages]
+    assert sorted(used_ids()) == sorted(id for ids in listed for id in ids)
+    assert all(id.startswith("W") for id in listed[1])
 
 
 @override_settings(MCP={"AUTH": "token"})

@@ -1,9 +1,7 @@
 import ast
 import dataclasses
 import inspect
-import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import pytest
@@ -219,21 +217,6 @@ def test_settings_are_values(subtests: pytest.Subtests) -> None:
     for section in SECTIONS:
         with subtests.test(section=section), pytest.raises(dataclasses.FrozenInstanceError):
             setattr(section(), dataclasses.fields(section)[0].name, None)
-
-
-def test_the_page_about_limits_lists_every_one_with_its_default() -> None:
-    page = (Path(__file__).resolve().parent.parent.parent / "docs" / "reference" / "limits.md").read_text()
-    units = {"MiB": 1 << 20, "KiB": 1 << 10, "h": 3600, "days": 86400, "min": 60, "s": 1, "": 1}
-    page, rates = page.split("\n## Rates\n")
-    rows = re.findall(r"^\| `([A-Z_]+)` \| ([\d,]+) ?([A-Za-z]*) \|", page, re.MULTILINE)
-    listed = {key.lower(): int(number.replace(",", "")) * units[unit] for key, number, unit in rows}
-    assert len(listed) == len(rows)
-    assert listed == dataclasses.asdict(conf.Limits())
-    given = dict(re.findall(r"^\| `([A-Z_]+)` \| ([^|]+) \|", rates.split("\n## ")[0], re.MULTILINE))
-    said = {"none": "None", '`"default"`': "default"}
-    assert {key.lower(): said.get(text, text) for key, text in given.items()} == {
-        field.name: str(getattr(conf.Rates(), field.name)) for field in dataclasses.fields(conf.Rates)
-    }
 
 
 def even(raw: Any) -> int:

@@ -9,14 +9,6 @@ from tests.repository.pages import FENCE_OF_ANY_LANGUAGE, ROOT, name_of
 
 MAX_PAGE_LINES = 250
 MAX_AVERAGE_SENTENCE_WORDS = 18
-# Pages that break a rule. Rewrite a page, then remove it here; add none.
-LONG_PAGES = {
-    "docs/reference/checks.md",
-    "docs/reference/settings.md",
-}
-PAGES_WITH_LONG_SENTENCES = {
-    "docs/reference/limits.md",
-}
 
 
 def docs() -> list[Path]:
@@ -46,15 +38,13 @@ def average_words(page: str) -> float:
 
 def test_a_page_has_at_most_250_lines() -> None:
     long = {name_of(page) for page in docs() if len(page.read_text("utf-8").splitlines()) > MAX_PAGE_LINES}
-    assert long - LONG_PAGES == set(), "split these pages"
-    assert LONG_PAGES - long == set(), "remove these pages from LONG_PAGES"
+    assert long == set(), "split these pages"
 
 
 def test_sentences_of_a_page_have_18_words_on_average() -> None:
     average = {name_of(page): average_words(page.read_text("utf-8")) for page in hand_written_docs()}
     long = {name for name, words in average.items() if words > MAX_AVERAGE_SENTENCE_WORDS}
-    assert long - PAGES_WITH_LONG_SENTENCES == set(), "shorten the sentences of these pages"
-    assert PAGES_WITH_LONG_SENTENCES - long == set(), "remove these pages from PAGES_WITH_LONG_SENTENCES"
+    assert long == set(), "shorten the sentences of these pages"
 
 
 def test_colons_do_not_end_a_sentence() -> None:

@@ -4,6 +4,7 @@ import argparse
 import importlib
 import inspect
 import pkgutil
+import re
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 
@@ -17,7 +18,8 @@ from scripts.reference import __main__ as reference
 from scripts.reference.api import MAX_BODY_LINES, PAGES, list_pages, render_api
 from scripts.reference.commands import _render_action, list_commands, render_commands
 from scripts.reference.errors import REMEDIES, list_protocol_errors
-from scripts.reference.settings import NOT_KEYS, SECTIONS, describe_fields, render_page
+from scripts.reference.limits import EFFECTS
+from scripts.reference.settings import NOT_KEYS, SECTIONS, describe_fields, render_settings
 from scripts.reference.signals import list_signals
 from scripts.reference.sources import MARK, list_options, write_docstring, write_signature
 from tests.repository.pages import ROOT
@@ -158,7 +160,19 @@ def test_every_option_has_a_description() -> None:
 
 
 def test_sections_are_linked_by_their_headings() -> None:
-    page = render_page()
-    headings = {line.removeprefix("## ").lower().replace(" ", "-") for line in page.splitlines() if line[:3] == "## "}
-    linked = {part.split(")")[0] for part in page.split("](#")[1:]}
-    assert linked == headings
+    pages = render_settings()
+    headings = {
+        f"{path}#{line.removeprefix('## ').lower().replace(' ', '-')}"
+        for path, page in pages.items()
+        for line in page.splitlines()
+        if line.startswith("## ")
+    }
+    assert set(re.findall(r"\]\(([a-z-]+\.md#[a-z-]+)\)", pages["settings.md"])) == headings
+
+
+def test_every_limit_and_rate_has_an_effect() -> None:
+    keys = {
+        option.name.upper() for section in SECTIONS if section.page == "limits.md" for option in fields(section.options)
+    }
+    assert keys == set(EFFECTS)
+    assert [key for key, effect in EFFECTS.items() if not effect] == ["CACHE", "NUM_PROXIES"]
