@@ -139,13 +139,16 @@ class RowActionAdmin(BaseAdmin):
             question=self.action_question,
             row=row,
             page_url=page_url,
-            crumbs=[
-                (reverse(f"{self.admin_site.name}:index"), _("Home")),
-                (self.get_url("changelist"), capfirst(str(self.opts.verbose_name_plural))),
-                (page_url, str(row)),
-            ],
+            crumbs=[*self.build_list_crumbs(), (page_url, str(row))],
         )
         return TemplateResponse(request, "mcp_django/admin/row_action.html", context)
+
+    def build_list_crumbs(self) -> list[tuple[str, Any]]:
+        """Return the URLs and names of the pages above a row."""
+        return [
+            (reverse(f"{self.admin_site.name}:index"), _("Home")),
+            (self.get_url("changelist"), capfirst(str(self.opts.verbose_name_plural))),
+        ]
 
 
 class ServerFilter(admin.SimpleListFilter):

@@ -14,7 +14,6 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils import timezone
 from django.utils.cache import add_never_cache_headers
-from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
@@ -133,11 +132,15 @@ class PersonalAccessTokenAdmin(RowActionAdmin, OwnedAdmin):
         initial: dict[str, Any] = {"user": request.user.pk, "expires_at": expires, "scopes": scopes}
         return initial | super().get_changeform_initial_data(request)
 
+    def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> HttpResponse:
+        """Show the form with one button, because the page of the new token follows in any case."""
+        buttons = {"show_save_and_add_another": False, "show_save_and_continue": False}
+        return super().add_view(request, form_url, {**(extra_context or {}), **buttons})
+
     def save_model(self, request: HttpRequest, obj: PersonalAccessToken, form: Any, change: bool) -> None:
         token = obj.generate_token()
         super().save_model(request, obj, form, change)
-        text = _("This is the token. Copy it now: it is not stored and cannot be shown again.")
-        self.message_user(request, format_html("{}<br><code>{}</code>", text, token), messages.SUCCESS)
+        request.new_token = token  # type: ignore[attr-defined]  # for `response_add`, and kept nowhere else
         missing = TokenScopes(obj.user).find_missing(obj.scopes, obj.audience)
         if missing is not None:
             self.message_user(request, str(missing), messages.WARNING)
@@ -145,14 +148,16 @@ class PersonalAccessTokenAdmin(RowActionAdmin, OwnedAdmin):
     def response_add(self, request: HttpRequest, obj: Any, post_url_continue: str | None = None) -> HttpResponse:
         """Show the token in this response.
 
-        A redirect would write the message, and with it the token, to storage.
+        A redirect would have to store it in between.
         """
-        context = {
-            **self.admin_site.each_context(request),
-            "title": str(obj),
-            "content": format_html('<a href="{}">{}</a>', self.get_url("changelist"), _("Back to the list")),
-        }
-        response = TemplateResponse(request, "admin/base_site.html", context)
+        context = self.build_context(
+            request,
+            title=str(obj),
+            token=request.new_token,  # type: ignore[attr-defined]
+            list_url=self.get_url("changelist"),
+            crumbs=self.build_list_crumbs(),
+        )
+        response = TemplateResponse(request, "mcp_django/admin/token_created.html", context)
         add_never_cache_headers(response)
         return response
 

@@ -63,6 +63,17 @@ def test_the_token_is_shown_once_and_kept_nowhere(browser: Client, boss: Any) ->
     assert not any(secret in text or row.token_hash in text for text in kept)
 
 
+def test_the_new_token_is_in_a_box_to_copy_from_below_its_list(browser: Client, boss: Any) -> None:
+    form_page = browser.get(reverse(ADD)).content.decode()
+    assert 'name="_save"' in form_page
+    assert "_addanother" not in form_page
+    assert "_continue" not in form_page
+    page = browser.post(reverse(ADD), form(boss)).content.decode()
+    assert re.search(r"<textarea[^>]* readonly autofocus[^>]*>mcp_pat_\w+</textarea>", page)
+    assert page.index(reverse(LIST)) < page.index("<textarea")
+    assert "Authorization: Bearer" in page
+
+
 @override_settings(MESSAGE_STORAGE="django.contrib.messages.storage.session.SessionStorage")
 def test_the_token_is_not_stored_with_messages_in_the_session_either(browser: Client, boss: Any) -> None:
     [token] = set(TOKEN.findall(browser.post(reverse(ADD), form(boss)).content.decode()))

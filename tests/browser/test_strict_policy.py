@@ -167,6 +167,16 @@ def test_the_state_of_a_session_is_in_sight_before_and_after_its_end(page: Page)
     assert page.locator("td.field-protocol, th.field-protocol").first.evaluate("it => it.getClientRects().length") == 1
 
 
+def test_a_new_token_is_in_sight_to_be_copied(page: Page) -> None:
+    page.goto("/admin/mcp_django/personalaccesstoken/add/")
+    page.locator("#id_name").fill("CI")
+    page.locator("input[name=_save]").click()
+    box = page.locator("textarea.mcp-secret")
+    assert box.input_value().startswith("mcp_pat_")
+    assert box.evaluate("it => it === document.activeElement")
+    check(page, ignored=OF_DJANGO)
+
+
 def test_the_result_of_a_check_is_in_sight(page: Page, settings: Settings) -> None:
     page.set_viewport_size({"width": 390, "height": 700})
     github = settings.MCP["CLIENTS"]["github"]
