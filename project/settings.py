@@ -157,6 +157,7 @@ MCP: dict[str, Any] = {
     },
     "LIMITS": {
         "BODY": 256 * 1024,  # bytes of a request; these tools take short arguments
+        "RESULT_BYTES": 4 * 1024 * 1024,  # default: bytes of an answer, with its envelope
         "NESTING": 64,  # default: how deep a message may be nested
         "BATCH": 50,  # default: messages of one batch
         "IN_FLIGHT": 32,  # default: calls running at once, of one session or principal
