@@ -31,7 +31,7 @@ TWIN_LINK = '<link rel="alternate" type="text/markdown" href="{}">'
 LINK = re.compile(r"(\]\()((?![a-z]+:|#)[^)\s#]+)(#[^)\s]*)?\)")
 PICTURE = re.compile(r"(!\[[^\]]*\]\([^)\s]*pictures/[\w-]+)(\.webp)\)")
 
-SEARCH_BOOSTS = {"design/": 0.2, "contributing/": 0.2, "changelog.md": 0.1, "reference/": 0.6}
+SEARCH_BOOSTS = {"design/": 0.2, "contributing/": 0.2, "changelog.md": 0.1, "reference/api/": 0.2, "reference/": 0.6}
 """Weights of pages in the search, by the start of their path: pages for a task come first."""
 UNSEARCHED_PAGES = ("contributing/questions.md",)
 

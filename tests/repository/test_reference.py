@@ -176,3 +176,11 @@ def test_every_limit_and_rate_has_an_effect() -> None:
     }
     assert keys == set(EFFECTS)
     assert [key for key, effect in EFFECTS.items() if not effect] == ["CACHE", "NUM_PROXIES"]
+
+
+def test_the_glossary_has_at_most_thirty_terms_of_one_sentence() -> None:
+    page = (ROOT / "docs" / "reference" / "glossary.md").read_text(encoding="utf-8")
+    terms = re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", page, re.MULTILINE)[1:]
+    assert len(terms) <= 30
+    assert [term for term, _ in terms] == sorted((term for term, _ in terms), key=str.lower)
+    assert [term for term, meaning in terms if len(re.findall(r"[.!?](?=\s|$)", meaning)) != 1] == []
