@@ -11,6 +11,7 @@ from mcp_django.asgi import mount
 from tests.interaction import (
     faulty_handlers,
     handlers,
+    jobs,
     long_calls,
     questions,
     request_context,
@@ -29,6 +30,7 @@ __all__ = [
     "checkpoints",
     "faulty_handlers",
     "handlers",
+    "jobs",
     "long_calls",
     "questions",
     "request_context",
@@ -60,6 +62,7 @@ SERVERS = {
     "modern": {"NAME": "modern", "ERAS": ["stateless"]},
     "legacy": {"NAME": "legacy", "ERAS": ["handshake"]},
     "extended": {"NAME": "extended", "STORED": False, "EXTENSIONS": ["tests.interaction.extensions.Counters"]},
+    "jobs": {"NAME": "jobs", "STORED": False, "EXTENSIONS": ["mcp_django.contrib.tasks.Tasks"]},
 }
 
 

@@ -27,6 +27,7 @@ RESULTS = {
     "prompts/get": "GetPromptResult",
     "completion/complete": "CompleteResult",
     "counters/increase": "Result",
+    "tasks/update": "Result",
 }
 NOTIFICATIONS = {
     "notifications/cancelled": "CancelledNotification",
@@ -37,7 +38,15 @@ NOTIFICATIONS = {
     "notifications/resources/list_changed": "ResourceListChangedNotification",
     "notifications/resources/updated": "ResourceUpdatedNotification",
     "notifications/subscriptions/acknowledged": "SubscriptionsAcknowledgedNotification",
+    "notifications/tasks/status": "TaskStatusNotification",
 }
+CORE_TASK_RESULTS = {
+    "tasks/get": "GetTaskResult",
+    "tasks/cancel": "CancelTaskResult",
+    "tasks/list": "ListTasksResult",
+    "tasks/result": "CallToolResult",  # that of the call, instead of the open GetTaskPayloadResult
+}
+"""Results of core tasks. The tasks extension of the stateless era has a schema of its own."""
 REQUESTS = {
     "ping": "PingRequest",
     "elicitation/create": "ElicitRequest",
@@ -52,8 +61,11 @@ ERRORS = {
 STANDARD = {-32700, -32600, -32601, -32602, -32603}
 OPEN = {"_meta", "inputSchema", "outputSchema", "capabilities", "structuredContent", "data", "metadata"}
 """Members whose content is not the protocol's to name."""
-EXTENSION_MEMBERS = {"SubscriptionsAcknowledgedNotification.params.notifications.counterNames"}
-"""Members that the extension of the tests adds."""
+EXTENSION_MEMBERS = {
+    "SubscriptionsAcknowledgedNotification.params.notifications.counterNames",
+    "SubscriptionsAcknowledgedNotification.params.notifications.taskIds",
+}
+"""Members that extensions add."""
 
 
 def message_check(revision: str, message: Any) -> Callable[[dict[str, Any]], None]:
@@ -120,16 +132,28 @@ def _validate_result(revision: str, raw: dict[str, Any], method: str | None) -> 
     _check(revision, envelope, raw, closed=False)
     assert set(raw) == {"jsonrpc", "id", "result"}, raw
     assert method is not None, f"a result that nobody asked for: {raw}"
-    definition = RESULTS[method]
     result = raw["result"]
+    definition = _result_definition(revision, method, result)
     if revision == STATELESS:
-        assert result["resultType"] in ("complete", "input_required"), result
+        assert result["resultType"] in ("complete", "input_required", "task"), result
+        assert method == "tools/call" or result["resultType"] != "task", f"{method} may not create a task: {result}"
         if result["resultType"] == "input_required":
             assert method in ("tools/call", "prompts/get", "resources/read"), f"{method} may not ask: {result}"
             definition = "InputRequiredResult"
     elif definition == "EmptyResult":
         assert result == {}, f"the result of {method} must be empty: {result}"
     _check(revision, definition, result, closed=definition != "Result")
+
+
+def _result_definition(revision: str, method: str, result: dict[str, Any]) -> str:
+    """The schema of a result."""
+    if method in CORE_TASK_RESULTS:
+        return "Result" if revision == STATELESS else CORE_TASK_RESULTS[method]
+    if method == "tools/call" and result.get("resultType") == "task":
+        return "Result"
+    if method == "tools/call" and "task" in result:
+        return "CreateTaskResult"
+    return RESULTS[method]
 
 
 def _has(revision: str, definition: str) -> bool:
