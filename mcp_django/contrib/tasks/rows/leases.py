@@ -141,7 +141,6 @@ def remove_worker(row: TaskWorker) -> None:
     TaskWorker.objects.filter(pk=row.pk).delete()
 
 
-def list_alive_workers() -> list[TaskWorker]:
-    """Return the workers that have reported lately, the oldest first."""
-    since = timezone.now() - timedelta(seconds=ALIVE_SECONDS)
-    return list(TaskWorker.objects.filter(seen__gte=since).order_by("started", "pk"))
+def is_worker_alive(row: TaskWorker) -> bool:
+    """Return True if a worker process has reported lately."""
+    return row.seen >= timezone.now() - timedelta(seconds=ALIVE_SECONDS)

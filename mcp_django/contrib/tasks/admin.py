@@ -1,0 +1,124 @@
+"""Admin pages of tasks: their state, progress and attempts, and the cancellation of a task.
+
+Arguments, questions and results are not shown, because they hold the data of users.
+"""
+
+from typing import Any
+
+from asgiref.sync import async_to_sync
+from django.contrib import admin
+from django.http import HttpRequest
+from django.template.defaultfilters import filesizeformat
+from django.utils import timezone
+from django.utils.timesince import timesince
+from django.utils.translation import gettext_lazy as _
+
+from mcp_django.admin.base import BaseAdmin, RowActionAdmin, ServerFilter
+from mcp_django.contrib.tasks.attempts import runner
+from mcp_django.contrib.tasks.backend import get_backend
+from mcp_django.contrib.tasks.models import Task, TaskAttempt, TaskWorker
+from mcp_django.contrib.tasks.publishing import publish_change
+from mcp_django.contrib.tasks.rows import store
+from mcp_django.contrib.tasks.rows.leases import is_worker_alive
+from mcp_django.types import clean_line
+
+
+class TaskAttemptInline(admin.TabularInline):  # type: ignore[type-arg]  # not generic at run time
+    """Timeline of the attempts of a task."""
+
+    model = TaskAttempt
+    fields = ("number", "worker", "started", "ended", "outcome")
+    readonly_fields = fields
+    extra = 0
+    can_delete = False
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+@admin.register(Task)
+class TaskAdmin(RowActionAdmin):
+    """List tasks, and cancel a task on its page."""
+
+    can_add = False
+    can_change = False
+    list_display = ["tool", "status", "progress_text", "user", "created", "duration", "server", "queue", "attempts"]
+    list_filter = ["status", ServerFilter, "queue", "tool", "created"]
+    list_select_related = ["user"]
+    search_fields = ["id__startswith", "tool", "owner", "user"]
+    ordering = ["-created"]
+    date_hierarchy = "created"
+    fields = (
+        "id",
+        "tool",
+        "server",
+        "status",
+        "progress_text",
+        "owner",
+        "user",
+        "created",
+        "duration",
+        "finished",
+        "expires",
+        "queue",
+        "worker",
+        "heartbeat",
+        "lease_expires",
+        "attempts",
+        "losses",
+        "max_losses",
+        "origin",
+        "revision",
+        "result_size",
+    )
+    readonly_fields = fields
+    inlines = [TaskAttemptInline]
+    action_name = "cancel"
+    action_label = _("Cancel task")
+    action_question = _("The tool stops, and its client is notified. This cannot be undone.")
+
+    def is_action_available(self, row: Task) -> bool:
+        return not row.is_terminal
+
+    def run_action(self, row: Task) -> str:
+        cancelled = store.cancel(row.pk)
+        if cancelled is None:
+            return str(_("The task had ended already."))
+        runner.cancel_execution(cancelled.pk)
+        async_to_sync(get_backend().cancel)(cancelled)
+        async_to_sync(publish_change)(cancelled.pk)
+        return str(_("The task was cancelled."))
+
+    @admin.display(description=_("progress"))
+    def progress_text(self, task: Task) -> str:
+        """Return the progress and the status message."""
+        amount = "" if task.progress is None else f"{task.progress:g}"
+        if amount and task.total is not None:
+            amount = f"{amount} / {task.total:g}"
+        return clean_line(" · ".join(part for part in (amount, task.status_message) if part)) or "-"
+
+    @admin.display(description=_("duration"))
+    def duration(self, task: Task) -> str:
+        """Return the time from the call to the end, or until now."""
+        return timesince(task.created, task.finished or timezone.now(), depth=1)
+
+    @admin.display(description=_("size of the result"))
+    def result_size(self, task: Task) -> str:
+        """Return the size of the stored result."""
+        return str(filesizeformat(len(task.result.encode()))) if task.result else "-"
+
+
+@admin.register(TaskWorker)
+class TaskWorkerAdmin(BaseAdmin):
+    """List the worker processes and their last reports."""
+
+    can_add = False
+    can_change = False
+    can_delete = False
+    list_display = ["__str__", "alive", "running", "concurrency", "finished", "queues", "started", "seen"]
+    ordering = ["-seen"]
+
+    @admin.display(description=_("alive"), boolean=True)
+    def alive(self, worker: TaskWorker) -> bool:
+        """Return True if the process has reported lately."""
+        return is_worker_alive(worker)

@@ -1,0 +1,81 @@
+"""Pages of tasks and workers in the admin."""
+
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import Permission, User
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from mcp_django.contrib.tasks.models import Task, TaskAttempt, TaskStatus, TaskWorker
+from tests.contrib.tasks.conftest import Gate
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def browser(gate: Gate, client: Any) -> Client:
+    """A browser of a superuser."""
+    browser = Client()
+    browser.force_login(User.objects.create_superuser("root"))
+    return browser
+
+
+@pytest.fixture
+def client() -> None:
+    """Replaced, because a client of the protocol is not needed here."""
+
+
+def make_task(**values: Any) -> Task:
+    call = {"tool": "survey", "server": "jobs", "arguments": '{"secret": "swordfish"}', "context": "{}"}
+    row = {"ttl_ms": 1000, "poll_ms": 1000, "queue": "default", "expires": timezone.now()}
+    return Task.objects.create(**{**call, **row, **values})
+
+
+def test_the_list_shows_state_and_progress(browser: Client) -> None:
+    make_task(progress=3, total=10, status_message="Reading\u202e runways", owner="tests|ada|cli")
+    page = browser.get(reverse("admin:mcp_tasks_task_changelist")).content.decode()
+    assert "3 / 10 · Reading runways" in page
+    assert "swordfish" not in page
+
+
+def test_the_page_has_the_attempts_and_no_data_of_the_call(browser: Client) -> None:
+    task = make_task(result='{"content": "swordfish"}')
+    TaskAttempt.objects.create(task=task, number=1, worker="host:1:ab")
+    page = browser.get(reverse("admin:mcp_tasks_task_change", args=[task.pk])).content.decode()
+    assert "host:1:ab" in page
+    assert "swordfish" not in page
+
+
+def test_a_task_is_cancelled_after_a_confirmation(browser: Client) -> None:
+    task = make_task()
+    url = reverse("admin:mcp_tasks_task_cancel", args=[task.pk])
+    assert "cannot be undone" in browser.get(url).content.decode()
+    task.refresh_from_db()
+    assert task.status == TaskStatus.WORKING
+
+    page = browser.post(url, follow=True).content.decode()
+    task.refresh_from_db()
+    assert (task.status, "The task was cancelled." in page, url in page) == (TaskStatus.CANCELLED, True, False)
+    assert LogEntry.objects.get().object_id == task.pk
+    assert "had ended already" in browser.post(url, follow=True).content.decode()
+
+
+def test_viewers_cancel_nothing(gate: Gate) -> None:
+    task = make_task()
+    viewer = User.objects.create_user("vera", is_staff=True)
+    viewer.user_permissions.add(Permission.objects.get(codename="view_task"))
+    browser = Client()
+    browser.force_login(viewer)
+    url = reverse("admin:mcp_tasks_task_cancel", args=[task.pk])
+    assert url not in browser.get(reverse("admin:mcp_tasks_task_change", args=[task.pk])).content.decode()
+    assert browser.post(url).status_code == 403
+
+
+def test_workers_are_listed(browser: Client) -> None:
+    TaskWorker.objects.create(host="build-7", pid=42, concurrency=4, queues="reports")
+    page = browser.get(reverse("admin:mcp_tasks_taskworker_changelist")).content.decode()
+    assert "build-7:42" in page
+    assert "icon-yes" in page
