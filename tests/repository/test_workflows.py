@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,19 @@ def test_the_release_needs_no_secret_and_only_two_jobs_may_sign() -> None:
     assert [name for name, job in jobs.items() if "id-token" in job["permissions"]] == ["attest", "publish"]
     assert [jobs[name]["needs"] for name in ("check", "attest", "publish")] == ["build", "check", "attest"]
     assert jobs["publish"]["environment"] == "pypi"
+
+
+def test_the_changelog_has_each_section_and_each_entry_once() -> None:
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    releases = re.split(r"^## ", changelog, flags=re.MULTILINE)[1:]
+    for release in releases:
+        sections = re.findall(r"^###+ (.+)$", release, re.MULTILINE)
+        entries = re.findall(r"^- (.+)$", release, re.MULTILINE)
+        assert [name for name, count in Counter(sections).items() if count > 1] == []
+        assert [entry for entry, count in Counter(entries).items() if count > 1] == []
+    newest = re.findall(r"^### (.+)$", releases[0], re.MULTILINE)
+    order = ["Upgrade notes", "Security", "Deprecated", "Removed", "Changed", "Fixed", "Added"]
+    assert newest == [name for name in order if name in newest]
 
 
 def test_a_tag_matches_the_version_and_a_dated_section_of_the_changelog(subtests: pytest.Subtests) -> None:
