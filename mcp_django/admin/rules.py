@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy as _
 
 from mcp_django import wiring
 from mcp_django.admin.base import BaseAdmin, ServerFilter, build_server_choices
-from mcp_django.admin.widgets import LinesField, SuggestingInput
+from mcp_django.admin.widgets import LinesField, SuggestingInput, build_scope_choices
 from mcp_django.conf import get_settings
 from mcp_django.models import ScopeGrant, ToolPolicy
 from mcp_django.models.rules import check_names
@@ -29,13 +29,6 @@ def _get_tool_names(server: str = "") -> list[str]:
     """Return the names of the tools registered by code, on one server or on all."""
     aliases = [server] if server in get_settings().servers else [] if server else wiring.list_aliases()
     return sorted({tool.name for alias in aliases for tool in wiring.get_server(alias).registry.tools})
-
-
-def _get_scope_choices(selected: Iterable[str]) -> list[tuple[str, str]]:
-    """Return the declared scopes with their descriptions, and the undeclared ones in `selected`."""
-    declared = {name: f"{name}: {text}" for name, text in get_settings().scopes.items()}
-    undeclared = {name: str(_("%s (not declared)") % name) for name in selected if name not in declared}
-    return [*declared.items(), *undeclared.items()]
 
 
 def _get_group_choices(selected: Iterable[str]) -> list[tuple[str, str]]:
@@ -88,7 +81,7 @@ class ToolPolicyForm(RuleForm):
         if "server" in self.fields:
             self._set_choices("server", build_server_choices(self.instance.server))
         if "scopes" in self.fields:
-            self._set_choices("scopes", _get_scope_choices(self.instance.scopes))
+            self._set_choices("scopes", build_scope_choices(self.instance.scopes))
             if not get_settings().scopes:
                 self.fields["scopes"].help_text = _("MCP[“SCOPES”] is empty.")
 
@@ -109,7 +102,7 @@ class ScopeGrantForm(RuleForm):
             current = self.instance.scope
             taken = set(ScopeGrant.objects.exclude(pk=self.instance.pk).values_list("scope", flat=True))
             self._set_choices(
-                "scope", [one for one in _get_scope_choices([current] if current else []) if one[0] not in taken]
+                "scope", [one for one in build_scope_choices([current] if current else []) if one[0] not in taken]
             )
 
 

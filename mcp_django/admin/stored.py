@@ -21,7 +21,7 @@ from mcp_django import wiring
 from mcp_django.admin.base import BaseAdmin, ServerFilter, build_server_choices
 from mcp_django.admin.preview import Preview
 from mcp_django.admin.versions import compare_snapshots
-from mcp_django.admin.widgets import SuggestingInput, WordsField
+from mcp_django.admin.widgets import SuggestingInput, WordsField, replace_by_scope_boxes
 from mcp_django.conf import get_settings
 from mcp_django.models.stored.base import Stored, check_tags
 from mcp_django.models.token import check_scopes
@@ -59,6 +59,8 @@ class StoredForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic at r
             server.choices = build_server_choices(self.instance.server)
         if "permission" in self.fields:
             self.fields["permission"].help_text = self._meta.model._meta.get_field("permission").help_text
+        help_text = _("Scopes that the caller's client must hold.")
+        replace_by_scope_boxes(self, "scopes", self.instance.scopes, help_text)
 
 
 class StoredAdmin(BaseAdmin):

@@ -1,4 +1,4 @@
-"""Form fields for lists of words and lines, and a text input with suggestions."""
+"""Form fields for lists of words and lines, for scopes, and a text input with suggestions."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -6,6 +6,9 @@ from typing import Any
 from django import forms
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext_lazy as _
+
+from mcp_django.conf import get_settings
 
 
 class WordsField(forms.CharField):
@@ -43,6 +46,27 @@ class LinesField(forms.CharField):
 
     def has_changed(self, initial: Any, data: Any) -> bool:
         return bool((initial or []) != self.to_python(data))
+
+
+def build_scope_choices(selected: Iterable[str]) -> list[tuple[str, str]]:
+    """Return the declared scopes with their descriptions, and the undeclared ones in `selected`."""
+    declared = {name: f"{name}: {text}" for name, text in get_settings().scopes.items()}
+    undeclared = {name: str(_("%s (not declared)") % name) for name in selected if name not in declared}
+    return [*declared.items(), *undeclared.items()]
+
+
+def replace_by_scope_boxes(form: forms.BaseForm, name: str, selected: Iterable[str], help_text: Any) -> None:
+    """Replace a field for words by a check box for each scope, if the project declares scopes."""
+    field = form.fields.get(name)
+    if field is None or not get_settings().scopes:
+        return
+    form.fields[name] = forms.MultipleChoiceField(
+        choices=build_scope_choices(selected),
+        required=False,
+        label=field.label,
+        help_text=help_text,
+        widget=forms.CheckboxSelectMultiple,
+    )
 
 
 class SuggestingInput(forms.TextInput):

@@ -18,6 +18,22 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.AlterModelOptions(
+            name="clienthealth",
+            options={
+                "default_permissions": ("view", "change"),
+                "verbose_name": "remote server",
+                "verbose_name_plural": "remote servers",
+            },
+        ),
+        migrations.AlterModelOptions(
+            name="clienttoken",
+            options={
+                "ordering": ["alias", "pk"],
+                "verbose_name": "connection to a remote server",
+                "verbose_name_plural": "connections to remote servers",
+            },
+        ),
+        migrations.AlterModelOptions(
             name="spentstate",
             options={"default_permissions": (), "verbose_name": "used state", "verbose_name_plural": "used states"},
         ),

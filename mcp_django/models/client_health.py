@@ -45,8 +45,8 @@ class ClientHealth(models.Model):
     objects = PrimaryManager.from_queryset(ClientHealthQuerySet)()
 
     class Meta:
-        verbose_name = _("server in use")
-        verbose_name_plural = _("servers in use")
+        verbose_name = _("remote server")
+        verbose_name_plural = _("remote servers")
         default_permissions = ("view", "change")
         constraints = [models.UniqueConstraint(fields=["process", "alias"], name="mcp_client_health_once")]
 

@@ -40,8 +40,8 @@ class ClientToken(models.Model):
     objects: "models.Manager[ClientToken]" = PrimaryManager()
 
     class Meta:
-        verbose_name = _("token for a server")
-        verbose_name_plural = _("tokens for servers")
+        verbose_name = _("connection to a remote server")
+        verbose_name_plural = _("connections to remote servers")
         ordering = ["alias", "pk"]
         indexes = [models.Index(fields=["alias", "user"], name="mcp_client_token_owner")]
 

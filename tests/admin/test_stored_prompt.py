@@ -415,3 +415,11 @@ def test_a_form_from_another_site_restores_nothing(client: Client) -> None:
 def test_where_nothing_stored_is_served_the_list_says_so(browser: Client) -> None:
     stored()
     assert "served nowhere" in browser.get(url("changelist")).content.decode()
+
+
+def test_declared_scopes_are_boxes(browser: Client, settings: Any) -> None:
+    settings.MCP = {**settings.MCP, "SCOPES": {"orders:read": "Read orders", "orders:write": "Change orders"}}
+    assert '<input type="checkbox" name="scopes" value="orders:read"' in browser.get(url("add")).content.decode()
+    save(browser, form("Hello", scopes=["orders:read"]))
+    assert StoredPrompt.objects.get().scopes == ["orders:read"]
+    assert browser.post(url("add"), form("Hi", name="other", scopes=["lost"])).status_code == 200

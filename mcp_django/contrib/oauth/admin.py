@@ -21,7 +21,7 @@ from django.utils.translation import ngettext
 from oauth2_provider import admin as _registered  # noqa: F401  # for either order in INSTALLED_APPS
 
 from mcp_django.admin.base import BaseAdmin
-from mcp_django.admin.widgets import LinesField, WordsField
+from mcp_django.admin.widgets import LinesField, WordsField, replace_by_scope_boxes
 from mcp_django.contrib.oauth import redirects
 from mcp_django.contrib.oauth.flows import revocation
 from mcp_django.contrib.oauth.models import ClientProfile, Consent
@@ -56,6 +56,11 @@ class ClientProfileForm(forms.ModelForm):  # type: ignore[type-arg]  # not gener
     class Meta:
         model = ClientProfile
         fields = ["approved", "blocked", "trusted", "service_user", "allowed_scopes", "allowed_resources"]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        help_text = _("Scopes that the client may have. Empty: all declared scopes.")
+        replace_by_scope_boxes(self, "allowed_scopes", self.instance.allowed_scopes or (), help_text)
 
     def clean_allowed_scopes(self) -> Any:
         return self.cleaned_data["allowed_scopes"] or None

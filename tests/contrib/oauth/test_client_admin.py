@@ -117,6 +117,17 @@ def test_scopes_and_servers_are_limited_or_not(browser: Client, profile: ClientP
     assert "is not a scope" in refused.content.decode()
 
 
+def test_declared_scopes_are_boxes(browser: Client, profile: ClientProfile, settings: Any) -> None:
+    settings.MCP = {**settings.MCP, "SCOPES": {"orders:read": "Read orders"}}
+    assert 'type="checkbox" name="allowed_scopes" value="orders:read"' in browser.get(change(profile)).content.decode()
+    assert browser.post(change(profile), {"allowed_scopes": ["orders:read"]}).status_code == 302
+    profile.refresh_from_db()
+    assert profile.allowed_scopes == ["orders:read"]
+    assert browser.post(change(profile), {}).status_code == 302
+    profile.refresh_from_db()
+    assert profile.allowed_scopes is None
+
+
 def test_only_a_client_that_an_operator_made_is_trusted_and_with_a_user(browser: Client, profile: Any) -> None:
     robot = get_user_model().objects.create(username="robot")
     page = browser.post(change(profile), {"trusted": "on", "service_user": robot.pk}).content.decode()
