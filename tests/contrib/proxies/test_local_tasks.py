@@ -15,7 +15,7 @@ from tests.server.client import HANDSHAKE, accept
 from tests.support.clock import Clock
 
 pytestmark = pytest.mark.django_db
-ALIAS = "jobs"
+ALIAS = "proxied_jobs"
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from mcp_django.server.primitives.registry import get_registry
 from mcp_django.types import TaskOptions, ToolAnnotations
 from tests.contrib.tasks.clients import TaskClient
 
-ALIAS = "jobs"
+ALIAS = "long_jobs"
 AT_ONCE = TaskOptions(grace=0)
 
 

@@ -29,7 +29,7 @@ def client() -> None:
 
 
 def make_task(**values: Any) -> Task:
-    call = {"tool": "survey", "server": "jobs", "arguments": '{"secret": "swordfish"}', "context": "{}"}
+    call = {"tool": "survey", "server": "long_jobs", "arguments": '{"secret": "swordfish"}', "context": "{}"}
     row = {"ttl_ms": 1000, "poll_ms": 1000, "queue": "default", "expires": timezone.now()}
     return Task.objects.create(**{**call, **row, **values})
 

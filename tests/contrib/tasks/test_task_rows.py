@@ -27,7 +27,7 @@ def make_task(**values: Any) -> Task:
     given: dict[str, Any] = {
         "owner_hash": "a" * 64,
         "owner": "tests|ada|",
-        "server": "jobs",
+        "server": "long_jobs",
         "tool": "wait",
         "arguments": "{}",
         "context": "{}",
