@@ -120,7 +120,8 @@ def _build_message_block(message: dict[str, Any]) -> PreviewBlock:
         case "text":
             return PreviewBlock(role, _truncate(content["text"]))
         case "resource_link":
-            return PreviewBlock(f"{role}: {_('link')}", f"{content['name']}\n{content['uri']}")
+            label = _("link")  # outside of the f-string, where Babel finds it on each Python
+            return PreviewBlock(f"{role}: {label}", f"{content['name']}\n{content['uri']}")
     embedded = _build_contents_block(content["resource"])
     return PreviewBlock(f"{role}: {embedded.label}", embedded.text)
 

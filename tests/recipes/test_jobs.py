@@ -95,7 +95,8 @@ async def test_a_background_job_has_a_state_for_its_owner(
 async def test_a_celery_task_starts_on_commit_and_saves_its_result(
     monkeypatch: pytest.MonkeyPatch, job_model: Any, ada: User
 ) -> None:
-    app = celery.Celery("shop", set_as_current=True)
+    app = celery.Celery("shop", set_as_current=False)
+    monkeypatch.setattr("celery._state.default_app", app)  # the app of all threads
     app.conf.update(task_always_eager=True, task_eager_propagates=True)
     await Product.objects.acreate(name="Tea")
     tasks = ModuleType("shop.tasks")

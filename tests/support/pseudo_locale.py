@@ -13,6 +13,7 @@ from pathlib import Path
 import django
 from babel.messages import Catalog
 from babel.messages.mofile import write_mo
+from babel.messages.pofile import read_po
 from django.apps import apps
 
 LANGUAGE = "en-xa"
@@ -48,11 +49,15 @@ def write_catalogue(directory: Path, messages: Catalog) -> None:
 
 
 def _list_foreign_messages() -> Iterator[tuple[str | None, str | tuple[str, str]]]:
-    """Yield the messages of other packages, as far as they have a German catalogue."""
+    """Yield the messages of other packages: those of their English source, or else of their German catalogue."""
     foreign_apps = (config for config in apps.get_app_configs() if not config.name.startswith("mcp_django"))
     for folder in (Path(django.__file__).parent / "conf", *(Path(config.path) for config in foreign_apps)):
+        source = folder / "locale" / "en" / "LC_MESSAGES" / "django.po"
         path = folder / "locale" / "de" / "LC_MESSAGES" / "django.mo"
-        if path.exists():
+        if source.exists():
+            with source.open("rb") as file:
+                yield from ((message.context, message.id) for message in read_po(file) if message.id)
+        elif path.exists():
             yield from _read_message_ids(path)
 
 

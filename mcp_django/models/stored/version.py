@@ -28,7 +28,8 @@ class StoredVersion(models.Model):
         abstract = True
 
     def __str__(self) -> str:
-        return f"{_('Version')} {self.number}"
+        label = _("Version")
+        return f"{label} {self.number}"
 
 
 class StoredPromptVersion(StoredVersion):
