@@ -13,12 +13,12 @@ def test_each_page_is_explained() -> None:
     browser = Client()
     browser.force_login(User.objects.create_superuser("root"))
     page = browser.get(reverse("admin:app_list", args=["mcp_django"])).content.decode()
-    table = page[page.index('<table class="mcp-overview">') : page.index("</table>")]
+    overview = page[page.index("mcp-overview") :].split("</dl>")[0]
     models = [model for model in admin.site._registry if model._meta.app_label == "mcp_django"]
-    cells = [cell.split("</td>")[0].strip() for cell in table.split("<td>")[1:]]
+    cells = [cell.split("</dd>")[0].strip() for cell in overview.split("<dd>")[1:]]
     assert len(cells) == len(models) >= 9
     assert all(cell.endswith(".") for cell in cells)
-    assert "Remote servers" in table
+    assert "Remote servers" in overview
 
 
 def test_pages_of_others_are_left_out() -> None:
