@@ -44,6 +44,7 @@ INSTALLED_APPS = [
     "tests.shop",
     "mcp_django.contrib.memory",
     "mcp_django.contrib.tasks",
+    "mcp_django.contrib.apps",
     "tests.testapp",
     "tests.library",
 ]

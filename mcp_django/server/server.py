@@ -65,9 +65,10 @@ class Server(ServerCore):
         self.instructions = instructions
         self.eras = tuple(eras)
         self.registry = registry if registry is not None else Registry(alias)
-        self.providers = sort_providers(providers)
         self.middleware = tuple(middleware)
-        self.extensions = ExtensionRegistry(extensions)
+        self.extensions = ExtensionRegistry([extension.bind(self) for extension in extensions])
+        offered = [each for extension in self.extensions.extensions for each in extension.get_providers()]
+        self.providers = sort_providers((*providers, *offered))
         self.options = options or ServerOptions()
         self._ports = ports
 

@@ -70,6 +70,7 @@ PAGES: Final = (
         ("BlockingClient", "get_client", "close_clients", "aclose_clients"),
     ),
     ApiPage("bridges", "Bridges, transports and errors of the client", "mcp_django.client", "use-servers/bridge.md"),
+    ApiPage("apps", "Apps", "mcp_django.contrib.apps", "talk-back/apps.md"),
     ApiPage("openapi", "OpenAPI documents", "mcp_django.contrib.openapi", "expose/openapi.md"),
     ApiPage("rest", "Django REST framework", "mcp_django.contrib.rest", "expose/rest.md"),
     ApiPage("proxies", "Proxies", "mcp_django.contrib.proxies", "expose/proxies.md"),

@@ -35,6 +35,7 @@ LAYERS = (
     {"contrib.http_tools"},
     {
         "contrib",
+        "contrib.apps",
         "contrib.client_pages",
         "contrib.oauth",
         "contrib.openapi",

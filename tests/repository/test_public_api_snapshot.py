@@ -12,6 +12,7 @@ from pathlib import Path
 MODULES = (
     "mcp_django",
     "mcp_django.client",
+    "mcp_django.contrib.apps",
     "mcp_django.contrib.openapi",
     "mcp_django.contrib.proxies",
     "mcp_django.contrib.rest",

@@ -10,12 +10,14 @@ An extension belongs to one server. The server declares it under its identifier,
 (basic/lifecycle, capability negotiation). A client declares it in the same way, in each request or in the handshake.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from mcp_django.protocol.errors import MethodNotFound, MissingClientCapability
 from mcp_django.protocol.revisions import Era, Revision
 from mcp_django.server.calls.call import Call
+from mcp_django.server.calls.server_core import ServerCore
+from mcp_django.server.composition.provider import Provider
 from mcp_django.server.primitives.base import Tool
 
 ProceedWithCall = Callable[[Call], Awaitable[dict[str, Any]]]
@@ -31,6 +33,17 @@ class Extension:
     """Eras in which the extension exists."""
     result_types: ClassVar[frozenset[str]] = frozenset()
     """Values of `resultType` that its `ExtensionResult` bodies may have."""
+
+    def bind(self, server: ServerCore) -> "Extension":
+        """Return the extension for one server, whose primitives are not complete yet.
+
+        Called once for each server. The default is the extension itself, without a reference to its server.
+        """
+        return self
+
+    def get_providers(self) -> Sequence[Provider]:
+        """Return providers of primitives that the server has in addition. Called once, after `bind`."""
+        return ()
 
     def get_settings(self, revision: Revision) -> Mapping[str, Any]:
         """Return the settings that the server declares, a JSON object."""

@@ -108,8 +108,9 @@ class StatelessEra:
         body["_meta"] = {**body["_meta"], **self._meta} if "_meta" in body else self._meta
         if call.method in call.revision.cacheable:
             options = self._server.options
-            body["ttlMs"] = 0 if call.method == "resources/read" else int(options.cache_ttl * 1000)
-            body["cacheScope"] = "private" if private or options.private_lists else "public"
+            ttl = 0.0 if call.method == "resources/read" else options.cache_ttl
+            body.setdefault("ttlMs", int(ttl * 1000))  # a resource may set both itself
+            body.setdefault("cacheScope", "private" if private or options.private_lists else "public")
         return body
 
     def add_round_fields(self, call: Call, body: dict[str, Any]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from mcp_django.protocol.uri import UriTemplate
 from mcp_django.schema import call_in_default_language
 from mcp_django.server.injection.handler import Handler
 from mcp_django.server.primitives.task_options import TaskOptions
+from mcp_django.server.primitives.ui_options import UIOptions
 
 ScopesFor = Callable[[dict[str, Any]], Any]
 """Function that returns scopes, or an awaitable of scopes."""
@@ -213,6 +214,8 @@ class Tool(Primitive):
     """Maximum size of a result in bytes; None for the server's limit."""
     task: TaskOptions | None = None
     """Options of its tasks; None if its calls never become tasks."""
+    ui: UIOptions | None = None
+    """App that shows its results, and visibility; None without both."""
 
     @cached_property
     def is_direct(self) -> bool:

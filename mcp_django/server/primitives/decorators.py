@@ -40,6 +40,7 @@ from mcp_django.server.primitives.base import (
 from mcp_django.server.primitives.registry import MARKED_METHODS, Registry, get_registry
 from mcp_django.server.primitives.results import ExtensionResult, ToolResult, ToolStream
 from mcp_django.server.primitives.task_options import TaskOptions, parse_task
+from mcp_django.server.primitives.ui_options import Visibility, parse_ui
 
 F = TypeVar("F", bound=Callable[..., Any])
 BuildPrimitive = Callable[[Any], Primitive | Completer]
@@ -77,6 +78,8 @@ class ToolOptions(PrimitiveOptions, total=False):
     rate: str
     max_result: int
     task: bool | Literal["required"] | TaskOptions
+    ui: str
+    visibility: Sequence[Visibility]
 
 
 class ResourceOptions(PrimitiveOptions, total=False):
@@ -110,6 +113,7 @@ def build_tool(fn: Callable[..., Any], name: str | None = None, **options: Unpac
         rate=parse_rate(fn, options.get("rate")),
         max_result=parse_max_result(fn, options.get("max_result")),
         task=parse_task(fn, options.get("task")),
+        ui=parse_ui(fn, options.get("ui"), options.get("visibility")),
     )
 
 
@@ -210,6 +214,9 @@ def tool(fn: Any = None, *, name: str | None = None, server: str = "default", **
     replaced by an error for the model.
 
     `task` lets calls become tasks on servers with the tasks extension: True, "required", or `TaskOptions`.
+
+    `ui` is the name of the app that shows the results, on servers with the extension for apps. `visibility` lists the
+    parties to which clients offer the tool: "model", "app", or both. It is no permission.
     """
     return register_tool(get_registry(server), fn, name, options)
 

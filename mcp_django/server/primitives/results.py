@@ -49,10 +49,14 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class ResourceResult:
-    """Result with several contents, or contents with a `_meta`."""
+    """Result with several contents, contents with a `_meta`, or contents that clients may cache."""
 
     contents: Sequence[Any]
     meta: Mapping[str, Any] = field(default_factory=dict)
+    ttl: float = 0.0
+    """Seconds for which clients may cache the result (stateless era)."""
+    is_public: bool = False
+    """True if caches may share the result between callers (stateless era)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,14 +213,19 @@ def build_read_result(uri: str, mime_type: str | None, value: Any) -> dict[str, 
     if type(value) is RelayedResult:
         return value
     meta: Mapping[str, Any] = {}
+    cache: dict[str, Any] = {}
     if isinstance(value, ResourceResult):
         meta, items = value.meta, list(value.contents)
+        if value.ttl:
+            cache["ttlMs"] = int(value.ttl * 1000)
+        if value.is_public:
+            cache["cacheScope"] = "public"
     elif isinstance(value, list | tuple) and value and all(map(_is_contents, value)):
         items = list(value)
     else:
         items = [value]
 
-    body: dict[str, Any] = {"contents": [_build_contents(uri, mime_type, item) for item in items]}
+    body: dict[str, Any] = {"contents": [_build_contents(uri, mime_type, item) for item in items], **cache}
     if meta:
         body["_meta"] = dict(meta)
     return body

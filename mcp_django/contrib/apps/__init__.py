@@ -1,0 +1,30 @@
+"""Apps: HTML of the server that clients show for the results of its tools (MCP Apps).
+
+INSTALLED_APPS = [..., "mcp_django.contrib.apps"]
+MCP = {"SERVERS": {"default": {"EXTENSIONS": ["mcp_django.contrib.apps.Apps"]}}}
+
+app("cart", template="shop/cart.html")
+
+@tool(ui="cart")
+def show_cart(number: int) -> ToolResult: ...
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from mcp_django.contrib.apps.csp import CSP
+from mcp_django.contrib.apps.declaration import App, app
+
+if TYPE_CHECKING:
+    from mcp_django.contrib.apps.extension import Apps, has_apps
+
+__all__ = ["CSP", "App", "Apps", "app", "has_apps"]
+
+_LAZY = {"Apps": "extension", "has_apps": "extension"}
+
+
+def __getattr__(name: str) -> Any:
+    # Lazy, because Django imports this package before its apps are ready.
+    if name in _LAZY:
+        return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,116 @@
+"""Pages of apps: the rendered template for one tool, and its URI with a digest of the content.
+
+A page has no data of users, so clients may cache it by its URI. A deployment that changes the page changes the URI.
+"""
+
+import hashlib
+import logging
+import re
+import threading
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from django.template.loader import get_template
+
+from mcp_django import conf
+from mcp_django.contrib.apps.declaration import App
+from mcp_django.schema import call_in_default_language
+from mcp_django.server.primitives.base import Tool
+
+logger = logging.getLogger("mcp_django.server")
+
+MIME_TYPE = "text/html;profile=mcp-app"
+"""Media type of apps; clients compare it literally."""
+DIGEST_CHARACTERS = 12
+_URI = re.compile(rf"(ui://.+)-[0-9a-f]{{{DIGEST_CHARACTERS}}}\.html")
+_DOCUMENT = re.compile(r"\s*(<!--.*?-->\s*)*<!doctype html\b", re.IGNORECASE | re.DOTALL)
+
+
+class InvalidPage(ValueError):
+    """Template that cannot be an app; the text has the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageSettings:
+    """Variables of the template in `mcp_app`: the app and the tool that it shows."""
+
+    name: str
+    title: str
+    tool: str
+    """Name of the tool at its declaration."""
+    prefix: str
+    """Prefix of the tools on the server, such as `shop__`."""
+    loads_static: bool
+    """True if static files are loaded from their own origin."""
+
+
+class Page(NamedTuple):
+    """Rendered HTML and its URI."""
+
+    uri: str
+    html: str
+
+
+class PageCache:
+    """Rendered pages of one server, by tool and app.
+
+    Without DEBUG each page is rendered once.
+    """
+
+    def __init__(self, alias: str) -> None:
+        self._alias = alias
+        self._pages: dict[tuple[Tool, App], Page | None] = {}
+        self._lock = threading.Lock()
+
+    def find(self, tool: Tool, app: App) -> Page | None:
+        """Return the page of a tool; None for a template that fails, which is logged once."""
+        key = tool, app
+        if key not in self._pages:
+            with self._lock:
+                if key not in self._pages:
+                    self._pages[key] = self._render_or_log(tool, app)
+        return self._pages[key]
+
+    def render_current(self, tool: Tool, app: App) -> str | None:
+        """Return the HTML of a page, with DEBUG of the current template."""
+        page = self._render_or_log(tool, app) if conf.is_debug() else self.find(tool, app)
+        return None if page is None else page.html
+
+    def _render_or_log(self, tool: Tool, app: App) -> Page | None:
+        try:
+            html = call_in_default_language(render_page, tool, app)
+        except Exception:
+            logger.exception("App %r of %s is not served: its template %r failed", app.name, tool.source, app.template)
+            return None
+        digest = hashlib.sha256(html.encode()).hexdigest()[:DIGEST_CHARACTERS]
+        return Page(f"{get_base_uri(self._alias, tool, app)}-{digest}.html", html)
+
+
+def get_base_uri(alias: str, tool: Tool, app: App) -> str:
+    """Return the URI of a page without the digest."""
+    return f"ui://{alias}/{app.name}/{tool.name}"
+
+
+def split_digest(uri: str) -> str | None:
+    """Return the URI of a page without its digest, or None for another URI."""
+    matched = _URI.fullmatch(uri)
+    return None if matched is None else matched[1]
+
+
+def render_page(tool: Tool, app: App) -> str:
+    """Render the template of an app for a tool.
+
+    Raises InvalidPage if the result is no HTML document, and all errors of the template.
+    """
+    own_name = tool.origin.name
+    settings = PageSettings(
+        name=app.name,
+        title=app.title or app.name,
+        tool=own_name,
+        prefix=tool.name.removesuffix(own_name),
+        loads_static=app.csp.static,
+    )
+    html = get_template(app.template).render({**app.context, "mcp_app": settings})
+    if not _DOCUMENT.match(html):
+        raise InvalidPage(f"{app.template} is no HTML document; begin it with <!doctype html>")
+    return html

@@ -1,0 +1,53 @@
+"""Options of tools with an app: HTML that a client shows for their results."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from mcp_django.schema import DeclarationError
+from mcp_django.server.injection.handler import describe_source
+
+Visibility = Literal["model", "app"]
+VISIBILITIES: tuple[Visibility, ...] = ("model", "app")
+"""Parties that may use a tool: the model, and the apps of the same server."""
+APP_NAME_PATTERN = re.compile(r"[a-z0-9][a-z0-9_.\-]{0,62}[a-z0-9]|[a-z0-9]")
+"""Names of apps are part of their URIs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UIOptions:
+    """App and visibility of a tool. They take effect on servers with the extension for apps."""
+
+    app: str | None = None
+    """Name of the app that shows the results."""
+    visibility: tuple[Visibility, ...] = VISIBILITIES
+    """Parties to which a client offers the tool. It is no permission: the server cannot tell them apart."""
+
+
+def parse_ui(declared: Any, ui: Any, visibility: Any) -> UIOptions | None:
+    """Convert the options `ui` and `visibility` of a declaration. Raises DeclarationError."""
+    if ui is None and visibility is None:
+        return None
+    where = describe_source(declared)
+    if ui is not None:
+        check_app_name(where, ui)
+    return UIOptions(app=ui, visibility=VISIBILITIES if visibility is None else _parse_visibility(where, visibility))
+
+
+def check_app_name(where: str, name: Any) -> str:
+    """Return the name of an app if it is valid. Raises DeclarationError."""
+    if isinstance(name, str) and APP_NAME_PATTERN.fullmatch(name):
+        return name
+    raise DeclarationError(
+        f"{where}: the app name {name!r} must have 1 to 64 lowercase letters, digits, or _ - . between them"
+    )
+
+
+def _parse_visibility(where: str, visibility: Any) -> tuple[Visibility, ...]:
+    given = tuple(visibility) if isinstance(visibility, Sequence) and not isinstance(visibility, str) else ()
+    if not given or any(one not in VISIBILITIES for one in given):
+        raise DeclarationError(
+            f'{where}: visibility={visibility!r} is invalid; use a list of "model" and "app", such as ["app"]'
+        )
+    return tuple(one for one in VISIBILITIES if one in given)
