@@ -14,12 +14,11 @@ from django.utils.timesince import timesince
 from django.utils.translation import gettext_lazy as _
 
 from mcp_django.admin.base import BaseAdmin, RowActionAdmin, ServerFilter
-from mcp_django.contrib.tasks.attempts import runner
 from mcp_django.contrib.tasks.backend import get_backend
 from mcp_django.contrib.tasks.models import Task, TaskAttempt, TaskWorker
-from mcp_django.contrib.tasks.publishing import publish_change
 from mcp_django.contrib.tasks.rows import store
 from mcp_django.contrib.tasks.rows.leases import is_worker_alive
+from mcp_django.contrib.tasks.upkeep import stop_cancelled_task
 from mcp_django.types import clean_line
 
 
@@ -84,9 +83,7 @@ class TaskAdmin(RowActionAdmin):
         cancelled = store.cancel(row.pk)
         if cancelled is None:
             return str(_("The task had ended already."))
-        runner.cancel_execution(cancelled.pk)
-        async_to_sync(get_backend().cancel)(cancelled)
-        async_to_sync(publish_change)(cancelled.pk)
+        async_to_sync(stop_cancelled_task)(get_backend(), cancelled)
         return str(_("The task was cancelled."))
 
     @admin.display(description=_("progress"))

@@ -43,8 +43,7 @@ class TaskBackend:
     async def cancel(self, task: Task) -> None:
         """Stop a running or waiting attempt early; optional.
 
-        The row is cancelled already. An attempt of this process is cancelled without this method, and others notice it
-        at their next heartbeat.
+        The row is cancelled already, and each process that runs an attempt has been notified.
         """
 
     def check(self) -> Iterable[Any]:

@@ -9,7 +9,6 @@ from django.apps import apps
 from django.core.checks import Error
 from django.utils import timezone
 
-from mcp_django.contrib.tasks.attempts import runner
 from mcp_django.contrib.tasks.attempts.callers import get_owner
 from mcp_django.contrib.tasks.backend import get_backend
 from mcp_django.contrib.tasks.core_results import CoreTaskResult
@@ -18,7 +17,7 @@ from mcp_django.contrib.tasks.models import AttemptOutcome, Task, TaskOrigin
 from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.contrib.tasks.publishing import TASK_IDS_FIELD, publish_change
 from mcp_django.contrib.tasks.rows import leases, store, wire
-from mcp_django.contrib.tasks.upkeep import enqueue_task
+from mcp_django.contrib.tasks.upkeep import enqueue_task, stop_cancelled_task
 from mcp_django.extensions import (
     Call,
     Era,
@@ -127,9 +126,7 @@ class Tasks(Extension):
         await self._find(ctx, task_id)
         cancelled = await store.run_on_rows(store.cancel, task_id)
         if cancelled is not None:
-            runner.cancel_execution(task_id)
-            await get_backend().cancel(cancelled)
-            await publish_change(task_id)
+            await stop_cancelled_task(get_backend(), cancelled)
         if not ctx._call.revision.core_tasks:
             return {}
         if cancelled is None:

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from django.utils import timezone
 
-from mcp_django.contrib.tasks.attempts import runner
+from mcp_django.contrib.tasks.attempts.executions import cancel_execution
 from mcp_django.contrib.tasks.backend import TaskBackend
 from mcp_django.contrib.tasks.models import Task
 from mcp_django.contrib.tasks.options import get_settings
@@ -45,9 +45,7 @@ async def maintain_tasks(backend: TaskBackend) -> MaintenanceCounts:
 
     expired = await store.run_on_rows(leases.cancel_expired)
     for task in expired:
-        runner.cancel_execution(task.pk)
-        await backend.cancel(task)
-        await publish_change(task.pk)
+        await stop_cancelled_task(backend, task)
     return MaintenanceCounts(len(waiting), len(expired), await delete_old_tasks())
 
 
@@ -57,6 +55,13 @@ async def enqueue_task(backend: TaskBackend, task: Task) -> None:
         await backend.enqueue(task)
     except Exception:
         logger.exception("A task could not be enqueued; it is repeated")
+
+
+async def stop_cancelled_task(backend: TaskBackend, task: Task) -> None:
+    """Stop the tool of a cancelled task, in each process, and publish the change."""
+    await cancel_execution(task.pk)
+    await backend.cancel(task)
+    await publish_change(task.pk)
 
 
 async def delete_old_tasks() -> int:

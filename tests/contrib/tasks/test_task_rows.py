@@ -8,7 +8,7 @@ import pytest
 from django.core.management import call_command
 from django.utils import timezone
 
-from mcp_django.contrib.tasks.attempts import runner
+from mcp_django.contrib.tasks.attempts import executions, runner
 from mcp_django.contrib.tasks.backend import get_backend
 from mcp_django.contrib.tasks.models import AttemptOutcome, Task, TaskAttempt, TaskInput, TaskStatus
 from mcp_django.contrib.tasks.options import get_settings
@@ -196,7 +196,7 @@ async def test_a_cancelled_attempt_of_this_process_stops(client: TaskClient, gat
         await client.get(id)
     assert await Task.objects.values_list("status", flat=True).aget(pk=id) == "cancelled"
     assert (await TaskAttempt.objects.aget()).outcome == AttemptOutcome.CANCELLED
-    assert runner.cancel_execution(id) is False
+    assert executions.cancel_local_execution(id) is False
 
 
 async def test_a_stopped_process_releases_or_fails_its_tasks(client: TaskClient, gate: Gate) -> None:

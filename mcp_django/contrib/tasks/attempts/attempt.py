@@ -153,6 +153,10 @@ class Attempt:
         self._changes.update(changes)
         self._changed.set()
 
+    def request_beat(self) -> None:
+        """Send the next heartbeat now, which finds out whether the task was cancelled."""
+        self._changed.set()
+
     async def keep_lease(self, on_change: Any) -> None:
         """Extend the lease and write the progress, until the lease is lost.
 

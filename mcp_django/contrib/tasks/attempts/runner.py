@@ -9,7 +9,8 @@ import asyncio
 import logging
 
 from mcp_django import wiring
-from mcp_django.aio.tasks import call_threadsafe, start_task
+from mcp_django.aio.tasks import start_task
+from mcp_django.contrib.tasks.attempts import executions
 from mcp_django.contrib.tasks.attempts.attempt import Attempt, AttemptResult
 from mcp_django.contrib.tasks.attempts.callers import CallerGone, load_principal
 from mcp_django.contrib.tasks.models import AttemptOutcome, Task, TaskStatus
@@ -22,8 +23,6 @@ from mcp_django.protocol.errors import InternalError, InvalidParams
 logger = logging.getLogger("mcp_django.tasks")
 UNWIND_SECONDS = 1.0
 """Maximum seconds for a cancelled tool to clean up."""
-_running: dict[str, "asyncio.Task[AttemptResult]"] = {}
-"""Executions of this process, by the id of their task."""
 
 
 async def run_attempt(id: str, *, worker: str | None = None) -> bool:
@@ -63,13 +62,14 @@ async def supervise(attempt: Attempt, execution: "asyncio.Task[AttemptResult]") 
     Cancelling this function means that the process ends.
     """
     task = attempt.task
-    _running[task.pk] = execution
     beats = start_task(attempt.keep_lease(lambda: publish_change(task.pk)))
     # The lease is lost when the task was cancelled, has expired, or belongs to another worker.
     beats.add_done_callback(lambda ended: None if ended.cancelled() else execution.cancel())
+    following = start_task(_follow_cancellations(attempt))
 
     try:
-        await asyncio.wait([execution])
+        with executions.register_execution(task.pk, execution):
+            await asyncio.wait([execution])
     except asyncio.CancelledError:
         execution.cancel()
         await asyncio.wait([execution], timeout=UNWIND_SECONDS)
@@ -77,9 +77,13 @@ async def supervise(attempt: Attempt, execution: "asyncio.Task[AttemptResult]") 
         raise
     finally:
         beats.cancel()
-        if _running.get(task.pk) is execution:
-            del _running[task.pk]
+        following.cancel()
     await _store_end(attempt, execution)
+
+
+async def _follow_cancellations(attempt: Attempt) -> None:
+    if await executions.follow_cancellations():
+        attempt.request_beat()
 
 
 async def _store_end(attempt: Attempt, execution: "asyncio.Task[AttemptResult]") -> None:
@@ -122,12 +126,3 @@ async def _fail(task: Task, code: int, message: str, data: object = None) -> Non
     values = {"error": jsonrpc.dumps(error).decode(), "status_message": message}
     await store.run_on_rows(store.finish, task, status=TaskStatus.FAILED, number=task.attempts, **values)
     await publish_change(task.pk)
-
-
-def cancel_execution(id: str) -> bool:
-    """Cancel the tool of a task that runs in this process; return False if it runs elsewhere. Thread-safe."""
-    execution = _running.get(id)
-    if execution is None:
-        return False
-    call_threadsafe(execution.get_loop(), execution.cancel)
-    return True

@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from asgiref.sync import async_to_sync
 from celery import shared_task
 
-from mcp_django.contrib.tasks.attempts.runner import run_attempt
+from mcp_django.contrib.tasks.attempts.loop_thread import run_attempt_from_thread
 from mcp_django.contrib.tasks.backend import TaskBackend
 from mcp_django.contrib.tasks.models import Task
 from mcp_django.contrib.tasks.rows import store
@@ -21,7 +20,7 @@ TASK_NAME = "mcp_django.run_task"
 )
 def run_mcp_task(id: str) -> None:
     """Run an attempt of a task."""
-    async_to_sync(run_attempt)(id)
+    run_attempt_from_thread(id)
 
 
 class CeleryBackend(TaskBackend):

@@ -9,10 +9,9 @@ from importlib import import_module
 from typing import Any
 
 import django
-from asgiref.sync import async_to_sync
 from django.core import checks
 
-from mcp_django.contrib.tasks.attempts.runner import run_attempt
+from mcp_django.contrib.tasks.attempts.loop_thread import run_attempt_from_thread
 from mcp_django.contrib.tasks.backend import TaskBackend
 from mcp_django.contrib.tasks.models import Task
 from mcp_django.contrib.tasks.rows import store
@@ -23,7 +22,7 @@ framework: Any = import_module("django.tasks" if django.VERSION >= (6, 0) else "
 @framework.task  # type: ignore[untyped-decorator]
 def run_mcp_task(id: str) -> bool:
     """Run an attempt of a task; return False if the task does not wait."""
-    return async_to_sync(run_attempt)(id)
+    return run_attempt_from_thread(id)
 
 
 class DjangoTasksBackend(TaskBackend):

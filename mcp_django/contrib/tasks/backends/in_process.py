@@ -6,7 +6,6 @@ calls. Under WSGI a loop ends with its request, so attempts run on a loop in a t
 
 import asyncio
 import logging
-import threading
 from collections import deque
 from collections.abc import Coroutine
 from typing import Any
@@ -17,6 +16,7 @@ from mcp_django.aio.tasks import call_threadsafe, start_task, start_timer
 from mcp_django.contrib.tasks import upkeep
 from mcp_django.contrib.tasks.attempts import runner
 from mcp_django.contrib.tasks.attempts.attempt import Attempt, AttemptResult
+from mcp_django.contrib.tasks.attempts.loop_thread import LOOP_THREAD
 from mcp_django.contrib.tasks.backend import TaskBackend
 from mcp_django.contrib.tasks.models import Task
 from mcp_django.contrib.tasks.options import get_settings
@@ -61,8 +61,6 @@ class InProcessBackend(TaskBackend):
     def __init__(self, *, wsgi_thread: bool = True) -> None:
         self._wsgi_thread = wsgi_thread
         self._loops = LoopLocal(_LoopAttempts)
-        self._lock = threading.Lock()
-        self._thread_loop: asyncio.AbstractEventLoop | None = None
 
     async def enqueue(self, task: Task) -> None:
         """Run an attempt as soon as fewer than `CONCURRENCY` attempts run."""
@@ -116,11 +114,7 @@ class InProcessBackend(TaskBackend):
     def _choose_loop(self) -> asyncio.AbstractEventLoop:
         if not self._wsgi_thread or not is_async_to_sync_loop():
             return asyncio.get_running_loop()
-        with self._lock:
-            if self._thread_loop is None or self._thread_loop.is_closed():
-                self._thread_loop = asyncio.new_event_loop()
-                threading.Thread(target=self._thread_loop.run_forever, name="mcp-tasks", daemon=True).start()
-            return self._thread_loop
+        return LOOP_THREAD.get_loop()
 
     def _maintain(self, attempts: _LoopAttempts) -> None:
         """Start the regular searches on the running loop, unless it ends with its request."""

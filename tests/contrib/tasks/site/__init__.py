@@ -1,0 +1,1 @@
+"""A project with tasks, for processes of their own."""
