@@ -31,9 +31,20 @@ TWIN_LINK = '<link rel="alternate" type="text/markdown" href="{}">'
 LINK = re.compile(r"(\]\()((?![a-z]+:|#)[^)\s#]+)(#[^)\s]*)?\)")
 PICTURE = re.compile(r"(!\[[^\]]*\]\([^)\s]*pictures/[\w-]+)(\.webp)\)")
 
-SEARCH_BOOSTS = {"design/": 0.2, "contributing/": 0.2, "changelog.md": 0.1, "reference/api/": 0.2, "reference/": 0.6}
+SEARCH_BOOSTS = {
+    "understand/mcp.md": 3.0,
+    "changelog.md": 0.1,
+    "design/": 0.2,
+    "contributing/": 0.2,
+    "reference/api/": 0.2,
+    "coming-from/": 0.5,
+    "reference/": 0.6,
+}
 """Weights of pages in the search, by the start of their path: pages for a task come first."""
 UNSEARCHED_PAGES = ("contributing/questions.md",)
+
+SEARCH_SCRIPT = ROOT / "scripts/search_words.js"
+SEARCH_ASSET = "assets/search_words.js"
 
 MERMAID_VERSION = "11.17.2"
 MERMAID_PACKAGE = f"mermaid@{MERMAID_VERSION}"
@@ -48,19 +59,23 @@ _nav: list[Navigation] = []
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Load Mermaid before the theme's own script, which then fetches none. Print the version below each page."""
+    """Load Mermaid before the theme's own script, which then fetches none, and the script that prepares searches.
+
+    The version is printed below each page.
+    """
     with (ROOT / "pyproject.toml").open("rb") as file:
         config.copyright = f"mcp_django {tomllib.load(file)['project']['version']}"
-    config.extra_javascript = [MERMAID_ASSET, *config.extra_javascript]
+    config.extra_javascript = [MERMAID_ASSET, SEARCH_ASSET, *config.extra_javascript]
     return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages of the repository's root, and Mermaid."""
+    """Add the pages of the repository's root, and the scripts."""
     for source, place in ROOT_PAGES.items():
         text = (ROOT / source).read_text(encoding="utf-8")
         files.append(File.generated(config, place, content=_move_links(text, PurePosixPath(source), place)))
     files.append(File.generated(config, MERMAID_ASSET, content=read_mermaid(ROOT / ".cache")))
+    files.append(File.generated(config, SEARCH_ASSET, content=SEARCH_SCRIPT.read_bytes()))
     return files
 
 

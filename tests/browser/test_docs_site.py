@@ -1,6 +1,7 @@
 """The site of the documentation in a browser: it searches and draws without another host."""
 
 import functools
+import json
 import threading
 from collections.abc import Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -11,10 +12,37 @@ from mkdocs.config import load_config
 from mkdocs.exceptions import PluginError
 from playwright.sync_api import Browser, Page
 
+from tests.browser.reader_searches import SEARCHES
 from tests.repository.pages import ROOT
+from tests.repository.test_reader_questions import PAGE as QUESTIONS_PAGE
+from tests.repository.test_reader_questions import QUESTION
 from tests.support.waiting import WAIT_SECONDS
 
 pytestmark = pytest.mark.browser
+
+VISIBLE_RESULTS = 3
+"""Results of a search that a reader considers."""
+MIN_FOUND_SHARE = 0.8
+"""Share of the searches of `SEARCHES` that show the page of their question."""
+
+RUN_SEARCHES = """async queries => {
+    const config = JSON.parse(document.getElementById("__config").textContent);
+    const base = new URL(config.base + "/", location.href);
+    const worker = new Worker(new URL(config.search, base));
+    const send = (type, data) => new Promise((resolve, reject) => {
+        worker.onmessage = ({data}) => resolve(data.data);
+        worker.onerror = reject;
+        worker.postMessage({type, data});
+    });
+    const index = await (await fetch(new URL("search/search_index.json", base))).json();
+    await send(0, {...index, options: {suggest: false}});
+    const found = {};
+    for (const query of queries)
+        found[query] = (await send(2, query)).items.map(group => group[0].location.split("#")[0]);
+    worker.terminate();
+    return found;
+}"""
+"""Map queries to the pages that the theme's own search worker finds, best first."""
 
 
 class QuietHandler(SimpleHTTPRequestHandler):
@@ -62,6 +90,39 @@ def test_the_search_finds_a_page(page: Page, site: str) -> None:
     link = page.locator("a.md-search-result__link").first
     link.wait_for()
     assert "threads" in (link.get_attribute("href") or "")
+
+
+def test_readers_find_the_page_of_each_question_within_three_searches(page: Page, site: str) -> None:
+    page.goto(site)
+    questions = QUESTION.findall(QUESTIONS_PAGE.read_text(encoding="utf-8"))
+    pages = {int(number): link.removeprefix("../").removesuffix(".md") + "/" for number, _, link, _ in questions}
+    assert SEARCHES.keys() == pages.keys()
+
+    found = page.evaluate(RUN_SEARCHES, [query for queries in SEARCHES.values() for query in queries])
+    hits = {
+        number: [query for query in queries if pages[number] in found[query][:VISIBLE_RESULTS]]
+        for number, queries in SEARCHES.items()
+    }
+    missed = {number: SEARCHES[number] for number, queries in hits.items() if not queries}
+    assert missed == {}
+    share = sum(map(len, hits.values())) / sum(map(len, SEARCHES.values()))
+    assert share >= MIN_FOUND_SHARE, json.dumps({number: found[SEARCHES[number][0]][:3] for number in hits})
+
+
+def test_searches_leave_out_small_words_and_endings(page: Page, site: str, subtests: pytest.Subtests) -> None:
+    page.goto(site)
+    same = (
+        ("How do I expose the rows of a model?", "expose row model"),
+        ("returning files", "return file"),
+        ("the classes of Django", "class django"),
+        ("queries and 401, 403", "quer 401 403"),
+    )
+    found = page.evaluate(RUN_SEARCHES, [query for pair in same for query in pair] + ["how to", '"access token"'])
+    for question, words in same:
+        with subtests.test(question=question):
+            assert found[question] == found[words] != []
+    assert found['"access token"'] not in ([], found["how to"])
+    assert found["how to"] != [], "A query of small words alone stays."
 
 
 def test_diagrams_are_drawn(page: Page, site: str) -> None:

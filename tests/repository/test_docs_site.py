@@ -41,6 +41,7 @@ def test_pages_load_nothing_from_other_hosts(site: Path) -> None:
     ]
     assert found == []
     assert (site / "assets" / "mermaid.min.js").is_file()
+    assert (site / "assets" / "search_words.js").is_file()
 
 
 def test_loading_from_other_hosts_is_noticed(subtests: pytest.Subtests) -> None:
