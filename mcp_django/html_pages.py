@@ -55,9 +55,14 @@ def build_login_url(request: HttpRequest, path: str) -> str:
     return redirect_to_login(return_parts.geturl() if is_other_origin else path, login_page, REDIRECT_FIELD_NAME).url
 
 
-def _build_content_security_policy(form_targets: Iterable[str]) -> str:
+def get_static_source() -> str:
+    """Return the Content-Security-Policy source of static files: this site, or the origin of STATIC_URL."""
     static_parts = urlsplit(static("mcp_django/pages.css"))
-    own_source = "'self'" if not static_parts.netloc else f"{static_parts.scheme or 'https'}://{static_parts.netloc}"
+    return f"{static_parts.scheme or 'https'}://{static_parts.netloc}" if static_parts.netloc else "'self'"
+
+
+def _build_content_security_policy(form_targets: Iterable[str]) -> str:
+    own_source = get_static_source()
     forms = " ".join(["'self'", *(source for source in form_targets if source)])
     return (
         f"default-src 'none'; style-src {own_source}; img-src {own_source}; form-action {forms}; "

@@ -36,6 +36,7 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.staticfiles",
     "mcp_django",
+    "mcp_django.contrib.apps",
     "project.airports",
 ]
 if DEMO_AUTH == "oauth":
@@ -111,6 +112,8 @@ MCP: dict[str, Any] = {
     # The user the local principal acts as: it owns the trips that are planned. `manage.py demo` makes it.
     "LOCAL_USER": "demo",
     "CLIENTS": {},  # default: servers that this project uses
+    # The page that shows apps without a chat. Without a permission it exists with DEBUG only, for staff.
+    "APPS_PREVIEW": {"PERMISSION": None},  # default
     "SERVERS": {
         # "default" serves what names no server. Another alias serves what is declared with `server="alias"`.
         "default": {
@@ -137,7 +140,8 @@ MCP: dict[str, Any] = {
             "CACHE_TTL": 60,  # default: seconds for which clients may keep a list
             "MIDDLEWARE": [],  # default: dotted paths, outermost first
             "PROVIDERS": [],  # default: dotted paths of providers of further tools, resources and prompts
-            "EXTENSIONS": [],  # default: dotted paths of extensions of the protocol
+            # Dotted paths of extensions of the protocol. This one shows HTML for the results of tools.
+            "EXTENSIONS": ["mcp_django.contrib.apps.Apps"],
             # Toolsets and servers within this one, by prefix: the tool of this one is called units__convert.
             "MOUNTS": {"units": "project.airports.units.Units"},
             "PROXIES": {},  # default: servers in CLIENTS that are passed on to the clients of this one

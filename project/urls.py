@@ -1,4 +1,4 @@
-"""URLs of the demo: the MCP endpoint at /mcp, the admin, and a home page that shows what is served."""
+"""URLs of the demo: the MCP endpoint at /mcp, the preview of apps, the admin, and a home page."""
 
 from django.conf import settings
 from django.contrib import admin
@@ -9,6 +9,7 @@ from project.airports.views import Login, home
 urlpatterns = [
     path("", home, name="home"),
     path("", include("mcp_django.urls")),
+    path("mcp/apps/", include("mcp_django.contrib.apps.preview.urls")),
     path("admin/", admin.site.urls),
 ]
 if settings.DEMO_AUTH == "oauth":

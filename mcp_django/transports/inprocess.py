@@ -101,7 +101,7 @@ class InProcessCaller:
     """Calls of one principal to one server.
 
     `elicit` gets the params of a form or URL elicitation and returns an ElicitResult. Without it the client declares no
-    elicitation capability. `on_notification` receives each notification.
+    elicitation capability. `on_notification` receives each notification. `extensions` are declared in addition.
     """
 
     def __init__(
@@ -111,13 +111,14 @@ class InProcessCaller:
         *,
         elicit: ElicitFunction | None = None,
         on_notification: NotificationCallback | None = None,
+        extensions: Mapping[str, Any] | None = None,
     ) -> None:
         self._pipeline = Pipeline(server)
         self._principal = principal
         self._elicit = elicit
         self._on_notification = on_notification
         self._ids = itertools.count(1)
-        self._extensions: dict[str, Any] = {}
+        self._extensions: dict[str, Any] = dict(extensions or {})
         self._running: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
 
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -132,9 +133,9 @@ class InProcessCaller:
         try:
             return await self._complete_call(params)
         except MissingClientCapability as problem:
-            if self._extensions or problem.required != {"extensions": {TASKS_EXTENSION: {}}}:
+            if TASKS_EXTENSION in self._extensions or problem.required != {"extensions": {TASKS_EXTENSION: {}}}:
                 raise
-        self._extensions = {TASKS_EXTENSION: {}}
+        self._extensions[TASKS_EXTENSION] = {}
         return await self._complete_call(params)
 
     async def _complete_call(self, params: dict[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from mcp_django.conf.mounts import MountSettings
 from mcp_django.conf.options import Limits, Rates, ServerSettings, Settings
 from mcp_django.conf.proxies import ProxySettings
 from mcp_django.conf.readers import find_reader
+from mcp_django.contrib.apps.preview.options import PreviewSettings
 from mcp_django.contrib.memory.options import MemorySettings
 from mcp_django.contrib.oauth.options import OAuthSettings
 from mcp_django.contrib.tasks.options import TaskSettings
@@ -80,6 +81,7 @@ SECTIONS: Final = (
     Section("OAUTH", 'MCP["OAUTH"]', OAuthSettings, "settings-access.md"),
     Section("MEMORY", 'MCP["MEMORY"]', MemorySettings),
     Section("TASKS", 'MCP["TASKS"]', TaskSettings),
+    Section("APPS_PREVIEW", 'MCP["APPS_PREVIEW"]', PreviewSettings),
 )
 INTRODUCTIONS: Final = {
     "settings.md": INTRODUCTION,
@@ -92,6 +94,7 @@ APPS: Final = {
     "OAUTH": "mcp_django.contrib.oauth",
     "MEMORY": "mcp_django.contrib.memory",
     "TASKS": "mcp_django.contrib.tasks",
+    "APPS_PREVIEW": "mcp_django.contrib.apps",
 }
 """Sections that exist only if an app is installed, with the app."""
 NOT_KEYS: Final = {(ClientSettings, "alias")}

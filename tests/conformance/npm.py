@@ -24,7 +24,7 @@ def installed_tool(directory: str, package: str, command: str) -> list[str]:
 
 
 def installed_package(directory: str, package: str) -> tuple[Path, str]:
-    """Where a package from npm is installed, and a Node that is new enough for it."""
+    """Where a package from npm is installed, or several with blanks between, and a Node that is new enough for it."""
     home = cache_directory() / directory
     marker = home / "installed"
     if not marker.is_file() or marker.read_text() != package:
@@ -41,7 +41,7 @@ def _npm_install(home: Path, package: str) -> None:
         )
     home.mkdir(parents=True, exist_ok=True)
     (home / "package.json").write_text("{}")
-    packages = [package] if _known_node() else [package, f"node@{NODE[0]}"]
+    packages = [*package.split(), *([] if _known_node() else [f"node@{NODE[0]}"])]
     sys.stderr.write(f"Installing {' and '.join(packages)} into {home}\n")
     command = [npm, "install", "--prefix", str(home), "--no-fund", "--no-audit", "--loglevel", "error", *packages]
     run = subprocess.run(command, capture_output=True, text=True, timeout=600)

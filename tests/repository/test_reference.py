@@ -167,7 +167,7 @@ def test_sections_are_linked_by_their_headings() -> None:
         for line in page.splitlines()
         if line.startswith("## ")
     }
-    assert set(re.findall(r"\]\(([a-z-]+\.md#[a-z-]+)\)", pages["settings.md"])) == headings
+    assert set(re.findall(r"\]\(([a-z-]+\.md#[a-z_-]+)\)", pages["settings.md"])) == headings
 
 
 def test_every_limit_and_rate_has_an_effect() -> None:

@@ -1,0 +1,139 @@
+"""Views: the host page, requests of its script, and the document in its frame."""
+
+import json
+from typing import Any
+
+from django.contrib.auth.decorators import login_not_required
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import render
+from django.utils.decorators import method_decorator
+from django.views import View
+from django.views.decorators.clickjacking import xframe_options_sameorigin
+from django.views.decorators.csrf import csrf_protect
+
+from mcp_django import wiring
+from mcp_django.contrib.apps.preview.host import AppHost, ViewUnavailable
+from mcp_django.contrib.apps.preview.options import is_enabled, may_preview
+from mcp_django.html_pages import add_security_headers, build_login_url, get_static_source
+from mcp_django.protocol.errors import InvalidRequest, MCPError
+from mcp_django.server.ports import Overloaded
+
+
+@method_decorator([transaction.non_atomic_requests, login_not_required, csrf_protect], name="dispatch")
+class PreviewView(View):
+    """Base class: checks access, and finds the server.
+
+    Unauthenticated users are redirected to the login.
+    """
+
+    http_method_names = ["get", "head"]
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        if not is_enabled():
+            raise Http404("The preview of apps is off: set DEBUG or a permission in MCP['APPS_PREVIEW']")
+        if not request.user.is_authenticated:
+            return add_security_headers(HttpResponseRedirect(build_login_url(request, request.get_full_path())))
+        if not may_preview(request.user):
+            raise PermissionDenied
+        return super().dispatch(request, *args, **kwargs)
+
+    def get_host(self, alias: str) -> AppHost:
+        """Return the host for the user on a server. Raises Http404."""
+        if alias not in wiring.list_aliases():
+            raise Http404(f"No server has the alias {alias!r}")
+        return AppHost(alias, self.request.user)
+
+
+class PreviewPageView(PreviewView):
+    """The host page. `?server=…&tool=…&arguments=…` selects the tool and its arguments (JSON)."""
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """Render the page."""
+        aliases = list(wiring.list_aliases())
+        alias = request.GET.get("server", aliases[0])
+        problem = ""
+        try:
+            tools = self.get_host(alias).list_app_tools()
+        except (MCPError, Overloaded) as error:
+            tools, problem = [], str(error)
+        context = {
+            "aliases": aliases,
+            "alias": alias,
+            "tools": tools,
+            "selected": request.GET.get("tool", ""),
+            "problem": problem,
+            "user_name": request.user.get_username(),
+            "data": {
+                "server": alias,
+                "arguments": request.GET.get("arguments", ""),
+                "tools": {
+                    tool.name: {"uri": tool.uri, "example": tool.example, "definition": tool.definition}
+                    for tool in tools
+                },
+            },
+        }
+        response = render(request, "mcp_apps/preview.html", context)
+        response["Content-Security-Policy"] = _build_page_policy()
+        return add_security_headers(response)
+
+
+class RequestView(PreviewView):
+    """A request to the server, by the model (`visibility=model`) or by a view (`visibility=app`).
+
+    The form field `request` holds the method and the params as JSON.
+    """
+
+    http_method_names = ["post"]
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        """Send the request as the user, and return `result` or `error`."""
+        try:
+            message = json.loads(request.POST.get("request", ""))
+        except ValueError:
+            message = None
+        visibility = request.POST.get("visibility")
+        if not _is_request(message) or visibility not in ("app", "model"):
+            problem = {"code": InvalidRequest.code, "message": "Invalid request"}
+            return add_security_headers(JsonResponse({"error": problem}, status=400))
+        host = self.get_host(request.POST.get("server", ""))
+        response = host.send_request(message["method"], message["params"], visibility=visibility)
+        return add_security_headers(JsonResponse(response))
+
+
+@method_decorator(xframe_options_sameorigin, name="dispatch")
+class FrameView(PreviewView):
+    """The document of a view, in an opaque origin and under the declared policy."""
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """Return the document, or 404 with the reason as plain text."""
+        try:
+            view = self.get_host(request.GET.get("server", "")).read_view(request.GET.get("uri", ""))
+        except ViewUnavailable as problem:
+            response = HttpResponse(str(problem), status=404, content_type="text/plain; charset=utf-8")
+            response["Content-Security-Policy"] = "sandbox; default-src 'none'; frame-ancestors 'self'"
+        else:
+            response = HttpResponse(view.html, content_type="text/html; charset=utf-8")
+            response["Content-Security-Policy"] = view.policy
+        add_security_headers(response)
+        response["X-Frame-Options"] = "SAMEORIGIN"
+        response["Referrer-Policy"] = "no-referrer"
+        response["X-DNS-Prefetch-Control"] = "off"
+        response["Permissions-Policy"] = "camera=(), microphone=(), geolocation=(), clipboard-write=()"
+        return response
+
+
+def _is_request(message: Any) -> bool:
+    return (
+        isinstance(message, dict) and isinstance(message.get("method"), str) and isinstance(message.get("params"), dict)
+    )
+
+
+def _build_page_policy() -> str:
+    source = get_static_source()
+    return (
+        f"default-src 'self'; script-src {source}; style-src {source}; img-src {source}; connect-src 'self'; "
+        "frame-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    )

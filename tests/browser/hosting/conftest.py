@@ -1,0 +1,121 @@
+"""The demo in a process of its own, the hosts, and one browser for them."""
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext
+
+from tests.browser.hosting.hosts import AppTestHost, InspectorTestHost, PreviewTestHost, StrictTestHost
+from tests.browser.hosting.inspector import InspectorServer, serve_inspector
+from tests.browser.hosting.strict import StrictHostServer, build_bundle, serve_strict_host
+from tests.project.conftest import ROOT, environment
+from tests.support.ports import take_port
+from tests.support.waiting import WAIT_SECONDS
+
+
+class HostingSite(NamedTuple):
+    """The demo that is being served."""
+
+    url: str
+    password: str
+    environment: dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def strict_server() -> Iterator[StrictHostServer]:
+    """The pages of the strict host."""
+    with serve_strict_host(build_bundle()) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def hosting_site(tmp_path_factory: pytest.TempPathFactory, strict_server: StrictHostServer) -> Iterator[HostingSite]:
+    """Serve the demo with the apps of `tests.browser.hosting.site`."""
+    port = take_port()
+    variables = {
+        **environment(tmp_path_factory.mktemp("hosting") / "var"),
+        "HOST_ORIGINS": strict_server.host_origin,
+    }
+    command = [sys.executable, "-m", "tests.browser.hosting.site", str(port)]
+    with subprocess.Popen(
+        command, cwd=ROOT, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout is not None
+        welcome = ""
+        for line in process.stdout:
+            welcome += line
+            if "Ctrl-C" in line:
+                break
+        found = re.search(r"password (\S+)", welcome)
+        assert found, welcome
+        yield HostingSite(f"http://127.0.0.1:{port}", found[1], variables)
+        process.send_signal(signal.SIGINT)
+        try:
+            process.communicate(timeout=WAIT_SECONDS)
+        finally:
+            process.kill()
+
+
+@pytest.fixture(scope="module")
+def signed_in(chromium: Browser, hosting_site: HostingSite) -> Iterator[BrowserContext]:
+    """A browser in which the demo's user is logged in."""
+    context = chromium.new_context(viewport={"width": 1200, "height": 900}, color_scheme="light")
+    page = context.new_page()
+    page.goto(f"{hosting_site.url}/mcp/apps/")
+    page.locator("#id_username").fill("demo")
+    page.locator("#id_password").fill(hosting_site.password)
+    page.locator("[type=submit]").click()
+    page.get_by_role("heading", name="Preview of apps").wait_for()
+    page.close()
+    yield context
+    context.close()
+
+
+@pytest.fixture(scope="module")
+def inspector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InspectorServer]:
+    """The Inspector's web client."""
+    with serve_inspector(tmp_path_factory.mktemp("inspector")) as server:
+        yield server
+
+
+@pytest.fixture
+def open_host(
+    request: pytest.FixtureRequest,
+    signed_in: BrowserContext,
+    hosting_site: HostingSite,
+    strict_server: StrictHostServer,
+) -> Iterator[Callable[[str], AppTestHost]]:
+    """Open a page of a host, by its name."""
+    hosts: list[AppTestHost] = []
+
+    def open_named(name: str) -> AppTestHost:
+        match name:
+            case "preview":
+                host: AppTestHost = PreviewTestHost(signed_in, hosting_site.url)
+            case "strict":
+                host = StrictTestHost(signed_in, hosting_site.url, strict_server)
+            case _:
+                host = InspectorTestHost(signed_in, hosting_site.url, request.getfixturevalue("inspector"))
+        hosts.append(host)
+        return host
+
+    yield open_named
+    for host in hosts:
+        host.page.close()
+
+
+@pytest.fixture(params=["preview", "strict"])
+def host(request: pytest.FixtureRequest, open_host: Callable[[str], AppTestHost]) -> AppTestHost:
+    """Each host of this project in turn."""
+    return open_host(request.param)
+
+
+@pytest.fixture(params=["preview", "strict", "inspector"])
+def any_host(request: pytest.FixtureRequest, open_host: Callable[[str], AppTestHost]) -> AppTestHost:
+    """Each host in turn, the Inspector included."""
+    return open_host(request.param)

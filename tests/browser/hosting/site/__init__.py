@@ -1,0 +1,1 @@
+"""The demo, with apps that are good, careless and hostile."""

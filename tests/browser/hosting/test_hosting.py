@@ -1,0 +1,97 @@
+"""Apps in Chromium: the preview page and a strict host of the official bridge, with good and hostile views."""
+
+from collections.abc import Callable
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
+
+from tests.browser.hosting.hosts import AppTestHost, PreviewTestHost, StrictTestHost
+from tests.browser.hosting.strict import SECRET, StrictHostServer
+
+pytestmark = [pytest.mark.browser, pytest.mark.integration]
+
+
+def test_a_view_gets_input_result_theme_size_and_teardown(host: AppTestHost) -> None:
+    host.open("show_good", text="Grüezi")
+    assert host.read_observations()["theme"] == "light"
+    expect(host.app.locator("#input")).to_have_text("Grüezi")
+    expect(host.app.locator("#result")).to_have_text('{"text":"Grüezi","user":"demo"}')
+    expect(host.outer_frame).to_have_css("height", "321px")
+    host.set_theme("dark")
+    expect(host.app.locator("body[data-theme=dark]")).to_be_visible()
+    assert host.read_observations()["refused"] == "refused", "a view calls a tool that is for the model"
+    host.close()
+    expect(host.outer_frame).to_have_count(0)
+    assert host.violations == []
+
+
+def test_loads_from_undeclared_origins_are_violations(host: AppTestHost) -> None:
+    host.open("show_careless")
+    found = host.read_observations()
+    assert (found["eval"], found["fetch"]) == ("EvalError", "TypeError")
+    for origin in ("images.invalid", "styles.invalid", "api.invalid"):
+        assert any(origin in text for text in host.violations), origin
+
+
+def test_a_hostile_view_gets_nothing(any_host: AppTestHost, strict_server: StrictHostServer) -> None:
+    any_host.open("show_hostile")
+    address = any_host.page.url
+    found = any_host.read_observations()
+    attempts = {name: value for name, value in found.items() if name not in ("done", "closing", "method")}
+    assert len(attempts) >= 18
+    assert {name: value for name, value in attempts.items() if value not in ("refused", "nothing")} == {}
+    if any_host.keeps_frame:
+        any_host.app.locator("body").evaluate("() => navigate()")
+        any_host.page.evaluate("new Promise(requestAnimationFrame)")
+    assert SECRET not in str(found)
+    assert strict_server.collected == []
+    assert any_host.page.url == address
+    assert len(any_host.context.pages) == 1
+
+
+def test_the_collector_notices_a_view_without_a_policy(
+    open_host: Callable[[str], AppTestHost], strict_server: StrictHostServer
+) -> None:
+    host = open_host("strict")
+    assert isinstance(host, StrictTestHost)
+    host.sandbox = "lax.html"
+    host.open("show_hostile")
+    found = host.read_observations()
+    assert found["fetchElsewhere"] == "got opaque"
+    assert {"GET /collect/fetch", "GET /collect/image"} <= set(strict_server.collected)
+    strict_server.collected.clear()
+
+
+def test_the_preview_is_usable_on_a_phone_and_in_both_schemes(open_host: Callable[[str], AppTestHost]) -> None:
+    host = open_host("preview")
+    host.open("show_good", text="hello")
+    for scheme in ("light", "dark"):
+        host.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        for width in (390, 1280):
+            host.page.set_viewport_size({"width": width, "height": 844})
+            assert host.page.evaluate("document.documentElement.scrollWidth") <= width
+            found = Axe().run(host.page).response["violations"]
+            assert [(rule["id"], rule["nodes"][0]["html"]) for rule in found] == [], (scheme, width)
+
+
+def test_the_preview_is_usable_by_keyboard(open_host: Callable[[str], AppTestHost]) -> None:
+    host = open_host("preview")
+    assert isinstance(host, PreviewTestHost)
+    host.page.goto(f"{host.site}/mcp/apps/?tool=show_careless")
+    page = host.page
+    page.get_by_label("Arguments").fill("[1]")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert")).to_have_text("This is not a JSON object.")
+    expect(page.get_by_label("Arguments")).to_be_focused()
+    page.keyboard.press("ControlOrMeta+A")
+    page.keyboard.type('{"text": "typed"}')
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    host.read_observations()
+    assert "typed" in host.preview.read_answer()
+    assert len(host.preview.read_problems()) == 4
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("status")).to_have_text("The app is closed.")
