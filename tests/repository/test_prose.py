@@ -39,26 +39,7 @@ BANNED_FIRST_WORD = re.compile(
 )
 MAX_FIRST_LINE_CHARACTERS = 100
 MAX_SENTENCE_WORDS = 30
-# The pages that a reader sees first. The others follow when they are rewritten.
-PLAIN_PAGES = (
-    "README.md",
-    "CONTRIBUTING.md",
-    "docs/index.md",
-    "docs/understand",
-    "docs/start",
-    "docs/expose",
-    "docs/use-servers",
-    "docs/design",
-    "docs/talk-back",
-    "docs/protect",
-    "docs/run",
-    "docs/test",
-    "docs/recipes",
-    "docs/coming-from",
-    "docs/start/is-it-for-me.md",
-    "docs/contributing",
-    "docs/reference/glossary.md",
-)
+PLAIN_PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs")
 # Clients receive the docstrings of these modules, as descriptions of tools and of their results.
 WIRE_DOCSTRINGS = ("contrib/memory/mcp_tools.py", "contrib/memory/schemas.py")
 
@@ -114,10 +95,14 @@ def wrong_first_line(text: str) -> str | None:
 
 
 def sentences(page: str) -> Iterator[str]:
-    """Yield the sentences of a page's paragraphs and list items. Code, tables and headings are left out."""
+    """Yield the sentences of a page's paragraphs and list items.
+
+    Code, tables, headings and enumerations of names are left out.
+    """
     text = FENCE_OF_ANY_LANGUAGE.sub("", page)
     text = re.sub(r"(?m)^(?:#|\||<).*$", "", text)
     text = re.sub(r"\]\([^)]*\)", "]", text)
+    text = re.sub(r"(?:`[^`]*`,\s+){4,}`[^`]*`", "", text)
     for block in re.split(r"\n\s*\n|\n\s*(?:[-*]|\d+\.) ", text):
         yield from re.split(r"(?<=[.!?:;])\s+", " ".join(block.split()))
 
