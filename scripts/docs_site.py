@@ -43,8 +43,8 @@ SEARCH_BOOSTS = {
 """Weights of pages in the search, by the start of their path: pages for a task come first."""
 UNSEARCHED_PAGES = ("contributing/questions.md",)
 
-SEARCH_SCRIPT = ROOT / "scripts/search_words.js"
-SEARCH_ASSET = "assets/search_words.js"
+ASSETS = {"assets/search_words.js": ROOT / "scripts/search_words.js", "assets/site.css": ROOT / "scripts/site.css"}
+"""Our own files of the theme, and their sources."""
 
 MERMAID_VERSION = "11.17.2"
 MERMAID_PACKAGE = f"mermaid@{MERMAID_VERSION}"
@@ -59,13 +59,10 @@ _nav: list[Navigation] = []
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Load Mermaid before the theme's own script, which then fetches none, and the script that prepares searches.
-
-    The version is printed below each page.
-    """
+    """Load Mermaid before the theme's own script, which then fetches none. Print the version below each page."""
     with (ROOT / "pyproject.toml").open("rb") as file:
         config.copyright = f"mcp_django {tomllib.load(file)['project']['version']}"
-    config.extra_javascript = [MERMAID_ASSET, SEARCH_ASSET, *config.extra_javascript]
+    config.extra_javascript = [MERMAID_ASSET, *config.extra_javascript]
     return config
 
 
@@ -75,7 +72,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         text = (ROOT / source).read_text(encoding="utf-8")
         files.append(File.generated(config, place, content=_move_links(text, PurePosixPath(source), place)))
     files.append(File.generated(config, MERMAID_ASSET, content=read_mermaid(ROOT / ".cache")))
-    files.append(File.generated(config, SEARCH_ASSET, content=SEARCH_SCRIPT.read_bytes()))
+    for asset, source_file in ASSETS.items():
+        files.append(File.generated(config, asset, content=source_file.read_bytes()))
     return files
 
 

@@ -194,7 +194,7 @@ class ClientSettings:
     alias: readers.Text = ""
     """Key of the entry; not an option."""
     url: Annotated[str | None, readers.optional(server_url)] = field(default=None, repr=False)
-    """URL of the server: https:// or http://, wss:// or ws://."""
+    """URL of the server: https:// or http://, wss:// or ws://. Required, unless COMMAND is set."""
     transport: Annotated[str | None, readers.optional(readers.one_of(CLIENT_TRANSPORTS))] = None
     """Transport: "http", "sse" or "websocket".
 
@@ -206,9 +206,9 @@ class ClientSettings:
     auth: ClientAuth | None = None
     """Credential, see `ClientAuth`. None: only the credentials in HEADERS."""
     command: Annotated[tuple[str, ...] | None, readers.optional(program)] = field(default=None, repr=False)
-    """Program and its arguments, as a list.
+    """Program and its arguments, as a list, instead of URL.
 
-    It communicates over standard input and output.
+    The project starts it without a shell. It communicates over standard input and output.
     """
     cwd: Annotated[str | None, readers.optional(directory)] = None
     """Working directory of the program. None: that of this process."""
@@ -232,7 +232,7 @@ class ClientSettings:
     backoff: readers.SecondsOrZero = 10.0
     """Seconds for which calls fail at once after the server was unreachable.
 
-    The time doubles with each further failure, up to 16 times.
+    The time doubles with each further failure, up to 16 times. 0: each call connects.
     """
     idle: readers.OptionalSeconds = 300.0
     """Seconds without a call after which a connection is closed and a program stopped.
@@ -254,12 +254,12 @@ class ClientSettings:
     sampling: readers.OptionalDotted = None
     """Dotted path of the handler of the server's `sampling/createMessage`.
 
-    None: not offered.
+    None: not offered. A plain function runs in a thread, where it may use the ORM.
     """
     elicitation: readers.OptionalDotted = None
     """Dotted path of the handler of the server's `elicitation/create`.
 
-    None: not offered.
+    None: not offered. A plain function runs in a thread, where it may use the ORM.
     """
     log_level: readers.OptionalLevel = None
     """Minimum level of log messages requested from the server.

@@ -43,7 +43,26 @@ CLIENTS_INTRODUCTION: Final = f"""\
 
 {MARK}
 
-These sections of the `MCP` setting name other servers. [Servers that the project uses](clients.md) has examples.
+Name each server in `MCP["CLIENTS"]`, a dict from aliases to dicts. [Call another MCP
+server](../use-servers/first-server.md) shows their use, and [Servers that require OAuth](../use-servers/oauth.md) the
+credentials.
+
+```python
+MCP = {{
+    "CLIENTS": {{
+        "github": {{"URL": "https://api.example.com/mcp", "AUTH": {{"TYPE": "oauth"}}, "TIMEOUT": 30}},
+        "files": {{"COMMAND": ["npx", "-y", "@modelcontextprotocol/server-filesystem", "."], "CWD": "/srv/files"}},
+        "live": {{"URL": "wss://live.example.com/ws", "HEADERS": {{"X-Api-Key": "a key"}}}},
+        "old": {{"URL": "https://old.example.com/sse", "TRANSPORT": "sse"}},
+    }}
+}}
+```
+
+An alias is a small letter, followed by small letters, digits, `-` and single `_`. It has at most 32 characters, because
+it precedes `__` in the names of tools.
+
+[System checks](checks.md#mcp_djangoe002) report unknown keys and invalid values. Secrets are left out of messages, logs
+and every `repr`.
 
 """
 ACCESS_INTRODUCTION: Final = f"""\

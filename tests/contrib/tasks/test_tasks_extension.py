@@ -1,12 +1,14 @@
 """Tasks of the stateless era: creation, status, results, questions, cancellation."""
 
 import asyncio
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
 from mcp_django import wiring
 from mcp_django.contrib.tasks.models import Task, TaskAttempt, TaskInput
+from mcp_django.extensions import Call, Extension, ProceedWithCall, Tool
 from mcp_django.protocol import meta
 from mcp_django.protocol.errors import HeaderMismatch, InvalidParams, MethodNotFound, MissingClientCapability
 from mcp_django.protocol.headers import Headers
@@ -19,6 +21,27 @@ from tests.server.client import HANDSHAKE, accept
 from tests.support.clock import Clock
 
 pytestmark = pytest.mark.django_db
+
+
+class OuterRecorder(Extension):
+    """Records the types of the results that it sees."""
+
+    identifier = "com.example/outer-recorder"
+    seen: list[str]
+
+    def __init__(self) -> None:
+        type(self).seen = []
+
+    async def call_tool(
+        self, call: Call, tool: Tool, arguments: dict[str, Any], proceed: ProceedWithCall
+    ) -> Mapping[str, Any]:
+        body = await proceed(call)
+        self.seen.append(body.get("resultType", "complete"))
+        return body
+
+
+class InnerRecorder(OuterRecorder):
+    identifier = "com.example/inner-recorder"
 
 
 async def test_discovery_names_the_extension_and_no_core_tasks(client: TaskClient) -> None:  # TM-1, TM-7
@@ -300,3 +323,23 @@ async def test_old_revisions_have_no_tasks(client: TaskClient, gate: Gate) -> No
         with pytest.raises(MethodNotFound):
             await old.request(method, {"taskId": "x"})
     assert old.version < HANDSHAKE
+
+
+async def test_the_order_of_extensions_decides_which_of_them_see_a_task(
+    gate: Gate, change: Callable[..., None]
+) -> None:
+    here = __name__
+    change(
+        {"EXTENSIONS": [f"{here}.OuterRecorder", "mcp_django.contrib.tasks.Tasks", f"{here}.InnerRecorder"]},
+    )
+    client = TaskClient(wiring.get_server(ALIAS))
+    gate.open()
+    assert (await client.until((await client.start("wait"))["taskId"]))["status"] == "completed"
+    assert (OuterRecorder.seen, InnerRecorder.seen) == (["task"], [])  # The run itself is seen by neither.
+
+    assert await client.text("quick") == "quick"
+    assert (OuterRecorder.seen, InnerRecorder.seen) == (["task", "complete"], [])
+
+    without = TaskClient(wiring.get_server(ALIAS), capabilities={})
+    assert await without.text("quick") == "quick"
+    assert (OuterRecorder.seen, InnerRecorder.seen) == (["task", "complete", "complete"], ["complete"])
