@@ -136,6 +136,8 @@ class PipelineClient:
     version: str = STATELESS
     capabilities: dict[str, Any] = field(default_factory=lambda: EVERYTHING)
     answer: Answer | None = None
+    refusal: dict[str, Any] | None = None
+    """The error that a session answers all questions with."""
     log_level: str | None = None
     kwargs: Mapping[str, Any] | None = None
     headers: Mapping[str, str] | None = None
@@ -237,7 +239,9 @@ class PipelineClient:
         while (messages := await outbox.read(READ_SECONDS)) is not None:
             for message in map(jsonrpc.loads, messages):
                 self.said.append(message)
-                if "id" in message and self.answer is not None and self.session is not None:
+                if "id" in message and self.refusal is not None and self.session is not None:
+                    self.session.receive_response(jsonrpc.Response(message["id"], None, self.refusal))
+                elif "id" in message and self.answer is not None and self.session is not None:
                     result = self.answer(message["method"], message.get("params", {}))
                     self.session.receive_response(jsonrpc.Response(message["id"], result, None))
 

@@ -11,9 +11,10 @@ from django.utils import timezone
 
 from mcp_django.contrib.tasks.attempts.callers import get_owner
 from mcp_django.contrib.tasks.backend import get_backend
+from mcp_django.contrib.tasks.core_questions import ask_on_session_stream
 from mcp_django.contrib.tasks.core_results import CoreTaskResult
 from mcp_django.contrib.tasks.creation import GraceCall, build_task_row, get_ttl, start_task_of_call
-from mcp_django.contrib.tasks.models import AttemptOutcome, Task, TaskOrigin
+from mcp_django.contrib.tasks.models import AttemptOutcome, Task, TaskOrigin, TaskStatus
 from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.contrib.tasks.publishing import TASK_IDS_FIELD, publish_change
 from mcp_django.contrib.tasks.rows import leases, store, wire
@@ -107,9 +108,11 @@ class Tasks(Extension):
     async def get_task(self, ctx: Context, task_id: str) -> dict[str, Any]:
         """Return a task with its questions, result or error."""
         task = await self._find(ctx, task_id)
-        if ctx._call.revision.core_tasks:
-            return wire.build_core_task(task)
-        return wire.build_detailed_task(task)
+        if not ctx._call.revision.core_tasks:
+            return wire.build_detailed_task(task)
+        if task.status == TaskStatus.INPUT_REQUIRED:
+            ask_on_session_stream(ctx._call.root, task, lambda: self._find(ctx, task_id), record_answers)
+        return wire.build_core_task(task)
 
     @method("tasks/update", name_param="taskId", eras=_STATELESS)
     async def update_task(

@@ -11,6 +11,7 @@ from mcp_django.runtime.events.event_log import Event, EventDraft, EventLog
 from mcp_django.runtime.events.follower import TopicSubscription
 from mcp_django.runtime.sessions.events import session_topic
 from mcp_django.runtime.streams.reader import StreamReader
+from mcp_django.runtime.streams.session_sink import PRESENT, PROBE
 from mcp_django.runtime.subscriptions import SessionEventSource, SessionEventStream
 from mcp_django.runtime.threads.executor import run_on_own_thread
 from mcp_django.server.calls.call import Connection
@@ -78,6 +79,8 @@ class SessionStream(StreamReader):
     def _on_event(self, event: Event) -> None:
         if event.kind in ("opened", "ended"):
             self.end()
+        elif event.kind == PROBE:
+            self._source.publisher.publish_soon(EventDraft(event.topic, PRESENT, event.payload))
 
 
 def _is_complete_after(after: int) -> bool:

@@ -315,9 +315,8 @@ class ReplayConversation:
             if record.digest == digest:
                 self._unreached.discard(key)
                 self._unread_responses.discard(key)
-                parse = request.parse_again if key in self._accepted else None
                 try:
-                    value = await _parse_value(parse or request.parse, record.response)
+                    value = await self._parse_response(key, request, record.response)
                 except InvalidInputResponse as problem:
                     request = request.with_problem(problem)
                 else:
@@ -330,6 +329,11 @@ class ReplayConversation:
         self.pending_requests[key] = digest, request
         self._is_past_replay = True
         raise CallSuspended
+
+    async def _parse_response(self, key: str, request: InputRequest, response: Any) -> Any:
+        """Return the value of a recorded response. Raises InvalidInputResponse."""
+        parse = request.parse_again if key in self._accepted else None
+        return await _parse_value(parse or request.parse, response)
 
     async def run_once(self, key: str, run: RunStep, *, durable: bool = False) -> Any:
         self._run_once_keys.claim(key)

@@ -113,6 +113,11 @@ def declare(server: Server, gate: Gate) -> None:
         return f"{name}: {answer.action} {answer.data}"
 
     @server.tool(task=AT_ONCE)
+    async def sample(ctx: Context) -> str:
+        """Ask the client's model."""
+        return (await ctx.sample("Hello?")).text
+
+    @server.tool(task=AT_ONCE)
     async def both(ctx: Context) -> str:
         """Ask two questions at once."""
         answers = await ctx.gather(ctx.elicit("First?", str, key="first"), ctx.elicit("Second?", str, key="second"))

@@ -6,13 +6,21 @@ from typing import Any
 import pytest
 
 from mcp_django import wiring
+from mcp_django.contrib.tasks.core_questions import SESSION_STREAM_SECONDS
 from mcp_django.contrib.tasks.models import Task, TaskInput
 from mcp_django.contrib.tasks.rows.wire import RELATED_TASK_KEY
+from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InternalError, InvalidParams, MCPError, MethodNotFound
 from mcp_django.protocol.revisions import REVISIONS
+from mcp_django.runtime.streams.session_sink import PROBE_SECONDS
+from mcp_django.runtime.streams.session_stream import SessionStream
+from mcp_django.runtime.subscriptions import SessionEventSource
+from mcp_django.server.calls.call import Connection
 from tests.contrib.tasks.clients import TaskClient, make_caller
 from tests.contrib.tasks.conftest import ALIAS, Gate
 from tests.server.client import HANDSHAKE, accept
+from tests.support.clock import Clock
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.django_db
 SESSION_PK = 7
@@ -22,7 +30,7 @@ class CoreClient(TaskClient):
     """A client of the handshake era, with a session."""
 
     def __init__(self, **options: Any) -> None:
-        options.setdefault("capabilities", {"elicitation": {"form": {}}})
+        options.setdefault("capabilities", {"elicitation": {"form": {}}, "sampling": {}})
         super().__init__(wiring.get_server(ALIAS), version=HANDSHAKE, **options)
         assert self.session is not None
         self.session.pk = SESSION_PK
@@ -114,6 +122,62 @@ async def test_two_questions_are_asked_at_once(core: CoreClient, no_pause: None)
     id = (await core.start("both"))["taskId"]
     assert (await core.result(id))["content"][0]["text"] == "First? Second?"
     assert len([message for message in core.said if "id" in message]) == 2
+
+
+async def test_a_refused_question_is_an_error_of_the_tool_once(core: CoreClient, no_pause: None) -> None:
+    """Sampling, roots and elicitation alike: the client answers the request with a JSON-RPC error."""
+    core.refusal = {"code": -1, "message": "User rejected sampling"}
+    for tool in ("sample", "confirm"):
+        core.said.clear()
+        id = (await core.start(tool, **({"name": "a"} if tool == "confirm" else {})))["taskId"]
+        result = await core.result(id)
+        assert (result["isError"], result["content"][0]["text"]) == (True, "User rejected sampling")
+        assert len([message for message in core.said if "id" in message]) == 1
+
+
+async def test_invalid_answers_end_the_call(core: CoreClient, no_pause: None) -> None:
+    core.answer = lambda method, params: accept(value="perhaps")
+    id = (await core.start("confirm", name="a"))["taskId"]
+    text = (await core.result(id))["content"][0]["text"]
+    assert text.startswith("The client gave no valid answer in 3 attempts")
+    assert len([message for message in core.said if "id" in message]) == 3
+
+
+async def test_a_question_reaches_a_client_that_polls_only(core: CoreClient, no_pause: None, clock: Clock) -> None:
+    """The stream of the session carries it once, also when `tasks/result` is opened later."""
+    assert core.session is not None
+    publisher = wiring.get_event_publisher()
+    source = SessionEventSource(core.server, publisher=publisher, executor=core.server.executor)
+    stream = SessionStream(core.session, source, max_waiting=8)
+    await stream.open(None, Connection(core.principal, session=core.session))
+    id = (await core.start("confirm", name="a"))["taskId"]
+    await core.until(id, "input_required")
+    assert not stream.waiting
+
+    await clock.advance(SESSION_STREAM_SECONDS + 1)
+    await core.get(id)
+    await eventually(lambda: any("elicitation/create" in str(message) for message in stream.waiting))
+    await core.get(id)
+    waiting = asyncio.ensure_future(core.result(id))
+    asked = [jsonrpc.loads(item.message) for item in await stream.read(60) or ()]
+    (question,) = [message for message in asked if "id" in message]
+    assert question["params"]["_meta"] == {RELATED_TASK_KEY: {"taskId": id}}
+    core.session.receive_response(jsonrpc.Response(question["id"], accept(value=True), None))
+
+    result = await clock.advance_while(waiting)
+    assert result["content"][0]["text"] == "a: accept True"
+    assert not [message for message in core.said if "id" in message]
+    stream.close()
+
+
+async def test_without_a_stream_a_question_waits_for_the_result(core: CoreClient, no_pause: None, clock: Clock) -> None:
+    id = (await core.start("confirm", name="a"))["taskId"]
+    await core.until(id, "input_required")
+    await clock.advance(SESSION_STREAM_SECONDS + 1)
+    await core.get(id)
+    await clock.advance(PROBE_SECONDS + 1)
+    core.answer = lambda method, params: accept(value=True)
+    assert (await clock.advance_while(core.result(id)))["content"][0]["text"] == "a: accept True"
 
 
 async def test_a_lost_stream_leaves_its_question_open(core: CoreClient, no_pause: None) -> None:

@@ -13,7 +13,7 @@ from django.utils import timezone, translation
 
 from mcp_django.aio.tasks import wait_for_event
 from mcp_django.contrib.tasks.attempts.callers import describe_call
-from mcp_django.contrib.tasks.attempts.conversation import TaskConversation, build_rounds
+from mcp_django.contrib.tasks.attempts.conversation import TaskConversation
 from mcp_django.contrib.tasks.models import Task
 from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.contrib.tasks.rows import store
@@ -127,9 +127,7 @@ class Attempt:
             "info",
             record=record,
         )
-        rounds = build_rounds(self.task.pk, self._base, self._stored)
-        limits = self._server.options.conversation_limits
-        self.conversation = TaskConversation(call, self.binding, limits, rounds, self._record_step)
+        self.conversation = TaskConversation(call, self.binding, self._base, self._stored, self._record_step)
         return call
 
     async def _record_step(self, key: str, value: Any) -> None:

@@ -5,6 +5,7 @@ start another attempt, which runs the tool from its first line, reads the answer
 `ctx.run_once`. It is therefore the same whether the process has been restarted in between.
 """
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -13,13 +14,16 @@ from mcp_django.protocol import jsonrpc
 from mcp_django.server.calls.call import Call
 from mcp_django.server.context.conversation import (
     INPUT_REQUIRED,
+    MAX_ATTEMPTS,
+    InputRefused,
+    InputRequest,
     InputRequired,
     InputUnavailable,
+    InvalidInputResponse,
     ReplayConversation,
     StoredRounds,
 )
 from mcp_django.server.context.idempotency import RunStep
-from mcp_django.server.options import ConversationLimits
 
 RecordStep = Callable[[str, Any], Awaitable[None]]
 
@@ -28,11 +32,40 @@ class TaskConversation(ReplayConversation):
     """Conversation of one attempt."""
 
     def __init__(
-        self, call: Call, binding: bytes, limits: ConversationLimits, stored: StoredRounds, record_step: RecordStep
+        self,
+        call: Call,
+        binding: bytes,
+        base: Mapping[str, Any],
+        stored: StoredConversation,
+        record_step: RecordStep,
     ) -> None:
-        super().__init__(call, binding, limits, stored)
+        """Read the earlier attempts from `stored`.
+
+        `base` is the state of the rounds before the task existed, or empty.
+        """
+        rounds = _build_rounds(call.id, base, stored)
+        super().__init__(call, binding, call.server.options.conversation_limits, rounds)
         self._record_step = record_step
-        self._known_steps = set(stored.state["once"])
+        self._known_steps = set(rounds.state["once"])
+        self._question_count = len(stored.inputs)
+        self._answer_counts = Counter(row.name for row in stored.inputs if row.answer and not row.is_accepted)
+        """Number of answers that the tool has not accepted, by the name of the question."""
+
+    async def _parse_response(self, key: str, request: InputRequest, response: Any) -> Any:
+        """Return the value of an answer.
+
+        Raises InvalidInputResponse, InputRefused for an error of the client, and InputUnavailable after some invalid
+        answers.
+        """
+        if isinstance(response, str):  # the text of a refusal: see store.answer
+            raise InputRefused(response)
+        try:
+            return await super()._parse_response(key, request, response)
+        except InvalidInputResponse as problem:
+            if self._answer_counts[key] < MAX_ATTEMPTS:
+                raise
+            text = f"The client gave no valid answer in {MAX_ATTEMPTS} attempts; the last one: {problem}"
+            raise InputUnavailable(text) from None
 
     async def run_once(self, key: str, run: RunStep, *, durable: bool = False) -> Any:
         """Run a step once in the life of the task, and store its value at once."""
@@ -44,7 +77,7 @@ class TaskConversation(ReplayConversation):
 
     def build_input_required(self) -> InputRequired:
         """Return the mark of a suspended attempt. Raises InputUnavailable above the limit of answers."""
-        if len(self._recorded) + len(self.pending_requests) > self._limits.answers:
+        if self._question_count + len(self.pending_requests) > self._limits.answers:
             raise InputUnavailable(f"The tool sent more than {self._limits.answers} requests to the client")
         return InputRequired(resultType=INPUT_REQUIRED)
 
@@ -65,11 +98,8 @@ class TaskConversation(ReplayConversation):
         return frozenset(self._accepted)
 
 
-def build_rounds(id: str, base: Mapping[str, Any], stored: StoredConversation) -> StoredRounds:
-    """Build the earlier rounds of a task.
-
-    `base` is the state of the rounds before the task existed, or empty.
-    """
+def _build_rounds(id: Any, base: Mapping[str, Any], stored: StoredConversation) -> StoredRounds:
+    """Build the earlier rounds of a task."""
     answers: dict[str, Any] = dict(base.get("answers", {}))
     taken: set[str] = set(base.get("taken", ()))
     for row in stored.inputs:  # in the order of creation: a later question replaces an earlier one of the same name

@@ -44,6 +44,12 @@ class Question(NamedTuple):
     """The request on the wire: `method` and `params`."""
 
 
+class Refusal(NamedTuple):
+    """Answer of a client that refuses a request with an error (handshake era)."""
+
+    message: str
+
+
 async def run_on_rows(fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
     """Run a blocking function of this module. It completes even if the caller is cancelled."""
     return await run_on_own_thread(wiring.get_log_executor(), fn, *args, **kwargs)
@@ -104,10 +110,11 @@ def cancel(id: str) -> Task | None:
     return read_finished(id) if changed else None
 
 
-def answer(id: str, responses: Mapping[str, Any]) -> Task | None:
+def answer(id: str, responses: Mapping[str, dict[str, Any] | Refusal]) -> Task | None:
     """Record the answers to open questions; ignore all other keys.
 
-    Returns the row if no question is open any more, so that the task runs again.
+    An answer is stored as an object, and a refusal as its text. Returns the row if no question is open any more, so
+    that the task runs again.
     """
     with transaction.atomic(using=get_alias()):
         # The write comes first: it locks the row, so that concurrent answers see each other.
@@ -116,7 +123,8 @@ def answer(id: str, responses: Mapping[str, Any]) -> Task | None:
         open_rows = list(TaskInput.objects.filter(task=id, closed=None).order_by("pk"))
         for row in open_rows:
             if row.key in responses:
-                row.answer = jsonrpc.dumps(responses[row.key]).decode()
+                given = responses[row.key]
+                row.answer = jsonrpc.dumps(given.message if isinstance(given, Refusal) else given).decode()
                 row.closed = timezone.now()
                 row.save(update_fields=["answer", "closed"])
 
