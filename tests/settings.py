@@ -45,6 +45,7 @@ INSTALLED_APPS = [
     "mcp_django.contrib.memory",
     "mcp_django.contrib.tasks",
     "mcp_django.contrib.apps",
+    "mcp_django.contrib.control_room",
     "tests.testapp",
     "tests.library",
 ]

@@ -21,7 +21,7 @@ def render_pages() -> dict[str, str]:
 
     return {
         **settings.render_settings(),
-        commands.PATH: commands.render_commands(),
+        **commands.render_commands(),
         signals.PATH: signals.render_signals(),
         errors.PATH: errors.render_errors(),
         permissions.PATH: permissions.render_permissions(),

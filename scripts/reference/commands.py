@@ -8,7 +8,9 @@ from django.core.management.base import BaseCommand
 
 from scripts.reference.sources import MARK, ROOT, escape_cell, write_docstring
 
+OWN_APP: Final = "mcp_django"
 PATH: Final = "commands.md"
+APPS_PATH: Final = "commands-apps.md"
 INTRODUCTION: Final = f"""\
 # Management commands
 
@@ -16,7 +18,14 @@ INTRODUCTION: Final = f"""\
 
 Run a command as `python manage.py NAME`. Each also has the options of every Django command, such as `--settings` and
 `--verbosity`. `python -m mcp_django` is `mcp_stdio` with a stdout that settings and apps cannot write to
-([stdio](../run/stdio.md)).
+([stdio](../run/stdio.md)). [Commands of optional apps]({APPS_PATH}) have a page of their own.
+"""
+APPS_INTRODUCTION: Final = f"""\
+# Commands of optional apps
+
+{MARK}
+
+Each of these [commands]({PATH}) needs the app that it names in `INSTALLED_APPS`.
 """
 COMMON_DESTS: Final = {action.dest for action in BaseCommand().create_parser("manage.py", "common")._actions}
 
@@ -25,14 +34,23 @@ def list_commands() -> list[tuple[str, str]]:
     """Return pairs of an app and the name of its command; those of the package's own app come first."""
     paths = [path.relative_to(ROOT) for path in (ROOT / "mcp_django").rglob("management/commands/[!_]*.py")]
     found = [(".".join(path.parts[:-3]), path.stem) for path in paths]
-    return sorted(found, key=lambda pair: (pair[0] != "mcp_django", pair))
+    return sorted(found, key=lambda pair: (pair[0] != OWN_APP, pair))
 
 
-def render_commands() -> str:
-    """Return the page."""
-    lines = [INTRODUCTION, "| Command | Purpose |", "|---|---|"]
+def render_commands() -> dict[str, str]:
+    """Map paths to pages: the commands of the package's own app, and those of the optional ones."""
+    commands = list_commands()
+    own = [pair for pair in commands if pair[0] == OWN_APP]
+    return {
+        PATH: _render_page(INTRODUCTION, own),
+        APPS_PATH: _render_page(APPS_INTRODUCTION, [pair for pair in commands if pair not in own]),
+    }
+
+
+def _render_page(introduction: str, commands: list[tuple[str, str]]) -> str:
+    lines = [introduction, "| Command | Purpose |", "|---|---|"]
     sections: list[str] = []
-    for app, name in list_commands():
+    for app, name in commands:
         command = importlib.import_module(f"{app}.management.commands.{name}").Command()
         lines.append(f"| [`{name}`](#{name}) | {escape_cell(command.help)} |")
         sections += _render_command(app, name, command)
@@ -49,7 +67,7 @@ def _render_command(app: str, name: str, command: BaseCommand) -> list[str]:
     )
 
     lines = [f"## {name}", "", f"`{usage}`", ""]
-    if app != "mcp_django":
+    if app != OWN_APP:
         lines += [f"Requires `{app}` in `INSTALLED_APPS`.", ""]
     lines += [*write_docstring(type(command).__doc__).splitlines(), ""]
     if actions:

@@ -21,6 +21,7 @@ from mcp_django.conf.options import Limits, Rates, ServerSettings, Settings
 from mcp_django.conf.proxies import ProxySettings
 from mcp_django.conf.readers import find_reader
 from mcp_django.contrib.apps.preview.options import PreviewSettings
+from mcp_django.contrib.control_room.options import CallSelection, RecordSettings
 from mcp_django.contrib.memory.options import MemorySettings
 from mcp_django.contrib.oauth.options import OAuthSettings
 from mcp_django.contrib.tasks.options import TaskSettings
@@ -101,6 +102,7 @@ SECTIONS: Final = (
     Section("MEMORY", 'MCP["MEMORY"]', MemorySettings),
     Section("TASKS", 'MCP["TASKS"]', TaskSettings),
     Section("APPS_PREVIEW", 'MCP["APPS_PREVIEW"]', PreviewSettings),
+    Section("RECORD", 'MCP["RECORD"]', RecordSettings),
 )
 INTRODUCTIONS: Final = {
     "settings.md": INTRODUCTION,
@@ -114,6 +116,7 @@ APPS: Final = {
     "MEMORY": "mcp_django.contrib.memory",
     "TASKS": "mcp_django.contrib.tasks",
     "APPS_PREVIEW": "mcp_django.contrib.apps",
+    "RECORD": "mcp_django.contrib.control_room",
 }
 """Sections that exist only if an app is installed, with the app."""
 NOT_KEYS: Final = {(ClientSettings, "alias")}
@@ -212,7 +215,9 @@ def describe_default(section: type[Any], option: "Field[Any]", description: str)
 
 def _format_value(value: Any) -> str:
     if isinstance(value, Mapping):
-        inner = ", ".join(f'"{key}": {{}}' for key in value)
+        inner = ", ".join(
+            f'"{key}": {_quote(item) if isinstance(item, float) else "{}"}' for key, item in value.items()
+        )
         return f"`{{{inner}}}`"
     if type(value) is tuple:
         return "`[" + ", ".join(_quote(item) for item in value) + "]`"
@@ -222,6 +227,8 @@ def _format_value(value: Any) -> str:
 def _quote(value: Any) -> str:
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
+    if isinstance(value, CallSelection):
+        return str(value).replace("'", '"')
     return str(value) if value is None or isinstance(value, int | float) else f'"{value}"'
 
 

@@ -37,6 +37,7 @@ LAYERS = (
         "contrib",
         "contrib.apps",
         "contrib.client_pages",
+        "contrib.control_room",
         "contrib.oauth",
         "contrib.openapi",
         "contrib.proxies",

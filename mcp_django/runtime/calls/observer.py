@@ -41,6 +41,24 @@ _UNQUOTED = re.compile(r"[\w.,:/|@+~*%?…-]+")
 _TARGET_FIELDS = ("mcp_method", "mcp_name")
 _FORMATTED_FIELDS = frozenset({*_TARGET_FIELDS, "mcp_outcome", "mcp_duration_ms"})
 _running_tasks = BackgroundTasks()
+OutcomeRecorder = Callable[[Call, Outcome, MCPError | Overloaded | None], None]
+"""Function that receives each finished call. It must not wait, and must not raise."""
+_recorders: list[OutcomeRecorder] = []
+
+
+def add_outcome_recorder(recorder: OutcomeRecorder) -> None:
+    """Have a function receive each finished call of this process, notifications included.
+
+    Adding it twice has no effect.
+    """
+    if recorder not in _recorders:
+        _recorders.append(recorder)
+
+
+def remove_outcome_recorder(recorder: OutcomeRecorder) -> None:
+    """Undo `add_outcome_recorder`."""
+    if recorder in _recorders:
+        _recorders.remove(recorder)
 
 
 @dataclass(eq=False, repr=False)
@@ -61,7 +79,9 @@ class SignalCallObserver:
         return _SignalObservation(call, self.executor, span)
 
     def record_outcome(self, call: Call, outcome: Outcome, error: MCPError | Overloaded | None) -> None:
-        """Log a call on `mcp_django.calls`; notifications are logged at DEBUG."""
+        """Log a call on `mcp_django.calls`, and pass it to the recorders. Notifications are logged at DEBUG."""
+        for recorder in _recorders:
+            recorder(call, outcome, error)
         level = _INFO if outcome is _OK else LOG_LEVELS.get(outcome, _INFO)
         if not call_logger.isEnabledFor(level):
             return

@@ -37,6 +37,8 @@ class CallRecord:
     """Number of log records sent to the client."""
     outer_record: "CallRecord | None" = None
     """Record of the outer call, if the client's model uses a tool in it."""
+    target: str | None = None
+    """Key of the tool, prompt, resource or template that the call uses; None until it is found and permitted."""
     jobs: "list[BackgroundJob] | None" = None
     """Background jobs to run after the response."""
     is_continued: bool = False

@@ -28,6 +28,7 @@ async def get_prompt(call: Call) -> dict[str, Any]:
     if prompt is None:
         raise unknown
     await check_permission(call, prompt, unknown)
+    call.record.target = prompt.name
     return await run_mounted(call, prompt, _run_prompt)
 
 

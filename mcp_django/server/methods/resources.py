@@ -31,6 +31,7 @@ async def read_resource(call: Call) -> dict[str, Any]:
     uri = get_uri(call)
     primitive, values = await find_resource(call, uri)
     await check_permission(call, primitive, ResourceNotFound(uri))
+    call.record.target = primitive.key
     return await run_mounted(call, primitive, functools.partial(_run_resource, values))
 
 

@@ -51,6 +51,7 @@ async def _find_and_call(call: Call, name: str, tool: Tool | None, arguments: di
 
 
 def _start_call(call: Call, tool: Tool, arguments: dict[str, Any]) -> Coroutine[Any, Any, dict[str, Any]]:
+    call.record.target = tool.name
     interceptors = call.server.extensions.interceptors
     if interceptors and not call.record.is_continued:
         extensions = [extension for extension in interceptors if extension.intercepts(tool)]

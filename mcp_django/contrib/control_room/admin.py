@@ -1,0 +1,143 @@
+"""Admin pages of recorded calls: list, search, filters, one call, and export."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.contrib import admin
+from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.admin.views.main import ChangeList
+from django.contrib.auth import get_user_model
+from django.contrib.contenttypes.models import ContentType
+from django.core.exceptions import ValidationError
+from django.db.models import QuerySet
+from django.http import HttpRequest, StreamingHttpResponse
+from django.utils.formats import number_format
+from django.utils.translation import gettext_lazy as _
+
+from mcp_django.admin.base import BaseAdmin, ServerFilter
+from mcp_django.contrib.control_room.export import iter_lines
+from mcp_django.contrib.control_room.models import CallLogEntry
+
+CONTENT_TYPES = {"csv": "text/csv; charset=utf-8", "jsonl": "application/jsonl; charset=utf-8"}
+
+
+class DurationFilter(admin.SimpleListFilter):
+    """Filter of calls by their duration."""
+
+    title = _("duration")
+    parameter_name = "longer"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [("1", _("1 second or more")), ("10", _("10 seconds or more")), ("60", _("a minute or more"))]
+
+    def queryset(self, request: HttpRequest, queryset: "QuerySet[Any]") -> "QuerySet[Any]":
+        seconds = self.value()
+        return queryset.filter(milliseconds__gte=int(seconds) * 1000) if seconds in {"1", "10", "60"} else queryset
+
+
+@admin.register(CallLogEntry)
+class CallLogEntryAdmin(BaseAdmin):
+    """List recorded calls, and export the filtered ones."""
+
+    can_add = False
+    can_change = False
+    can_delete = False
+    list_display = ["at", "method", "name", "outcome", "duration", "user_name", "client", "server", "reference"]
+    list_filter = ["outcome", DurationFilter, ServerFilter, "method", "name", "revision", "at"]
+    search_fields = ["name", "principal", "=call_id", "=trace_id", "=reference", "=user_key", "client"]
+    search_help_text = _("Name, caller, client, call id, trace id, or the reference of an error.")
+    ordering = ["-at"]
+    date_hierarchy = "at"
+    show_full_result_count = False
+    actions = ["export_csv", "export_jsonl"]
+    shown_fields = (
+        "at",
+        "server",
+        "method",
+        "name",
+        "outcome",
+        "error_code",
+        "reference",
+        "duration",
+        "principal",
+        "user_name",
+        "client",
+        "revision",
+        "session",
+        "call_id",
+        "trace_id",
+        "process",
+    )
+    readonly_fields = ("duration", "user_name")
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        if request.user.has_perm("mcp_control_room.view_call_arguments"):
+            return (*self.shown_fields, "arguments")
+        return self.shown_fields
+
+    def has_export_permission(self, request: HttpRequest) -> bool:
+        """Return True if the user may export calls."""
+        return request.user.has_perm("mcp_control_room.export_calllogentry")
+
+    @admin.display(description=_("duration"), ordering="milliseconds")
+    def duration(self, record: CallLogEntry) -> str:
+        """Return the duration in milliseconds."""
+        return f"{number_format(record.milliseconds, decimal_pos=1)} ms"
+
+    @admin.display(description=_("user"), ordering="user_key")
+    def user_name(self, record: CallLogEntry) -> str:
+        """Return the name of the user, or the primary key of a user without a row."""
+        names = getattr(record, "user_names", None)
+        if names is None:
+            names = load_user_names([record])
+        return names.get(record.user_key, record.user_key) or "-"
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return CallLogEntryList
+
+    @admin.action(description=_("Export selected calls as CSV"), permissions=["export"])
+    def export_csv(self, request: HttpRequest, queryset: "QuerySet[CallLogEntry]") -> StreamingHttpResponse:
+        """Send the selected calls as CSV."""
+        return self._export(request, queryset, "csv")
+
+    @admin.action(description=_("Export selected calls as JSON lines"), permissions=["export"])
+    def export_jsonl(self, request: HttpRequest, queryset: "QuerySet[CallLogEntry]") -> StreamingHttpResponse:
+        """Send the selected calls as JSON lines."""
+        return self._export(request, queryset, "jsonl")
+
+    def _export(self, request: HttpRequest, queryset: "QuerySet[CallLogEntry]", format: str) -> StreamingHttpResponse:
+        with_arguments = request.user.has_perm("mcp_control_room.view_call_arguments")
+        LogEntry.objects.create(
+            user_id=request.user.pk or 0,
+            content_type=ContentType.objects.get_for_model(CallLogEntry),
+            object_repr=f"{queryset.count()} calls",
+            action_flag=CHANGE,
+            change_message=f"Exported as {format}{' with arguments' if with_arguments else ''}.",
+        )
+        lines = iter_lines(queryset.iterator(), format, with_arguments=with_arguments)
+        response = StreamingHttpResponse(lines, content_type=CONTENT_TYPES[format])
+        response["Content-Disposition"] = f'attachment; filename="calls.{format}"'
+        response["Cache-Control"] = "no-store"
+        return response
+
+
+class CallLogEntryList(ChangeList):
+    """List that loads the names of all users of a page at once."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        names = load_user_names(self.result_list)
+        for record in self.result_list:
+            record.user_names = names
+
+
+def load_user_names(records: Iterable[CallLogEntry]) -> dict[str, str]:
+    """Return the names of users by their primary keys as text."""
+    model = get_user_model()
+    keys = []
+    for key in {record.user_key for record in records} - {""}:
+        try:
+            keys.append(model._meta.pk.to_python(key))
+        except ValidationError:
+            continue  # a key of another user model
+    return {str(user.pk): user.get_username() for user in model._default_manager.filter(pk__in=keys)}

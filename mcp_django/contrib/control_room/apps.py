@@ -1,0 +1,21 @@
+"""Django app of the control room."""
+
+from django.apps import AppConfig
+from django.utils.translation import gettext_lazy as _
+
+
+class ControlRoomConfig(AppConfig):
+    """App configuration.
+
+    Registers the settings in `MCP["RECORD"]`, and the recorder of calls.
+    """
+
+    name = "mcp_django.contrib.control_room"
+    label = "mcp_control_room"
+    verbose_name = _("MCP control room")
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from mcp_django.contrib.control_room.recording.recorder import install_recorder
+
+        install_recorder()

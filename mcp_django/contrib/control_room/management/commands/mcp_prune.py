@@ -1,0 +1,34 @@
+"""Command that sums the counts of calls and deletes old rows."""
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from mcp_django.contrib.control_room.recording.maintenance import (
+    count_old_rows,
+    delete_old_rows,
+    iter_prune_steps,
+    merge_rollups,
+)
+
+
+class Command(BaseCommand):
+    """Delete the records of calls whose retention is over.
+
+    Serving processes do the same each hour.
+    """
+
+    help = 'Delete the records of calls that are older than MCP["RECORD"]["KEEP"], in batches.'
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--dry-run", action="store_true", help="count the rows, and delete none")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Sum first, so that no minute is deleted before its hour has it."""
+        if not options["dry_run"]:
+            merge_rollups()
+        for step in iter_prune_steps():
+            count = count_old_rows(step) if options["dry_run"] else delete_old_rows(step)
+            verb = "would be deleted" if options["dry_run"] else "deleted"
+            self.stdout.write(f"{step.kind}: {count} {verb} (before {step.before:%Y-%m-%d %H:%M} UTC)")

@@ -1,0 +1,138 @@
+"""Tables of the control room: counts of calls, and rows of single calls.
+
+The rows have no foreign keys, because they may be in another database and outlive users.
+"""
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+NAME_CHARACTERS = 160
+KEY_CHARACTERS = 255
+PROCESS_CHARACTERS = 80
+UNKNOWN_NAME = "(unknown)"
+"""Name of calls whose tool, prompt or resource was not found."""
+OTHER_NAMES = "(others)"
+"""Name of calls above the limit of names that a process counts."""
+
+
+class Period(models.IntegerChoices):
+    """Seconds that a count covers."""
+
+    MINUTE = 60, _("minute")
+    HOUR = 3600, _("hour")
+    DAY = 86_400, _("day")
+
+
+class OutcomeChoices(models.TextChoices):
+    """Outcome of a call, as in the log."""
+
+    OK = "ok", _("ok")
+    TOOL_ERROR = "tool_error", _("tool error")
+    INPUT_REQUIRED = "input_required", _("input required")
+    ERROR = "error", _("protocol error")
+    BUG = "bug", _("bug")
+    TIMEOUT = "timeout", _("timeout")
+    CANCELLED = "cancelled", _("cancelled")
+    OVERLOADED = "overloaded", _("refused by a limit")
+
+
+class CallRollup(models.Model):
+    """Count of the calls with one method, name and outcome in a period, by process.
+
+    A process writes the total of its minute, so a repeated write changes nothing. The rows of hours and days are sums
+    over all processes, with an empty process.
+    """
+
+    period = models.IntegerField(_("period"), choices=Period.choices)
+    start = models.DateTimeField(_("start"))
+    server = models.CharField(_("server"), max_length=64)
+    method = models.CharField(_("method"), max_length=64)
+    name = models.CharField(_("name"), max_length=NAME_CHARACTERS)
+    outcome = models.CharField(_("outcome"), max_length=16, choices=OutcomeChoices.choices)
+    process = models.CharField(_("process"), max_length=PROCESS_CHARACTERS)
+    count = models.PositiveBigIntegerField(_("calls"))
+    milliseconds_sum = models.FloatField(_("sum of milliseconds"))
+    milliseconds_max = models.FloatField(_("longest, in milliseconds"))
+    histogram = models.BinaryField(_("histogram"))
+
+    class Meta:
+        verbose_name = _("count of calls")
+        verbose_name_plural = _("counts of calls")
+        constraints = [
+            models.UniqueConstraint(
+                fields=["period", "start", "server", "method", "name", "outcome", "process"],
+                name="mcp_control_room_rollup",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.name} {self.outcome}"
+
+
+class UsageRollup(models.Model):
+    """Count of the calls of one caller and name in an hour, by process."""
+
+    start = models.DateTimeField(_("start"))
+    server = models.CharField(_("server"), max_length=64)
+    method = models.CharField(_("method"), max_length=64)
+    name = models.CharField(_("name"), max_length=NAME_CHARACTERS)
+    principal = models.CharField(_("principal"), max_length=KEY_CHARACTERS)
+    user_key = models.CharField(_("user"), max_length=64, blank=True)
+    client = models.CharField(_("client"), max_length=KEY_CHARACTERS, blank=True)
+    process = models.CharField(_("process"), max_length=PROCESS_CHARACTERS)
+    count = models.PositiveBigIntegerField(_("calls"))
+    failed = models.PositiveBigIntegerField(_("failed calls"))
+    milliseconds_sum = models.FloatField(_("sum of milliseconds"))
+
+    class Meta:
+        verbose_name = _("usage by a caller")
+        verbose_name_plural = _("usage by callers")
+        constraints = [
+            models.UniqueConstraint(
+                fields=["start", "server", "method", "name", "principal", "process"], name="mcp_control_room_usage"
+            )
+        ]
+        indexes = [models.Index(fields=["user_key", "start"], name="mcp_control_room_usage_user")]
+
+    def __str__(self) -> str:
+        return f"{self.principal} {self.name}"
+
+
+class CallLogEntry(models.Model):
+    """Call that failed, was slow, or was selected by the settings."""
+
+    at = models.DateTimeField(_("time"))
+    server = models.CharField(_("server"), max_length=64)
+    method = models.CharField(_("method"), max_length=64)
+    name = models.CharField(_("name"), max_length=NAME_CHARACTERS, blank=True)
+    outcome = models.CharField(_("outcome"), max_length=16, choices=OutcomeChoices.choices)
+    error_code = models.IntegerField(_("error code"), null=True, blank=True)
+    reference = models.CharField(_("reference"), max_length=64, blank=True)
+    milliseconds = models.FloatField(_("milliseconds"))
+    principal = models.CharField(_("principal"), max_length=KEY_CHARACTERS)
+    user_key = models.CharField(_("user"), max_length=64, blank=True)
+    client = models.CharField(_("client"), max_length=KEY_CHARACTERS, blank=True)
+    revision = models.CharField(_("revision"), max_length=16)
+    session = models.CharField(_("session"), max_length=16, blank=True)
+    call_id = models.CharField(_("call id"), max_length=NAME_CHARACTERS, blank=True)
+    trace_id = models.CharField(_("trace id"), max_length=32, blank=True)
+    process = models.CharField(_("process"), max_length=PROCESS_CHARACTERS)
+    arguments = models.TextField(_("arguments"), blank=True)
+    """JSON of the arguments that the settings allow; empty without them."""
+
+    class Meta:
+        verbose_name = _("call")
+        verbose_name_plural = _("calls")
+        indexes = [
+            models.Index(fields=["at"], name="mcp_control_room_call_at"),
+            models.Index(fields=["name", "at"], name="mcp_control_room_call_name"),
+            models.Index(fields=["user_key", "at"], name="mcp_control_room_call_user"),
+            models.Index(fields=["reference"], name="mcp_control_room_call_ref"),
+        ]
+        permissions = [
+            ("view_call_arguments", _("Can view arguments of calls")),
+            ("export_calllogentry", _("Can export calls")),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.name}".strip()

@@ -1,0 +1,1 @@
+"""The way of a call from the pipeline to the rows."""

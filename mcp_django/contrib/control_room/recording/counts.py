@@ -1,0 +1,127 @@
+"""Counts of calls that a process has not finished: by minute, and by hour and caller.
+
+A count stays in memory until its period is over and its row is written. The row has the total of the process, so
+writing it again after a failure changes nothing. One thread uses these objects.
+"""
+
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from mcp_django.contrib.control_room.models import OTHER_NAMES
+from mcp_django.contrib.control_room.recording.entries import FAILED_OUTCOMES, CallEntry, get_user_key
+from mcp_django.contrib.control_room.recording.histogram import BUCKET_COUNT, find_bucket
+
+MINUTE_SECONDS = 60
+HOUR_SECONDS = 3600
+MAX_KEYS = 5000
+"""Maximum names and callers of a period that a process counts singly."""
+MAX_PERIODS = 120
+"""Maximum periods that wait for a database. Above it, the oldest are dropped."""
+CLOSE_DELAY_SECONDS = 10
+"""Seconds after its end until a period is closed. Later calls count in the next one."""
+K = TypeVar("K", bound=tuple[Hashable, ...])
+
+
+@dataclass(slots=True)
+class CallCount:
+    """Calls with the same key in the same period."""
+
+    count: int = 0
+    failed: int = 0
+    milliseconds_sum: float = 0.0
+    milliseconds_max: float = 0.0
+    histogram: list[int] = field(default_factory=lambda: [0] * BUCKET_COUNT)
+    client: str = ""
+    user_key: str = ""
+    changed: bool = False
+
+    def add(self, entry: CallEntry) -> None:
+        """Count a call."""
+        milliseconds = entry.seconds * 1000
+        self.count += 1
+        self.failed += entry.outcome in FAILED_OUTCOMES
+        self.milliseconds_sum += milliseconds
+        self.milliseconds_max = max(self.milliseconds_max, milliseconds)
+        self.histogram[find_bucket(milliseconds)] += 1
+        self.changed = True
+
+
+class PeriodCounts(Generic[K]):
+    """Counts of all open periods of one length."""
+
+    def __init__(self, seconds: int) -> None:
+        self.seconds = seconds
+        self.dropped = 0
+        """Calls whose counts were dropped while the database was away."""
+        self._periods: dict[int, dict[K, CallCount]] = {}
+        self._closed_before = 0
+
+    def get(self, at: float, key: K, folded_key: K) -> CallCount:
+        """Return the count for a call at a time.
+
+        Above `MAX_KEYS` it is that of `folded_key`.
+        """
+        start = max(int(at) // self.seconds * self.seconds, self._closed_before)
+        period = self._periods.setdefault(start, {})
+        if key not in period and len(period) >= MAX_KEYS:
+            key = folded_key
+        return period.setdefault(key, CallCount())
+
+    def iter_changed(self) -> Iterator[tuple[int, K, CallCount]]:
+        """Yield start, key and count of the rows to write."""
+        for start, period in self._periods.items():
+            for key, count in period.items():
+                if count.changed:
+                    yield start, key, count
+
+    def confirm(self, written: Iterable[CallCount], now: float) -> None:
+        """Mark counts as written, and forget the periods that are over."""
+        for count in written:
+            count.changed = False
+        self._closed_before = max(self._closed_before, int(now - CLOSE_DELAY_SECONDS) // self.seconds * self.seconds)
+        for start in [start for start in self._periods if start < self._closed_before]:
+            if not any(count.changed for count in self._periods[start].values()):
+                del self._periods[start]
+
+    def drop_oldest(self) -> None:
+        """Drop the oldest periods above `MAX_PERIODS`."""
+        for start in sorted(self._periods)[:-MAX_PERIODS]:
+            self.dropped += sum(count.count for count in self._periods.pop(start).values())
+
+
+RollupKey = tuple[str, str, str, str]
+"""Server, method, name, outcome."""
+UsageKey = tuple[str, str, str, str]
+"""Server, method, name, key of the principal."""
+
+
+class ProcessCounts:
+    """All counts of a process."""
+
+    def __init__(self) -> None:
+        self.calls: PeriodCounts[RollupKey] = PeriodCounts(MINUTE_SECONDS)
+        self.usage: PeriodCounts[UsageKey] = PeriodCounts(HOUR_SECONDS)
+
+    def add(self, entry: CallEntry) -> None:
+        """Count a call in its minute, and in the hour of its caller."""
+        place = (entry.server, entry.method, entry.name)
+        outcome, principal = entry.outcome.value, entry.principal.key
+        folded = (entry.server, entry.method, OTHER_NAMES)
+        self.calls.get(entry.at, (*place, outcome), (*folded, outcome)).add(entry)
+
+        usage = self.usage.get(entry.at, (*place, principal), (*folded, OTHER_NAMES))
+        if not usage.count:
+            usage.client = str(getattr(entry.principal, "client_id", ""))
+            usage.user_key = get_user_key(entry.principal)
+        usage.add(entry)
+
+    def drop_oldest(self) -> None:
+        """Bound the memory while the database is away."""
+        self.calls.drop_oldest()
+        self.usage.drop_oldest()
+
+    @property
+    def dropped(self) -> int:
+        """Calls that no row counts."""
+        return self.calls.dropped

@@ -1,0 +1,63 @@
+"""Histograms of durations, with buckets of half powers of two.
+
+Histograms of the same buckets can be added, so percentiles of an hour come from the minutes of all processes.
+"""
+
+import struct
+from collections.abc import Iterable, Sequence
+from math import ceil, log2
+
+BUCKET_COUNT = 40
+"""Number of buckets. The last one has no upper bound."""
+MIN_BOUND_MILLISECONDS = 0.25
+"""Upper bound of the first bucket in milliseconds."""
+_FORMAT = struct.Struct(f"<{BUCKET_COUNT}I")
+_MAX_COUNT = 0xFFFFFFFF
+BOUNDS_MILLISECONDS = tuple(MIN_BOUND_MILLISECONDS * 2 ** (index / 2) for index in range(BUCKET_COUNT - 1))
+"""Upper bounds of all buckets except the last, in milliseconds."""
+
+
+def find_bucket(milliseconds: float) -> int:
+    """Return the index of the bucket of a duration."""
+    if milliseconds <= MIN_BOUND_MILLISECONDS:
+        return 0
+    return min(ceil(2 * log2(milliseconds / MIN_BOUND_MILLISECONDS) - 1e-9), BUCKET_COUNT - 1)
+
+
+def pack(counts: Sequence[int]) -> bytes:
+    """Return a histogram as bytes: an unsigned number of 32 bits for each bucket."""
+    return _FORMAT.pack(*(min(count, _MAX_COUNT) for count in counts))
+
+
+def unpack(packed: bytes | memoryview) -> tuple[int, ...]:
+    """Return the counts of a packed histogram. Damaged bytes count as empty."""
+    data = bytes(packed)
+    return _FORMAT.unpack(data) if len(data) == _FORMAT.size else (0,) * BUCKET_COUNT
+
+
+def merge(packed: Iterable[bytes | memoryview]) -> list[int]:
+    """Return the sum of packed histograms."""
+    total = [0] * BUCKET_COUNT
+    for data in packed:
+        for index, count in enumerate(unpack(data)):
+            total[index] += count
+    return total
+
+
+def estimate_percentile(counts: Sequence[int], share: float) -> float | None:
+    """Return the duration in which `share` of the calls ended.
+
+    In milliseconds; None without calls. The estimate lies in the right bucket. Within it, durations count as evenly
+    spread.
+    """
+    total = sum(counts)
+    if not total:
+        return None
+    wanted, reached = share * total, 0
+    for index, count in enumerate(counts):
+        if count and reached + count >= wanted:
+            lower = BOUNDS_MILLISECONDS[index - 1] if index else 0.0
+            upper = BOUNDS_MILLISECONDS[index] if index < BUCKET_COUNT - 1 else 2 * lower
+            return lower + (upper - lower) * max(wanted - reached, 0.0) / count
+        reached += count
+    return BOUNDS_MILLISECONDS[-1]

@@ -1,0 +1,140 @@
+"""Maintenance of the rows.
+
+Sums of hours and days, deletion by age, and removal of users.
+"""
+
+import secrets
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.db import models
+from django.utils import timezone
+
+from mcp_django.contrib.control_room.models import CallLogEntry, CallRollup, Period, UsageRollup
+from mcp_django.contrib.control_room.options import get_settings
+from mcp_django.contrib.control_room.recording.histogram import merge, pack
+from mcp_django.contrib.control_room.recording.writer import ROLLUP_KEY, ROLLUP_VALUES, get_alias, save_rows
+
+MAX_LATE_HOURS = 3
+"""Hours that each merge sums again, because the rows of a process may come late."""
+MAX_LATE_DAYS = 2
+DELETION_ROWS = 5000
+"""Rows that one statement deletes."""
+REMOVED_PREFIX = "removed:"
+"""Start of the principal of a removed user."""
+
+
+def merge_rollups(now: datetime | None = None) -> None:
+    """Write the sums of the last hours and days.
+
+    Repeating it changes nothing, so any process may do so.
+    """
+    now = now or timezone.now()
+    hour = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    day = hour.replace(hour=0)
+    for past in range(MAX_LATE_HOURS, 0, -1):
+        _merge_period(Period.MINUTE, Period.HOUR, hour - timedelta(hours=past), timedelta(hours=1))
+    for past in range(MAX_LATE_DAYS, 0, -1):
+        _merge_period(Period.HOUR, Period.DAY, day - timedelta(days=past), timedelta(days=1))
+
+
+def _merge_period(source: Period, target: Period, start: datetime, length: timedelta) -> None:
+    alias = get_alias()
+    rows = CallRollup.objects.using(alias).filter(period=source, start__gte=start, start__lt=start + length)
+    groups: dict[tuple[str, ...], list[CallRollup]] = defaultdict(list)
+    for row in rows.iterator():
+        groups[row.server, row.method, row.name, row.outcome].append(row)
+    sums = [_sum_rows(target, start, key, group) for key, group in groups.items()]
+    save_rows(sums, ROLLUP_KEY, ROLLUP_VALUES, alias)
+
+
+def _sum_rows(period: Period, start: datetime, key: tuple[str, ...], rows: list[CallRollup]) -> CallRollup:
+    server, method, name, outcome = key
+    return CallRollup(
+        period=period,
+        start=start,
+        server=server,
+        method=method,
+        name=name,
+        outcome=outcome,
+        process="",
+        count=sum(row.count for row in rows),
+        milliseconds_sum=sum(row.milliseconds_sum for row in rows),
+        milliseconds_max=max(row.milliseconds_max for row in rows),
+        histogram=pack(merge(row.histogram for row in rows)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PruneStep:
+    """Rows of one kind that are older than their retention."""
+
+    kind: str
+    rows: "models.QuerySet[Any]"
+    time_field: str
+    before: datetime
+
+
+def iter_prune_steps(now: datetime | None = None) -> Iterator[PruneStep]:
+    """Yield the kinds of rows and their limits of age."""
+    now = now or timezone.now()
+    limits = {kind: now - timedelta(days=days) for kind, days in get_settings().keep.items()}
+    alias = get_alias()
+    rollups = CallRollup.objects.using(alias)
+    yield PruneStep("calls", CallLogEntry.objects.using(alias).all(), "at", limits["calls"])
+    yield PruneStep("minutes", rollups.filter(period=Period.MINUTE), "start", limits["minutes"])
+    yield PruneStep("hours", rollups.filter(period=Period.HOUR), "start", limits["hours"])
+    yield PruneStep("usage", UsageRollup.objects.using(alias).all(), "start", limits["hours"])
+    yield PruneStep("days", rollups.filter(period=Period.DAY), "start", limits["days"])
+
+
+def count_old_rows(step: PruneStep) -> int:
+    """Return the number of rows that `delete_old_rows` would delete."""
+    return step.rows.filter(**{f"{step.time_field}__lt": step.before}).count()
+
+
+def delete_old_rows(step: PruneStep) -> int:
+    """Delete the old rows of a kind in batches; return their number.
+
+    Each statement is a transaction of its own and touches few rows, so writers do not wait.
+    """
+    old = step.rows.filter(**{f"{step.time_field}__lt": step.before})
+    deleted = 0
+    while True:
+        last_key = old.order_by("pk").values_list("pk", flat=True)[DELETION_ROWS - 1 : DELETION_ROWS].first()
+        batch = old if last_key is None else old.filter(pk__lte=last_key)
+        deleted += batch._raw_delete(old.db)
+        if last_key is None:
+            return deleted
+
+
+def remove_user(user_key: str) -> int:
+    """Replace a user in all rows by a random name; return the number of changed rows.
+
+    Counts stay. Arguments and client names of the user's calls are deleted.
+    """
+    alias = get_alias()
+    changed = 0
+    for model, cleared in ((CallLogEntry, {"arguments": "", "client": ""}), (UsageRollup, {"client": ""})):
+        rows = model.objects.using(alias).filter(user_key=user_key)
+        for principal in rows.order_by().values_list("principal", flat=True).distinct():
+            name = REMOVED_PREFIX + secrets.token_hex(8)
+            changed += rows.filter(principal=principal).update(principal=name, user_key="", **cleared)
+    return changed
+
+
+def remove_deleted_user(sender: type[models.Model], instance: models.Model, **kwargs: Any) -> None:
+    """Remove a user who was deleted (`post_delete`)."""
+    if issubclass(sender, get_user_model()) and instance.pk is not None:
+        remove_user(str(instance.pk))
+
+
+def maintain_rows() -> None:
+    """Sum the last hours and days, and delete old rows."""
+    merge_rollups()
+    for step in iter_prune_steps():
+        delete_old_rows(step)

@@ -1,0 +1,252 @@
+"""Recorder of the finished calls of all threads of a process.
+
+It writes them from a thread of its own. A call costs the building of a tuple and an append to a queue. The queue is
+bounded: the oldest calls are dropped and counted. A database that is away harms no call: counts are kept and written
+later.
+"""
+
+import atexit
+import logging
+import os
+import random
+import secrets
+import socket
+import threading
+from collections import deque
+from time import perf_counter, time
+from typing import Any
+
+from django.db import Error, connections
+from django.db.models.signals import post_delete
+
+from mcp_django.conf import on_change
+from mcp_django.contrib.control_room.options import NO_CALLS, CallSelection, RecordSettings, get_settings
+from mcp_django.contrib.control_room.recording.counts import ProcessCounts
+from mcp_django.contrib.control_room.recording.entries import (
+    FAILED_OUTCOMES,
+    CallEntry,
+    build_detail,
+    get_method,
+)
+from mcp_django.contrib.control_room.recording.maintenance import maintain_rows, remove_deleted_user
+from mcp_django.contrib.control_room.recording.writer import RowWriter, get_alias
+from mcp_django.observability import Call, Outcome
+from mcp_django.protocol.errors import MCPError
+from mcp_django.protocol.jsonrpc import Request
+from mcp_django.runtime.calls.observer import add_outcome_recorder
+from mcp_django.server.ports import Overloaded
+from mcp_django.signals import server_drained
+
+logger = logging.getLogger("mcp_django.records")
+STOP_TIMEOUT_SECONDS = 3.0
+"""Maximum seconds that the end of a process waits for the last write."""
+MAINTENANCE_SECONDS = 3600.0
+"""Seconds between two maintenances of a process.
+
+The first one comes after a random part of it.
+"""
+ERROR_INTERVAL_SECONDS = 60.0
+"""Seconds between two log lines about a database that is away."""
+
+_OK = Outcome.OK
+
+
+class CallRecorder:
+    """Recorder of one process."""
+
+    def __init__(self, *, starts_thread: bool = True) -> None:
+        self.dropped = 0
+        """Calls that were dropped from the full queue, and rows above the limit."""
+        self._starts_thread = starts_thread
+        self._lock = threading.Lock()
+        self._flush_lock = threading.Lock()
+        self._reset()
+
+    def _reset(self) -> None:
+        self._options: RecordSettings | None = None
+        self._is_enabled = True
+        self._selects_all = False
+        self._entries: deque[tuple[Any, ...]] = deque()
+        self._records: list[CallEntry] = []
+        self._counts = ProcessCounts()
+        self._writer = RowWriter(create_process_name())
+        self._thread: threading.Thread | None = None
+        self._wake = threading.Event()
+        self._written = threading.Condition()
+        self._minute = 0
+        self._minute_rows = 0
+        self._logged_at = 0.0
+        self._maintained_at = time() - random.random() * MAINTENANCE_SECONDS  # noqa: S311
+
+    def reset_after_fork(self) -> None:
+        """Forget the calls and the thread of the parent process."""
+        self._lock = threading.Lock()
+        self._flush_lock = threading.Lock()
+        self._reset()
+
+    def forget_settings(self) -> None:
+        """Read the settings again before the next call."""
+        self._options = None
+
+    def record(self, call: Call, outcome: Outcome, error: MCPError | Overloaded | None) -> None:
+        """Record a finished call. Notifications are not recorded. Never raises.
+
+        Each call of the server comes here, so the common case does no more than needed.
+        """
+        try:
+            options = self._options
+            if options is None:
+                options = self._prepare()
+            if not self._is_enabled or type(call.message) is not Request:
+                return
+            seconds = perf_counter() - call.started_at
+            if outcome is _OK and seconds < options.slow and not self._selects_all:
+                detail = None
+            else:
+                detail = build_detail(call, error, options) if self._selects(call, outcome, seconds, options) else None
+
+            entries = self._entries
+            if len(entries) >= options.buffer:
+                self._drop_oldest()
+            record = call.record
+            is_plain = error is None and not record.is_continued
+            method = call.message.method if is_plain else get_method(call, error)
+            principal = call.connection.principal
+            entries.append((time(), call.server.alias, method, record.target, outcome, seconds, principal, detail))
+        except Exception:
+            logger.exception("A call could not be recorded")
+
+    def _prepare(self) -> RecordSettings:
+        """Load the settings, and start the thread once."""
+        options = get_settings()
+        exceptions = any(tool.calls is not None and tool.calls.share for tool in options.tools.values())
+        self._selects_all = bool(options.calls.share) or exceptions
+        self._options = options
+        self._is_enabled = options.rollups or options.calls != NO_CALLS or bool(options.tools)
+        if not self._is_enabled:
+            return options
+        with self._lock:
+            if self._thread is None and self._starts_thread:
+                self._thread = threading.Thread(target=self._run, name="mcp-recorder", daemon=True)
+                self._thread.start()
+        return options
+
+    def _selects(self, call: Call, outcome: Outcome, seconds: float, options: RecordSettings) -> bool:
+        """Return True if the call gets a row of its own."""
+        selection = _get_selection(call, options)
+        if (selection.failed and outcome in FAILED_OUTCOMES) or (selection.slow and seconds >= options.slow):
+            return True
+        return selection.share >= 1 or (selection.share > 0 and random.random() < selection.share)  # noqa: S311
+
+    def _drop_oldest(self) -> None:
+        try:
+            self._entries.popleft()
+        except IndexError:
+            return  # the writing thread has emptied the queue
+        self.dropped += 1
+
+    def flush(self) -> bool:
+        """Write all calls now, on the connection of the calling thread.
+
+        Returns False if the database is away.
+        """
+        with self._flush_lock:
+            options = self._options or get_settings()
+            self._drain(options)
+            try:
+                written = self._writer.write(self._counts, self._records)
+            except Error:
+                self._keep_after_failure(options)
+                return False
+            self._records.clear()
+            now = time()
+            self._counts.calls.confirm(written, now)
+            self._counts.usage.confirm(written, now)
+            return True
+
+    def _drain(self, options: RecordSettings) -> None:
+        """Count the calls of the queue, and collect those that get a row."""
+        for _ in range(len(self._entries)):
+            try:
+                entry = CallEntry(*self._entries.popleft())
+            except IndexError:
+                break
+            if options.rollups:
+                self._counts.add(entry)
+            if entry.detail is not None and self._may_write_row(entry, options):
+                self._records.append(entry)
+
+    def _may_write_row(self, entry: CallEntry, options: RecordSettings) -> bool:
+        """Return True if the limit of rows in this minute is not reached."""
+        if options.calls.share >= 1:
+            return True
+        minute = int(entry.at) // 60
+        if minute != self._minute:
+            self._minute = minute
+            self._minute_rows = 0
+        self._minute_rows += 1
+        if self._minute_rows <= options.calls_per_minute:
+            return True
+        self.dropped += 1
+        return False
+
+    def _keep_after_failure(self, options: RecordSettings) -> None:
+        """Keep what was not written, within the limits of memory."""
+        surplus = len(self._records) - options.buffer
+        if surplus > 0:
+            del self._records[:surplus]
+            self.dropped += surplus
+        self._counts.drop_oldest()
+        if time() - self._logged_at >= ERROR_INTERVAL_SECONDS:
+            self._logged_at = time()
+            logger.warning("Records of calls could not be written; they are kept and written later", exc_info=True)
+
+    def _run(self) -> None:
+        """Write regularly, until the process ends."""
+        while True:
+            options = self._options or get_settings()
+            self._wake.wait(options.flush)
+            self._wake.clear()
+            try:
+                if not self.flush():
+                    connections[get_alias()].close()
+                elif time() - self._maintained_at >= MAINTENANCE_SECONDS:
+                    self._maintained_at = time()
+                    maintain_rows()
+            except Exception:
+                logger.exception("Records of calls could not be written")
+            with self._written:
+                self._written.notify_all()
+
+    def flush_from_thread(self, **kwargs: Any) -> None:
+        """Wake the thread, and wait a few seconds until it has written."""
+        thread = self._thread
+        if thread is None or not thread.is_alive() or thread is threading.current_thread():
+            return
+        with self._written:
+            self._wake.set()
+            self._written.wait(STOP_TIMEOUT_SECONDS)
+
+
+def _get_selection(call: Call, options: RecordSettings) -> CallSelection:
+    exception = options.tools.get(call.record.target or "") if options.tools else None
+    return options.calls if exception is None or exception.calls is None else exception.calls
+
+
+def create_process_name() -> str:
+    """Return a name for this process that no other process has."""
+    return f"{socket.gethostname()[:48]}:{os.getpid()}:{secrets.token_hex(4)}"
+
+
+RECORDER = CallRecorder()
+"""The recorder of this process."""
+
+
+def install_recorder() -> None:
+    """Record the calls of this process from now on."""
+    add_outcome_recorder(RECORDER.record)
+    on_change()(RECORDER.forget_settings)
+    server_drained.connect(RECORDER.flush_from_thread, dispatch_uid="mcp_control_room")
+    os.register_at_fork(after_in_child=RECORDER.reset_after_fork)
+    post_delete.connect(remove_deleted_user, dispatch_uid="mcp_control_room")
+    atexit.register(RECORDER.flush_from_thread)
