@@ -103,6 +103,8 @@ class Task(models.Model):
             models.Index(fields=["owner_hash", "created"], name="mcp_tasks_owner"),
             models.Index(fields=["server", "status"], name="mcp_tasks_server"),
             models.Index(fields=["status", "queue", "created"], name="mcp_tasks_waiting"),
+            # The rows that workers search. A claim reads as many entries as it takes, however many tasks wait.
+            models.Index(fields=["created"], condition=models.Q(status="working", worker=""), name="mcp_tasks_next"),
             models.Index(fields=["expires"], name="mcp_tasks_expires"),
         )
 

@@ -27,10 +27,16 @@ async def publish_change(id: str) -> None:
 def _publish(id: str) -> None:
     """Publish the row as it is now: several changes may become one notification."""
     task = Task.objects.filter(pk=id).first()
-    if task is not None and wire.is_core(task):
+    if task is not None:
+        publish_row(task)
+
+
+def publish_row(task: Task) -> None:
+    """Publish a change of a row that was just read. Blocking."""
+    if wire.is_core(task):
         _notify_session(task)
-    elif task is not None and task.is_followed:
-        notify_extension_key(TASK_IDS_FIELD, id, server=task.server)
+    elif task.is_followed:
+        notify_extension_key(TASK_IDS_FIELD, task.pk, server=task.server)
 
 
 def _notify_session(task: Task) -> None:

@@ -27,6 +27,8 @@ REPORT_SECONDS = 10.0
 """Seconds between two reports of the worker in its row."""
 RETRY_SECONDS = 2.0
 """Seconds to wait after the database failed."""
+MAX_CLAIMED_TASKS = 16
+"""Maximum tasks of one claim. The rest stays for other workers."""
 UNWIND_SECONDS = 2.0
 """Maximum seconds for cancelled attempts to store their end."""
 
@@ -108,27 +110,29 @@ class WorkerProcess:
     async def _claim_tasks(self) -> None:
         while not self.is_stopping:
             self._wake.clear()
-            if len(self._running) >= self._options.concurrency:
+            places = self._options.concurrency - len(self._running)
+            if places <= 0:
                 await self._wake.wait()
                 continue
 
             try:
-                task = await store.run_on_rows(self._claim)
+                tasks = await store.run_on_rows(self._claim, min(places, MAX_CLAIMED_TASKS))
             except Exception:
                 logger.exception("Waiting tasks could not be read; it is repeated")
                 await wait_for_event(self._wake, RETRY_SECONDS)
                 continue
 
-            if task is not None:
+            for task in tasks:
                 self._start(task)
-            elif self._options.is_burst and not self._running:
+            if tasks:
+                continue
+            if self._options.is_burst and not self._running:
                 return
-            else:
-                await wait_for_event(self._wake, self._options.poll)
+            await wait_for_event(self._wake, self._options.poll)
 
-    def _claim(self) -> Task | None:
+    def _claim(self, limit: int) -> list[Task]:
         worker, lease = leases.create_worker_name(), get_settings().lease
-        return leases.claim_next_task(self._options.queues, worker=worker, lease=lease)
+        return leases.claim_next_tasks(self._options.queues, worker=worker, lease=lease, limit=limit)
 
     def _start(self, task: Task) -> None:
         execution = start_task(runner.run_claimed_task(task))

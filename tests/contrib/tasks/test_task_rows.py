@@ -19,6 +19,8 @@ from tests.contrib.tasks.clients import TaskClient
 from tests.contrib.tasks.conftest import Gate
 
 pytestmark = pytest.mark.django_db
+SAVEPOINT_STATEMENTS = 2
+"""Statements of a transaction within the transaction of a test."""
 
 
 def make_task(**values: Any) -> Task:
@@ -70,9 +72,44 @@ def test_the_next_claim_takes_the_oldest_task_of_a_queue() -> None:
     now = timezone.now()
     later, first = save_task(created=now), save_task(created=now - timedelta(minutes=1))
     other = save_task(queue="other", created=now - timedelta(minutes=2))
-    claimed = [leases.claim_next_task(["default"], worker=f"w{number}", lease=30) for number in range(3)]
-    assert claimed == [first, later, None]
-    assert leases.claim_next_task(None, worker="w", lease=30) == other
+    claimed = [leases.claim_next_tasks(["default"], worker=f"w{number}", lease=30, limit=1) for number in range(3)]
+    assert claimed == [[first], [later], []]
+    assert leases.claim_next_tasks(None, worker="w", lease=30, limit=1) == [other]
+
+
+def test_a_claim_takes_several_tasks_up_to_its_limit() -> None:
+    now = timezone.now()
+    first, second, third = (save_task(created=now + timedelta(seconds=number)) for number in range(3))
+    claimed = leases.claim_next_tasks(None, worker="w", lease=30, limit=2)
+    assert claimed == [first, second]
+    assert [(task.worker, task.attempts) for task in claimed] == [("w", 1), ("w", 1)]
+    for task in claimed:
+        row = Task.objects.get(pk=task.pk)
+        assert (row.worker, row.attempts, row.lease_expires) == (task.worker, task.attempts, task.lease_expires)
+    assert leases.claim_next_tasks(None, worker="v", lease=30, limit=2) == [third]
+    assert set(TaskAttempt.objects.values_list("task", "worker")) == {
+        (first.pk, "w"),
+        (second.pk, "w"),
+        (third.pk, "v"),
+    }
+
+
+def test_several_ends_take_one_statement_each_and_two_together(django_assert_num_queries: Any) -> None:
+    for _ in range(4):
+        save_task()
+    claimed = [task for task in (leases.claim_task(pk, worker="w", lease=30) for pk in list_ids()) if task is not None]
+    store.cancel(claimed[3].pk)
+    ends = [store.TaskEnd(task, TaskStatus.COMPLETED, {"result": "{}"}) for task in claimed]
+    with django_assert_num_queries(4 + 2 + SAVEPOINT_STATEMENTS):
+        finished = store.finish_attempts(ends)
+    assert {row.pk for row in finished} == {task.pk for task in claimed[:3]}
+    assert store.finish_attempts(ends) == []
+    assert set(TaskAttempt.objects.exclude(task=claimed[3]).values_list("outcome", flat=True)) == {"finished"}
+    assert TaskAttempt.objects.get(task=claimed[3]).outcome == ""
+
+
+def list_ids() -> list[str]:
+    return list(Task.objects.values_list("pk", flat=True))
 
 
 def test_only_the_holder_of_the_lease_ends_a_task() -> None:
@@ -81,11 +118,12 @@ def test_only_the_holder_of_the_lease_ends_a_task() -> None:
     assert store.beat(claimed.pk, "two", 30, {}) is False
     stranger = Task.objects.get()
     stranger.worker = "two"
-    assert store.finish(stranger, status=TaskStatus.COMPLETED, result="{}") is False
+    completed = {"result": "{}"}
+    assert store.finish_attempts([store.TaskEnd(stranger, TaskStatus.COMPLETED, completed)]) == []
     assert store.beat(claimed.pk, "one", 30, {"status_message": "half"}) is True
-    assert store.finish(claimed, status=TaskStatus.COMPLETED, number=1, result="{}") is True
+    assert store.finish_attempts([store.TaskEnd(claimed, TaskStatus.COMPLETED, completed)]) == [claimed]
     for status in TaskStatus:
-        assert store.finish(claimed, status=status) is False
+        assert store.finish(store.TaskEnd(claimed, status, {})) is False
     assert store.cancel(claimed.pk) is None
     row = Task.objects.get()
     assert (row.status, row.status_message, row.worker) == ("completed", "half", "")

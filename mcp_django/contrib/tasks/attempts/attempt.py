@@ -74,7 +74,8 @@ class Attempt:
         context = self.task.get_context()
         if self.is_stored:
             self._base = context.get("rounds", {})
-            self._stored = await store.run_on_rows(store.read_conversation, self.task.pk)
+            if self.task.attempts > 1:  # the first attempt of a row has no answers and steps to read
+                self._stored = await store.run_on_rows(store.read_conversation, self.task.pk)
         if context["language"] is None:
             translation.deactivate_all()
         else:

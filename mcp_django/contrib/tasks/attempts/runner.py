@@ -13,6 +13,7 @@ from mcp_django.aio.tasks import start_task
 from mcp_django.contrib.tasks.attempts import executions
 from mcp_django.contrib.tasks.attempts.attempt import Attempt, AttemptResult
 from mcp_django.contrib.tasks.attempts.callers import CallerGone, load_principal
+from mcp_django.contrib.tasks.attempts.ends import store_end
 from mcp_django.contrib.tasks.models import AttemptOutcome, Task, TaskStatus
 from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.contrib.tasks.publishing import publish_change
@@ -42,9 +43,10 @@ async def run_attempt(id: str, *, worker: str | None = None) -> bool:
 
 
 async def run_claimed_task(task: Task) -> None:
-    """Run the tool of a task whose row was claimed (`leases.claim_task`, `leases.claim_next_task`)."""
+    """Run the tool of a task whose row was claimed (`leases.claim_task`, `leases.claim_next_tasks`)."""
     try:
-        principal = await store.run_on_rows(load_principal, task)
+        # Without a user there is nothing to read, and no thread to wait for.
+        principal = load_principal(task) if task.user_id is None else await store.run_on_rows(load_principal, task)
         attempt = Attempt(task, wiring.get_server(task.server), principal)
     except CallerGone as problem:
         await _fail(task, InvalidParams.code, str(problem))
@@ -117,12 +119,10 @@ async def _complete(task: Task, result: dict[str, object], changes: dict[str, ob
         await _fail(task, InternalError.code, f"The result has {len(encoded)} bytes; at most {limit} are stored")
         return
     values = {**changes, "result": encoded.decode(), "is_error": bool(result.get("isError"))}
-    await store.run_on_rows(store.finish, task, status=TaskStatus.COMPLETED, number=task.attempts, **values)
-    await publish_change(task.pk)
+    await store_end(store.TaskEnd(task, TaskStatus.COMPLETED, values))
 
 
 async def _fail(task: Task, code: int, message: str, data: object = None) -> None:
     error = {"code": code, "message": message, **({} if data is None else {"data": data})}
     values = {"error": jsonrpc.dumps(error).decode(), "status_message": message}
-    await store.run_on_rows(store.finish, task, status=TaskStatus.FAILED, number=task.attempts, **values)
-    await publish_change(task.pk)
+    await store_end(store.TaskEnd(task, TaskStatus.FAILED, values))

@@ -29,7 +29,7 @@ STOPPED_MESSAGE = "The server stopped before the task was finished, and the tool
 
 
 def create_worker_name() -> str:
-    """Return a name for one attempt: host, process, and random letters."""
+    """Return a name for one claim: host, process, and random letters."""
     suffix = f":{os.getpid()}:{secrets.token_hex(6)}"
     return f"{socket.gethostname()[: WORKER_CHARACTERS - len(suffix)]}{suffix}"
 
@@ -37,48 +37,44 @@ def create_worker_name() -> str:
 def claim_task(id: str, *, worker: str, lease: float) -> Task | None:
     """Claim a waiting task for an attempt; return its row, or None if it does not wait."""
     waiting = Task.objects.filter(pk=id, status=TaskStatus.WORKING, worker="", expires__gt=timezone.now())
-    if not waiting.update(**_claim_values(worker, lease)):
-        return None
-    return _start(id)
+    with transaction.atomic(using=store.get_alias()):
+        if not waiting.update(attempts=F("attempts") + 1, **_build_claim(worker, lease)):
+            return None
+        task = Task.objects.get(pk=id)
+        store.start_attempts([task])
+    return task
 
 
-def claim_next_task(queues: Sequence[str] | None, *, worker: str, lease: float) -> Task | None:
-    """Claim the oldest waiting task of some queues (None: of all); return its row, or None without one.
+def claim_next_tasks(queues: Sequence[str] | None, *, worker: str, lease: float, limit: int) -> list[Task]:
+    """Claim up to `limit` of the oldest waiting tasks of some queues (None: of all); return their rows.
 
-    On PostgreSQL and MySQL concurrent workers skip the rows that others are claiming.
+    `worker` names this claim: a new name for each call. On PostgreSQL and MySQL concurrent workers skip the rows that
+    others are claiming, and the claim takes three statements.
     """
-    rows = Task.objects.filter(status=TaskStatus.WORKING, worker="", expires__gt=timezone.now()).order_by("created")
+    waiting = Task.objects.filter(status=TaskStatus.WORKING, worker="", expires__gt=timezone.now()).order_by("created")
     if queues is not None:
-        rows = rows.filter(queue__in=queues)
+        waiting = waiting.filter(queue__in=queues)
 
     if not connections[store.get_alias()].features.has_select_for_update_skip_locked:
-        for id in rows.values_list("pk", flat=True)[:8]:
-            if (task := claim_task(id, worker=worker, lease=lease)) is not None:
-                return task
-        return None
+        ids = waiting.values_list("pk", flat=True)[:limit]
+        claimed = [claim_task(id, worker=worker, lease=lease) for id in ids]
+        return [task for task in claimed if task is not None]
 
     with transaction.atomic(using=store.get_alias()):
-        found = rows.select_for_update(skip_locked=True).values_list("pk", flat=True).first()
-        if found is None:
-            return None
-        Task.objects.filter(pk=found).update(**_claim_values(worker, lease))
-    return _start(found)
+        rows = list(waiting.select_for_update(skip_locked=True)[:limit])
+        if rows:
+            values = _build_claim(worker, lease)
+            Task.objects.filter(pk__in=[task.pk for task in rows]).update(attempts=F("attempts") + 1, **values)
+            for task in rows:
+                for name, value in {"attempts": task.attempts + 1, **values}.items():
+                    setattr(task, name, value)
+            store.start_attempts(rows)
+    return rows
 
 
-def _claim_values(worker: str, lease: float) -> dict[str, Any]:
+def _build_claim(worker: str, lease: float) -> dict[str, Any]:
     now = timezone.now()
-    return {
-        "worker": worker,
-        "heartbeat": now,
-        "lease_expires": now + timedelta(seconds=lease),
-        "attempts": F("attempts") + 1,
-    }
-
-
-def _start(id: str) -> Task:
-    task = Task.objects.get(pk=id)
-    store.start_attempt(task)
-    return task
+    return {"worker": worker, "heartbeat": now, "lease_expires": now + timedelta(seconds=lease)}
 
 
 def end_lost_attempt(task: Task, outcome: AttemptOutcome, text: str) -> Task | None:
@@ -88,7 +84,7 @@ def end_lost_attempt(task: Task, outcome: AttemptOutcome, text: str) -> Task | N
     """
     if not store.give_up_lease(task.pk, task.worker):
         error = jsonrpc.dumps({"code": InternalError.code, "message": text}).decode()
-        if not store.finish(task, status=TaskStatus.FAILED, error=error, status_message=text):
+        if not store.finish(store.TaskEnd(task, TaskStatus.FAILED, {"error": error, "status_message": text})):
             return None
     store.end_attempt(task.pk, task.attempts, outcome)
     return Task.objects.get(pk=task.pk)

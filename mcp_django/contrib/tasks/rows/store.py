@@ -74,7 +74,7 @@ def create(task: Task, steps: Mapping[str, str], limits: TaskSettings) -> None:
 
     task.save(force_insert=True, using=get_alias())
     if task.worker:
-        start_attempt(task)
+        start_attempts([task])
     if steps:
         TaskStep.objects.bulk_create([TaskStep(task=task, key=key, value=value) for key, value in steps.items()])
     task_created.send_robust(sender=Task, task=task)
@@ -189,22 +189,56 @@ def _find_free_key(name: str, keys: set[str]) -> str:
     return key
 
 
-def finish(task: Task, *, status: TaskStatus, number: int = 0, **values: Any) -> bool:
-    """Give a task its terminal status; return False if it has one, or if the attempt has lost its lease.
+class TaskEnd(NamedTuple):
+    """The end of a task: its terminal status, and further columns of its row."""
 
-    `task.worker` is the worker that must hold the lease. `values` are further columns.
+    task: Task
+    """The row of the attempt; its `worker` must hold the lease."""
+    status: TaskStatus
+    values: Mapping[str, Any]
+
+
+def finish(end: TaskEnd) -> bool:
+    """Give a task its terminal status; return False if it has one, or if the attempt has lost its lease."""
+    if not _finish_row(end, timezone.now()):
+        return False
+    read_finished(end.task.pk)
+    return True
+
+
+def finish_attempts(ends: Sequence[TaskEnd]) -> list[Task]:
+    """Give tasks their terminal statuses and end their attempts, in one transaction; return their rows.
+
+    Tasks that have a terminal status, or whose attempt has lost its lease, are left out.
     """
     now = timezone.now()
+    with transaction.atomic(using=get_alias()):
+        # In the order of the keys, so that two transactions never wait for each other.
+        tasks = [end.task for end in sorted(ends, key=lambda end: end.task.pk) if _finish_row(end, now)]
+        for number in {task.attempts for task in tasks}:
+            ids = [task.pk for task in tasks if task.attempts == number]
+            open_attempts = TaskAttempt.objects.filter(task__in=ids, number=number, ended=None)
+            open_attempts.update(ended=now, outcome=AttemptOutcome.FINISHED)
+    if not tasks:
+        return []
+
+    # The texts may be large; whichever receiver needs one reads it.
+    rows = list(Task.objects.filter(pk__in=[task.pk for task in tasks]).defer("arguments", "context", "result"))
+    for row in rows:
+        task_finished.send_robust(sender=Task, task=row)
+    return rows
+
+
+def _finish_row(end: TaskEnd, now: datetime) -> bool:
+    values = dict(end.values)
     if "status_message" in values:
         values["status_message"] = clean_message(values["status_message"])
-    changed = Task.objects.filter(pk=task.pk, worker=task.worker, status__in=ACTIVE).update(
-        status=status, updated=now, finished=now, worker="", lease_expires=None, input_requests="", **values
+    held = Task.objects.filter(pk=end.task.pk, worker=end.task.worker, status__in=ACTIVE)
+    return bool(
+        held.update(
+            status=end.status, updated=now, finished=now, worker="", lease_expires=None, input_requests="", **values
+        )
     )
-    if changed:
-        if number:
-            _end_attempt(task.pk, number, AttemptOutcome.FINISHED)
-        read_finished(task.pk)
-    return bool(changed)
 
 
 def read_finished(id: str) -> Task:
@@ -247,9 +281,11 @@ def is_followed(id: str) -> bool:
     return Task.objects.filter(pk=id, is_followed=True).exists()
 
 
-def start_attempt(task: Task) -> None:
-    """Insert the row of an attempt."""
-    TaskAttempt.objects.create(task_id=task.pk, number=task.attempts, worker=task.worker)
+def start_attempts(tasks: Iterable[Task]) -> None:
+    """Insert the rows of attempts."""
+    TaskAttempt.objects.bulk_create(
+        [TaskAttempt(task_id=task.pk, number=task.attempts, worker=task.worker) for task in tasks]
+    )
 
 
 def _end_attempt(id: str, number: int, outcome: AttemptOutcome) -> None:
