@@ -14,6 +14,8 @@ from mcp_django.contrib.tasks.publishing import publish_change
 from mcp_django.contrib.tasks.rows import leases, store
 
 logger = logging.getLogger("mcp_django.tasks")
+MAX_INTERVAL_SECONDS = 15.0
+"""Maximum seconds between two searches for lost, forgotten and expired tasks."""
 FORGOTTEN_SECONDS = 15.0
 """Seconds after which a waiting task is enqueued again."""
 DELETION_ROWS = 500
@@ -27,6 +29,14 @@ class MaintenanceCounts:
     enqueued: int
     expired: int
     deleted: int
+
+
+def get_interval() -> float:
+    """Return the seconds between two searches, at most a lease.
+
+    A lost task therefore ends within two leases.
+    """
+    return min(MAX_INTERVAL_SECONDS, get_settings().lease)
 
 
 async def maintain_tasks(backend: TaskBackend) -> MaintenanceCounts:

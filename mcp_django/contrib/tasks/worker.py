@@ -21,8 +21,6 @@ from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.contrib.tasks.rows import leases, store
 
 logger = logging.getLogger("mcp_django.tasks")
-MAINTENANCE_SECONDS = 15.0
-"""Seconds between two searches for lost, forgotten and expired tasks."""
 REPORT_SECONDS = 10.0
 """Seconds between two reports of the worker in its row."""
 RETRY_SECONDS = 2.0
@@ -168,7 +166,7 @@ class WorkerProcess:
                 await upkeep.maintain_tasks(get_backend())
             except Exception:
                 logger.exception("Maintenance of tasks failed; it is repeated")
-            await asyncio.sleep(MAINTENANCE_SECONDS)
+            await asyncio.sleep(upkeep.get_interval())
 
     async def _report_regularly(self) -> None:
         while True:

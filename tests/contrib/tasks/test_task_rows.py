@@ -123,7 +123,7 @@ def test_only_the_holder_of_the_lease_ends_a_task() -> None:
     assert store.beat(claimed.pk, "one", 30, {"status_message": "half"}) is True
     assert store.finish_attempts([store.TaskEnd(claimed, TaskStatus.COMPLETED, completed)]) == [claimed]
     for status in TaskStatus:
-        assert store.finish(store.TaskEnd(claimed, status, {})) is False
+        assert store.finish_row(store.TaskEnd(claimed, status, {})) is False
     assert store.cancel(claimed.pk) is None
     row = Task.objects.get()
     assert (row.status, row.status_message, row.worker) == ("completed", "half", "")

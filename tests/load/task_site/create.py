@@ -1,18 +1,19 @@
-"""Create tasks as a client does, and print their number: python -m tests.load.task_site.create 500."""
+"""Create tasks as a client does, of several tools in turn: python -m tests.load.task_site.create 500 once again."""
 
 import asyncio
 import sys
+from collections.abc import Sequence
 
 import django
 
 
-async def create(count: int) -> None:
+async def create(count: int, tools: Sequence[str]) -> None:
     from mcp_django import wiring
     from tests.contrib.tasks.clients import TaskClient
 
     client = TaskClient(wiring.get_server("default"))
     for number in range(count):
-        await client.start("again" if number % 2 else "once", number=number)
+        await client.start(tools[number % len(tools)], number=number)
 
 
 if __name__ == "__main__":
@@ -20,4 +21,4 @@ if __name__ == "__main__":
     # The app is the current one before a message is sent.
     from tests.load.task_site import celery_app  # noqa: F401
 
-    asyncio.run(create(int(sys.argv[1])))
+    asyncio.run(create(int(sys.argv[1]), sys.argv[2:]))

@@ -23,8 +23,6 @@ from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.runtime.threads.executor import is_async_to_sync_loop
 
 logger = logging.getLogger("mcp_django.tasks")
-MAINTENANCE_SECONDS = 15.0
-"""Seconds between two searches for lost, forgotten and expired tasks."""
 
 
 class RunningAttempt:
@@ -120,7 +118,7 @@ class InProcessBackend(TaskBackend):
         """Start the regular searches on the running loop, unless it ends with its request."""
         if not attempts.is_maintained and not is_async_to_sync_loop():
             attempts.is_maintained = True
-            start_timer(MAINTENANCE_SECONDS, self._start_maintenance, attempts)
+            start_timer(upkeep.get_interval(), self._start_maintenance, attempts)
 
     def _start_maintenance(self, attempts: _LoopAttempts) -> None:
         start_task(upkeep.maintain_tasks(self)).add_done_callback(lambda task: self._on_maintained(attempts, task))
@@ -129,4 +127,4 @@ class InProcessBackend(TaskBackend):
         if not task.cancelled() and task.exception() is not None:
             logger.error("Maintenance of tasks failed; it is repeated", exc_info=task.exception())
         if not task.cancelled():
-            start_timer(MAINTENANCE_SECONDS, self._start_maintenance, attempts)
+            start_timer(upkeep.get_interval(), self._start_maintenance, attempts)

@@ -82,12 +82,14 @@ def end_lost_attempt(task: Task, outcome: AttemptOutcome, text: str) -> Task | N
 
     The task waits again if it may be repeated. Otherwise it fails with `text`.
     """
-    if not store.give_up_lease(task.pk, task.worker):
-        error = jsonrpc.dumps({"code": InternalError.code, "message": text}).decode()
-        if not store.finish(store.TaskEnd(task, TaskStatus.FAILED, {"error": error, "status_message": text})):
+    error = jsonrpc.dumps({"code": InternalError.code, "message": text}).decode()
+    failed = store.TaskEnd(task, TaskStatus.FAILED, {"error": error, "status_message": text})
+    with transaction.atomic(using=store.get_alias()):
+        is_waiting = store.give_up_lease(task.pk, task.worker)
+        if not is_waiting and not store.finish_row(failed):
             return None
-    store.end_attempt(task.pk, task.attempts, outcome)
-    return Task.objects.get(pk=task.pk)
+        store.end_attempt(task.pk, task.attempts, outcome)
+    return Task.objects.get(pk=task.pk) if is_waiting else store.read_finished(task.pk)
 
 
 def end_lost_attempts(*, limit: int = 100) -> list[Task]:

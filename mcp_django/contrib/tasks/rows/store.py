@@ -198,27 +198,18 @@ class TaskEnd(NamedTuple):
     values: Mapping[str, Any]
 
 
-def finish(end: TaskEnd) -> bool:
-    """Give a task its terminal status; return False if it has one, or if the attempt has lost its lease."""
-    if not _finish_row(end, timezone.now()):
-        return False
-    read_finished(end.task.pk)
-    return True
-
-
 def finish_attempts(ends: Sequence[TaskEnd]) -> list[Task]:
     """Give tasks their terminal statuses and end their attempts, in one transaction; return their rows.
 
     Tasks that have a terminal status, or whose attempt has lost its lease, are left out.
     """
-    now = timezone.now()
     with transaction.atomic(using=get_alias()):
         # In the order of the keys, so that two transactions never wait for each other.
-        tasks = [end.task for end in sorted(ends, key=lambda end: end.task.pk) if _finish_row(end, now)]
+        tasks = [end.task for end in sorted(ends, key=lambda end: end.task.pk) if finish_row(end)]
         for number in {task.attempts for task in tasks}:
             ids = [task.pk for task in tasks if task.attempts == number]
             open_attempts = TaskAttempt.objects.filter(task__in=ids, number=number, ended=None)
-            open_attempts.update(ended=now, outcome=AttemptOutcome.FINISHED)
+            open_attempts.update(ended=timezone.now(), outcome=AttemptOutcome.FINISHED)
     if not tasks:
         return []
 
@@ -229,8 +220,12 @@ def finish_attempts(ends: Sequence[TaskEnd]) -> list[Task]:
     return rows
 
 
-def _finish_row(end: TaskEnd, now: datetime) -> bool:
-    values = dict(end.values)
+def finish_row(end: TaskEnd) -> bool:
+    """Give a task its terminal status; return False if it has one, or if the attempt has lost its lease.
+
+    The caller sends the signal after its transaction.
+    """
+    now, values = timezone.now(), dict(end.values)
     if "status_message" in values:
         values["status_message"] = clean_message(values["status_message"])
     held = Task.objects.filter(pk=end.task.pk, worker=end.task.worker, status__in=ACTIVE)
