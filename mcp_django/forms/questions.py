@@ -88,7 +88,9 @@ class DjangoFormQuestion:
         if is_validated:
             vars(bound).update(validate_unique=_skip_validation, validate_constraints=_skip_validation)
         if bound.errors:
-            raise ArgumentError("\n".join(_format_errors(bound)))
+            errors = {name: [str(text) for text in texts] for name, texts in bound.errors.items()}
+            errors.pop(NON_FIELD_ERRORS, None)
+            raise ArgumentError("\n".join(_format_errors(bound)), errors=errors)
         return bound.cleaned_data, bound
 
     def _get_initial_value(self, name: str) -> Any:

@@ -41,7 +41,7 @@ from mcp_django.server.context.context import Context
 from mcp_django.server.injection.handler import describe_source
 from mcp_django.server.injection.parameters import get_injection, is_injected
 from mcp_django.server.ports import ContextView, Principal
-from mcp_django.server.primitives.base import CallCheck, Tool
+from mcp_django.server.primitives.base import STRICT, CallCheck, Confirmation, Tool
 from mcp_django.server.primitives.task_options import TaskOptions, parse_task
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -60,7 +60,7 @@ class ActionOptions:
     title: str | None = None
     description: str | None = None
     permissions: Sequence[str] = ("change",)
-    confirm: bool = False
+    confirm: Confirmation = False
     atomic: bool = True
     dry_run: bool = False
     destructive: bool = True
@@ -82,7 +82,7 @@ def action(
     title: str | None = None,
     description: str | None = None,
     permissions: Sequence[str] = ("change",),
-    confirm: bool = False,
+    confirm: Confirmation = False,
     atomic: bool = True,
     dry_run: bool = False,
     destructive: bool = True,
@@ -96,10 +96,10 @@ def action(fn: Any = None, **options: Any) -> Any:
     each row. "publish" calls `has_publish_permission(ctx, obj=None)` of the toolset. A name with a dot is a Django
     permission.
 
-    With `confirm` the client's user must confirm the call first. The action runs in one transaction unless `atomic`
-    is False. With `dry_run` clients can run it in a transaction that is rolled back. Use `dry_run` only for actions
-    without effects outside of the database. `destructive` and `idempotent` are hints for clients.
-    `task` lets calls become tasks, as for `mcp_django.tool`.
+    With `confirm` the client's user must confirm the call first, with "strict" not in an app. The action runs in one
+    transaction unless `atomic` is False. With `dry_run` clients can run it in a transaction that is rolled back. Use
+    `dry_run` only for actions without effects outside of the database. `destructive` and `idempotent` are hints for
+    clients. `task` lets calls become tasks, as for `mcp_django.tool`.
     """
 
     def mark(fn: F) -> F:
@@ -147,7 +147,7 @@ class CompiledAction:
     injected: Mapping[str, Any]
     """Parameters that receive the Context or the Principal."""
     output: CompiledOutput | None
-    confirm: bool
+    confirm: Confirmation
     hooks: Sequence[Callable[..., bool]]
     """Permission hooks of the toolset, called for each call and each row."""
     permission_names: tuple[str, ...]
@@ -248,7 +248,8 @@ def build_action_tool(toolset: BaseModelToolset, name: str, fn: Callable[..., An
     )
 
     tool.title, tool.permission, tool.source = options.title, compiled.permission_names or None, describe_source(fn)
-    tool.single_use_state = compiled.confirm
+    tool.confirm = compiled.confirm
+    tool.single_use_state = bool(compiled.confirm)
     tool.task = parse_task(fn, options.task)
     tool.call_checks = tuple(CallCheck(getattr(hook, "__name__", repr(hook)), hook) for hook in compiled.hooks)
     return tool
@@ -281,6 +282,9 @@ def _compile_action(
             raise DeclarationError(f"{where}: the parameter {reserved!r} is reserved for the tool; choose another name")
 
     hooks, permission_names = _resolve_permissions(toolset, options, where)
+    named = toolset.get_confirmation(name)
+    if options.confirm == STRICT and toolset.confirm_fallback == "proceed":
+        raise DeclarationError(f"{where}: confirm='strict' contradicts confirm_fallback='proceed' of the toolset")
     return CompiledAction(
         name=name,
         title=options.get_title(name),
@@ -289,7 +293,7 @@ def _compile_action(
         parameters=parameters,
         injected=injected,
         output=compile_output(fn, is_content=lambda annotation: False),
-        confirm=options.confirm or name in toolset.confirm,
+        confirm=STRICT if STRICT in (options.confirm, named) else bool(options.confirm or named),
         hooks=hooks,
         permission_names=permission_names,
         options=options,

@@ -194,6 +194,13 @@ def test_invalid_actions_are_refused_when_declared() -> None:
             shop(type("Wrong", (Products,), {"act": declared}))
     with pytest.raises(DeclarationError, match="neither an action nor a writing tool"):
         shop(type("Wrong", (Products,), {"confirm": ["list"]}))
+    for options, words in (
+        ({"confirm": {"act": "always"}}, "must be True or 'strict'"),
+        ({"confirm": {"act": "strict"}, "confirm_fallback": "proceed"}, "contradicts confirm_fallback"),
+        ({"act": action(confirm="strict")(asks), "confirm_fallback": "proceed"}, "contradicts confirm_fallback"),
+    ):
+        with pytest.raises(DeclarationError, match=words):
+            shop(type("Wrong", (Products,), {"act": action(gives), **options}))
 
 
 def test_a_subclass_can_do_without_an_action() -> None:

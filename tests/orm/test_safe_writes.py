@@ -277,8 +277,8 @@ def test_what_cannot_be_done_is_refused_without_a_question(tea: Product) -> None
 
 def test_a_row_that_changes_during_the_question_is_not_deleted(tea: Product, subtests: pytest.Subtests) -> None:
     def check(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        def meanwhile(*asked: Any) -> None:
-            require_confirmation(*asked)
+        def meanwhile(*asked: Any, **options: Any) -> None:
+            require_confirmation(*asked, **options)
             Product.objects.update(stock=77)
 
         monkeypatch.setattr(base, "require_confirmation", meanwhile)
@@ -298,8 +298,8 @@ def test_a_deletion_that_grows_during_the_question_is_not_done(subtests: pytest.
 
         drinks = Category.objects.create(slug="drinks", name="Drinks")
 
-        def meanwhile(*asked: Any) -> None:
-            require_confirmation(*asked)
+        def meanwhile(*asked: Any, **options: Any) -> None:
+            require_confirmation(*asked, **options)
             Category.objects.create(slug="teas", name="Teas", parent=drinks)
 
         monkeypatch.setattr(base, "require_confirmation", meanwhile)

@@ -51,6 +51,18 @@ class App:
         return {"ui": ui} if ui else {}
 
 
+CONFIRMATION = App(
+    name="confirmation",
+    template="mcp_apps/confirmation.html",
+    title="Confirmation",
+    description="Shows the question of a tool to the user, and sends the answer",
+    source="app 'confirmation' of mcp_django.contrib.apps",
+)
+"""App of tools that let the user confirm a call, and of those with `ui="confirmation"`.
+
+A project may declare another app of this name.
+"""
+
 _APPS: "WeakKeyDictionary[Registry, dict[str, App]]" = WeakKeyDictionary()
 
 
@@ -124,7 +136,8 @@ def find_app(tool: Tool, registry: Registry) -> App | None:
 
     A tool of a mounted server has an app of that server, or else of a server around it.
     """
-    if tool.ui is None or tool.ui.app is None:
+    name = _get_app_name(tool)
+    if name is None:
         return None
     registries = [registry]
     item: Any = tool
@@ -132,10 +145,25 @@ def find_app(tool: Tool, registry: Registry) -> App | None:
         registries.append(item.mount_origin.mount.server.registry)
         item = item.mount_origin.primitive
     for one in reversed(registries):
-        found = _APPS.get(get_own_registry(one), {}).get(tool.ui.app)
+        found = _APPS.get(get_own_registry(one), {}).get(name)
         if found is not None:
             return found
-    return None
+    return CONFIRMATION if name == CONFIRMATION.name else None
+
+
+def expects_question(tool: Tool) -> bool:
+    """Return True if the result of a tool may be a question in its app, by its declaration."""
+    return _get_app_name(tool) == CONFIRMATION.name or (tool.confirm is True and tool.ui is not None)
+
+
+def _get_app_name(tool: Tool) -> str | None:
+    """Return the name of the app of a tool.
+
+    A tool for apps only needs none: the calling app shows its questions.
+    """
+    if tool.ui is not None and (tool.ui.app is not None or not tool.ui.is_for_model):
+        return tool.ui.app
+    return CONFIRMATION.name if tool.confirm is True else None
 
 
 def _check_template(where: str, template: Any) -> str:

@@ -4,14 +4,16 @@ import copy
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from mcp_django.contrib.apps.pages import MIME_TYPE
+from mcp_django.contrib.apps.confirmation.answers import AnswerProvider
+from mcp_django.contrib.apps.confirmation.suspension import AppEra, build_output_schema, can_ask_in_app, finish_run
+from mcp_django.contrib.apps.declaration import expects_question
+from mcp_django.contrib.apps.pages import IDENTIFIER, accepts_html
 from mcp_django.contrib.apps.resources import AppProvider
-from mcp_django.extensions import Call, Extension, Revision, Tool
+from mcp_django.extensions import Call, Extension, ProceedWithCall, Revision, Tool
 from mcp_django.server.calls.server_core import ServerCore
 from mcp_django.server.composition.provider import Provider
 from mcp_django.server.context.context import Context
-
-IDENTIFIER = "io.modelcontextprotocol/ui"
+from mcp_django.server.primitives.ui_options import UIOptions
 
 
 class Apps(Extension):
@@ -28,19 +30,37 @@ class Apps(Extension):
         return bound
 
     def get_providers(self) -> Sequence[Provider]:
-        return () if self._provider is None else (self._provider,)
+        return () if self._provider is None else (self._provider, AnswerProvider())
 
     def get_tool_fields(self, tool: Tool, revision: Revision) -> Mapping[str, Any]:
-        if tool.ui is None or self._provider is None:
-            return {}
-        uri = self._provider.find_uri(tool)
-        if tool.ui.app is not None and uri is None and "model" in tool.ui.visibility:
-            return {}  # the checks report the app; the tool still has its text
+        uri = None if self._provider is None else self._provider.find_uri(tool)
+        if uri is None and (tool.ui is None or (tool.ui.app is not None and tool.ui.is_for_model)):
+            return {}  # the checks report a missing app; the tool still has its text
         link = {} if uri is None else {"resourceUri": uri}
-        entry = tool.wire
-        meta = {**entry.get("_meta", {}), "ui": {**link, "visibility": list(tool.ui.visibility)}}
-        shaped = revision.shape_tool({**entry, "_meta": meta})
-        return {"_meta": shaped["_meta"]} if "_meta" in shaped else {}
+        entry = dict(tool.wire)
+        entry["_meta"] = {
+            **entry.get("_meta", {}),
+            "ui": {**link, "visibility": list((tool.ui or UIOptions()).visibility)},
+        }
+        if uri is not None and tool.output is not None and expects_question(tool):
+            entry["outputSchema"] = build_output_schema(tool.output.schema)
+        shaped = revision.shape_tool(entry)
+        return {name: shaped[name] for name in ("_meta", "outputSchema") if name in shaped}
+
+    def intercepts(self, tool: Tool) -> bool:
+        if (tool.ui is None and not tool.confirm) or self._provider is None or not _can_ask(tool):
+            return False
+        is_called_by_app = tool.ui is not None and not tool.ui.is_for_model
+        return is_called_by_app or self._provider.find_uri(tool) is not None
+
+    async def call_tool(
+        self, call: Call, tool: Tool, arguments: dict[str, Any], proceed: ProceedWithCall
+    ) -> Mapping[str, Any]:
+        """Run the tool; a form for a client with apps and without elicitation becomes part of the result."""
+        if not accepts_html(call) or not can_ask_in_app(call, tool):
+            return await proceed(call)
+        era = AppEra(call.era, call)
+        return finish_run(call, era, tool, arguments, await proceed(era.extend(call)))
 
     def check(self) -> Iterable[Any]:
         return ()
@@ -51,9 +71,6 @@ def has_apps(ctx: Context) -> bool:
     return accepts_html(ctx._call)
 
 
-def accepts_html(call: Call) -> bool:
-    """Return True if the client declared the extension with the media type of HTML apps."""
-    extensions = call.capabilities.get("extensions")
-    declared = extensions.get(IDENTIFIER) if isinstance(extensions, dict) else None
-    mime_types = declared.get("mimeTypes") if isinstance(declared, dict) else None
-    return isinstance(mime_types, list) and MIME_TYPE in mime_types
+def _can_ask(tool: Tool) -> bool:
+    """Return True if the tool receives the Context, with which it could ask the user."""
+    return tool.handler.injected is not None or tool.has_hooks

@@ -15,15 +15,25 @@ from django.template.loader import get_template
 from mcp_django import conf
 from mcp_django.contrib.apps.declaration import App
 from mcp_django.schema import call_in_default_language
+from mcp_django.server.calls.call import Call
 from mcp_django.server.primitives.base import Tool
 
 logger = logging.getLogger("mcp_django.server")
 
+IDENTIFIER = "io.modelcontextprotocol/ui"
 MIME_TYPE = "text/html;profile=mcp-app"
 """Media type of apps; clients compare it literally."""
 DIGEST_CHARACTERS = 12
 _URI = re.compile(rf"(ui://.+)-[0-9a-f]{{{DIGEST_CHARACTERS}}}\.html")
 _DOCUMENT = re.compile(r"\s*(<!--.*?-->\s*)*<!doctype html\b", re.IGNORECASE | re.DOTALL)
+
+
+def accepts_html(call: Call) -> bool:
+    """Return True if the client declared the extension with the media type of HTML apps."""
+    extensions = call.capabilities.get("extensions")
+    declared = extensions.get(IDENTIFIER) if isinstance(extensions, dict) else None
+    mime_types = declared.get("mimeTypes") if isinstance(declared, dict) else None
+    return isinstance(mime_types, list) and MIME_TYPE in mime_types
 
 
 class InvalidPage(ValueError):

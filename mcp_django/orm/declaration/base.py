@@ -1,7 +1,7 @@
 """Options, hooks and exposed fields of a model's rows, shared by toolsets and inlines."""
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 from urllib.parse import quote
 
@@ -16,7 +16,7 @@ from mcp_django.orm.declaration.writable_form import FormClass, WritableForm, bu
 from mcp_django.schema import DeclarationError
 from mcp_django.server.context.context import Context
 from mcp_django.server.injection.handler import describe_source
-from mcp_django.server.primitives.base import Permission, Tool
+from mcp_django.server.primitives.base import Confirmation, Permission, Tool
 from mcp_django.server.primitives.registry import Registry
 from mcp_django.server.primitives.toolset import Toolset
 
@@ -113,10 +113,11 @@ class BaseModelToolset(Toolset):
 
     By default it is generated from the editable fields in `fields`.
     """
-    confirm: ClassVar[FieldNames] = ()
+    confirm: ClassVar[FieldNames | Mapping[str, Confirmation]] = ()
     """Tools and actions that require confirmation, such as ["delete"].
 
-    The client requests it from its user.
+    The client requests it from its user. {"delete": "strict"} excludes confirmation in an app, which a model could
+    imitate.
     """
     confirm_fallback: ClassVar[Literal["refuse", "proceed"]] = "refuse"
     """Behavior for clients that cannot ask their user.
@@ -368,6 +369,10 @@ class BaseModelToolset(Toolset):
     def restricts_rows(self) -> bool:
         """Return True if the project restricts the rows that a caller may see."""
         return self.is_overridden("get_queryset")
+
+    def get_confirmation(self, name: str) -> Confirmation:
+        """Return the confirmation that a tool or an action requires."""
+        return self.confirm.get(name, False) if isinstance(self.confirm, Mapping) else name in self.confirm
 
     def is_overridden(self, hook: str) -> bool:
         """Return True if a subclass overrides this hook."""

@@ -18,6 +18,7 @@ from mcp_django.orm.declaration.exposed_fields import (
 )
 from mcp_django.schema import DeclarationError
 from mcp_django.server.callables import is_async
+from mcp_django.server.primitives.base import STRICT
 
 _SECRET_NAME = re.compile(
     r"(^|_)(password|passwd|passphrase|pwd|secrets?|tokens?|hash|hashed|digest|salt|otp|totp|mfa|2fa|credentials?|"
@@ -246,7 +247,16 @@ def check_write_options(toolset: BaseModelToolset) -> None:
                 f"{where}: version_field is {toolset.version_field!r}, which is not a column of the model"
             )
 
+    _check_confirmation(toolset, where)
+
+
+def _check_confirmation(toolset: BaseModelToolset, where: str) -> None:
     if toolset.confirm_fallback not in ("refuse", "proceed"):
         raise DeclarationError(f"{where}: confirm_fallback must be 'refuse' or 'proceed'")
     if isinstance(toolset.confirm, str):
         raise DeclarationError(f"{where}: confirm is a list; write confirm = [{toolset.confirm!r}]")
+    for name in toolset.confirm:
+        if toolset.get_confirmation(name) not in (True, STRICT):
+            raise DeclarationError(f"{where}: confirm of {name!r} must be True or {STRICT!r}")
+        if toolset.get_confirmation(name) == STRICT and toolset.confirm_fallback != "refuse":
+            raise DeclarationError(f"{where}: strict confirmation of {name!r} contradicts confirm_fallback='proceed'")

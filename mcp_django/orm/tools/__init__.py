@@ -109,5 +109,6 @@ def build_tool(toolset: BaseModelToolset, name: str) -> Tool:
         annotations=template.annotations,
         atomic=None if action == "view" else (),
     )
-    tool.single_use_state = name in toolset.confirm
+    tool.confirm = toolset.get_confirmation(name)
+    tool.single_use_state = bool(tool.confirm)
     return tool

@@ -13,6 +13,7 @@ from mcp_django.orm.writes.rows import check_version, get_row_version
 from mcp_django.orm.writes.transaction import IdempotentWrite, run_write
 from mcp_django.protocol.errors import ToolError
 from mcp_django.server.context.context import Context
+from mcp_django.server.primitives.base import STRICT, Confirmation
 
 ROWS_CHANGED_MESSAGE = "The rows changed before the confirmation, and nothing was done. Get them again"
 
@@ -31,7 +32,7 @@ class WriteOperation(ABC):
         self.scope = VisibilityScope(toolset, ctx, self.using)
         self.dry_run = bool(arguments.get("dry_run"))
         self.atomic = True
-        self.confirm = getattr(self, "name", None) in toolset.confirm
+        self.confirm: Confirmation = toolset.get_confirmation(getattr(self, "name", ""))
         self._agreed_versions: tuple[str, ...] | None = None
 
     @abstractmethod
@@ -67,7 +68,8 @@ class WriteOperation(ABC):
 
         if not self.dry_run and self.confirm:
             message, versions = self.build_question()
-            require_confirmation(self.toolset, self.ctx, self.name, message, versions)
+            is_strict = self.confirm == STRICT
+            require_confirmation(self.toolset, self.ctx, self.name, message, versions, strict=is_strict)
             self._agreed_versions = versions
 
         return run_write(

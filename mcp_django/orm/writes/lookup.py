@@ -22,12 +22,18 @@ _MAX_LINES = 30
 
 
 def require_confirmation(
-    toolset: BaseModelToolset, ctx: Context, name: str, message: str, versions: Iterable[str] = ()
+    toolset: BaseModelToolset,
+    ctx: Context,
+    name: str,
+    message: str,
+    versions: Iterable[str] = (),
+    *,
+    strict: bool = False,
 ) -> None:
     """Request confirmation of a tool or an action from the client's user.
 
     Return if the user agrees. `versions` are the versions of the rows in question. If they change before the answer,
-    the question is sent again.
+    the question is sent again. With `strict`, an app does not count.
 
     Raises:
         ToolError: the user did not agree, or the client cannot ask its user.
@@ -35,7 +41,7 @@ def require_confirmation(
     if toolset.confirm_fallback == "proceed" and not ctx.supports("elicitation.form"):
         return
     key = "-".join(["confirm", name, *versions])
-    answer = ctx.sync.elicit(message, None, key=key[:128])
+    answer = ctx.sync.elicit(message, None, key=key[:128], strict=strict)
     if answer.action != "accept":
         raise ToolError("The user did not agree, and nothing was changed")
 

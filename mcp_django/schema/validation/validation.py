@@ -13,6 +13,7 @@ None of them is a protocol error. The server turns the first into a tool result 
 second as a bug, and reports the third when the project starts.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jsonschema_rs
@@ -27,6 +28,14 @@ class ArgumentError(ValueError):
 
     The text names the argument and the rule, for a language model.
     """
+
+    errors: Mapping[str, Sequence[str]] = {}
+    """Texts by field of a form, without those of the whole form."""
+
+    def __init__(self, *args: object, errors: Mapping[str, Sequence[str]] | None = None) -> None:
+        super().__init__(*args)
+        if errors:
+            self.errors = errors
 
 
 class OutputError(Exception):

@@ -207,7 +207,9 @@ class Context(CallInfo, ContextView):
             conversation if isinstance(conversation, ReplayConversation) and conversation.needs_another_round else None
         )
 
-    async def elicit(self, message: str, schema: Any = bool, *, key: str | None = None) -> ElicitationResult[Any]:
+    async def elicit(
+        self, message: str, schema: Any = bool, *, key: str | None = None, strict: bool = False
+    ) -> ElicitationResult[Any]:
         """Ask the user for a value (client/elicitation, form mode).
 
         `schema` is bool, str, int, float, a Literal, an Enum, a list of those two, or a dataclass, TypedDict or
@@ -219,14 +221,16 @@ class Context(CallInfo, ContextView):
         the call free of side effects, or wrap it in `run_once`. `key` names the request, so that its answer survives
         changes of the code around it.
 
+        On servers with the extension for apps, clients without elicitation show the question in an app. With `strict`
+        only elicitation itself counts, which a model cannot answer.
+
         Raises:
             MissingClientCapability: the client does not support elicitation.
             InputUnavailable: no valid answer arrives.
         """
         self.check_no_transaction()
-        answer: ElicitationResult[Any] = await self._request_input(
-            await self._run_on_call_loop(build_form_request(self._call, message, schema, key))
-        )
+        request = await self._run_on_call_loop(build_form_request(self._call, message, schema, key))
+        answer: ElicitationResult[Any] = await self._request_input(request._replace(strict=strict))
         return answer
 
     async def elicit_url(self, message: str, url: Any, *, key: str | None = None) -> ElicitationResult[None]:

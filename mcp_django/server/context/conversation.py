@@ -18,7 +18,7 @@ import inspect
 import secrets
 import weakref
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from mcp_django.protocol import jsonrpc
@@ -56,6 +56,11 @@ class InvalidInputResponse(ValueError):
 class InvalidFormContent(InvalidInputResponse):
     """Form values that break a rule; the user sees the text and is prompted again."""
 
+    def __init__(self, text: str, errors: Mapping[str, Sequence[str]] | None = None) -> None:
+        """Create an error; `errors` are texts by field."""
+        super().__init__(text)
+        self.errors = errors or {}
+
 
 class InputRefused(ToolError):
     """The client answered a request with an error (handshake era only)."""
@@ -83,6 +88,10 @@ class InputRequest(NamedTuple):
 
     The handler may have changed the data since then, which does not make the response invalid.
     """
+    strict: bool = False
+    """True if only the client itself may carry the request, and no tool that a model could call."""
+    problem: InvalidFormContent | None = None
+    """Reason why the values of an earlier response were invalid."""
 
     @property
     def identity_json(self) -> list[Any]:
@@ -99,7 +108,8 @@ class InputRequest(NamedTuple):
         if type(problem) is not InvalidFormContent or self.params is None:
             return self
         return self._replace(
-            params={**self.params, "message": f"{self.params['message']}\n\n{str(problem)[:MAX_PROBLEM_CHARACTERS]}"}
+            problem=problem,
+            params={**self.params, "message": f"{self.params['message']}\n\n{str(problem)[:MAX_PROBLEM_CHARACTERS]}"},
         )
 
 
@@ -124,7 +134,8 @@ class ClientConversation(Protocol):
         """Run a step once and record its value; with `durable`, in a database row."""
 
 
-async def _parse_value(parse: Callable[[Any], Any], raw: Any) -> Any:
+async def parse_value(parse: Callable[[Any], Any], raw: Any) -> Any:
+    """Return the value of a parser, which may be awaitable."""
     value = parse(raw)
     return await value if inspect.isawaitable(value) else value
 
@@ -162,7 +173,7 @@ class LiveConversation:
                 if reply.error is not None:
                     raise InputRefused(str(reply.error.get("message") or "The client refused the request"))
                 try:
-                    return await _parse_value(request.parse, reply.result)
+                    return await parse_value(request.parse, reply.result)
                 except InvalidInputResponse as problem:
                     if attempt == MAX_ATTEMPTS:
                         raise InputUnavailable(
@@ -333,7 +344,13 @@ class ReplayConversation:
     async def _parse_response(self, key: str, request: InputRequest, response: Any) -> Any:
         """Return the value of a recorded response. Raises InvalidInputResponse."""
         parse = request.parse_again if key in self._accepted else None
-        return await _parse_value(parse or request.parse, response)
+        return await parse_value(parse or request.parse, response)
+
+    def record_response(self, key: str, response: Any) -> None:
+        """Record a valid response to a pending request, which is then no longer pending."""
+        digest, _ = self.pending_requests.pop(key)
+        self._recorded[key] = _RecordedResponse(digest, response)
+        self._accepted.add(key)
 
     async def run_once(self, key: str, run: RunStep, *, durable: bool = False) -> Any:
         self._run_once_keys.claim(key)
@@ -362,6 +379,16 @@ class ReplayConversation:
 
         Raises InputUnavailable if the conversation makes no progress or exceeds its limits.
         """
+        sealed = self.seal_state(self.build_next_state(), self._binding)
+        requests = {key: question.to_wire() for key, (_, question) in self.pending_requests.items()}
+        input_requests = {"inputRequests": requests} if requests else {}
+        return InputRequired(**input_requests, requestState=sealed, resultType=INPUT_REQUIRED)
+
+    def build_next_state(self) -> dict[str, Any]:
+        """Return the state with which the next round begins.
+
+        Raises InputUnavailable if the conversation makes no progress or exceeds its limits.
+        """
         state, limits = self._state, self._limits
         stale = state["stale"] + 1 if self._unread_responses else 0
         if stale > limits.stale_rounds:
@@ -373,22 +400,21 @@ class ReplayConversation:
         if len(self._recorded) + len(self.pending_requests) > limits.answers:
             raise InputUnavailable(f"The tool sent more than {limits.answers} requests to the client")
 
-        payload = {
+        return {
             **self.get_state(),
             "flow": state["flow"] or secrets.token_hex(16),
             "round": state["round"] + 1,
             "stale": stale,
         }
 
+    def seal_state(self, payload: dict[str, Any], binding: bytes) -> str:
+        """Return a sealed payload that contains the state. Raises InputUnavailable if it is too large."""
         try:
-            sealed = self._call.server.state_sealer.seal(payload, self._binding, ttl=limits.ttl)
+            return self._call.server.state_sealer.seal(payload, binding, ttl=self._limits.ttl)
         except StateTooLarge:
             raise InputUnavailable(
                 "The conversation is too large for a state; reduce the requests and answers"
             ) from None
-        requests = {key: question.to_wire() for key, (_, question) in self.pending_requests.items()}
-        input_requests = {"inputRequests": requests} if requests else {}
-        return InputRequired(**input_requests, requestState=sealed, resultType=INPUT_REQUIRED)
 
     def get_state(self) -> dict[str, Any]:
         """Return the state of the conversation after this run, as JSON."""

@@ -107,7 +107,7 @@ def _build_form_parser(
         try:
             data, form = await read({} if content is None else content)
         except ArgumentError as problem:
-            raise InvalidFormContent(str(problem)) from None
+            raise InvalidFormContent(str(problem), problem.errors) from None
         return ElicitationResult(action, data, form)
 
     return parse

@@ -131,8 +131,12 @@ class StatelessEra:
                 "A completion cannot send requests to the client; only tools, prompts and resources can"
             )
         call = call.root
-        binding = hashlib.sha256(jsonrpc.dumps_sorted(get_request_identity(call))).digest()
-        return ReplayConversation(call, binding, self._server.options.conversation_limits)
+        return ReplayConversation(call, compute_state_binding(call), self._server.options.conversation_limits)
+
+
+def compute_state_binding(call: Call) -> bytes:
+    """Return the binding of the states that repetitions of a call may carry."""
+    return hashlib.sha256(jsonrpc.dumps_sorted(get_request_identity(call))).digest()
 
 
 _EMPTY: dict[str, Any] = {}

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, Final, Literal, NamedTuple, Protocol
 
 from mcp_django.protocol.headers import HeaderParam
 from mcp_django.protocol.meta import TAGS_KEY
@@ -23,6 +23,9 @@ from mcp_django.server.primitives.ui_options import UIOptions
 
 ScopesFor = Callable[[dict[str, Any]], Any]
 """Function that returns scopes, or an awaitable of scopes."""
+STRICT: Final = "strict"
+Confirmation = bool | Literal["strict"]
+"""Confirmation of a call by the user; with "strict" in no way that a model could use itself."""
 Permission = str | Callable[[Any], Any] | Sequence[str | Callable[[Any], Any]]
 
 _RATE = re.compile(r"([1-9]\d{0,8})/([1-9]\d{0,4})?(s|sec|seconds?|m|min|minutes?|h|hours?|d|days?)")
@@ -216,6 +219,8 @@ class Tool(Primitive):
     """Options of its tasks; None if its calls never become tasks."""
     ui: UIOptions | None = None
     """App that shows its results, and visibility; None without both."""
+    confirm: Confirmation = False
+    """True if the handler lets the user confirm each call."""
 
     @cached_property
     def is_direct(self) -> bool:

@@ -24,6 +24,11 @@ class UIOptions:
     visibility: tuple[Visibility, ...] = VISIBILITIES
     """Parties to which a client offers the tool. It is no permission: the server cannot tell them apart."""
 
+    @property
+    def is_for_model(self) -> bool:
+        """Return True if clients offer the tool to their model."""
+        return "model" in self.visibility
+
 
 def parse_ui(declared: Any, ui: Any, visibility: Any) -> UIOptions | None:
     """Convert the options `ui` and `visibility` of a declaration. Raises DeclarationError."""

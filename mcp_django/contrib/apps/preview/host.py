@@ -13,8 +13,7 @@ from asgiref.sync import async_to_sync
 
 from mcp_django import wiring
 from mcp_django.auth.principal import ALL_SCOPES, PROJECT_ISSUER, DjangoPrincipal
-from mcp_django.contrib.apps.extension import IDENTIFIER
-from mcp_django.contrib.apps.pages import MIME_TYPE
+from mcp_django.contrib.apps.pages import IDENTIFIER, MIME_TYPE
 from mcp_django.contrib.apps.preview.policy import build_view_policy
 from mcp_django.protocol.errors import InvalidParams, MCPError, MethodNotFound
 from mcp_django.server.ports import Overloaded

@@ -26,8 +26,9 @@ def app_bridge(context: Context) -> SafeString:
     """Insert the bridge to the host, with the global `mcpApp`."""
     app = context.get("mcp_app")
     settings = {} if app is None else {"name": app.name, "tool": app.tool, "prefix": app.prefix}
-    script = escape_script((_BRIDGE / "bridge.js").read_text(encoding="utf-8"))
-    return format_html('<script data-app="{}">{}</script>', json.dumps(settings), SafeString(script))
+    scripts = [escape_script((_BRIDGE / name).read_text(encoding="utf-8")) for name in ("bridge.js", "question.js")]
+    script = SafeString("\n".join(scripts))
+    return format_html('<script data-app="{}">{}</script>', json.dumps(settings), script)
 
 
 @register.simple_tag(takes_context=True)

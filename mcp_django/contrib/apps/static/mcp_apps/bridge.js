@@ -3,6 +3,7 @@
   "use strict";
   const VERSION = "2026-01-26";
   const ERRORS = "mcp-django/errors";
+  const QUESTION = "mcp-django/question";
   const settings = JSON.parse(document.currentScript?.dataset.app || "{}");
   const root = document.documentElement;
   const host = window.parent;
@@ -108,10 +109,37 @@
     send({ id, error: { code: -32601, message: `Method not found: ${method}` } });
   };
 
+  /* Return the prefix that another server adds to all tools of the server of this page. */
+  const getOuterPrefix = () => {
+    const shown = app.hostContext.toolInfo?.tool?.name;
+    const own = (settings.prefix || "") + (settings.tool || "");
+    return own && shown?.endsWith(own) ? shown.slice(0, -own.length) : "";
+  };
+
+  /* Ask the user the questions of a result, and return the result of the last answer. */
+  const settle = async (result) => {
+    let question;
+    let current = result;
+    while ((question = current?._meta?.[QUESTION])) {
+      const { action, values, close } = await app.askUser(question);
+      const name = getOuterPrefix() + question.tool;
+      try {
+        current = await post("tools/call", { name, arguments: { token: question.token, action, ...(values && { values }) } });
+      } catch (error) {
+        current = { content: [{ type: "text", text: String(error?.message || error) }], isError: true };
+      }
+      close?.();
+    }
+    if (current !== result && app.hostCapabilities.updateModelContext) {
+      post("ui/update-model-context", { content: current.content }).catch(console.error);
+    }
+    return current;
+  };
+
   const receive = {
     "ui/notifications/tool-input-partial": (params) => emit("partial", params.arguments || {}),
     "ui/notifications/tool-input": (params) => emit("input", params.arguments || {}),
-    "ui/notifications/tool-result": (params) => emit("result", params),
+    "ui/notifications/tool-result": async (params) => emit("result", await settle(params)),
     "ui/notifications/tool-cancelled": (params) => emit("cancelled", params),
     "ui/notifications/host-context-changed": applyContext,
   };
@@ -172,7 +200,7 @@
     },
     callTool: async (name, args = {}) => {
       await app.connect();
-      return post("tools/call", { name: app.getToolName(name), arguments: args });
+      return settle(await post("tools/call", { name: app.getToolName(name), arguments: args }));
     },
     readResource: (uri) => request("resources/read", { uri }),
     openLink: (url) => request("ui/open-link", { url: String(url) }),
