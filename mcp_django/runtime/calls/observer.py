@@ -47,7 +47,7 @@ _recorders: list[OutcomeRecorder] = []
 
 
 def add_outcome_recorder(recorder: OutcomeRecorder) -> None:
-    """Have a function receive each finished call of this process, notifications included.
+    """Add a function that receives each finished call of this process, notifications included.
 
     Adding it twice has no effect.
     """

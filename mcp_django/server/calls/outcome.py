@@ -38,7 +38,10 @@ class CallRecord:
     outer_record: "CallRecord | None" = None
     """Record of the outer call, if the client's model uses a tool in it."""
     target: str | None = None
-    """Key of the tool, prompt, resource or template that the call uses; None until it is found and permitted."""
+    """Key of the tool, prompt, resource or template that the call uses.
+
+    None until it is found and permitted.
+    """
     jobs: "list[BackgroundJob] | None" = None
     """Background jobs to run after the response."""
     is_continued: bool = False

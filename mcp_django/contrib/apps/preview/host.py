@@ -125,7 +125,7 @@ class AppHost:
             ViewUnavailable: the resource does not exist for this user, or is no view.
         """
         if not uri.startswith("ui://"):
-            raise ViewUnavailable(f"{uri!r} is no view: its URI starts with ui://")
+            raise ViewUnavailable(f"{uri!r} is not a view: its URI starts with ui://")
         response = self.send_request("resources/read", {"uri": uri}, visibility="app")
         if "error" in response:
             raise ViewUnavailable(response["error"]["message"])

@@ -48,5 +48,7 @@ def _parse_time(text: str | None) -> Any:
     except ValueError:
         moment = None
     if moment is None:
-        raise CommandError(f"--since {text!r} is no time; write a date such as {EXAMPLE_DATE}, or {EXAMPLE_DATE}T12:00")
+        raise CommandError(
+            f"--since {text!r} is not a time; use a date such as {EXAMPLE_DATE}, or {EXAMPLE_DATE}T12:00"
+        )
     return moment if timezone.is_aware(moment) else timezone.make_aware(moment)
