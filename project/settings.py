@@ -37,6 +37,7 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "mcp_django",
     "mcp_django.contrib.apps",
+    "mcp_django.contrib.tasks",
     "project.airports",
 ]
 if DEMO_AUTH == "oauth":
@@ -140,8 +141,8 @@ MCP: dict[str, Any] = {
             "CACHE_TTL": 60,  # default: seconds for which clients may keep a list
             "MIDDLEWARE": [],  # default: dotted paths, outermost first
             "PROVIDERS": [],  # default: dotted paths of providers of further tools, resources and prompts
-            # Dotted paths of extensions of the protocol. This one shows HTML for the results of tools.
-            "EXTENSIONS": ["mcp_django.contrib.apps.Apps"],
+            # Dotted paths of extensions of the protocol: HTML for the results of tools, and long jobs.
+            "EXTENSIONS": ["mcp_django.contrib.apps.Apps", "mcp_django.contrib.tasks.Tasks"],
             # Toolsets and servers within this one, by prefix: the tool of this one is called units__convert.
             "MOUNTS": {"units": "project.airports.units.Units"},
             "PROXIES": {},  # default: servers in CLIENTS that are passed on to the clients of this one
@@ -193,6 +194,22 @@ MCP: dict[str, Any] = {
         "WAITING_THREADS": 256,  # default: sync handlers that may wait for an answer, which takes none of THREADS
         "BACKGROUND": 256,  # default: pieces of work after the answer that may be under way
         "SHUTDOWN_GRACE": 10,  # default: seconds that running calls have when the process is told to end
+    },
+    # Long jobs.
+    "TASKS": {
+        "BACKEND": "mcp_django.contrib.tasks.backends.in_process.InProcessBackend",  # default: here, or in workers
+        "BACKEND_OPTIONS": {},  # default
+        "CONCURRENCY": 16,  # default: tasks that one process runs at once
+        "GRACE": 2,  # default: seconds in which a call may finish without becoming a task
+        "POLL": 1,  # default: seconds between two polls that clients are told
+        "TTL": 3600,  # default: seconds until a task expires
+        "MAX_TTL": 24 * 3600,  # default: of any task
+        "RETENTION": 24 * 3600,  # default: seconds for which rows of expired tasks stay for the admin
+        "LEASE": 30,  # default: seconds until a silent worker counts as lost
+        "TASKS_PER_OWNER": 50,  # default: unfinished tasks of one caller
+        "TASKS_PER_SERVER": 5000,  # default: of all callers
+        "ARGUMENT_BYTES": 256 * 1024,  # default: bytes of the arguments of a task
+        "RESULT_BYTES": 4 * 1024 * 1024,  # default: bytes of its result
     },
     # The channel layer that carries news to other processes. None: they look once a second.
     "CHANNEL_LAYER": "default",  # default

@@ -7,8 +7,10 @@ return annotations. A parameter of type `Context` is filled in by the server and
 `async def` handlers use the async ORM. `def` handlers run in a thread and use the ordinary one.
 """
 
+import asyncio
 from dataclasses import asdict
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated, Any, Literal
 
 from asgiref.sync import sync_to_async
 from django.db import transaction
@@ -27,9 +29,11 @@ from mcp_django import (
     resource,
     tool,
 )
+from mcp_django.types import TaskOptions
 from project.airports.models import Airport, AirportQuerySet, Country, Region, Stop, Trip
 from project.airports.shapes import (
     AirportInfo,
+    ContinentSurvey,
     CountryStatistics,
     NearbyAirport,
     Neighbour,
@@ -128,6 +132,40 @@ async def survey_country(country: str, ctx: Context, limit: Annotated[int, Field
     found.sort(key=lambda neighbour: -neighbour.distance_km)
     mean = sum(neighbour.distance_km for neighbour in found) / len(found) if found else None
     return Survey(country=place.name, surveyed=len(airports), mean_distance_km=mean, most_isolated=found[:5])
+
+
+# A long job: clients with tasks get an id at once, and may come back for the result after a restart of the server.
+# What is wrapped in `run_once` is kept with the task, so the second run, after the answer, does not repeat it.
+@tool(task=TaskOptions(grace=0), annotations=READ_ONLY, timeout=900)
+async def survey_continent(
+    continent: Literal["Africa", "America", "Antarctica", "Asia", "Australia", "Europe"],
+    ctx: Context,
+    seconds: Annotated[float, Field(ge=0, le=600)] = 60,
+) -> ContinentSurvey:
+    """Count the airports of a continent by time zone. Takes a minute; the user is asked halfway whether to go on.
+
+    Args:
+        continent: The first part of the names of its time zones.
+        seconds: How long the survey takes, without the time for the answer.
+    """
+    airports = Airport.objects.filter(timezone__startswith=f"{continent}/")
+    zones = [zone async for zone in airports.order_by("timezone").values_list("timezone", flat=True).distinct()]
+    half = len(zones) // 2
+
+    async def count(start: int, end: int) -> dict[str, int]:
+        found = {}
+        for done, zone in enumerate(zones[start:end], start=start + 1):
+            await asyncio.sleep(seconds / len(zones))
+            found[zone] = await airports.filter(timezone=zone).acount()
+            await ctx.report_progress(done, len(zones), f"Counted {zone}")
+        return found
+
+    counted: dict[str, int] = await ctx.run_once("first half", partial(count, 0, half))
+    question = f"{sum(counted.values())} airports in half of the time zones. Count the other half, too?"
+    if (await ctx.elicit(question, bool, key="other_half")).data:
+        counted = {**counted, **await ctx.run_once("second half", partial(count, half, len(zones)))}
+    largest = dict(sorted(counted.items(), key=lambda entry: -entry[1])[:10])
+    return ContinentSurvey(continent, sum(counted.values()), len(counted), largest)
 
 
 @tool(

@@ -85,6 +85,16 @@ class Survey:
 
 
 @dataclass
+class ContinentSurvey:
+    """Airports of a continent by time zone."""
+
+    continent: str
+    airports: int
+    time_zones: int
+    largest: dict[str, int]
+
+
+@dataclass
 class TripInfo:
     """A saved trip; `route` holds the codes of its airports in order."""
 

@@ -26,6 +26,7 @@ QUESTIONS = (
     "Which airports are nearest to 46.5° N, 8.0° E, and how high are they?",
     "Which country has the highest airport, Nepal or Bolivia?",
     "Plan a trip from Lisbon to Auckland with two stops, and save it.",
+    "Survey the airports of Europe.",
 )
 """Questions for a client that has just been connected."""
 

@@ -7,6 +7,9 @@ stdio. Of the fixtures the clients also watch a resource, and call the one handl
 The composed project, with a remote on TypeScript's SDK and the document of a real API, serves it all from one endpoint,
 survives the remote, and never mixes the credentials of two users.
 
+Clients with tasks (FastMCP's, `ext-tasks` of npm, and the 1.x SDKs) let tasks of the fixtures complete, fail and be
+cancelled, and answer their questions.
+
 Our own client is one of them, and is tried on servers of others besides: one on the official SDK, in both eras, and the
 TypeScript reference server.
 
@@ -29,6 +32,7 @@ from tests.clients.composed import composed_project
 from tests.clients.peers import Calls, Failed, Peer, Target
 from tests.clients.places import Opened, Place, everything, served_at
 from tests.clients.protected import protected
+from tests.clients.tasks.peers import task_fixtures
 from tests.conformance.__main__ import say
 
 SPOKEN = {True: "2026-07-28", False: "2025-11-25"}
@@ -45,7 +49,7 @@ WELL_KNOWN = {"add_numbers": SUM, "search_airports": {"query": "Oslo"}, "add": S
 def main() -> int:
     options = _options()
     calls = {options.call: json.loads(options.arguments)} if options.call else WELL_KNOWN
-    places = _chosen(options) or [*everything(), protected, composed_project]
+    places = _chosen(options) or [*everything(), protected, composed_project, task_fixtures]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         outcomes = [passed for tried in pool.map(partial(_visited, calls), places) for passed in tried]
     say(f"{outcomes.count(True)} passed, {outcomes.count(False)} failed")

@@ -30,7 +30,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 LIMIT = 120
 """Seconds for one peer."""
-_installing = threading.Lock()
+installing = threading.Lock()
 
 Calls = dict[str, Any]
 """Tools, each with its arguments."""
@@ -54,20 +54,20 @@ class Peer(NamedTuple):
 
 
 def _legacy(way: str, target: Target, calls: Calls) -> str:
-    return _peer([_legacy_python(), str(HERE / "legacy_client.py"), way, _said(target), json.dumps(calls)])
+    return run_peer([legacy_python(), str(HERE / "legacy_client.py"), way, _said(target), json.dumps(calls)])
 
 
 def _modern(mode: str, way: str, target: Target, calls: Calls) -> str:
-    return _peer([sys.executable, str(HERE / "modern_client.py"), way, _said(target), json.dumps(calls), mode])
+    return run_peer([sys.executable, str(HERE / "modern_client.py"), way, _said(target), json.dumps(calls), mode])
 
 
 def _ours(mode: str, way: str, target: Target, calls: Calls) -> str:
-    return _peer([sys.executable, "-m", "tests.clients.our_client", way, _said(target), json.dumps(calls), mode])
+    return run_peer([sys.executable, "-m", "tests.clients.our_client", way, _said(target), json.dumps(calls), mode])
 
 
 def _typescript(script: str, mode: str, way: str, target: Target, calls: Calls) -> str:
     node, path = typescript_script(script, script)
-    return _peer([node, path, way, _said(target), json.dumps(calls), mode])
+    return run_peer([node, path, way, _said(target), json.dumps(calls), mode])
 
 
 def _inspector(era: str, way: str, target: Target, calls: Calls) -> str:
@@ -79,15 +79,15 @@ def _inspector(era: str, way: str, target: Target, calls: Calls) -> str:
             config = Path(directory) / "config.json"
             config.write_text(json.dumps({"mcpServers": {"tested": target}}))
             where = ["--config", str(config), "--server", "tested"]
-        base = [*_inspector_tool(), "--cli", *where, "--protocol-era", era, "--format", "json"]
-        listed = json.loads(_peer([*base, "--method", "tools/list", "--strict"]))
+        base = [*inspector_tool(), "--cli", *where, "--protocol-era", era, "--format", "json"]
+        listed = json.loads(run_peer([*base, "--method", "tools/list", "--strict"]))
         names = [listed_tool["name"] for listed_tool in _result(listed)["tools"]]
         warnings = sum(len(tool["findings"]) for tool in listed.get("schemaFindings", ()))
         name = next((name for name in calls if name in names), None)
         if name is None:
             raise Failed(f"none of {', '.join(calls)} is among the tools listed: {', '.join(names)}")
         arguments = ["--tool-name", name, "--tool-args-json", json.dumps(calls[name])]
-        called = _result(json.loads(_peer([*base, "--method", "tools/call", *arguments])))
+        called = _result(json.loads(run_peer([*base, "--method", "tools/call", *arguments])))
     if called.get("isError") or not called["content"]:
         raise Failed(f"{name} answered {called}")
     return f"{len(names)} tools, {warnings} warnings about schemas, {name} called"
@@ -114,23 +114,28 @@ PEERS = (
 )
 
 
-def _legacy_python() -> str:
-    """The interpreter of an environment with the 1.x client in it, made at its first use."""
-    home = cache_directory() / "legacy-client"
+def legacy_python() -> str:
+    """The interpreter of an environment with the 1.x client in it."""
+    return client_python("legacy-client", LEGACY)
+
+
+def client_python(directory: str, *requirements: str) -> str:
+    """The interpreter of an environment with a client in it, made at its first use."""
+    home, wanted = cache_directory() / directory, " ".join(requirements)
     python, marker = home / "bin" / "python", home / "installed"
-    with _installing:
-        if not (marker.is_file() and marker.read_text() == LEGACY and python.exists()):
-            say(f"Installing {LEGACY} into {home}")
+    with installing:
+        if not (marker.is_file() and marker.read_text() == wanted and python.exists()):
+            say(f"Installing {wanted} into {home}")
             output([sys.executable, "-m", "venv", "--clear", str(home)], dict(os.environ))
-            install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", LEGACY]
+            install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *requirements]
             output(install, dict(os.environ), limit=600)
-            marker.write_text(LEGACY)
+            marker.write_text(wanted)
     return str(python)
 
 
 def typescript_script(package: str, script: str) -> tuple[str, str]:
     """Node, and the script beside the package that it imports, a key of TYPESCRIPT: that is where Node looks."""
-    with _installing:
+    with installing:
         return _copied_script(package, script)
 
 
@@ -142,14 +147,14 @@ def _copied_script(package: str, script: str) -> tuple[str, str]:
     return node, str(home / f"{Path(script).name}.mjs")
 
 
-def _inspector_tool() -> list[str]:
-    with _installing:
+def inspector_tool() -> list[str]:
+    with installing:
         return installed_tool("inspector", INSPECTOR, "mcp-inspector")
 
 
 def everything_server() -> list[str]:
     """The command of the TypeScript reference server, but for the transport."""
-    with _installing:
+    with installing:
         home, node = installed_package("everything", EVERYTHING)
     return [node, str(home / "node_modules" / "@modelcontextprotocol" / "server-everything" / "dist" / "index.js")]
 
@@ -164,7 +169,7 @@ def _result(printed: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _peer(command: list[str]) -> str:
+def run_peer(command: list[str]) -> str:
     """What a peer printed, in a home of its own: it does not find the settings of whoever runs this."""
     with tempfile.TemporaryDirectory() as home:
         return output(command, {**os.environ, "HOME": home})

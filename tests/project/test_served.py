@@ -23,7 +23,7 @@ from tests.clients.oauth.browser import Browser
 from tests.clients.oauth.connection import connected
 from tests.project.conftest import ROOT, environment
 from tests.support.ports import take_port
-from tests.support.waiting import WAIT_SECONDS
+from tests.support.waiting import WAIT_SECONDS, wait_until
 
 MODES = ["legacy", "auto"]
 """The SDK's names for the handshake era, and for the newest revision a server has."""
@@ -67,8 +67,8 @@ def protected(demo: Demo, fresh_dir: Path) -> Iterator[Demo]:
 
 
 @contextmanager
-def started(directory: Path, **more: str) -> Iterator[Demo]:
-    """A demo with its state in a directory."""
+def started(directory: Path, *, is_killed: bool = False, **more: str) -> Iterator[Demo]:
+    """A demo with its state in a directory; with `is_killed`, it is killed at the end."""
     port = take_port()
     with (
         subprocess.Popen(
@@ -84,9 +84,9 @@ def started(directory: Path, **more: str) -> Iterator[Demo]:
     ):
         try:
             yield Demo(read_welcome(process), process.pid)
-            process.send_signal(signal.SIGINT)
+            process.send_signal(signal.SIGKILL if is_killed else signal.SIGINT)
             rest, _ = process.communicate(timeout=WAIT_SECONDS)
-            assert (process.returncode, rest) == (0, "Stopped.\n")
+            assert (process.returncode, rest) == ((-signal.SIGKILL, "") if is_killed else (0, "Stopped.\n"))
         finally:
             process.kill()
 
@@ -154,7 +154,7 @@ def test_the_welcome_shows_how_to_connect_what_to_ask_and_a_call_without_a_clien
     assert len(demo.welcome.splitlines()) <= 24, "it fits on one screen"
     page = html.unescape(httpx.get(demo.site).text)
     (questions,) = found(r"Then ask:\n((?: {4}\S.*\n)+)", demo.welcome)
-    assert [line.strip() in page for line in questions.splitlines()] == [True, True, True]
+    assert [line.strip() in page for line in questions.splitlines()] == [True, True, True, True]
     (command,) = found(r"without a client:\n +(\S.*)\n", demo.welcome)
     ran = subprocess.run(
         shlex.split(command), cwd=ROOT, env=environment(fresh_dir), capture_output=True, text=True, check=True
@@ -194,6 +194,44 @@ def test_a_client_sees_and_uses_everything(demo: Demo, mode: str) -> None:
             assert "ZRH" in offered.completion.values
 
     asyncio.run(look())
+
+
+@pytest.mark.integration
+def test_a_task_survives_that_its_server_is_killed(demo: Demo, fresh_dir: Path) -> None:
+    """The tool asks halfway. Another process, started after the kill, takes the answer and finishes."""
+    arguments = {"continent": "Africa", "seconds": 0.5}
+    with started(fresh_dir, is_killed=True) as first:
+        id = ask_tasks(first, "tools/call", name="survey_continent", arguments=arguments)["taskId"]
+        wait_until(lambda: ask_tasks(first, "tasks/get", taskId=id)["status"] == "input_required")
+
+    with started(fresh_dir) as second:
+        task = ask_tasks(second, "tasks/get", taskId=id)
+        ((key, question),) = task["inputRequests"].items()
+        assert re.match(r"\d+ airports in half of the time zones", question["params"]["message"])
+        answer = {"action": "accept", "content": {"value": True}}
+        ask_tasks(second, "tasks/update", taskId=id, inputResponses={key: answer})
+        wait_until(lambda: ask_tasks(second, "tasks/get", taskId=id)["status"] == "completed")
+        survey = ask_tasks(second, "tasks/get", taskId=id)["result"]["structuredContent"]
+    assert (survey["continent"], survey["time_zones"]) == ("Africa", 50)
+    assert survey["airports"] > int(question["params"]["message"].split()[0])
+
+
+def ask_tasks(demo: Demo, method: str, **params: Any) -> dict[str, Any]:
+    """Send a request of a client that declares tasks, and return its result."""
+    capabilities = {"elicitation": {"form": {}}, "extensions": {"io.modelcontextprotocol/tasks": {}}}
+    prefix = "io.modelcontextprotocol"
+    meta = {f"{prefix}/protocolVersion": "2026-07-28", f"{prefix}/clientCapabilities": capabilities}
+    headers = {
+        "MCP-Protocol-Version": "2026-07-28",
+        "Mcp-Method": method,
+        "Mcp-Name": params.get("taskId") or params["name"],
+        "Accept": "application/json, text/event-stream",
+    }
+    message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
+    answer = httpx.post(demo.endpoint, json=message, headers=headers).json()
+    assert "result" in answer, answer
+    result: dict[str, Any] = answer["result"]
+    return result
 
 
 def test_tools_answer_with_rows_of_the_database(demo: Demo) -> None:

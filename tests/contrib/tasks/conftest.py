@@ -112,6 +112,11 @@ def declare(server: Server, gate: Gate) -> None:
         answer = await ctx.elicit(f"Delete {name}?", bool, key="confirm")
         return f"{name}: {answer.action} {answer.data}"
 
+    @server.tool(task=AT_ONCE, atomic=True)
+    def charge(ctx: Context) -> str:
+        """Ask inside a transaction."""
+        return str(ctx.sync.elicit("Go on?", bool).data)
+
     @server.tool(task=AT_ONCE)
     async def sample(ctx: Context) -> str:
         """Ask the client's model."""

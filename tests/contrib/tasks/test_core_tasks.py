@@ -93,7 +93,8 @@ async def test_without_task_the_call_is_plain_or_refused(core: CoreClient, gate:
 
 async def test_errors_of_tools_and_of_the_protocol(core: CoreClient, no_pause: None) -> None:  # TL-5, TL-11
     id = (await core.start("export", kind="tool"))["taskId"]
-    assert (await core.until(id))["status"] == "failed"
+    task = await core.until(id)
+    assert (task["status"], task["statusMessage"]) == ("failed", "No such export")
     assert (await core.result(id))["isError"] is True
 
     id = (await core.start("export", kind="protocol"))["taskId"]
@@ -133,6 +134,13 @@ async def test_a_refused_question_is_an_error_of_the_tool_once(core: CoreClient,
         result = await core.result(id)
         assert (result["isError"], result["content"][0]["text"]) == (True, "User rejected sampling")
         assert len([message for message in core.said if "id" in message]) == 1
+
+
+async def test_a_question_in_a_transaction_is_not_asked(core: CoreClient, no_pause: None) -> None:
+    """With `atomic=True`, or ATOMIC_REQUESTS: the tool needs `atomic=False` to ask."""
+    text = (await core.result((await core.start("charge"))["taskId"]))["content"][0]["text"]
+    assert text.startswith("A request to the client inside a transaction")
+    assert not [message for message in core.said if "id" in message]
 
 
 async def test_invalid_answers_end_the_call(core: CoreClient, no_pause: None) -> None:

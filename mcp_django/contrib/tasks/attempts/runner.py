@@ -7,6 +7,7 @@ It may be called any number of times and in any process. Only the caller that wi
 
 import asyncio
 import logging
+from typing import Any
 
 from mcp_django import wiring
 from mcp_django.aio.tasks import start_task
@@ -112,14 +113,22 @@ async def _store_result(attempt: Attempt, ended: AttemptResult) -> None:
         await publish_change(task.pk)
 
 
-async def _complete(task: Task, result: dict[str, object], changes: dict[str, object]) -> None:
+async def _complete(task: Task, result: dict[str, Any], changes: dict[str, object]) -> None:
     encoded = jsonrpc.dumps(result)
     limit = get_settings().result_bytes
     if len(encoded) > limit:
         await _fail(task, InternalError.code, f"The result has {len(encoded)} bytes; at most {limit} are stored")
         return
     values = {**changes, "result": encoded.decode(), "is_error": bool(result.get("isError"))}
+    if values["is_error"]:
+        # Clients of core tasks that do not read the result of a failed task show this message.
+        values["status_message"] = _find_text(result)
     await store_end(store.TaskEnd(task, TaskStatus.COMPLETED, values))
+
+
+def _find_text(result: dict[str, Any]) -> str:
+    """Return the first text of a result, or an empty one."""
+    return next((block["text"] for block in result.get("content", ()) if block.get("type") == "text"), "")
 
 
 async def _fail(task: Task, code: int, message: str, data: object = None) -> None:

@@ -1,0 +1,54 @@
+"""The clients with tasks, of both kinds of tasks, and the place that they are tried on."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from tests.clients.peers import Calls, Peer, Target, client_python, installing, legacy_python, run_peer
+from tests.clients.places import Place, fixtures
+from tests.clients.tasks.inspector import visit_inspector
+from tests.conformance.npm import installed_package
+
+FASTMCP = ("fastmcp==4.1.4", "fastmcp-tasks==4.1.4")
+SDK = "@modelcontextprotocol/sdk@1.32.2"
+EXT_TASKS = "@modelcontextprotocol/ext-tasks@0.2.2 @modelcontextprotocol/client@2.4.0"
+HERE = Path(__file__).parent
+
+
+def _legacy(way: str, target: Target, calls: Calls) -> str:
+    return run_peer([legacy_python(), str(HERE / "legacy_tasks.py"), way, str(target)])
+
+
+def _fastmcp(way: str, target: Target, calls: Calls) -> str:
+    return run_peer([client_python("fastmcp", *FASTMCP), str(HERE / "fastmcp_client.py"), way, str(target)])
+
+
+def _typescript(packages: str, script: str, mode: str, way: str, target: Target, calls: Calls) -> str:
+    with installing:
+        home, node = installed_package(script, packages)
+        for name in (script, "task_user"):
+            shutil.copy(HERE / f"{name}.mjs", home)
+    return run_peer([node, str(home / f"{script}.mjs"), way, str(target), "{}", mode])
+
+
+def _inspector(way: str, target: Target, calls: Calls) -> str:
+    return visit_inspector(str(target), "modern")
+
+
+TASK_PEERS = (
+    Peer("mcp 1.30", ("http",), _legacy),
+    Peer("TypeScript 1.32", ("http",), partial(_typescript, SDK, "sdk_tasks", "legacy")),
+    Peer("ext-tasks 0.2, core tasks", ("http",), partial(_typescript, EXT_TASKS, "ext_tasks", "legacy")),
+    Peer("ext-tasks 0.2, extension", ("http",), partial(_typescript, EXT_TASKS, "ext_tasks", "auto"), ("http",)),
+    Peer("fastmcp-tasks 4.1", ("http",), _fastmcp, ("http",)),
+    Peer("Inspector, Tasks tab", ("http",), _inspector),
+)
+
+
+@contextmanager
+def task_fixtures() -> Iterator[Place]:
+    """The fixtures for the clients with tasks, on a process of their own."""
+    with fixtures("asgi") as place:
+        yield place._replace(name="tasks", peers=TASK_PEERS)
