@@ -81,6 +81,33 @@ async def test_another_caller_neither_sees_nor_follows_a_task(modern):
 
 
 @on_http
+async def test_a_task_belongs_to_the_user_with_the_client_and_not_to_the_token(settings, modern):
+    settings.MCP = {**settings.MCP, "AUTH": "tests.interaction.verifiers.Clients"}
+    id = await start(modern(server=jobs.SERVER, capabilities=DECLARED, token="ann.app.1"), "confirm", name="a")
+    for stranger in ("ben.app.1", "ann.other.1"):
+        other = modern(server=jobs.SERVER, capabilities=DECLARED, token=stranger)
+        for method in ("tasks/get", "tasks/update", "tasks/cancel"):
+            assert (await other.request(method, {"taskId": id, "inputResponses": {}})).refused(400, -32602)
+    refreshed = modern(server=jobs.SERVER, capabilities=DECLARED, token="ann.app.2")
+    assert (await refreshed.request("tasks/get", {"taskId": id})).result["taskId"] == id
+    await refreshed.request("tasks/cancel", {"taskId": id})
+
+
+@on_http
+async def test_a_revoked_token_reaches_no_task(settings, monkeypatch, modern):
+    known = ["alice", "bob"]
+    monkeypatch.setattr("tests.interaction.verifiers.KNOWN", known)
+    settings.MCP = {**settings.MCP, "TOKEN_CACHE_SECONDS": 0}
+    client = modern(server=jobs.SERVER, capabilities=DECLARED, token="alice")
+    id = await start(client, "confirm", name="a")
+    known.remove("alice")
+    for method in ("tasks/get", "tasks/update", "tasks/cancel"):
+        assert (await client.request(method, {"taskId": id, "inputResponses": {}})).status == 401
+    known.append("alice")
+    await client.request("tasks/cancel", {"taskId": id})
+
+
+@on_http
 async def test_listening_needs_the_declaration(modern):
     client = modern(server=jobs.SERVER, capabilities={})
     reply = await client.request("subscriptions/listen", {"notifications": {"taskIds": ["x"]}})

@@ -71,7 +71,7 @@ class CoreQuestions:
         session, replies = self._session, self._call.server.pending_requests
         request = jsonrpc.loads(row.request)
         params = {**request.get("params", {})}
-        params["_meta"] = {**params.get("_meta", {}), wire.RELATED_TASK_KEY: {"taskId": self._id}}
+        params["_meta"] = {**params.get("_meta", {}), **wire.build_related_meta(self._id)}
         try:
             async with replies.accept_forwarded(session):
                 reply = await session.send_request(

@@ -5,13 +5,9 @@ from typing import Any
 
 from mcp_django.contrib.tasks.core_questions import CoreQuestions, FindTask, RecordAnswers
 from mcp_django.contrib.tasks.models import Task, TaskStatus
+from mcp_django.contrib.tasks.operations import CHECK_SECONDS, read_result
 from mcp_django.contrib.tasks.rows import wire
 from mcp_django.extensions import Call
-from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.errors import InternalError, MCPError
-
-CHECK_SECONDS = 0.1, 1.0
-"""Seconds between two reads of the row: initial and maximum value."""
 
 
 class CoreTaskResult:
@@ -39,13 +35,6 @@ class CoreTaskResult:
 
 
 def _build_body(task: Task) -> dict[str, Any]:
-    if task.status == TaskStatus.COMPLETED and task.result:
-        body: dict[str, Any] = jsonrpc.loads(task.result)
-        body["_meta"] = {**body.get("_meta", {}), wire.RELATED_TASK_KEY: {"taskId": task.pk}}
-        return body
-    if task.status == TaskStatus.CANCELLED or not task.error:
-        raise InternalError("The task was cancelled, so its call has no result")
-    error = jsonrpc.loads(task.error)
-    problem = MCPError(error["message"], data=error.get("data"))
-    problem.code = error["code"]
-    raise problem
+    body = read_result(task)
+    body["_meta"] = {**body.get("_meta", {}), **wire.build_related_meta(task.pk)}
+    return body

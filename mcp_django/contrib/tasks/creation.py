@@ -73,6 +73,12 @@ def get_ttl(tool: Tool) -> float:
     return get_settings().ttl if options.ttl is None else options.ttl
 
 
+def get_grace(tool: Tool) -> float:
+    """Return the seconds in which a call of the tool may finish with a plain result."""
+    options = get_task_options(tool)
+    return get_settings().grace if options.grace is None else options.grace
+
+
 def get_max_losses(tool: Tool) -> int:
     """Return how often the tool may run again after its worker was lost."""
     options, hints = get_task_options(tool), tool.annotations
@@ -115,7 +121,7 @@ class GraceCall:
             call, tool, self._arguments, origin=TaskOrigin.EXTENSION, rounds=rounds, ttl=get_ttl(tool)
         )
 
-        grace = settings.grace if tool.task is None or tool.task.grace is None else tool.task.grace
+        grace = get_grace(tool)
         attempt = Attempt(task, _get_server(call), call.principal, base=rounds)
         attempt.binding = conversation.binding
         execution = backend.begin(attempt) if grace > 0 else None

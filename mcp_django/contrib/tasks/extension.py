@@ -1,24 +1,23 @@
 """The extension: calls that become tasks, the methods of tasks in both eras, and their subscription."""
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from django.apps import apps
 from django.core.checks import Error
-from django.utils import timezone
 
 from mcp_django.contrib.tasks.attempts.callers import get_owner
 from mcp_django.contrib.tasks.backend import get_backend
 from mcp_django.contrib.tasks.core_questions import ask_on_session_stream
 from mcp_django.contrib.tasks.core_results import CoreTaskResult
 from mcp_django.contrib.tasks.creation import GraceCall, build_task_row, get_ttl, start_task_of_call
-from mcp_django.contrib.tasks.models import AttemptOutcome, Task, TaskOrigin, TaskStatus
+from mcp_django.contrib.tasks.models import Task, TaskOrigin, TaskStatus
+from mcp_django.contrib.tasks.operations import cancel_task, find_task, is_task_id, record_answers
 from mcp_django.contrib.tasks.options import get_settings
-from mcp_django.contrib.tasks.publishing import TASK_IDS_FIELD, publish_change
-from mcp_django.contrib.tasks.rows import leases, store, wire
-from mcp_django.contrib.tasks.upkeep import enqueue_task, stop_cancelled_task
+from mcp_django.contrib.tasks.publishing import TASK_IDS_FIELD
+from mcp_django.contrib.tasks.rows import store, wire
+from mcp_django.contrib.tasks.task_tools import TaskTools, call_tool_for_text
 from mcp_django.extensions import (
     Call,
     Era,
@@ -31,12 +30,12 @@ from mcp_django.extensions import (
     subscription,
 )
 from mcp_django.protocol.errors import InvalidParams, MethodNotFound
+from mcp_django.server.composition.provider import Provider
 from mcp_django.server.context.context import Context
 from mcp_django.server.execution.lists import create_cursor, read_cursor
 
 IDENTIFIER = "io.modelcontextprotocol/tasks"
 PAGE_ROWS = 100
-_ID = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _STATELESS = (Era.STATELESS,)
 _HANDSHAKE = (Era.HANDSHAKE,)
 
@@ -67,6 +66,9 @@ class Tasks(Extension):
             return {}
         return {"execution": {"taskSupport": "required" if tool.task.required else "optional"}}
 
+    def get_providers(self) -> Sequence[Provider]:
+        return (TaskTools(),) if get_settings().tools else ()
+
     def intercepts(self, tool: Tool) -> bool:
         return tool.task is not None
 
@@ -77,6 +79,8 @@ class Tasks(Extension):
         if call.revision.era is Era.HANDSHAKE:
             return await self._call_in_session(call, tool, arguments, proceed)
         if not self.is_declared(call):
+            if get_settings().tools:
+                return await call_tool_for_text(call, tool, arguments)
             if tool.task is not None and tool.task.required:
                 self.require_declaration(call)
             return await proceed(call)
@@ -88,6 +92,8 @@ class Tasks(Extension):
         self, call: Call, tool: Tool, arguments: dict[str, Any], proceed: ProceedWithCall
     ) -> Mapping[str, Any]:
         asked = call.params.get("task") if call.revision.core_tasks else None
+        if asked is None and get_settings().tools:
+            return await call_tool_for_text(call, tool, arguments)
         if asked is None:
             if tool.task is not None and tool.task.required:
                 raise MethodNotFound(f"The tool {tool.name} runs as a task only; send params.task")
@@ -107,11 +113,11 @@ class Tasks(Extension):
     @method("tasks/get", name_param="taskId")
     async def get_task(self, ctx: Context, task_id: str) -> dict[str, Any]:
         """Return a task with its questions, result or error."""
-        task = await self._find(ctx, task_id)
+        task = await find_task(ctx._call, task_id)
         if not ctx._call.revision.core_tasks:
             return wire.build_detailed_task(task)
         if task.status == TaskStatus.INPUT_REQUIRED:
-            ask_on_session_stream(ctx._call.root, task, lambda: self._find(ctx, task_id), record_answers)
+            ask_on_session_stream(ctx._call.root, task, lambda: find_task(ctx._call, task_id), record_answers)
         return wire.build_core_task(task)
 
     @method("tasks/update", name_param="taskId", eras=_STATELESS)
@@ -119,17 +125,15 @@ class Tasks(Extension):
         self, ctx: Context, task_id: str, input_responses: dict[str, dict[str, Any]]
     ) -> dict[str, Any]:
         """Record answers to questions before the acknowledgement. Other keys are ignored."""
-        await self._find(ctx, task_id)
+        await find_task(ctx._call, task_id)
         await record_answers(task_id, input_responses)
         return {}
 
     @method("tasks/cancel", name_param="taskId")
     async def cancel_task(self, ctx: Context, task_id: str) -> dict[str, Any]:
         """Cancel a task, and stop its tool."""
-        await self._find(ctx, task_id)
-        cancelled = await store.run_on_rows(store.cancel, task_id)
-        if cancelled is not None:
-            await stop_cancelled_task(get_backend(), cancelled)
+        await find_task(ctx._call, task_id)
+        cancelled = await cancel_task(task_id)
         if not ctx._call.revision.core_tasks:
             return {}
         if cancelled is None:
@@ -139,8 +143,8 @@ class Tasks(Extension):
     @method("tasks/result", eras=_HANDSHAKE)
     async def get_result(self, ctx: Context, task_id: str) -> dict[str, Any]:
         """Wait for the end of a core task, and return the result of its call. Questions travel on this stream."""
-        await self._find(ctx, task_id)
-        return await CoreTaskResult(ctx._call.root, task_id, lambda: self._find(ctx, task_id), record_answers).wait()
+        await find_task(ctx._call, task_id)
+        return await CoreTaskResult(ctx._call.root, task_id, lambda: find_task(ctx._call, task_id), record_answers).wait()
 
     @method("tasks/list", eras=_HANDSHAKE)
     async def list_tasks(self, ctx: Context) -> dict[str, Any]:
@@ -160,25 +164,11 @@ class Tasks(Extension):
     @subscription(TASK_IDS_FIELD, notification="notifications/tasks")
     async def read_task(self, ctx: Context, key: str) -> dict[str, Any] | None:
         """Return the task as `tasks/get` does, or None for a foreign or unknown id."""
-        if not _ID.fullmatch(key):
+        if not is_task_id(key):
             return None
         owner = get_owner(ctx._call.root)
         task = await store.run_on_rows(store.follow, key, owner.digest)
         return None if task is None else wire.build_detailed_task(task)
-
-    async def _find(self, ctx: Context, id: str) -> Task:
-        """Return the caller's task.
-
-        Raises InvalidParams for an id that is unknown, expired, or of another caller.
-        """
-        task = None
-        if _ID.fullmatch(id):
-            task = await store.run_on_rows(store.find, id, get_owner(ctx._call.root).digest)
-        if task is None:
-            raise InvalidParams("Unknown task")
-        if task.is_lost(timezone.now()):
-            task = await _end_lost(task)
-        return task
 
     def check(self) -> Iterable[Any]:
         """Yield errors: the app is missing, or the backend cannot be used."""
@@ -194,25 +184,6 @@ class Tasks(Extension):
             yield Error(f'MCP["TASKS"]["BACKEND"] cannot be used: {problem}', id="mcp_tasks.E002")
         if get_settings().ttl > get_settings().max_ttl:
             yield Error('MCP["TASKS"]["TTL"] is above MAX_TTL.', id="mcp_tasks.E003")
-
-
-async def record_answers(id: str, responses: Mapping[str, Any]) -> None:
-    """Record answers, and run the task again when no question is open any more."""
-    waiting = await store.run_on_rows(store.answer, id, responses)
-    if waiting is not None:
-        await enqueue_task(get_backend(), waiting)
-    await publish_change(id)
-
-
-async def _end_lost(task: Task) -> Task:
-    """End the attempt of a lost worker at once, so that no client waits for it."""
-    ended = await store.run_on_rows(leases.end_lost_attempt, task, AttemptOutcome.LOST, leases.LOST_MESSAGE)
-    if ended is None:
-        return await store.run_on_rows(Task.objects.get, pk=task.pk)
-    if not ended.is_terminal:
-        await enqueue_task(get_backend(), ended)
-    await publish_change(task.pk)
-    return ended
 
 
 def _read_ttl(asked: Any) -> int | None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from mcp_django.conf import register_settings
-from mcp_django.conf.readers import Count, Entries, Seconds, SecondsOrZero
+from mcp_django.conf.readers import Count, Entries, Flag, Seconds, SecondsOrZero
 
 IN_PROCESS = "mcp_django.contrib.tasks.backends.in_process.InProcessBackend"
 
@@ -46,6 +46,11 @@ class TaskSettings:
     """Seconds for which rows of expired tasks stay for the admin."""
     lease: Annotated[float, _parse_lease] = 30.0
     """Seconds after which a silent worker counts as lost."""
+    tools: Flag = False
+    """True to add the tools `task_status` and `task_cancel`, for clients without tasks.
+
+    Their calls of tools with `task=` return a text with the id of a task if they are not finished within the grace.
+    """
     tasks_per_owner: Count = 50
     """Maximum unfinished tasks of one caller on a server."""
     tasks_per_server: Count = 5000

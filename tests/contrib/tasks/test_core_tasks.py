@@ -271,6 +271,50 @@ async def test_the_session_is_notified_of_each_status(
     assert sent == [(SESSION_PK, method, "input_required"), (SESSION_PK, method, "cancelled")]
 
 
+async def test_progress_of_the_call_belongs_to_the_task(
+    core: CoreClient, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:  # TL-6, TL-12
+    sent: list[dict[str, Any]] = []
+
+    def note(session: int, method: str, params: dict[str, Any]) -> None:
+        if method == "notifications/progress":
+            sent.append(params)
+
+    monkeypatch.setattr("mcp_django.contrib.tasks.publishing.notify_session", note)
+    params = {"name": "report", "arguments": {}, "task": {}, "_meta": {"progressToken": "t"}}
+    id = (await core.request("tools/call", params))["task"]["taskId"]
+    while not sent:
+        await core.get(id)
+    related = {RELATED_TASK_KEY: {"taskId": id}}
+    assert sent == [{"progressToken": "t", "progress": 1, "total": 4, "message": "a quarter", "_meta": related}]
+    gate.open()
+    await core.until(id)
+    assert RELATED_TASK_KEY not in str(await core.get(id))
+
+
+async def test_a_core_task_of_another_caller_is_unknown(core: CoreClient, gate: Gate) -> None:  # TL-10
+    id = (await core.start("wait"))["taskId"]
+    for caller in (make_caller("bob"), make_caller("ada", "other"), make_caller("")):
+        stranger = CoreClient(principal=caller)
+        for method in ("tasks/get", "tasks/result", "tasks/cancel"):
+            with pytest.raises(InvalidParams, match="Unknown task"):
+                await stranger.request(method, {"taskId": id})
+        assert await stranger.request("tasks/list") == {"tasks": []}
+    await gate.close()
+
+
+async def test_notifications_cancel_no_task(core: CoreClient, client: TaskClient, gate: Gate) -> None:  # TM-42, TL-8
+    for each in (core, client):
+        id = (await each.start("wait"))["taskId"]
+        for request in (1, id):
+            await each.notify("notifications/cancelled", {"requestId": request})
+        assert (await each.get(id))["status"] == "working"
+    gate.open()
+    for task in [task async for task in Task.objects.all()]:
+        await (core if task.origin == "core" else client).until(task.pk)
+    assert gate.runs == ["done", "done"]
+
+
 async def test_a_followed_task_is_published_to_listeners(
     client: TaskClient, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # TM-50

@@ -17,6 +17,7 @@ from mcp_django.contrib.tasks.attempts.conversation import TaskConversation
 from mcp_django.contrib.tasks.models import Task
 from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.contrib.tasks.rows import store
+from mcp_django.contrib.tasks.rows.wire import PROGRESS_METHOD
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InternalError, MCPError
 from mcp_django.protocol.revisions import REVISIONS
@@ -32,7 +33,6 @@ from mcp_django.server.server import Server
 
 logger = logging.getLogger("mcp_django.tasks")
 TOOLS_CALL = "tools/call"
-PROGRESS_METHOD = "notifications/progress"
 MIN_WRITE_SECONDS = 1.0
 """Minimum seconds between two writes of the progress."""
 MAX_BEATS_PER_LEASE = 4
@@ -145,6 +145,17 @@ class Attempt:
         self._changes = {}
         return changes
 
+    def record_growth(self, changes: Mapping[str, Any]) -> bool:
+        """Record written progress; return False if it is not above that of all attempts.
+
+        An attempt that runs again starts from the beginning, but progress on the wire only increases.
+        """
+        progress, last = changes.get("progress"), self.task.progress
+        if progress is None or (last is not None and progress <= last):
+            return False
+        self.task.progress = progress
+        return True
+
     def report(self, **changes: Any) -> None:
         """Set the progress or the status message, to be written with the next heartbeat."""
         if "status_message" in changes:
@@ -159,7 +170,7 @@ class Attempt:
     async def keep_lease(self, on_change: Any) -> None:
         """Extend the lease and write the progress, until the lease is lost.
 
-        `on_change` is awaited after each write of the progress. Failed writes are repeated.
+        `on_change` is awaited with the columns after each write of the progress. Failed writes are repeated.
         """
         lease = get_settings().lease
         while True:
@@ -171,7 +182,7 @@ class Attempt:
                 if not is_held:
                     return
                 if changes:
-                    await on_change()
+                    await on_change(changes)
             except Exception:
                 logger.exception("Heartbeat of task failed; it is repeated")
                 self._changes = {**changes, **self._changes}

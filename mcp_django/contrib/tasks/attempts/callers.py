@@ -14,7 +14,7 @@ from django.utils import timezone, translation
 from mcp_django.auth.principal import LOCAL, DjangoPrincipal, local_principal
 from mcp_django.contrib.tasks.models import OWNER_CHARACTERS, Task
 from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.meta import TRACEPARENT, TRACESTATE
+from mcp_django.protocol.meta import PROGRESS_TOKEN, TRACEPARENT, TRACESTATE
 from mcp_django.protocol.revisions import Era
 from mcp_django.protocol.trace_context import find_carrier
 from mcp_django.server.calls.call import Call
@@ -55,6 +55,7 @@ def describe_call(call: Call) -> dict[str, Any]:
         "principal": _describe_principal(call.principal),
         "capabilities": call.capabilities,
         "client_info": call.client_info,
+        "progress_token": call.meta.get(PROGRESS_TOKEN),
         "url_kwargs": {name: _to_json(value) for name, value in call.url_kwargs.items()},
         "language": translation.get_language(),
         "time_zone": timezone.get_current_timezone_name(),

@@ -65,7 +65,9 @@ async def supervise(attempt: Attempt, execution: "asyncio.Task[AttemptResult]") 
     Cancelling this function means that the process ends.
     """
     task = attempt.task
-    beats = start_task(attempt.keep_lease(lambda: publish_change(task.pk)))
+    beats = start_task(
+        attempt.keep_lease(lambda changes: publish_change(task.pk, has_progress=attempt.record_growth(changes)))
+    )
     # The lease is lost when the task was cancelled, has expired, or belongs to another worker.
     beats.add_done_callback(lambda ended: None if ended.cancelled() else execution.cancel())
     following = start_task(_follow_cancellations(attempt))

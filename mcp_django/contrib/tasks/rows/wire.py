@@ -9,6 +9,7 @@ from typing import Any
 from mcp_django.contrib.tasks.models import Task, TaskOrigin, TaskStatus
 from mcp_django.protocol import jsonrpc
 
+PROGRESS_METHOD = "notifications/progress"
 RELATED_TASK_KEY = "io.modelcontextprotocol/related-task"
 """Key in `_meta` of messages that belong to a core task."""
 
@@ -44,6 +45,21 @@ def build_core_task(task: Task) -> dict[str, Any]:
     if task.status == TaskStatus.COMPLETED and task.is_error:
         body["status"] = TaskStatus.FAILED.value
     return {**body, "ttl": task.ttl_ms, "pollInterval": task.poll_ms}
+
+
+def build_progress(task: Task, token: str | int) -> dict[str, Any]:
+    """Build the params of a progress notification of a core task, for the token of its call."""
+    params: dict[str, Any] = {"progressToken": token, "progress": task.progress, "_meta": build_related_meta(task.pk)}
+    if task.total is not None:
+        params["total"] = task.total
+    if task.status_message:
+        params["message"] = task.status_message
+    return params
+
+
+def build_related_meta(id: str) -> dict[str, Any]:
+    """Build the `_meta` of a message that belongs to a core task."""
+    return {RELATED_TASK_KEY: {"taskId": id}}
 
 
 def _build_common(task: Task) -> dict[str, Any]:
