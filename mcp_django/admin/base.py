@@ -1,6 +1,8 @@
 """Base classes of the admin pages: rights, search, links, filters, actions on a row."""
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import django
@@ -88,6 +90,20 @@ class OwnedAdmin(BaseAdmin):
         return super().formfield_for_foreignkey(db_field, request, **kwargs)
 
 
+@dataclass(frozen=True, slots=True)
+class RowAction:
+    """An action on one row, which a page confirms."""
+
+    name: str
+    """Name of the action in URLs."""
+    label: Any
+    question: Any
+    is_available: Callable[[Any], bool]
+    """Function that returns True if the action would change the row."""
+    run: Callable[[Any], str]
+    """Function that runs the action and returns a report for the user."""
+
+
 class RowActionAdmin(BaseAdmin):
     """Admin with an action on the page of a row, which a second page confirms.
 
@@ -108,18 +124,37 @@ class RowActionAdmin(BaseAdmin):
         """Run the action; return a report for the user."""
         raise NotImplementedError
 
+    def get_row_actions(self) -> list[RowAction]:
+        """Return the actions on a row."""
+        return [
+            RowAction(
+                self.action_name, self.action_label, self.action_question, self.is_action_available, self.run_action
+            )
+        ]
+
     def get_urls(self) -> list[URLPattern]:
-        name = f"{self.opts.app_label}_{self.opts.model_name}_{self.action_name}"
-        view = self.admin_site.admin_view(self.action_view)
-        return [path(f"<path:object_id>/{self.action_name}/", view, name=name), *super().get_urls()]
+        prefix = f"{self.opts.app_label}_{self.opts.model_name}"
+        patterns = [
+            path(
+                f"<path:object_id>/{action.name}/",
+                self.admin_site.admin_view(functools.partial(self.action_view, action=action)),
+                name=f"{prefix}_{action.name}",
+            )
+            for action in self.get_row_actions()
+        ]
+        return [*patterns, *super().get_urls()]
 
     def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
         row = kwargs.get("obj")
-        if row is not None and self.has_manage_permission(request) and self.is_action_available(row):
-            context |= {"action_url": self.get_url(self.action_name, row.pk), "action_label": self.action_label}
+        if row is not None and self.has_manage_permission(request):
+            context["row_actions"] = [
+                {"url": self.get_url(action.name, row.pk), "label": action.label}
+                for action in self.get_row_actions()
+                if action.is_available(row)
+            ]
         return super().render_change_form(request, context, *args, **kwargs)
 
-    def action_view(self, request: HttpRequest, object_id: str) -> HttpResponseBase:
+    def action_view(self, request: HttpRequest, object_id: str, *, action: RowAction) -> HttpResponseBase:
         """Ask for confirmation; on POST run the action."""
         if not self.has_manage_permission(request):
             raise PermissionDenied
@@ -129,14 +164,14 @@ class RowActionAdmin(BaseAdmin):
         page_url = self.get_url("change", row.pk)
 
         if request.method == "POST":
-            report = self.run_action(row)
+            report = action.run(row)
             self.log_change(request, row, report)
             self.message_user(request, report, messages.SUCCESS)
             return HttpResponseRedirect(page_url)
         context = self.build_context(
             request,
-            title=self.action_label,
-            question=self.action_question,
+            title=action.label,
+            question=action.question,
             row=row,
             page_url=page_url,
             crumbs=[*self.build_list_crumbs(), (page_url, str(row))],

@@ -1,4 +1,4 @@
-"""Admin pages of tasks: their state, progress and attempts, and the cancellation of a task.
+"""Admin pages of tasks: their state, progress and attempts, cancellation, and repetition.
 
 Arguments, questions and results are not shown, because they hold the data of users.
 """
@@ -13,12 +13,14 @@ from django.utils import timezone
 from django.utils.timesince import timesince
 from django.utils.translation import gettext_lazy as _
 
-from mcp_django.admin.base import BaseAdmin, RowActionAdmin, ServerFilter
+from mcp_django.admin.base import BaseAdmin, RowAction, RowActionAdmin, ServerFilter
 from mcp_django.contrib.tasks.backend import get_backend
+from mcp_django.contrib.tasks.creation import build_repetition, start_task_of_call
 from mcp_django.contrib.tasks.models import Task, TaskAttempt, TaskWorker
 from mcp_django.contrib.tasks.rows import store
 from mcp_django.contrib.tasks.rows.leases import is_worker_alive
 from mcp_django.contrib.tasks.upkeep import stop_cancelled_task
+from mcp_django.server.ports import Overloaded
 from mcp_django.types import clean_line
 
 
@@ -37,7 +39,7 @@ class TaskAttemptInline(admin.TabularInline):  # type: ignore[type-arg]  # not g
 
 @admin.register(Task)
 class TaskAdmin(RowActionAdmin):
-    """List tasks, and cancel a task on its page."""
+    """List tasks. Cancel a task, or run it again, on its page."""
 
     can_add = False
     can_change = False
@@ -85,6 +87,21 @@ class TaskAdmin(RowActionAdmin):
             return str(_("The task had ended already."))
         async_to_sync(stop_cancelled_task)(get_backend(), cancelled)
         return str(_("The task was cancelled."))
+
+    def get_row_actions(self) -> list[RowAction]:
+        question = _("The tool runs again as a new task, with the same arguments and for the same caller.")
+        repetition = RowAction("repeat", _("Run again"), question, lambda task: task.is_terminal, self._repeat)
+        return [*super().get_row_actions(), repetition]
+
+    def _repeat(self, row: Task) -> str:
+        if not row.is_terminal:
+            return str(_("The task has not ended yet."))
+        repetition = build_repetition(row)
+        try:
+            async_to_sync(start_task_of_call)(get_backend(), repetition)
+        except Overloaded as problem:
+            return str(problem)
+        return str(_("The tool runs again as task %s.") % repetition.pk)
 
     @admin.display(description=_("progress"))
     def progress_text(self, task: Task) -> str:

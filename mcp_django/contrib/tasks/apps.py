@@ -13,4 +13,6 @@ class TasksConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from mcp_django.contrib.tasks import options  # noqa: F401
+        from mcp_django.contrib.tasks import metrics, options  # noqa: F401
+
+        metrics.connect()

@@ -25,6 +25,11 @@ from mcp_django.types import TaskOptions
 
 HINTED_RETRIES = 2
 """Repetitions after a lost worker, for tools that are annotated as idempotent or read-only."""
+REPEATED_FIELDS = (
+    *("owner_hash", "owner", "user_id", "session", "server", "tool", "arguments", "context", "origin", "revision"),
+    *("ttl_ms", "poll_ms", "queue", "max_losses"),
+)
+"""Columns that a repetition of a task takes over."""
 
 
 def build_task_row(
@@ -60,6 +65,13 @@ def build_task_row(
         updated=now,
         expires=now + timedelta(milliseconds=ttl_ms),
     )
+
+
+def build_repetition(task: Task) -> Task:
+    """Build an unsaved task with the call of another one, for the same caller."""
+    now = timezone.now()
+    copied = {field: getattr(task, field) for field in REPEATED_FIELDS}
+    return Task(**copied, created=now, updated=now, expires=now + timedelta(milliseconds=task.ttl_ms))
 
 
 def get_task_options(tool: Tool) -> TaskOptions:

@@ -1,6 +1,6 @@
 """OpenTelemetry tracing: a span for each call, as child of the client's span.
 
-This is the only module that imports OpenTelemetry. The attributes follow its semantic conventions for the Model Context
+The attributes follow its semantic conventions for the Model Context
 Protocol (https://opentelemetry.io/docs/specs/semconv/gen-ai/mcp/, server spans). Further attributes hold the principal,
 the outcome and the reference of a bug. Arguments and results are optional in the conventions and are not recorded.
 """
@@ -14,6 +14,7 @@ from typing import Any
 
 try:
     from opentelemetry import context, propagate, trace
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 except ImportError:
     IS_INSTALLED = False
 else:
@@ -48,6 +49,15 @@ _SUCCESS_OUTCOMES = frozenset({Outcome.OK, Outcome.INPUT_REQUIRED, Outcome.CANCE
 def create_tracer() -> CallTracer | None:
     """Return the tracer of calls, or None if OpenTelemetry is not installed."""
     return CallTracer() if IS_INSTALLED else None
+
+
+def get_span_parent() -> str | None:
+    """Return the `traceparent` of the running span, for links to it; None without one."""
+    if not IS_INSTALLED:
+        return None
+    carrier: dict[str, str] = {}
+    TraceContextTextMapPropagator().inject(carrier)
+    return carrier.get(TRACEPARENT)
 
 
 class CallTracer:
@@ -91,6 +101,7 @@ class CallSpan:
     def start(self) -> None:
         call = self._call
         parent, links = self._find_parent()
+        links += _find_linked_spans(call)
         is_known = call.method in call.revision.methods
         target = get_target_label(call) if call.method in ("tools/call", "prompts/get") else None
         self._is_named = target is None or _is_registered(call)
@@ -147,6 +158,15 @@ class CallSpan:
         if not transport_span.is_valid or trace.get_current_span(parent).get_span_context() == transport_span:
             return parent, []
         return parent, [trace.Link(transport_span)]
+
+
+def _find_linked_spans(call: Call) -> list[trace.Link]:
+    """Return a link to the span of the call that this call continues, if any."""
+    if call.record.linked_span is None:
+        return []
+    extracted = TraceContextTextMapPropagator().extract({TRACEPARENT: call.record.linked_span}, context.Context())
+    span_context = trace.get_current_span(extracted).get_span_context()
+    return [trace.Link(span_context)] if span_context.is_valid else []
 
 
 def _build_carrier(valid: Mapping[str, str], get_field: Callable[[str], Any]) -> dict[str, str]:

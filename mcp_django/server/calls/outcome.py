@@ -30,6 +30,8 @@ class CallRecord:
     """Trace context of the client, once parsed."""
     trace_id: str | None = None
     """Id of the trace that contains the call's own span."""
+    linked_span: str | None = None
+    """`traceparent` of the span of an earlier call that this call continues."""
 
     conversation: "ReferenceType[Any] | None" = None
     """Weak reference to the replayed conversation, in the stateless era."""

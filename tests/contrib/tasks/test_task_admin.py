@@ -1,5 +1,6 @@
 """Pages of tasks and workers in the admin."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -63,7 +64,26 @@ def test_a_task_is_cancelled_after_a_confirmation(browser: Client) -> None:
     assert "had ended already" in browser.post(url, follow=True).content.decode()
 
 
-def test_viewers_cancel_nothing(gate: Gate) -> None:
+def test_an_ended_task_runs_again_as_a_new_one(browser: Client, change: Callable[..., None]) -> None:
+    change(BACKEND="mcp_django.contrib.tasks.worker.WorkerBackend", BACKEND_OPTIONS={})
+    task = make_task(owner_hash="a" * 64, attempts=3, result="{}")
+    url = reverse("admin:mcp_tasks_task_repeat", args=[task.pk])
+    assert url not in browser.get(reverse("admin:mcp_tasks_task_change", args=[task.pk])).content.decode()
+    assert "not ended yet" in browser.post(url, follow=True).content.decode()
+
+    Task.objects.update(status=TaskStatus.FAILED)
+    assert url in browser.get(reverse("admin:mcp_tasks_task_change", args=[task.pk])).content.decode()
+    browser.post(url)
+    new = Task.objects.exclude(pk=task.pk).get()
+    assert (new.status, new.attempts, new.result, new.worker) == (TaskStatus.WORKING, 0, "", "")
+    assert (new.tool, new.arguments, new.owner_hash) == (task.tool, task.arguments, task.owner_hash)
+    assert new.expires > timezone.now()
+    assert new.pk in str(LogEntry.objects.order_by("-pk")[0].change_message)
+
+
+def test_viewers_change_nothing(gate: Gate) -> None:
+    task = make_task(status=TaskStatus.COMPLETED)
+    assert repeat_status(task) == 403
     task = make_task()
     viewer = User.objects.create_user("vera", is_staff=True)
     viewer.user_permissions.add(Permission.objects.get(codename="view_task"))
@@ -72,6 +92,15 @@ def test_viewers_cancel_nothing(gate: Gate) -> None:
     url = reverse("admin:mcp_tasks_task_cancel", args=[task.pk])
     assert url not in browser.get(reverse("admin:mcp_tasks_task_change", args=[task.pk])).content.decode()
     assert browser.post(url).status_code == 403
+
+
+def repeat_status(task: Task) -> int:
+    """The HTTP status of a viewer's request to run a task again."""
+    viewer = User.objects.create_user("vic", is_staff=True)
+    viewer.user_permissions.add(Permission.objects.get(codename="view_task"))
+    browser = Client()
+    browser.force_login(viewer)
+    return browser.post(reverse("admin:mcp_tasks_task_repeat", args=[task.pk])).status_code
 
 
 def test_workers_are_listed(browser: Client) -> None:

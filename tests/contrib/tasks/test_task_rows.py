@@ -1,16 +1,17 @@
 """Rows of tasks: claims, leases, lost workers, expiry, and the number of statements."""
 
+import json
 from datetime import timedelta
 from io import StringIO
 from typing import Any
 
 import pytest
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from mcp_django.contrib.tasks.attempts import executions, runner
 from mcp_django.contrib.tasks.backend import get_backend
-from mcp_django.contrib.tasks.models import AttemptOutcome, Task, TaskAttempt, TaskInput, TaskStatus
+from mcp_django.contrib.tasks.models import AttemptOutcome, Task, TaskAttempt, TaskInput, TaskStatus, TaskWorker
 from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.contrib.tasks.rows import leases, store
 from mcp_django.contrib.tasks.signals import task_created, task_finished
@@ -179,6 +180,33 @@ def test_the_command_ends_cancels_and_deletes() -> None:
     statuses = dict(Task.objects.values_list("pk", "status"))
     assert statuses == {lost.pk: "failed", expired.pk: "cancelled"}
     assert not Task.objects.filter(pk__in=[task.pk for task in old]).exists()
+
+
+def test_the_figures_count_tasks_and_workers() -> None:
+    now = timezone.now()
+    save_task(updated=now - timedelta(seconds=90))
+    save_task()
+    save_task(worker="a", lease_expires=now + timedelta(seconds=9))
+    save_task(worker="b", lease_expires=now - timedelta(seconds=9))
+    save_task(status="input_required")
+    ended = save_task(status="failed")
+    for number, minutes in ((1, 5), (2, 90)):
+        past = now - timedelta(minutes=minutes)
+        TaskAttempt.objects.create(task=ended, number=number, worker="w", outcome=AttemptOutcome.LOST, ended=past)
+    TaskWorker.objects.create(host="alive", pid=1, concurrency=1)
+    TaskWorker.objects.create(host="silent", pid=2, concurrency=1, seen=now - timedelta(minutes=2))
+
+    out = StringIO()
+    call_command("mcp_taskhealth", json=True, stdout=out)
+    figures = json.loads(out.getvalue())
+    assert 90 <= figures.pop("oldest_waiting_seconds") < 300
+    counts = {"waiting": 2, "running": 2, "input_required": 1, "expired_leases": 1, "lost_attempts": 1, "workers": 1}
+    assert figures == counts
+    call_command("mcp_taskhealth", max_wait=3600, min_workers=1, max_lost=1, stdout=out)
+    assert "expired leases: 1" in out.getvalue()
+    with pytest.raises(CommandError) as failed:
+        call_command("mcp_taskhealth", max_wait=60, min_workers=2, max_lost=0, stdout=StringIO())
+    assert [part in str(failed.value) for part in ("waited for", "1 workers", "1 attempts")] == [True] * 3
 
 
 def test_signals_are_sent_once() -> None:

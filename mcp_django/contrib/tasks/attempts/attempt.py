@@ -115,6 +115,7 @@ class Attempt:
         context = self.task.get_context()
         record = CallRecord()
         record.is_continued = True
+        record.linked_span = context.get("span")
         call = Call(
             message,
             REVISIONS[self.task.revision],

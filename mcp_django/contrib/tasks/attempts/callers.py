@@ -17,6 +17,7 @@ from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.meta import PROGRESS_TOKEN, TRACEPARENT, TRACESTATE
 from mcp_django.protocol.revisions import Era
 from mcp_django.protocol.trace_context import find_carrier
+from mcp_django.runtime.calls.tracing import get_span_parent
 from mcp_django.server.calls.call import Call
 from mcp_django.server.ports import Principal
 
@@ -59,6 +60,7 @@ def describe_call(call: Call) -> dict[str, Any]:
         "url_kwargs": {name: _to_json(value) for name, value in call.url_kwargs.items()},
         "language": translation.get_language(),
         "time_zone": timezone.get_current_timezone_name(),
+        "span": get_span_parent(),
         "trace": {key: carrier[key] for key in (TRACEPARENT, TRACESTATE) if isinstance(carrier.get(key), str)},
     }
 
