@@ -14,9 +14,9 @@ TASK_IDS_FIELD = "taskIds"
 
 
 async def publish_change(id: str, *, has_progress: bool = False) -> None:
-    """Publish a change of a task, if a client follows it. `has_progress` is True if its progress has grown.
+    """Publish a change of a task, if a client follows it.
 
-    Failures are logged, because clients poll as well.
+    `has_progress` is True if its progress has grown. Failures are logged, because clients poll as well.
     """
     try:
         await store.run_on_rows(_publish, id, has_progress)
