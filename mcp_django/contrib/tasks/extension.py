@@ -144,7 +144,8 @@ class Tasks(Extension):
     async def get_result(self, ctx: Context, task_id: str) -> dict[str, Any]:
         """Wait for the end of a core task, and return the result of its call. Questions travel on this stream."""
         await find_task(ctx._call, task_id)
-        return await CoreTaskResult(ctx._call.root, task_id, lambda: find_task(ctx._call, task_id), record_answers).wait()
+        call = ctx._call.root
+        return await CoreTaskResult(call, task_id, lambda: find_task(call, task_id), record_answers).wait()
 
     @method("tasks/list", eras=_HANDSHAKE)
     async def list_tasks(self, ctx: Context) -> dict[str, Any]:
