@@ -125,7 +125,7 @@ DOORS = {
     "msgspec": ("schema/",),
     "oauth2_provider": ("contrib/oauth/",),
     "oauthlib": ("contrib/oauth/",),
-    "opentelemetry": ("runtime/calls/tracing", "contrib/tasks/metrics"),
+    "opentelemetry": ("runtime/calls/tracing", "contrib/tasks/rows/metrics"),
     "orjson": ("protocol/",),
     "psycopg": ("runtime/",),
     # The guest declares its tools as projects do; the SDK's metadata of clients has pydantic's URLs.

@@ -13,6 +13,7 @@ class TasksConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from mcp_django.contrib.tasks import metrics, options  # noqa: F401
+        from mcp_django.contrib.tasks import options  # noqa: F401
+        from mcp_django.contrib.tasks.rows import metrics
 
         metrics.connect()

@@ -23,7 +23,7 @@ else:
 from mcp_django.contrib.tasks.models import Task
 from mcp_django.contrib.tasks.signals import task_created, task_finished
 
-UID = "mcp_django.contrib.tasks.metrics"
+UID = "mcp_django.contrib.tasks.rows.metrics"
 DURATION_BOUNDS_SECONDS = (1, 5, 15, 60, 300, 900, 3600, 14400)
 """Bounds of the buckets of durations."""
 
