@@ -13,12 +13,12 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.conformance import authorization, client_runs
+from tests.conformance import authorization, client_runs, task_sites
 from tests.conformance.npm import installed_tool
 from tests.support.ports import take_port
 from tests.support.waiting import wait_until
@@ -44,6 +44,7 @@ EXTENSION_SCENARIOS = (
 EXPECTED = Path(__file__).with_name("expected_failures.yml")
 CLIENT_EXPECTED = Path(__file__).with_name("expected_client_failures.yml")
 SIDES = ("server", "client")
+"""Sides that a run tests by default. The side `tasks` needs PostgreSQL."""
 DOORS = {"asgi": "/mcp", "view": "/view/mcp"}
 BAD = ("FAILURE", "WARNING")
 
@@ -66,7 +67,7 @@ def main() -> int:
     sides = ["server"] if options.url else options.side
     with tempfile.TemporaryDirectory() as directory:
         results = Path(directory)
-        tried = {"server": _server_legs, "client": _client_legs}
+        tried = {"server": _server_legs, "client": _client_legs, "tasks": _task_legs}
         judged = [_judged(side, tried[side](suite, options, results / side), options) for side in sides]
     return 0 if all(judged) else 1
 
@@ -74,7 +75,7 @@ def main() -> int:
 def _judged(side: str, legs: dict[str, Leg], options: argparse.Namespace) -> bool:
     """Tell what came of one side. Whether nothing failed that should not have, and nothing passed that is excused."""
     file = EXPECTED if side == "server" else CLIENT_EXPECTED
-    expected = expected_failures(file.read_text(), file.name)
+    expected = {} if side == "tasks" else expected_failures(file.read_text(), file.name)
     say(f"{side.capitalize()}\n{table(legs, expected)}")
     whole = set(options.version) == set(VERSIONS)
     complaints = [*unexpected(legs, expected), *stale(legs, expected, complete=whole, file=file.name)]
@@ -101,6 +102,16 @@ def _server_legs(suite: list[str], options: argparse.Namespace, results: Path) -
     return legs
 
 
+def _task_legs(suite: list[str], options: argparse.Namespace, results: Path) -> dict[str, Leg]:
+    """The scenarios of tasks on two workers with PostgreSQL, one leg for each backend."""
+    legs: dict[str, Leg] = {}
+    for name in task_sites.BACKENDS:
+        scenarios = [each for each in EXTENSION_SCENARIOS if each not in task_sites.LEFT_OUT[name]]
+        with task_sites.task_site(name) as url:
+            legs[name] = _run_extensions(suite, url, results / name.replace(" ", "-"), scenarios)
+    return legs
+
+
 def _client_legs(suite: list[str], options: argparse.Namespace, results: Path) -> dict[str, Leg]:
     legs: dict[str, Leg] = {}
     for run, checks, complaint in client_runs.outcomes(suite, client_runs.runs(suite, options.version), results):
@@ -120,7 +131,13 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--port", type=int, default=18765, help="port for the fixtures server")
     parser.add_argument("--door", choices=DOORS, default="asgi", help="the door of the fixtures server to test")
     parser.add_argument("--url", help="test a server that runs already, and no client")
-    parser.add_argument("--side", nargs="+", choices=SIDES, default=SIDES, help="test servers, clients or both")
+    parser.add_argument(
+        "--side",
+        nargs="+",
+        choices=(*SIDES, "tasks"),
+        default=SIDES,
+        help="test servers, clients, or tasks on several workers",
+    )
     parser.add_argument("--version", nargs="+", choices=VERSIONS, default=VERSIONS, help="revisions to test under")
     return parser.parse_args()
 
@@ -186,10 +203,10 @@ def _run(suite: list[str], url: str, version: str, results: Path) -> Leg:
     return _leg(results, "server", version, run.stdout + run.stderr)
 
 
-def _run_extensions(suite: list[str], url: str, results: Path) -> Leg:
+def _run_extensions(suite: list[str], url: str, results: Path, scenarios: Sequence[str] = EXTENSION_SCENARIOS) -> Leg:
     """The scenarios of extensions, one after the other."""
     said = ""
-    for scenario in EXTENSION_SCENARIOS:
+    for scenario in scenarios:
         command = [*suite, "server", "--url", url, "--scenario", scenario, "-o", str(results)]
         run = subprocess.run(command, capture_output=True, text=True, timeout=600)
         said += run.stdout + run.stderr

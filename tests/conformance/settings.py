@@ -1,5 +1,9 @@
-"""Django settings of the fixtures server: no project around it, a database of its own that `server` throws away."""
+"""Django settings of the fixtures server: no project around it, a database of its own that `server` throws away.
 
+SITE_DATABASE is the entry of a database on a server, FIXTURES_DATABASE the path of a file.
+"""
+
+import json
 import os
 
 SECRET_KEY = "serves-fixtures-on-loopback-and-is-thrown-away"
@@ -16,16 +20,21 @@ INSTALLED_APPS = [
     "tests.conformance",
 ]
 MIDDLEWARE: list[str] = []
+SQLITE_OPTIONS = {"transaction_mode": "IMMEDIATE", "init_command": "PRAGMA journal_mode=WAL;"}
 DATABASES = {
-    "default": {
+    "default": json.loads(os.environ["SITE_DATABASE"])
+    if "SITE_DATABASE" in os.environ
+    else {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": os.environ["FIXTURES_DATABASE"],
-        "OPTIONS": {"transaction_mode": "IMMEDIATE", "init_command": "PRAGMA journal_mode=WAL;"},
+        "OPTIONS": SQLITE_OPTIONS,
     },
 }
 SILENCED_SYSTEM_CHECKS = ["mcp_django.W002"]  # that AUTH is "none" while DEBUG is off
+TASK_BACKEND = os.environ.get("FIXTURES_TASK_BACKEND")
 MCP = {
     "AUTH": "none",
+    "TASKS": {} if TASK_BACKEND is None else {"BACKEND": TASK_BACKEND},
     "SERVERS": {
         "default": {
             "NAME": "fixtures",
