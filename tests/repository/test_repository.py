@@ -195,3 +195,11 @@ def test_no_file_holds_forbidden_text() -> None:
 def test_scripts_are_executable() -> None:
     scripts = (".ci/run", "scripts/environment", "manage.py")
     assert [script for script in scripts if not os.access(ROOT / script, os.X_OK)] == []
+
+
+def test_the_navigation_names_each_page_once() -> None:
+    named = re.findall(r"^ +- (?:\w[\w ]*: )?([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
+    assert len(named) == len(set(named))
+    pages = {page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")}
+    assert set(named) - pages == {"changelog.md", "contributing/index.md", "security.md"}
+    assert pages <= set(named)
