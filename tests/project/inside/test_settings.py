@@ -19,7 +19,7 @@ from mcp_django.conf.options import Limits, ServerSettings, Settings
     ids=["MCP", "server", "limits"],
 )
 def test_every_key_is_there(options: Any, written: dict[str, Any]) -> None:
-    sections = {"APPS_PREVIEW"} if options is Settings else set()  # of the installed apps
+    sections = {"APPS_PREVIEW", "TASKS"} if options is Settings else set()  # of the installed apps
     assert set(written) == {field.name.upper() for field in fields(options)} | sections
 
 
